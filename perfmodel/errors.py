@@ -80,5 +80,5 @@ def unknown_name(
     shown = sorted(main) or names
     listed = ", ".join(shown[:60]) + (", ..." if len(shown) > 60 else "")
     hint = nearest(name, names)
-    remedy = f"{hint} Allowed: {listed}.".strip()
+    remedy = f"{hint} Allowed: {listed}.".strip() if listed else "There is none."
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)

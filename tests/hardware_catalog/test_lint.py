@@ -699,14 +699,14 @@ def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
         '{"name": "x", "vendor": "v", "architecture": "a", "memory": {"hbm": {}}, "peak": {"vector": {"fp32": 1e12}}}'
     )
     findings = lint_file(path)
-    assert {finding.code for finding in findings} == {"missing-source", "missing-bandwidth"}
+    assert {finding.code for finding in findings} == {"missing-source", "missing-bandwidth", "unknown-vendor"}
     assert {finding.line for finding in findings} == {None}
 
 
 def test_every_code_of_the_fixtures_is_documented_and_every_code_has_a_fixture() -> None:
     used = {row[3] for row in (*KNOWN_PRODUCTS, *UNKNOWN_PRODUCTS)}
     elsewhere = {"syntax", "schema", "flop-per-clock", "name-differs-from-file", "peak-arithmetic"}
-    elsewhere |= {"fact-without-source"}
+    elsewhere |= {"fact-without-source", "unknown-vendor", "unknown-architecture"}
     assert set(CODES) - used == elsewhere - used
 
 
@@ -751,6 +751,24 @@ def test_the_threads_of_each_compute_capability_are_those_of_the_shipped_machine
     for machine in map(hardware, hardware_names()):
         threads = THREADS_PER_SM.get(machine.compute_capability)
         assert threads is None or threads == machine.chip["max_threads_per_sm"], machine.name
+
+
+@pytest.mark.parametrize(
+    ("edits", "code", "hint"),
+    [
+        # the architecture as NVIDIA's whitepaper writes it: predictions leave the machines of Ada out without a word
+        ({"architecture": '"Ada Lovelace"'}, "unknown-architecture", "Known: Ada, Ampere,"),
+        ({"architecture": '"Amper"'}, "unknown-architecture", "Did you mean 'Ampere'?"),
+        ({"vendor": '"NVIDA"'}, "unknown-vendor", "Did you mean 'NVIDIA'?"),
+    ],
+)
+def test_a_machine_that_shares_nothing_with_others_is_a_warning(
+    tmp_path: Path, edits: Edits, code: str, hint: str
+) -> None:
+    (finding,) = lint_file(write_edited(tmp_path, L4, edits, name="my-gpu"))
+    assert (finding.code, finding.severity, finding.key) == (code, "warning", next(iter(edits)))
+    assert hint in finding.message
+    assert lint_file(write_edited(tmp_path, L4, {}, name="my-gpu")) == []
 
 
 def test_a_name_that_is_not_the_files_is_a_warning(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from perfmodel import storage
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document, read_text, shipped_folder
-from perfmodel.hardware_catalog.lint import chip, form, links, measured, memory, peaks
+from perfmodel.hardware_catalog.lint import chip, design, form, links, measured, memory, peaks
 from perfmodel.hardware_catalog.lint._codes import CODES
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, values_of
 from perfmodel.hardware_catalog.lint._shape import shape_of, text_of
@@ -30,6 +30,7 @@ RULES = (
     form.check_assumptions,
     form.check_names,
     form.check_bandwidth_given,
+    design.check_design,
     chip.check_sm_count,
     chip.check_clocks,
     chip.check_facts,

@@ -18,6 +18,8 @@ CODES = MappingProxyType(
         "missing-bandwidth": "the main memory of a GPU has no bandwidth, so that nothing can be memory-bound",
         "name-differs-from-file": "the catalog uses the name of the file, which is not the machine's name",
         "name-claimed": "an alias or device name is that of another product",
+        "unknown-vendor": "no machine of the catalog has the vendor, whose measurements machines share",
+        "unknown-architecture": "no machine of the vendor has the architecture, whose measurements machines share",
         # peaks
         "peak-arithmetic": "a peak is not SMs x FLOP per clock x clock",
         "peak-differs": "a peak is not that of the known product",
