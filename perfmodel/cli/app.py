@@ -39,6 +39,7 @@ _OTHER_WORDS = (
         "A machine is named by --on, as --on h100. ",
     ),
     (("--json", "--csv", "--html", "--markdown"), "The format is named by --format, as --format json. "),
+    (("--dtype", "--precision"), "The dtype is a dimension of an operator, as dtype=bf16. "),
 )
 #: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")

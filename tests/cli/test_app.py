@@ -183,7 +183,13 @@ def test_shell_completion_is_offered():
 
 
 @pytest.mark.parametrize(
-    ("option", "remedy"), [("--hardware", "named by --on"), ("--gpu", "named by --on"), ("--json", "--format json")]
+    ("option", "remedy"),
+    [
+        ("--hardware", "named by --on"),
+        ("--gpu", "named by --on"),
+        ("--json", "--format json"),
+        ("--dtype", "as dtype=bf16"),
+    ],
 )
 def test_an_option_of_other_tools_is_told_ours(perfmodel, option, remedy):
     ran = perfmodel("analyze", "gemm", "m=1", option, "h100")
