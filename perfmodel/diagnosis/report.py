@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report, short_name
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
 from perfmodel.diagnosis.operator_table import operator_rows
 from perfmodel.diagnosis.projection import report as _registers_projections  # noqa: F401
@@ -255,10 +255,13 @@ def _comparison_notes(result: DiagnosisComparison) -> list[str]:
     """Return notes that say what the times refer to, how entries were matched, and what one run each cannot tell."""
     notes = []
     if result.per == STEP:
-        notes.append(f"Times are those of one step: {result.steps[0]} steps before, {result.steps[1]} after.")
+        notes.append(
+            f"Times are those of one step: {format_count(result.steps[0], 'step')} before, {result.steps[1]} after."
+        )
     elif all(result.steps):
         first, second = (format_si(side.total_s / result.steps[0], "s") for side in (result.before, result.after))
-        notes.append(f"{result.steps[0]} steps on both sides: {first} per step before, {second} after.")
+        steps = format_count(result.steps[0], "step")
+        notes.append(f"{steps} on both sides: {first} per step before, {second} after.")
     counts = {status: sum(change.status == status for change in result.entries) for status in (APPEARED, VANISHED)}
     notes.append(f"{len(result.entries)} entries: {counts[APPEARED]} only after, {counts[VANISHED]} only before.")
     renamed = [change for change in result.entries if change.status == RENAMED]

@@ -61,19 +61,23 @@ def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) 
     remedy = f"Write one with: {' or '.join(_EXAMPLES[command] for command in commands)}."
     if isinstance(document, dict):
         document = _in_current_words(document, place)
+        _check_command(document, place, commands, remedy)
     try:
         checked = msgspec.convert(document, Document)
     except msgspec.ValidationError as error:
         raise InputFileError(f"is not a record: {reason_of(error)}.", place=place, remedy=remedy) from None
-    if checked.command not in commands:
-        wanted = " or ".join(commands)
-        raise InputFileError(
-            f"is a record of {checked.command!r}; one of {wanted} is needed.", place=place, remedy=remedy
-        )
     if not checked.rows:
         raise InputFileError("the record has no rows.", place=place, remedy=remedy)
     facts = document.get("context", {})
     return Record(checked.command, document["rows"], facts, tuple(checked.notes), place)
+
+
+def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[str], remedy: str) -> None:
+    """Refuse the JSON of another command, before its keys are compared with those of a record."""
+    command = document.get("command")
+    if "schema_version" in document and isinstance(command, str) and command not in commands:
+        wanted = " or ".join(commands)
+        raise InputFileError(f"is a record of {command!r}; one of {wanted} is needed.", place=place, remedy=remedy)
 
 
 def reason_of(error: msgspec.ValidationError) -> str:

@@ -189,6 +189,11 @@ def test_version_2_is_not_translated():
         (document(schema_version=3), "schema version 3 is not known; 1 and 2 are"),
         (document(schema_version="two"), "schema version 'two' is not known"),
         (document(command="roi"), "is a record of 'roi'; one of analyze or bench is needed"),
+        # whose context is unlike that of a record
+        (
+            document(command="diagnose", context={"device": "H100"}),
+            "is a record of 'diagnose'; one of analyze or bench",
+        ),
         (document(rows=[]), "the record has no rows"),
         (document(rows=3), "expected `array`, got `int` at rows"),
         (document(rows=[{"op": "gemm"}]), "missing required field `hardware` at rows[0]"),
