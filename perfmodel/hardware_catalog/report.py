@@ -131,7 +131,7 @@ def _references(row: Mapping[str, Any], numbers: Mapping[str, str]) -> str:
 @report.register
 def _(result: LintResult, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
     """Return one row for each finding."""
-    columns = tuple(Column(key) for key in ("file", "line", "key", "severity", "code", "message"))
+    columns = (*map(Column, ("file", "line", "key", "severity", "code")), Column("message", prose=True))
     rows = [asdict(finding) for finding in result.findings]
     other = len(result.findings) - result.num_errors
     note = f"files: {len(result.files)}, errors: {result.num_errors}, other findings: {other}"

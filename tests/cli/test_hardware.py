@@ -182,3 +182,15 @@ def test_figures_with_long_names_stay_a_table_of_eighty_columns(perfmodel, monke
     lines = perfmodel("hardware", "show", name).out.splitlines()
     assert lines[1].split() == ["table", "key", "datasheet", "sustained", "source"]
     assert max(map(len, lines)) <= 80
+
+
+def test_findings_keep_their_words_whole_in_80_columns(
+    perfmodel: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (shipped_folder() / "h100-sxm5-80gb.toml").read_text(encoding="utf-8")
+    (tmp_path / "h100-sxm5-80gb.toml").write_text(text.replace('"989.4 TFLOP/s"', '"1978.8 TFLOP/s"'))
+    out = perfmodel("hardware", "lint", "h100-sxm5-80gb.toml").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "sparse-as-dense" in out
+    assert "Divide by 2: peaks are dense; the sparse figure belongs in sparse_2to4." in " ".join(out.split())
