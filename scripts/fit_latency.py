@@ -29,6 +29,7 @@ import numpy as np
 import open_tables
 from fit_backends import rows_of_backends, with_backends
 from fit_family import fit_family, shipped, with_surfaces
+from fit_siblings import siblings
 from fit_spread import with_spreads
 from fit_usual import ATTENTION, FittedFamily, usual_in
 
@@ -187,6 +188,13 @@ def renew_spreads(chosen: Sequence[str]) -> None:
             replace_tables(path, head_of(machine, path), latency_specs({name: table}))
 
 
+def renew_siblings(chosen: Sequence[str]) -> None:
+    """Widen what machines of a generation share to the intervals of those that were measured."""
+    for key, name, table in list(siblings(chosen)):
+        path = shipped_folder() / "defaults" / f"{key}.toml"
+        replace_tables(path, head_of(key, path), latency_specs({name: table}))
+
+
 def write_table(name: str, key: str, table: LatencyTable, opened: open_tables.OpenTables) -> None:
     """Write the table of a family into a file, and its surface into the file of surfaces."""
     folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
@@ -230,6 +238,7 @@ def main() -> None:
     parser.add_argument("--deviations", action="store_true", help="renew only what machines and libraries differ by")
     parser.add_argument("--surfaces", action="store_true", help="renew only the residual surfaces")
     parser.add_argument("--spreads", action="store_true", help="renew only how much each library's shapes differ")
+    parser.add_argument("--siblings", action="store_true", help="only widen shared tables to their members' intervals")
     parser.add_argument("families", metavar="FAMILY", nargs="*", help="families to fit; all by default")
     parser.add_argument("--backends", action="store_true", help="renew only the constants of torch's attention")
     options = parser.parse_args()
@@ -240,6 +249,8 @@ def main() -> None:
         renew_surfaces([name for name in options.families or family_names() if family(name).axes])
     elif options.backends:
         renew_backends(options.families or ATTENTION)
+    elif options.siblings:
+        renew_siblings(options.families or family_names())
     elif options.spreads:
         renew_spreads(options.families or _measured_families())
     elif options.deviations:
@@ -274,9 +285,10 @@ def renew(chosen: Sequence[str]) -> None:
     names = [name for name in chosen if name in data]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         write(dict(zip(names, pool.map(_fit, names), strict=True)), opened, stored)
-    # a process of its own, which reads the tables that were just written
-    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(renew_spreads, names).result()
+    for renewal in (renew_spreads, renew_siblings):
+        # a process of its own, which reads the tables that were just written
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            pool.submit(renewal, names).result()
     for name, path in files().items():
         if path in order and list(tables_in(path)) != order[path]:
             replace_tables(path, head_of(name, path), {}, order=order[path])

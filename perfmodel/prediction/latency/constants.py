@@ -203,7 +203,7 @@ def combined(
         values.update(tables[place].libraries.get(lender, {}))
         shape.update(tables[place].intervals)
         apart.update({**tables[place].intervals, **tables[place].apart})
-    spread = next((table.spread[lender] for table in tables if lender in table.spread), 1.0)
+    spread = tables[0].spread.get(lender, 1.0) if tables else 1.0
     shape, apart = _spread(shape, spread), _spread(apart, spread)
     typical = unmeasured(family, tables, library, lender)
     values.update(typical)
