@@ -57,10 +57,13 @@ class IntervalShares(Reportable):
     ----------
     row : the row of the prediction.
     variances : source of error -> variance of ln(measured / predicted), without those that do not apply.
+    centre : middle of the interval over the predicted time; far from 1 where the prediction is the fast end of what is
+        to be expected.
     """
 
     row: Mapping[str, Any]
     variances: Mapping[ErrorSource, float]
+    centre: float = 1.0
 
 
 def explain_intervals(predictions: Iterable[Prediction]) -> list[IntervalShares]:
@@ -69,8 +72,9 @@ def explain_intervals(predictions: Iterable[Prediction]) -> list[IntervalShares]
     for prediction in predictions:
         rows = prediction.rows()
         of_points = _points(prediction.uncertainty.variances(prediction.regime), len(rows))
-        for row, variances in zip(rows, of_points, strict=True):
-            points.append(IntervalShares(row, {source: value for source, value in variances.items() if value}))
+        centres = np.broadcast_to(prediction.estimate.spread.centre(), (len(rows),)).tolist()
+        for row, variances, centre in zip(rows, of_points, centres, strict=True):
+            points.append(IntervalShares(row, {source: value for source, value in variances.items() if value}, centre))
     return points
 
 

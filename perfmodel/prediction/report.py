@@ -154,14 +154,14 @@ def _source_rows(point: IntervalShares) -> Iterable[dict[str, Any]]:
     common = {key: point.row[key] for key in keys} | {"name": point.row["name"] or point.row["op"]}
     total = sum(point.variances.values())
     for source, variance in point.variances.items():
-        high = math.exp(half_width([variance]))
+        width = math.exp(half_width([variance]))
         yield {
             **common,
             "source": str(source),
             "share": variance / total,
-            "alone": high - 1.0,
-            "low": 1.0 / high,
-            "high": high,
+            "alone": width - 1.0,
+            "low": point.centre / width,
+            "high": point.centre * width,
             "meaning": MEANINGS[source],
         }
 

@@ -106,6 +106,15 @@ def test_the_interval_follows_from_the_variances_of_its_point() -> None:
         assert 0.0 < row["low"] < 1.0 < row["high"]
 
 
+def test_an_interval_of_one_source_is_that_of_the_prediction(simple_gpu) -> None:
+    """A roofline of measured ceilings is the fast end of what is to be expected: its interval begins at it."""
+    (point,) = explain_intervals([pm.predict(pm.Elementwise(numel=10**8), dataclasses.replace(simple_gpu, kind="cpu"))])
+    (row,) = report([point]).rows
+    time_s = point.row["predicted_time_s"]
+    assert row["low"] == pytest.approx(point.row["predicted_time_low_s"] / time_s)
+    assert row["high"] == pytest.approx(point.row["predicted_time_high_s"] / time_s)
+
+
 def test_every_source_has_a_meaning() -> None:
     assert set(MEANINGS) == set(ErrorSource)
 

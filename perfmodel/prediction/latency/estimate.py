@@ -49,6 +49,10 @@ class Spread:
         """Return the high ends of some times [s]."""
         return plain(time_s * self._end(1))
 
+    def centre(self) -> Number:
+        """Return the middle of the interval over the time, in logarithms: above 1 if kernels are slower at most."""
+        return plain(np.sqrt(np.multiply(self._end(0), self._end(1))))
+
     def _end(self, which: int) -> Number:
         if isinstance(self.code, int):
             return self.ends[self.code][which]
