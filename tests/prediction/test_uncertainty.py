@@ -40,6 +40,12 @@ def test_a_kind_of_kernel_that_nobody_measured_has_one_error_for_all_its_shapes(
     assert whole.variances[SHAPE] < 0.7 * one.uncertainty.variances("large")[SHAPE]
 
 
+def test_the_roofline_names_the_kind_of_kernel_as_what_nobody_measured() -> None:
+    found = pm.predict(pm.Transpose(rows=4096, cols=4096), "h100")
+    assert found.family == "roofline"
+    assert tuple(found.uncertainty) == (ErrorSource.KERNEL,)
+
+
 def test_calls_of_one_shape_have_the_same_error() -> None:
     parts = [(1.0, "same", {SHAPE: 0.04})] * 4
     assert of_sum(parts) == pytest.approx({SHAPE: 0.04})

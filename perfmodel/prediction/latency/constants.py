@@ -228,6 +228,9 @@ def combined(
     source += f"; residual surface {surface.source}, {surface.date}" if surface else ""
     source += of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = with_effects(shape, effects)
+    if family.of_any_kind:
+        named = {ErrorSource.SHAPE: ErrorSource.KERNEL}
+        variances = {named.get(source, source): values for source, values in variances.items()}
     correction = None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.

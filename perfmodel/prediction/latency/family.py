@@ -189,6 +189,8 @@ class Family:
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
+    of_any_kind : whether it stands for kinds of kernels that no family is for, so that its interval is one error of all
+        shapes of a kind.
     on_cpu : whether it is for CPUs, which the others are not.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
     doubts : calls that are less sure than others; one that several are about has the first.
@@ -224,6 +226,7 @@ class Family:
     like: Family | None = None
     unlike: float = 0.0
     basis: Callable[[Operator, Machine, Terms], str] | None = None
+    of_any_kind: bool = False
     on_cpu: bool = False
     axes: tuple[Axis, ...] = ()
     surfaced: Callable[[Any], Number] = _everywhere

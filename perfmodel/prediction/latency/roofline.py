@@ -97,5 +97,5 @@ def _hardware(machine: Machine) -> Hardware:
 
 
 #: the constants are the specification's ``[sustained]`` and ``[launch]``; only those of the host are fitted
-FAMILY = Family("roofline", (), formula, (*CEILING_TERMS, LAUNCH, SYNCHRONISATION), basis=basis)
+FAMILY = Family("roofline", (), formula, (*CEILING_TERMS, LAUNCH, SYNCHRONISATION), basis=basis, of_any_kind=True)
 FAMILIES = (FAMILY,)
