@@ -25,9 +25,9 @@ _CATALOG_COLUMNS = (
     Column("architecture", shown=False),
     Column("memory_capacity_bytes", "memory", "iB", digits=3),
     Column("memory_bandwidth_bytes_per_s", "bandwidth", "B/s", digits=3),
-    Column("fp32_flop_per_s", "fp32", "FLOP/s", digits=3),
+    Column("fp32_flop_per_s", "fp32", "FLOP/s", digits=3, drop=1),
     Column("fp16_flop_per_s", "fp16", "FLOP/s", digits=3),
-    Column("fp16_ridge_point_flop_per_byte", "fp16 ridge", "FLOP/B", digits=2),
+    Column("fp16_ridge_point_flop_per_byte", "fp16 ridge", "FLOP/B", digits=2, drop=2),
     Column("peak_flop_per_s", unit="FLOP/s", shown=False),
     Column("ridge_point_flop_per_byte", unit="FLOP/B", shown=False),
 )

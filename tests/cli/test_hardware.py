@@ -43,6 +43,13 @@ def test_the_list_fits_into_80_columns(perfmodel: Program) -> None:
     assert max(map(len, table)) <= 80
 
 
+def test_a_narrow_list_keeps_one_line_a_machine(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = perfmodel("hardware", "list").out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.split()[:1] == ["h100-sxm5-80gb"] for line in lines) == 1
+
+
 def test_an_option_before_the_command_is_not_swallowed(perfmodel: Program) -> None:
     ran = perfmodel("hardware", "--format", "json", "show", "t4")
     assert ran.code == 2
