@@ -19,14 +19,11 @@ from perfmodel.diagnosis.projection.replay import replay
 from perfmodel.diagnosis.projection.scale import Scaled, scale_entry
 from perfmodel.diagnosis.wall import BEFORE_WINDOW, gap_dimension, wall_profile
 from perfmodel.errors import UsageError
+from perfmodel.prediction.latency.family import HOST_DEVIATION
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Timeline
-
-#: standard deviation of the logarithm of another host's time, where nobody says how fast it is: assumed. One thread of
-#: the CPUs of GPU servers of the last ten years differs by a factor of two
-HOST_DEVIATION = 0.25
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,8 @@ def project(profile: Profile, source: Hardware, target: Hardware, *, host: float
     ----------
     profile : any profile.
     source, target : the machine that it was measured on, and the other one.
-    host : time of the other host over this one's. None: as fast as this one, and unknown within 25 %.
+    host : time of the other host over this one's. None: as fast as this one, and as unsure as
+        hosts differ (`HOST_DEVIATION`).
 
     Raises
     ------
