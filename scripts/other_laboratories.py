@@ -29,7 +29,6 @@ from liger_counts import Row, config, dtype
 
 import perfmodel as pm
 from perfmodel.prediction.uncertainty import half_width
-from perfmodel.workloads.operator_list import BROADCAST
 
 #: first day of a release of PyTorch -> its number
 RELEASES = {
@@ -64,9 +63,9 @@ def _rms_norm(c: Sizes) -> list[pm.Operator]:
         pm.Reduction(rows=rows, cols=cols, dtype="fp32"),
         pm.Elementwise(numel=rows, kind="add", num_inputs=1, dtype="fp32"),
         pm.Elementwise(numel=rows, kind="rsqrt", dtype="fp32"),
-        pm.Elementwise(**whole, kind="mul", num_inputs=1, dtype="fp32", name="scale" + BROADCAST),
+        pm.Elementwise(**whole, kind="mul", num_inputs=1, dtype="fp32", strided=True),
         pm.Elementwise(**whole, kind="cast", dtype="fp32", out_dtype=dtype(c)),
-        pm.Elementwise(**whole, kind="mul", num_inputs=1, dtype=dtype(c), name="weight" + BROADCAST),
+        pm.Elementwise(**whole, kind="mul", num_inputs=1, dtype=dtype(c), strided=True),
     ]
 
 
@@ -76,9 +75,9 @@ def _rope(c: Sizes) -> list[pm.Operator]:
     parts: list[pm.Operator] = []
     for heads in (c["num_q_heads"], c["num_kv_heads"]):
         numel = c["T"] * heads * head
-        product = pm.Elementwise(numel=numel, kind="mul", num_inputs=1, dtype=dtype(c), name="cos" + BROADCAST, count=2)
-        negated = pm.Elementwise(numel=numel / 2, kind="neg", dtype=dtype(c), name="half" + BROADCAST)
-        joined = pm.Elementwise(numel=numel, kind="copy", dtype=dtype(c), name="cat" + BROADCAST)
+        product = pm.Elementwise(numel=numel, kind="mul", num_inputs=1, dtype=dtype(c), strided=True, count=2)
+        negated = pm.Elementwise(numel=numel / 2, kind="neg", dtype=dtype(c), strided=True)
+        joined = pm.Elementwise(numel=numel, kind="copy", dtype=dtype(c), strided=True)
         parts += [product, negated, joined, pm.Elementwise(numel=numel, kind="add", dtype=dtype(c))]
     return parts
 

@@ -13,6 +13,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
+from perfmodel.operators.transpose import Transpose
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import families_of
@@ -24,7 +25,6 @@ from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
-from perfmodel.workloads.operator_list import computes_addresses
 
 #: power of the smooth maximum of the traffic, and of the time for finding each element by its own address
 ADDRESS_POWER = 4.0
@@ -190,12 +190,12 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str)
 
 
 def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:
-    """Return the additional time of a kernel that finds each element by its own address [s].
+    """Return the additional time of a copy between layouts, which finds each element by its own address [s].
 
     t = ||traffic, addresses|| - traffic with addresses = `ADDRESS_CYCLES` numel / (SMs clock) and the smooth maximum of
-    the power `ADDRESS_POWER`, for the operators that `computes_addresses` names; 0 for others.
+    the power `ADDRESS_POWER`. It is 0 for others: what ``Elementwise.strided`` kernels take is in their prediction.
     """
-    if not computes_addresses(op):
+    if op.op != Transpose.op:
         return 0.0
     machine = Machine.of(hardware, None)
     written = sum(tensor.numel for tensor in op.tensors() if tensor.writes)

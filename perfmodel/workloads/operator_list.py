@@ -16,22 +16,13 @@ from perfmodel.operators.transpose import Transpose
 if TYPE_CHECKING:
     from perfmodel.workloads.config import Linear, ModelConfig
 
-#: suffix of the names of elementwise kernels that compute the address of each element of an input, because the input
-#: is repeated along an axis, or permuted
+#: suffix of the names of elementwise kernels with an input that is repeated along an axis, or permuted
 BROADCAST = "_broadcast"
 #: tanh-GELU as Hugging Face spells it out: 0.5 x (1 + tanh(0.79788 (x + 0.044715 x^3))), as (kind, tensors read). Torch
 #: computes powers of 2 and 3 by multiplication, so that they run like "square", not like "pow".
 _GELU_NEW = (("mul", 1), ("square", 1), ("mul", 1), ("add", 2), ("mul", 1), ("tanh", 1), ("add", 1), ("mul", 2))
 #: activations that torch runs as one kernel: name in configurations -> kind
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "swish": "silu"}
-
-
-def computes_addresses(op: Operator) -> bool:
-    """Return whether a kernel computes the address of each element: copies between layouts, and broadcasts.
-
-    Such kernels read one element at a time instead of four, and need divisions to compute its address.
-    """
-    return op.op == "transpose" or op.name.endswith(BROADCAST)
 
 
 @dataclass
@@ -68,13 +59,13 @@ class OperatorList:
         """Add one operator, in the model's dtype by default."""
         self.operators.append(operator(name=self.prefix + name, count=self.count, **{"dtype": self.dtype, **sizes}))
 
-    def elementwise(self, name: str, kind: str, numel: int, inputs: int | None = None, **dtypes: str) -> None:
+    def elementwise(self, name: str, kind: str, numel: int, inputs: int | None = None, **facts: Any) -> None:
         """Add one elementwise kernel; ``inputs`` does not count tensors of one element or one row."""
-        self.add(Elementwise, name, kind=kind, numel=numel, num_inputs=inputs, **dtypes)
+        self.add(Elementwise, name, kind=kind, numel=numel, num_inputs=inputs, **facts)
 
     def broadcast(self, name: str, kind: str, numel: int, inputs: int | None = None, **dtypes: str) -> None:
         """Add one elementwise kernel with an input that is repeated or permuted."""
-        self.elementwise(name + BROADCAST, kind, numel, inputs, **dtypes)
+        self.elementwise(name + BROADCAST, kind, numel, inputs, strided=True, **dtypes)
 
     def linear(self, prefix: str, linear: Linear, rows: int | None = None) -> None:
         """Add the product with a matrix of weights, for all tokens or some rows."""
