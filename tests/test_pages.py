@@ -147,12 +147,17 @@ def test_the_readme_quotes_the_accuracy_that_its_page_states(monkeypatch):
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in summary]
     quoted = TEXTS["README.md"].split(accuracy.BEGIN, 1)[1].split(accuracy.END, 1)[0]
     assert len(rows) == len(accuracy.SUMMARY)
-    table, sentence = quoted.strip().split("\n\n")
+    table, sentence, other = quoted.strip().split("\n\n")
     assert table == accuracy.headline(rows)
     drawn = TEXTS["docs/accuracy.md"].split("The shapes of these rows were drawn at random", 1)[1]
     blind = drawn.split("\n\n")[1].splitlines()[-1]
     _, _, number, mean, median, _, _, inside, _, roofline = (cell.strip() for cell in blind.strip("|").split("|"))
     assert all(figure in " ".join(sentence.split()) for figure in (number, mean, median, inside, roofline))
+    of_torch = TEXTS["docs/accuracy.md"].split("| all | torch | all |", 1)[1].splitlines()[0]
+    number, error, _, inside, *_ = (cell.strip() for cell in of_torch.split("|"))
+    assert all(
+        figure in " ".join(other.split()) for figure in (f"{number} kernels", f"{error} off", f"{inside} in the")
+    )
 
 
 def test_an_output_that_stands_whole_is_written_anew_and_an_abridged_one_is_only_checked(tmp_path):
