@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import perfmodel as pm
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.operators.base import Operator
@@ -167,3 +168,11 @@ def test_the_pairs_hold_those_that_are_known() -> None:
         ("v100-pcie-16gb", "v100-sxm2-16gb"),
         ("mi300x", "mi325x"),
     } <= names
+
+
+def test_a_machine_with_another_chip_is_less_sure_than_one_with_the_chip_that_was_measured() -> None:
+    op = pm.Gemm(m=64, n=5120, k=5120, dtype="bf16")
+    same, other = (pm.predict(op, name, library="trtllm") for name in ("gb200", "b300"))  # 10.0 as B200, and 10.3
+    deviations = [found.uncertainty.variances(found.regime)[ErrorSource.MACHINE] ** 0.5 for found in (same, other)]
+    # H100 and H200 differ by 0.06, machines of other generations by twice that or more
+    assert 2 * deviations[0] < deviations[1]

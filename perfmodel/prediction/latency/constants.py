@@ -29,7 +29,7 @@ from perfmodel.prediction.latency.effects import (
 )
 from perfmodel.prediction.latency.family import About, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
-from perfmodel.prediction.latency.machine import generation, product_line, vendor
+from perfmodel.prediction.latency.machine import generation, has_another_chip, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 from perfmodel.prediction.uncertainty import Z80, Variances
 
@@ -117,7 +117,10 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         fitted = next((table for _, table in found if table.constants or table.libraries), None)
         near = () if fitted is None or library in known else fitted.known_libraries
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
-    return combined(family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender)
+    chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
+    return combined(
+        family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender, other_chip=chip
+    )
 
 
 def _like(family: Family, near: Constants) -> Constants:
@@ -180,6 +183,7 @@ def combined(
     link: str = "",
     own_vendor: bool = True,
     lender: str = "",
+    other_chip: bool = False,
 ) -> Constants:
     """Return the constants that some tables give.
 
@@ -190,6 +194,7 @@ def combined(
     library, dtype, link : whose kernels run, on which numbers, and the kind of link that they cross; "" for any.
     measured : constants that the machine's own sustained bandwidth determines.
     own_vendor : whether one of the tables is of the machine's vendor.
+    other_chip : whether the nearest table is of machines with another chip.
     lender : the library whose constants hold, where it is not ``library``. The interval stays that of ``library``.
     """
     lender = lender or library
@@ -214,7 +219,8 @@ def combined(
         doubted = _doubted(family, tables, USUAL_SHAPE, NEW_KERNEL)
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, doubted=doubted)
     state = found[0][0]
-    effects = effects_of(tables, state, library, dtype if family.by_dtype else "", link, own_vendor)
+    covered = dtype if family.by_dtype else ""
+    effects = effects_of(tables, state, library, covered, link, own_vendor, other_chip=other_chip)
     deviation = applied(tables, ErrorSource.LIBRARY)
     if typical and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)

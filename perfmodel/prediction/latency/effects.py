@@ -29,9 +29,20 @@ def is_of_siblings(table: LatencyTable) -> bool:
 
 
 def effects_of(
-    tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, link: str, own_vendor: bool
+    tables: Sequence[LatencyTable],
+    state: Calibration,
+    library: str,
+    dtype: str,
+    link: str,
+    own_vendor: bool,
+    *,
+    other_chip: bool = False,
 ) -> dict[ErrorSource, tuple[float, ...]]:
-    """Return the deviations that apply: of what the constants of the nearest table have not seen."""
+    """Return the deviations that apply: of what the constants of the nearest table have not seen.
+
+    A machine of a generation with one chip differs from it by little, one with another chip (``other_chip``) by as much
+    as those of other generations do, which the next table states.
+    """
     nearest = tables[0]
     names = [ErrorSource.HOST]
     if state != Calibration.CALIBRATED:
@@ -49,7 +60,11 @@ def effects_of(
         names.append(ErrorSource.VENDOR)
     if link and not nearest.crosses(link):
         names.append(ErrorSource.LINK)
-    return {name: deviation for name in names if any(deviation := applied(tables, name) or ())}
+    found = {name: deviation for name in names if any(deviation := applied(tables, name) or ())}
+    if other_chip and ErrorSource.MACHINE in found:
+        wider = deviation_of(tables[1:], ErrorSource.MACHINE) or found[ErrorSource.MACHINE]
+        found[ErrorSource.MACHINE] = tuple(map(max, found[ErrorSource.MACHINE], wider))
+    return found
 
 
 def applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, ...] | None:

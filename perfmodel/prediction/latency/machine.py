@@ -187,8 +187,17 @@ def generation(hardware: Hardware) -> str:
     It is the specification's ``generation``, else architecture and compute capability. The compute capability tells
     chips apart that share the architecture's name: A100 (8.0) has twice the L2 and half the fp32 lanes of A40 (8.6).
     """
+    return _slug(hardware.generation) if hardware.generation else _design(hardware)
+
+
+def has_another_chip(hardware: Hardware) -> bool:
+    """Return whether a machine takes the constants of a generation whose chip is not its own: B300 those of B200."""
+    return generation(hardware) != _design(hardware)
+
+
+def _design(hardware: Hardware) -> str:
     parts = (hardware.architecture, hardware.compute_capability)
-    return _slug(hardware.generation or "-".join(part for part in parts if part))
+    return _slug("-".join(part for part in parts if part))
 
 
 def vendor(hardware: Hardware) -> str:
