@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -84,16 +85,23 @@ def _point(row: Row) -> tuple[str, str, str]:
 
 def _expected(points: Sequence[tuple[float, Row]]) -> str:
     """Return what the model expects of compositions, and for how many shapes its interval holds the measured factor."""
-    judged = [
-        (factor, *(row[f"composition_time{end}_s"] / row["predicted_time_s"] for end in ("", "_low", "_high")))
-        for factor, row in points
-        if row.get("composition_time_s")
-    ]
+    judged = [(factor, *_factor(row)) for factor, row in points if row.get("composition_time_s")]
     if not judged:
         return ""
     expected, low, high = (statistics.median(shape[column] for shape in judged) for column in (1, 2, 3))
     inside = sum(low <= factor <= high for factor, _, low, high in judged)
     return f"; the model expects {expected:.2f} x ({low:.2f} to {high:.2f}), which holds for {inside} of {len(judged)}"
+
+
+def _factor(row: Row) -> tuple[float, float, float]:
+    """Return the expected time of a composition over that of the operator, with the ends of independent errors."""
+    apart, alone = (
+        [float(row[f"{name}_time{end}_s"]) for end in ("", "_low", "_high")] for name in ("composition", "predicted")
+    )
+    down = math.hypot(math.log(apart[0] / apart[1]), math.log(alone[2] / alone[0]))
+    up = math.hypot(math.log(apart[2] / apart[0]), math.log(alone[0] / alone[1]))
+    expected = apart[0] / alone[0]
+    return expected, expected * math.exp(-down), expected * math.exp(up)
 
 
 def _prediction(rows: Sequence[Row]) -> Iterator[str]:
