@@ -211,3 +211,34 @@ def test_what_a_builder_warns_of_stays_silent(perfmodel, tmp_path, monkeypatch):
 
 def test_too_many_elements_are_named_as_such(perfmodel):
     assert "Give 1 to 2^40 of them" in perfmodel("capture", "torch.nn:Identity", "--input", "99999999999999x8").err
+
+
+class Operands(torch.nn.Module):
+    """One elementwise call on operands that lie in memory in several ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        other = {
+            "same": x,
+            "number": 2.0,
+            "row": x[:1, :1],
+            "swapped": x.transpose(1, 2),
+            "half": None,
+            "both swapped": x.transpose(1, 2),
+        }[self.way]
+        if self.way == "half":
+            return -x[..., :16]
+        return other * other if self.way == "both swapped" else x * other
+
+
+@pytest.mark.parametrize(
+    ("way", "strided"),
+    [("same", False), ("number", False), ("row", True), ("swapped", True), ("half", True), ("both swapped", False)],
+)
+def test_strides_tell_kernels_that_compute_addresses(way: str, strided: bool) -> None:
+    captured = pm.capture(Operands(way), torch.empty(8, 32, 32))
+    (op,) = [call.op for call in captured.calls if call.op is not None and call.op.op == "elementwise"]
+    assert op.strided is strided

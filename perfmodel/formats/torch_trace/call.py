@@ -60,6 +60,7 @@ class Shape:
         repeats the same elements.
     channels_last : whether images [n, c, h, w] lie in memory in the order n, h, w, c.
     inner : the axis whose neighbours lie next to each other in memory; None where the trace has no strides.
+    dense : whether its elements fill memory without gaps, in some order of the axes; True where it has no strides.
     """
 
     dims: tuple[int, ...]
@@ -67,6 +68,7 @@ class Shape:
     distinct: int
     channels_last: bool = False
     inner: int | None = None
+    dense: bool = True
 
     @property
     def numel(self) -> int:
@@ -226,7 +228,17 @@ def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
         inner = next((axis for axis, step in enumerate(strides) if step == 1 and dims[axis] > 1), None)
     distinct = math.prod(size for size, stride in zip(dims, strides, strict=True) if stride != 0)
     channels_last = len(dims) == 4 and strides[1] == 1 < dims[1] and strides[3] == dims[1]
-    return Shape(tuple(dims), dtype, distinct, channels_last, inner)
+    return Shape(tuple(dims), dtype, distinct, channels_last, inner, inner is None or _is_dense(dims, strides))
+
+
+def _is_dense(dims: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether the elements of a tensor fill memory without gaps: of each axis past those within it."""
+    expected = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(dims, strides, strict=True) if size > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def describe(call: Call) -> str:

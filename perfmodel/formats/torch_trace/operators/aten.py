@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import UsageError
 from perfmodel.formats.kernel_names import computes_addresses
-from perfmodel.formats.torch_trace.call import Call, NotModelledError
+from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
 from perfmodel.formats.torch_trace.operators import attention, convolution, lookups, matrix, memory, network, norms
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
@@ -191,10 +191,22 @@ def operator_of(call: Call) -> tuple[Operator | None, str]:
 
 
 def _as_run(operator: Operator, call: Call) -> Operator:
-    """Return an operator with what the names of its kernels, the longest first, say of how they load."""
-    if isinstance(operator, Elementwise) and call.kernels and computes_addresses(call.kernels[0]):
-        return dataclasses.replace(operator, strided=True)
-    return operator
+    """Return an operator with what the names of its kernels, the longest first, say of its loads, or else strides."""
+    if not isinstance(operator, Elementwise):
+        return operator
+    strided = computes_addresses(call.kernels[0]) if call.kernels else _is_strided(call)
+    return dataclasses.replace(operator, strided=True) if strided else operator
+
+
+def _is_strided(call: Call) -> bool:
+    """Return whether the operands of a call lie so that PyTorch computes the address of each element.
+
+    Vectors need tensors without gaps, of one shape and one order of their axes; numbers have no address.
+    """
+    tensors = [tensor for tensor in call.arguments if isinstance(tensor, Shape) and tensor.numel > 1]
+    if not all(tensor.inner is not None for tensor in tensors):
+        return False  # strides are not told
+    return not all(tensor.dense for tensor in tensors) or len({(one.dims, one.inner) for one in tensors}) > 1
 
 
 def _generated(name: str) -> Mapping | None:
