@@ -222,7 +222,8 @@ def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
         return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
     inner = None
-    if not isinstance(strides, list) or len(strides) != len(dims):
+    told = isinstance(strides, list) and len(strides) == len(dims) and all(type(step) is int for step in strides)
+    if not told:
         strides = [1] * len(dims)
     else:
         inner = next((axis for axis, step in enumerate(strides) if step == 1 and dims[axis] > 1), None)

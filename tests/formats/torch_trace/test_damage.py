@@ -14,6 +14,7 @@ from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.formats import read_profile
 from perfmodel.formats.detect import ReadOptions
 from perfmodel.formats.torch_trace import reader as torch_trace
+from perfmodel.formats.torch_trace.call import shape_of
 
 
 def event(cat, name, ts, dur, tid=1, **args):
@@ -241,3 +242,23 @@ def test_a_rank_that_is_no_number_is_unknown(path):
     for rank in ("0", True, -1, [0], None):
         path.write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": EVENTS}))
         assert read_profile(path).rank is None
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "dense"),
+    [
+        ([4, 8], [8, 1], True),
+        ([4, 8], [1, 4], True),
+        ([4, 1, 8], [8, 99, 1], True),  # an axis of one element has no neighbours
+        ([4, 8], [16, 1], False),
+        ([4, 8], [0, 1], False),
+    ],
+)
+def test_a_tensor_is_dense_in_some_order_of_its_axes(dims, strides, dense):
+    assert shape_of(dims, strides, "float").dense is dense
+
+
+@pytest.mark.parametrize("strides", [[{}, 1], [None, 1], ["8", "1"], [8], 8, None])
+def test_strides_that_are_no_numbers_are_none(strides):
+    found = shape_of([4, 8], strides, "float")
+    assert (found.inner, found.dense, found.distinct) == (None, True, 32)
