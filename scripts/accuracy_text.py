@@ -77,8 +77,8 @@ from the date. Modules are the sum of their kernels.
 At first sight PyTorch's rows were 11.8 % off, with 73 % in the interval, and Liger-Kernel's 18.9 % with 100 %. After
 it, and with these rows in view, factors that are broadcast and heads that are transposed got the kernels that compute
 the address of each element, as whole models have them, and Liger-Kernel's norms and softmax those that read a row
-once. Left as it is: before release 2.8 one block of 32 threads picks the targets of PyTorch's cross entropy
-(pytorch/pytorch pull request 149548), about 0.5 ms for 16,384 rows, which the model does not have.
+once. Not modelled: until March 2025 one block of 32 threads picked the targets of PyTorch's cross entropy
+(pytorch/pytorch pull request 149548), about 0.5 ms for 16,384 rows.
 
 Kernels of whole runs, as others traced them, are harder: clocks, caches and what runs beside them differ from kernels
 measured alone. Each operator with its shapes counts once, as `perfmodel diagnose` predicts it, and the last three runs

@@ -7,7 +7,7 @@ Reads ``$PERFMODEL_DATA/other_latency/liger_kernel_benchmarks.csv`` (linkedin/Li
 PyTorch and transformers that they replace, by many people on A100, H100 and RTX 3090.
 
 Its benchmark writes a buffer as large as the caches before each call, behind which the host hides: times are those of
-the device, from cold caches. Which PyTorch ran, the table does not say; the newest release at the row's date is taken.
+the device, from cold caches. Which PyTorch ran, the table does not say; the newest kernels at a row's date are taken.
 Left out are gradients, which copy what they return into ``.grad``, and modules whose kernels the table does not name.
 """
 
@@ -25,16 +25,14 @@ from typing import Any
 
 import liger_counts
 import numpy as np
+from beside import Beside
 from liger_counts import Row, config, dtype
 
 import perfmodel as pm
 from perfmodel.prediction.uncertainty import half_width
 
-#: first day of a release of PyTorch -> its number
-RELEASES = {
-    "2024-07-24": "2.4", "2024-10-17": "2.5", "2025-01-29": "2.6", "2025-04-23": "2.7", "2025-08-06": "2.8",
-    "2025-10-15": "2.9", "2026-01-21": "2.10", "2026-03-23": "2.11",
-}  # fmt: skip
+#: day of PyTorch's release 2.7, the only one of these years whose kernels are modelled apart from those before it
+RELEASE_2_7 = "2025-04-23"
 TORCH = "torch"
 TABLE = liger_counts.table()
 Sizes = dict[str, Any]
@@ -117,14 +115,13 @@ NAMES = {"geglu": "MLP with GELU", "swiglu": "MLP with SiLU", "fused_linear_cros
 HEAD = ("kernel or layer", "library", "machine", "rows", "error", "bias", "in the interval", "width", "not seen")
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One measured time and its prediction.
+@dataclass(frozen=True, kw_only=True)
+class Judged(Beside):
+    """One measured kernel or layer and its prediction.
 
     Attributes
     ----------
     what, library, machine, size : which.
-    measured_s, predicted_s, low_s, high_s : times [s].
     not_seen : sources of error of the interval beside the shape.
     """
 
@@ -132,21 +129,7 @@ class Judged:
     library: str
     machine: str
     size: str
-    measured_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
     not_seen: tuple[str, ...]
-
-    @property
-    def error(self) -> float:
-        """Predicted over measured, less 1."""
-        return self.predicted_s / self.measured_s - 1.0
-
-    @property
-    def inside(self) -> bool:
-        """Whether the measured time lies in the 80 % interval."""
-        return self.low_s <= self.measured_s <= self.high_s
 
 
 def judged(path: Path) -> Iterator[Judged]:
@@ -163,21 +146,22 @@ def judged(path: Path) -> Iterator[Judged]:
 def _predicted(row: Row, library: str, build: Callable[[Sizes], Any], machine: str, measured: float) -> Judged:
     called = library
     if library == TORCH:
-        released = [release for day, release in RELEASES.items() if day <= row["timestamp"]]
-        called = f"{TORCH}-{released[-1]}"
+        called = f"{TORCH}-2.7" if row["timestamp"] >= RELEASE_2_7 else f"{TORCH}-2.6"
     ops = build(config(row))
     if isinstance(ops, list):
         whole = pm.predict_model(ops, machine, library=called)
         factor = math.exp(half_width(whole.variances.values()))
-        times = [whole.kernels_s * share + whole.gaps_s for share in (1.0, 1.0 / factor, factor)]
+        predicted, low, high = (whole.kernels_s * share + whole.gaps_s for share in (1.0, 1.0 / factor, factor))
         unseen = {source for part in whole.parts for source in part.prediction.uncertainty}
     else:
         one = pm.predict(ops, machine, library=called)
-        times = [float(t) for t in (one.predicted_time_s, one.predicted_time_low_s, one.predicted_time_high_s)]
+        predicted, low, high = map(float, (one.predicted_time_s, one.predicted_time_low_s, one.predicted_time_high_s))
         unseen = set(one.uncertainty)
     what = NAMES.get(row["kernel"], row["kernel"].replace("_", " ")) if isinstance(ops, list) else ops.op
-    size = f"{row['x_name']}={row['x_value']}"
-    return Judged(what, library, machine, size, measured, *times, tuple(sorted(unseen - {"shape"})))
+    return Judged(
+        what=what, library=library, machine=machine, size=f"{row['x_name']}={row['x_value']}", measured_s=measured,
+        predicted_s=predicted, low_s=low, high_s=high, not_seen=tuple(sorted(unseen - {"shape"})),
+    )  # fmt: skip
 
 
 def lines(rows: Sequence[Judged]) -> list[list[str]]:

@@ -62,7 +62,7 @@ LEAST_WHOLE_S, LEAST_SHARE = 5e-6, 0.01
 VIEWS, LEAST_RATIO = ("view", "permute", "transpose"), 5.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Called(Judged):
     """One operator (``what``) of a run (``library``) with its shapes (``size``): times of a call, and the calls."""
 
@@ -82,12 +82,22 @@ def judged(data: Path = DATA) -> Iterator[Called]:
             of_all = (entry.time_s, limit.predicted_time_s, limit.predicted_low_s, limit.predicted_high_s)
             times = [float(time_s or 0.0) / calls for time_s in of_all]
             if times[0] >= least_s:
-                yield Called(_kind(entry.op), run, machine, entry.name, *times, limit.not_seen, kernels=calls)
+                yield _called(entry.op, run, machine, entry.name, times, limit.not_seen, calls)
     for file, (run, machine) in GRAPHS.items():
         for op, measured in graph(data / file):
             found = pm.predict(op, machine, library="torch-2.1")
-            times = map(float, (found.predicted_time_s, found.predicted_time_low_s, found.predicted_time_high_s))
-            yield Called(_kind(op), run, machine, op.name, measured, *times, tuple(found.uncertainty))
+            of_all = (measured, found.predicted_time_s, found.predicted_time_low_s, found.predicted_time_high_s)
+            yield _called(op, run, machine, op.name, [float(time_s) for time_s in of_all], tuple(found.uncertainty))
+
+
+def _called(
+    op: pm.Operator, run: str, machine: str, name: str, times: Sequence[float], unseen: tuple[str, ...], calls: int = 1
+) -> Called:
+    measured, predicted, low, high = times
+    return Called(
+        what=_kind(op), library=run, machine=machine, size=name, measured_s=measured, predicted_s=predicted,
+        low_s=low, high_s=high, not_seen=unseen, kernels=calls,
+    )  # fmt: skip
 
 
 def _kind(op: pm.Operator) -> str:

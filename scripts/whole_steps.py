@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from beside import Beside
 from whole_models import CONFIGS, MACHINES, TABLE
 
 import perfmodel as pm
@@ -26,34 +27,19 @@ from perfmodel.workloads.config import read_model_config
 HEAD = ("machine", "model", "batch", "sequence", "measured", "predicted", "error", "80 % interval")
 
 
-@dataclass(frozen=True)
-class Step:
+@dataclass(frozen=True, kw_only=True)
+class Step(Beside):
     """One measured step and its prediction.
 
     Attributes
     ----------
     hardware, model, batch, seq : what ran where.
-    measured_s, predicted_s, low_s, high_s : times [s].
     """
 
     hardware: str
     model: str
     batch: int
     seq: int
-    measured_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
-
-    @property
-    def error(self) -> float:
-        """Predicted over measured, less 1."""
-        return self.predicted_s / self.measured_s - 1.0
-
-    @property
-    def inside(self) -> bool:
-        """Whether the measured time lies in the 80 % interval."""
-        return self.low_s <= self.measured_s <= self.high_s
 
 
 def steps(folder: Path) -> Iterator[Step]:
@@ -71,7 +57,10 @@ def steps(folder: Path) -> Iterator[Step]:
             config = read_model_config(folder / "hf_configs" / CONFIGS[row["model"]])
             step = pm.train(config, pm.Cluster(name, gpus=1), plan)
             measured = float(row["e2e_ms"]) / 1e3
-            yield Step(name, row["model"], batch, seq, measured, step.time_s, step.low_s, step.high_s)
+            yield Step(
+                hardware=name, model=row["model"], batch=batch, seq=seq, measured_s=measured,
+                predicted_s=step.time_s, low_s=step.low_s, high_s=step.high_s,
+            )  # fmt: skip
 
 
 def lines(rows: Iterable[Step]) -> list[list[str]]:

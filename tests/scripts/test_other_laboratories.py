@@ -19,7 +19,7 @@ def laboratories(monkeypatch: pytest.MonkeyPatch):
     import other_laboratories
 
     yield other_laboratories
-    for name in ("other_laboratories", "liger_counts"):
+    for name in ("other_laboratories", "liger_counts", "beside"):
         sys.modules.pop(name)
 
 

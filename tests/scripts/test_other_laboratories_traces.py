@@ -19,7 +19,7 @@ def traces(monkeypatch: pytest.MonkeyPatch):
     import other_laboratories_traces
 
     yield other_laboratories_traces
-    for name in ("other_laboratories_traces", "other_laboratories", "liger_counts"):
+    for name in ("other_laboratories_traces", "other_laboratories", "liger_counts", "beside"):
         sys.modules.pop(name)
 
 

@@ -227,11 +227,7 @@ def combined(
     surface = _surface(tables, dtype) if family.axes else None
     if "/" in lender and any(lender in table.libraries for table in tables):
         surface = None  # the constants of a kernel that is named within a library were fitted without it
-    own = next((table for table in tables if lender in table.libraries), tables[0]) if "/" in lender else tables[0]
-    source = ", ".join(filter(None, (own.source, own.date))) + (
-        "; bandwidth of this machine's [sustained]" if measured else ""
-    )
-    source += f"; residual surface {surface.source}, {surface.date}" if surface else ""
+    source = _named_source(tables, lender, bool(measured), surface)
     source += of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = with_effects(shape, effects)
     if family.of_any_kind:
@@ -247,6 +243,17 @@ def combined(
     doubted = _doubted(family, tables, shape, effects)
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted)
+
+
+def _named_source(tables: Sequence[LatencyTable], lender: str, measured: bool, surface: Surface | None) -> str:
+    """Return where constants come from: the table of a named kernel, or the nearest, and what stands beside it."""
+    own = next((table for table in tables if lender in table.libraries), tables[0]) if "/" in lender else tables[0]
+    parts = [", ".join(filter(None, (own.source, own.date)))]
+    if measured:
+        parts.append("bandwidth of this machine's [sustained]")
+    if surface is not None:
+        parts.append(f"residual surface {surface.source}, {surface.date}")
+    return "; ".join(parts)
 
 
 def _doubted(
