@@ -85,6 +85,8 @@ GROUPINGS: dict[str, Callable[[JudgedCalls], Any]] = {
     "library": lambda judged: judged.calls.library,
     "timing": lambda judged: str(judged.calls.timing),
     "cache": lambda judged: str(judged.calls.cache),
+    "load": lambda judged: str(judged.calls.load),
+    "source": lambda judged: judged.calls.source,
     "table": lambda judged: storage.name_of(judged.calls.place),
 }
 
@@ -142,7 +144,9 @@ def _predicted_parts(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> 
 def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
     conditions = calls.conditions
     library = "-".join(filter(None, (conditions.library, conditions.version)))
-    return predict(calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=library)
+    return predict(
+        calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=library, load=conditions.load
+    )
 
 
 def _judged(calls: MeasuredCalls, hardware: Hardware, prediction: Prediction) -> JudgedCalls:

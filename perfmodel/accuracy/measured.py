@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.units import format_count
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import PerfModelError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -33,6 +33,8 @@ class MeasuredCalls:
     flags : doubts of the table's author about each row; usually "".
     place : the file.
     line : line of each row in it.
+    load : for how long the device had been at work.
+    source : who published them, in tables of several; "" where the table does not say.
     """
 
     hardware: str
@@ -44,6 +46,8 @@ class MeasuredCalls:
     flags: NDArray[np.str_]
     place: str
     line: NDArray[np.int64]
+    load: Load = Load.BURST
+    source: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "timing", Timing(self.timing))
@@ -64,7 +68,7 @@ class MeasuredCalls:
     def conditions(self) -> Conditions:
         """The conditions that these times hold for; a replayed graph is timed on the device, as a kernel is."""
         timing = self.timing if self.timing.includes_host else Timing.KERNEL
-        return Conditions(timing, self.cache, self.library, version=self.version)
+        return Conditions(timing, self.cache, self.library, self.load, self.version)
 
     def __len__(self) -> int:
         return int(self.time_s.size)

@@ -38,8 +38,8 @@ def command(
         typer.Argument(
             metavar="TABLE...",
             help="Measurements: CSV, plain or gzip, with hardware, op, dtype, the operator's dimensions, time_s [s], "
-            "timing, cache, implementation; JSON records of bench; or tables of published runs of training or serving. "
-            "Also addresses and patterns.",
+            "timing, cache, load, implementation; JSON records of bench; or tables of published runs of training or "
+            "serving. Also addresses and patterns.",
         ),
     ],
     on: MeasuredMachinesOption = None,
@@ -49,8 +49,8 @@ def command(
             "--by",
             metavar="KEY,KEY",
             help="Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
-            "library, timing, cache, table, or a dimension (bias, kind); none: one group. Published runs have table, "
-            "quantity, hardware, model and more. Default: family,hardware, or table,quantity.",
+            "library, timing, cache, load, source, table, or a dimension (bias, kind); none: one group. Published runs "
+            "have table, quantity, hardware, model and more. Default: family,hardware, or table,quantity.",
             show_default=False,
         ),
     ] = None,
@@ -78,7 +78,7 @@ def command(
 ) -> int:
     """Compare predicted with measured times: the error of each group, beside that of the datasheet roofline.
 
-    Each row is predicted for its own conditions (columns timing, cache and implementation).
+    Each row is predicted for its own conditions (columns timing, cache, load and implementation).
 
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """

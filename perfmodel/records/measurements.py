@@ -1,9 +1,9 @@
 """Tables of measurements in perfmodel's own schema: CSV, plain or gzip, one measured call per row, SI units.
 
 Columns: ``hardware, op, dtype``, the operator's dimensions under their own names, ``time_s``, ``timing`` (kernel,
-event, graph), ``cache`` (cold, warm, rotating), ``implementation``, and optionally ``kernel`` and ``flags``. A blank
-dimension has its default; attention of a serving library (`Attention.WRITING`) has ``kv_write``. Older tables call a
-cold cache "flushed".
+event, graph), ``cache`` (cold, warm, rotating), ``implementation``, and optionally ``load`` (burst, sustained),
+``source``, ``kernel`` and ``flags``. A blank dimension has its default; attention of a serving library
+(`Attention.WRITING`) has ``kv_write``. Older tables call a cold cache "flushed".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips, library_of, reason_of
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.attention import Attention
@@ -38,9 +38,9 @@ from perfmodel.records.table import Lines, Table, read_table
 _BEFORE = ("hardware", "op", "dtype")
 _AFTER = ("time_s", "timing", "cache", "implementation", "kernel", "flags")
 #: values in a table without the column
-_TIMING, _CACHE = Timing.KERNEL, CacheState.COLD
+_TIMING, _CACHE, _LOAD = Timing.KERNEL, CacheState.COLD, Load.BURST
 #: what the rows of one group share, beside the dimensions that are not sizes
-_GROUP_KEYS = ("hardware", "op", "dtype", "timing", "cache", "implementation")
+_GROUP_KEYS = ("hardware", "op", "dtype", "timing", "cache", "load", "implementation", "source")
 _OTHER = ("time_s", "kernel", "flags")
 #: elementwise tables may give the shape beside the number of elements
 _SHAPE = ("rows", "cols")
@@ -111,6 +111,7 @@ def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     hardware, op, implementation = (str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "implementation"))
     timing = table.word("timing", int(rows[0]), _TIMING)
     cache = table.word("cache", int(rows[0]), _CACHE)
+    load = table.word("load", int(rows[0]), _LOAD)
     time = table.numbers("time_s", rows)
     if op not in operator_names():
         skips.add(reason_of(unknown_name("operator", op, operator_names())), table.place, table.line[rows])
@@ -143,6 +144,8 @@ def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
         flags=table.cells("flags", rows[good]).astype(str),
         place=table.place,
         line=table.line[rows[good]],
+        load=load,
+        source=str(table.cells("source", rows[:1])[0]),
     )
 
 

@@ -77,6 +77,14 @@ def test_a_replayed_graph_is_kernel_time_and_flushed_is_the_old_word_for_cold(re
     assert (calls.conditions.timing, calls.conditions.cache) == conditions
 
 
+def test_a_load_is_part_of_the_conditions_and_a_source_keeps_rows_apart(read):
+    header = HEADER.replace("flags", "flags,load,source")
+    rows = [GEMM.strip() + f",{load},{source}\n" for load, source in (("sustained", "a"), ("", "a"), ("burst", "b"))]
+    calls = read(header + "".join(rows)).calls
+    said = [(call.conditions.load, call.source) for call in calls]
+    assert said == [("sustained", "a"), ("burst", "a"), ("burst", "b")]
+
+
 def test_blank_dimensions_have_their_defaults_and_several_operators_share_a_table(read):
     header = "hardware,op,dtype,m,n,k,batch,rows,cols,time_s\n"
     table = read(
@@ -152,6 +160,7 @@ def test_an_elementwise_size_that_contradicts_its_shape_is_left_out(read):
         (HEADER + GEMM + GEMM.replace(",16,", ",x,"), "line 3, column 'n': 'x' is not a number"),
         (HEADER + GEMM.replace("event", "evnt"), "line 2, column 'timing': unknown timing 'evnt'"),
         (HEADER + GEMM.replace("warm", "hot"), "line 2, column 'cache': unknown cache 'hot'"),
+        (HEADER.replace("flags", "load") + GEMM.strip() + "hot\n", "line 2, column 'load': unknown load 'hot'"),
         (b"\x00\x01\x02" * 50, "NUL bytes"),
         (b"\xff\xfe\xfd", "not UTF-8"),
         (gzip.compress((HEADER + GEMM * 500).encode(), mtime=0)[:-20], "is not a whole gzip file"),
