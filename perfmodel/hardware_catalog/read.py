@@ -20,7 +20,7 @@ from perfmodel.prediction.latency.tables import LatencySpec, LazyTables, to_tabl
 #: figures of [chip] that `Hardware.chip` holds under the same name
 CHIP_KEYS = (
     *("max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "warp_schedulers_per_sm"),
-    *("exponentials_per_clock_per_sm", "warp_size", "simd_bits"),
+    *("exponentials_per_clock_per_sm", "tensor_share", "warp_size", "simd_bits"),
 )
 
 

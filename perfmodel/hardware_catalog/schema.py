@@ -95,6 +95,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_threads_per_sm : threads that an SM holds at once (default 2048).
     warp_schedulers_per_sm : warps that an SM issues from in one clock.
     exponentials_per_clock_per_sm : results of the unit for exp2 and the like (default 16).
+    tensor_share : share of the tensor rate of the design's SM that the vendor leaves the product (default 1).
     """
 
     sm_count: Count | None = None
@@ -106,6 +107,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_blocks_per_sm: Count | None = None
     warp_schedulers_per_sm: Count | None = None
     exponentials_per_clock_per_sm: Positive | None = None
+    tensor_share: Positive | None = None
     matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"] = ""
     warp_size: Count | None = None
     simd_bits: Count | None = None

@@ -20,6 +20,7 @@ NAMED_FACTS = {
     "warp_schedulers_per_sm": "warp schedulers",
     "exponentials_per_clock_per_sm": "exponentials",
     "matrix_instruction": "matrix instruction",
+    "tensor_share": "tensor share",
 }
 
 

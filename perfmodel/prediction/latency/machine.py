@@ -62,7 +62,9 @@ class Machine:
     exponentials_per_clock : results of the exponential unit of one SM in a clock.
     matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma" or "dpas".
     slack : how much faster an SM feeds its tensor engine than the engine computes: 2 where fp32 accumulation runs at
-        half rate (GeForce), which its 8-bit integer rate shows, twice what the 16-bit rate asks for; else 1.
+        half rate (GeForce), which its 8-bit integer rate shows, twice what the 16-bit rate asks for; more where the
+        vendor limits the engine (H20); else 1.
+    tensor_share : share of the design's tensor rate that the vendor leaves.
     process : process node, as "TSMC 4N"; empty where unknown.
     copies_to_shared : whether copies from global to shared memory bypass the registers (cp.async).
     kernels : how the libraries' kernels for this machine are cut.
@@ -86,6 +88,7 @@ class Machine:
     exponentials_per_clock: float = USUAL_EXPONENTIALS
     matrix_instruction: str = USUAL_MATRIX_INSTRUCTION
     slack: float = 1.0
+    tensor_share: float = 1.0
     process: str = ""
     alone_w: float = 0.0
     copies_to_shared: bool = False
@@ -103,7 +106,7 @@ class Machine:
         """Peak of kernels that use mma.sync, also where the tensor engine has an instruction of its own [FLOP/s]."""
         if self.matrix_instruction not in OTHER_INSTRUCTIONS:
             return self.peak_flop_per_s
-        return min(self.peak_flop_per_s, MMA_SYNC * self.sm_count * self.clock_hz)
+        return min(self.peak_flop_per_s, MMA_SYNC * self.tensor_share * self.sm_count * self.clock_hz)
 
     @functools.cached_property
     def cache(self) -> dict[Any, Any]:
@@ -156,6 +159,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         exponentials_per_clock=hardware.chip.get("exponentials_per_clock_per_sm", USUAL_EXPONENTIALS),
         matrix_instruction=hardware.matrix_instruction or USUAL_MATRIX_INSTRUCTION,
         slack=_slack(hardware, peak),
+        tensor_share=hardware.chip.get("tensor_share", 1.0),
         process=hardware.process,
         copies_to_shared=_copies_to_shared(hardware),
         kernels=hardware.kernels,
@@ -174,11 +178,12 @@ def _copies_to_shared(hardware: Hardware) -> bool:
 
 
 def _slack(hardware: Hardware, peak: Peak | None) -> float:
-    integer = hardware.find_peak("int8", "tensor")
-    if peak is None or peak.engine != "tensor" or integer is None:
+    if peak is None or peak.engine != "tensor":
         return 1.0
-    ratio = integer.flop_per_s / (dtype_bytes(peak.dtype) * peak.flop_per_s)
-    return ratio if ratio > ROUNDING else 1.0
+    limited = 1.0 / hardware.chip.get("tensor_share", 1.0)
+    integer = hardware.find_peak("int8", "tensor")
+    ratio = integer.flop_per_s / (dtype_bytes(peak.dtype) * peak.flop_per_s) if integer else 1.0
+    return limited * (ratio if ratio > ROUNDING else 1.0)
 
 
 def generation(hardware: Hardware) -> str:

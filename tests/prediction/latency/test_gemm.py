@@ -490,6 +490,22 @@ def test_an_engine_at_half_rate_is_fed_in_time() -> None:
     assert Machine.of(card, None).slack == 1.0, "the vector engine runs at its rate"
 
 
+def test_an_engine_that_its_vendor_limits_is_fed_in_time() -> None:
+    """What feeds an H20's engine is built for four times its rate: scales of blocks cost nothing, as people measured."""
+    limited, whole = (hardware(name) for name in ("h20-96gb", "h100-sxm5-80gb"))
+    op = Gemm(m=8192, n=24576, k=7168, dtype="fp8", scale="block:128x128", quantized=True)
+    machines = [Machine.of(machine, resolve_peak(op, machine)) for machine in (limited, whole)]
+    assert [machine.slack for machine in machines] == [pytest.approx(4.0), 1.0]
+    fast, slow = (predict(op, machine, library="vllm_deepgemm") for machine in (limited, whole))
+    assert 0.9 < fast.bound.time_s / fast.predicted_time_s <= 1.0  # 94 % in vllm-project/vllm pull request 49932
+    assert slow.bound.time_s / slow.predicted_time_s < 0.8
+    # mma.sync is limited with it
+    sixteen = Gemm(m=64, n=64, k=64, dtype="bf16")
+    machines = [Machine.of(machine, resolve_peak(sixteen, machine)) for machine in (limited, whole)]
+    shares = [machine.mma_sync_flop_per_s / machine.peak_flop_per_s for machine in machines]
+    assert shares == [pytest.approx(0.629, rel=0.01)] * 2
+
+
 def test_eight_bit_products_on_vector_lanes_have_a_time():
     # V100 has DP4A and no 8-bit tensor cores, and no table has such products
     op, machine = Gemm(m=[64, 4096], n=4096, k=4096, dtype="sq"), hardware("v100-sxm2-32gb")
