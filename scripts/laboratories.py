@@ -5,6 +5,7 @@ from __future__ import annotations
 import open_tables
 import other_laboratories
 import other_laboratories_traces
+import published_kernels
 import whole_steps
 from accuracy_lines import table
 
@@ -18,5 +19,6 @@ def parts() -> tuple[dict[str, str], str]:
         "steps": table(whole_steps.HEAD, whole_steps.lines(steps)),
         "laboratory": table(other_laboratories.HEAD, other_laboratories.lines(rows)),
         "traces": table(other_laboratories_traces.HEAD, other_laboratories_traces.lines(traced)),
+        "published": table(published_kernels.HEAD, published_kernels.lines(published_kernels.judged())),
     }
     return tables, other_laboratories.sentence(rows)

@@ -1,0 +1,24 @@
+"""Kernels that others published: nothing is fitted on them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import perfmodel as pm
+
+SCRIPTS = Path(pm.__file__).parents[1] / "scripts"
+
+
+def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import published_kernels
+
+    *_, alike, others = published_kernels.lines(published_kernels.judged())
+    sys.modules.pop("published_kernels")
+    assert [alike[4], others[4]] == ["76", "185"]
+    error, inside = (float(others[place].removesuffix(" %")) for place in (5, 7))
+    assert error < 30.0
+    assert inside > 65.0
