@@ -105,8 +105,8 @@ in view, the engine of an H20 is fed in time (its vendor leaves a quarter of the
 for), and FlashAttention-4 hides more of its exponentials on Blackwell. The power law, with what sustained load costs,
 had seen none of AMD's figures.
 
-What they show and nothing models: all-reduces over the 72 GPUs of an NVL72 and over the bridge of two H100 PCIe take 1.4
-to 1.9 times the predicted time, far outside their intervals; small all-reduces on MI300X half of it; large products on
+What they show and nothing models: all-reduces over the 72 GPUs of an NVL72 and over the bridge of two H100 PCIe take
+1.4 to 1.9 times the predicted time, far outside their intervals; small all-reduces on MI300X half of it; large products on
 B200, GB200 and B300 are up to 18 % faster than predicted; the 8-bit peak of an RTX 5090 in its specification is half of
 what cuBLASLt reaches.
 

@@ -491,7 +491,7 @@ def test_an_engine_at_half_rate_is_fed_in_time() -> None:
 
 
 def test_an_engine_that_its_vendor_limits_is_fed_in_time() -> None:
-    """What feeds an H20's engine is built for four times its rate: scales of blocks cost nothing, as people measured."""
+    """What feeds an H20's engine is built for four times its rate: scales of blocks cost nothing, as measured."""
     limited, whole = (hardware(name) for name in ("h20-96gb", "h100-sxm5-80gb"))
     op = Gemm(m=8192, n=24576, k=7168, dtype="fp8", scale="block:128x128", quantized=True)
     machines = [Machine.of(machine, resolve_peak(op, machine)) for machine in (limited, whole)]

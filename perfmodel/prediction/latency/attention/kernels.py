@@ -142,9 +142,9 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
-    # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute a
-    # part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s, in
-    # github.com/Dao-AILab/flash-attention pull request 2280.
+    # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
+    # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
+    # in github.com/Dao-AILab/flash-attention pull request 2280.
     "fa4": (
         replace(_FA3, name="fa4"), {TCGEN05: replace(_FA3, name="fa4", exponentials=0.4, score_flop=0.0)},
     ),
