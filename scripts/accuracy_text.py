@@ -106,9 +106,9 @@ for), and FlashAttention-4 hides more of its exponentials on Blackwell. The powe
 had seen none of AMD's figures.
 
 What they show and nothing models: all-reduces over the 72 GPUs of an NVL72 and over the bridge of two H100 PCIe take
-1.4 to 1.9 times the predicted time, far outside their intervals; small all-reduces on MI300X half of it; large products on
-B200, GB200 and B300 are up to 18 % faster than predicted; the 8-bit peak of an RTX 5090 in its specification is half of
-what cuBLASLt reaches.
+1.4 to 1.9 times the predicted time, far outside their intervals; small all-reduces on MI300X half of it; large
+products on B200, GB200 and B300 are up to 18 % faster than predicted; the 8-bit peak of an RTX 5090 in its
+specification is half of what cuBLASLt reaches.
 
 ## Our own measurements
 
