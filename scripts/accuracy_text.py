@@ -94,15 +94,16 @@ as the kernels.
 ## Published kernels
 
 Times that fifteen other sources published (`examples/published`, whose README names them and what is assumed of each;
-`scripts/published_kernels.py`), on machines and libraries most of which no table above has. No constant is fitted on
-them. Rows whose inputs are all alike take less power than real ones, so that the clock rises above the listed one:
-they stand apart.
+`scripts/published_kernels.py`), on machines and libraries most of which no table above has. No table of constants
+is fitted on them. Rows whose inputs are all alike take less power than real ones, so that the clock rises above the
+listed one: they stand apart.
 
 {published}
 
 At first sight the others were 33.7 % off, with 60 % in the interval at a width of 1.68. After it, and with these rows
 in view, the engine of an H20 is fed in time (its vendor leaves a quarter of the rate that the rest of the SM is built
-for), and FlashAttention-4 hides more of its exponentials on Blackwell. The power law, with what sustained load costs,
+for), and FlashAttention-4 hides more of its exponentials on Blackwell; two figures of that kernel, and the most that
+a limited engine reaches, are read off these rows. The power law, with what sustained load costs,
 had seen none of AMD's figures.
 
 What they show and nothing models: all-reduces over the 72 GPUs of an NVL72 and over the bridge of two H100 PCIe take

@@ -25,7 +25,7 @@ from typing import Any
 
 import liger_counts
 import numpy as np
-from beside import Beside
+from beside import Beside, figures
 from liger_counts import Row, config, dtype
 
 import perfmodel as pm
@@ -169,10 +169,10 @@ def lines(rows: Sequence[Judged]) -> list[list[str]]:
     groups: Mapping[tuple[str, str, str], list[Judged]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: (row.library, row.what, row.machine)):
         groups[row.what, row.library, row.machine].append(row)
-    made = [[*key, *_figures(group), ", ".join(group[0].not_seen) or "-"] for key, group in groups.items()]
+    made = [[*key, *figures(group), ", ".join(group[0].not_seen) or "-"] for key, group in groups.items()]
     libraries = dict.fromkeys(library for _, library, _ in groups)
-    made += [["all", one, "all", *_figures([row for row in rows if row.library == one]), ""] for one in libraries]
-    return [*made, ["all", "all", "all", *_figures(rows), ""]]
+    made += [["all", one, "all", *figures([row for row in rows if row.library == one]), ""] for one in libraries]
+    return [*made, ["all", "all", "all", *figures(rows), ""]]
 
 
 def sentence(rows: Sequence[Judged]) -> str:
@@ -184,14 +184,6 @@ def sentence(rows: Sequence[Judged]) -> str:
         f"contributors measured come out {100.0 * error:.1f} % off with nothing fitted on them, "
         f"{100.0 * inside:.0f} % in the interval."
     )
-
-
-def _figures(rows: Sequence[Judged]) -> list[str]:
-    errors = np.array([row.error for row in rows])
-    width = float(np.median([row.high_s / row.low_s for row in rows]))
-    inside = np.mean([row.inside for row in rows])
-    mean, bias = 100.0 * np.mean(abs(errors)), 100.0 * np.mean(errors)
-    return [f"{len(rows)}", f"{mean:.1f} %", f"{bias:+.1f} %", f"{100.0 * inside:.0f} %", f"{width:.2f}"]
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from beside import figures
 from other_laboratories import Judged
 
 import perfmodel as pm
@@ -119,11 +120,7 @@ def lines(rows: Sequence[Called]) -> list[list[str]]:
 
 def _figures(rows: Sequence[Called]) -> list[str]:
     """Return kernels, mean error, bias, coverage and median width; each operator with its shapes counts once."""
-    errors = np.array([row.error for row in rows])
-    width = float(np.median([row.high_s / row.low_s for row in rows]))
-    inside, kernels = np.mean([row.inside for row in rows]), sum(row.kernels for row in rows)
-    mean, bias = 100.0 * np.mean(abs(errors)), 100.0 * np.mean(errors)
-    return [f"{kernels}", f"{mean:.1f} %", f"{bias:+.1f} %", f"{100.0 * inside:.0f} %", f"{width:.2f}"]
+    return figures(rows, sum(row.kernels for row in rows))
 
 
 def left_out(data: Path = DATA) -> Iterator[list[str]]:

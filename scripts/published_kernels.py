@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
+from beside import Beside, figures
 
 import perfmodel as pm
 from perfmodel.accuracy.judge import JudgedCalls, judge_calls
@@ -34,34 +34,31 @@ def judged() -> tuple[JudgedCalls, ...]:
 
 def lines(parts: Iterable[JudgedCalls]) -> list[list[str]]:
     """Return a line for each source, machine, operator and library, and two for all that are and are not flagged."""
-    groups: dict[tuple[str, ...], list[JudgedCalls]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[Beside]] = defaultdict(list)
+    alike: list[Beside] = []
+    others: list[Beside] = []
     for part in parts:
         calls = part.calls
         kernel = calls.op.op + (" backward" if calls.op.params().get("backward") else "")
-        groups[calls.source, part.hardware.name, kernel, calls.library].append(part)
-    every = [part for group in groups.values() for part in group]
-    doubted = [part for part in every if (part.calls.flags != "").all()]
-    others = [part for part in every if not (part.calls.flags != "").any()]
-    made = [[*key, *_figures(group)] for key, group in sorted(groups.items())]
+        rows = _rows(part)
+        groups[calls.source, part.hardware.name, kernel, calls.library] += rows
+        for row, flag in zip(rows, calls.flags, strict=True):
+            (alike if flag else others).append(row)
+    made = [[*key, *figures(group)] for key, group in sorted(groups.items())]
+    everywhere = ["all"] * 3
     return [
         *made,
-        ["all, numbers alike", "all", "all", "all", *_figures(doubted)],
-        ["all others", "all", "all", "all", *_figures(others)],
+        ["all, numbers alike", *everywhere, *figures(alike)],
+        ["all others", *everywhere, *figures(others)],
     ]
 
 
-def _figures(parts: Sequence[JudgedCalls]) -> list[str]:
-    measured, predicted, low, high = (
-        np.concatenate(values)
-        for values in zip(
-            *((part.calls.time_s, part.predicted_s, part.low_s, part.high_s) for part in parts), strict=True
-        )
-    )
-    error, inside = predicted / measured - 1.0, (low <= measured) & (measured <= high)
+def _rows(part: JudgedCalls) -> list[Beside]:
+    columns = (part.calls.time_s, part.predicted_s, part.low_s, part.high_s)
     return [
-        f"{error.size}", f"{100.0 * np.mean(abs(error)):.1f} %", f"{100.0 * np.mean(error):+.1f} %",
-        f"{100.0 * np.mean(inside):.0f} %", f"{np.median(high / low):.2f}",
-    ]  # fmt: skip
+        Beside(measured_s=measured, predicted_s=predicted, low_s=low, high_s=high)
+        for measured, predicted, low, high in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def main() -> int:

@@ -107,7 +107,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_blocks_per_sm: Count | None = None
     warp_schedulers_per_sm: Count | None = None
     exponentials_per_clock_per_sm: Positive | None = None
-    tensor_share: Positive | None = None
+    tensor_share: Share | None = None
     matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"] = ""
     warp_size: Count | None = None
     simd_bits: Count | None = None

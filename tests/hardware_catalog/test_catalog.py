@@ -285,6 +285,7 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         ('vendor = "me"', "", "'vendor' is missing"),
         ('"mine"', '""', "name"),
         ("[memory.hbm]", "[chip]\nsm_count = -4\n[memory.hbm]", "chip.sm_count"),
+        ("[memory.hbm]", "[chip]\ntensor_share = 1.5\n[memory.hbm]", "chip.tensor_share: expected .* <= 1"),
         (
             "[memory.hbm]",
             '[sustained.tensor]\nfp16 = "1 TFLOP/s"\n[memory.hbm]',

@@ -12,6 +12,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import USUAL_THREADS_PER_SM, Hardware, Kernels, Link, Peak, cached_per_machine
+from perfmodel.core.work import Number, minimum
 
 #: stand-ins for figures that a specification leaves out
 #: fp32 FLOP/s of one SM: near V100 (80 SMs at 15.7 TFLOP/s) and A100 (108 at 19.5)
@@ -32,6 +33,9 @@ ASYNCHRONOUS_COPIES = 8
 #: that widen int4 reach 0.40 of 4096 on H100 and H200, 0.20 of 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @
 #: 095f58a51c4c, 1,400 rows): if they reach one share of mma.sync everywhere, that is 0.40 / 0.63 = 63.5 % of wgmma.
 MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
+#: share of its peak that an engine reaches at most where the vendor limits it: the best of 60 published products on an
+#: H20 has 282.7 of 296 TFLOP/s (github.com/vllm-project/vllm pull request 49932); assumed for others
+LIMITED_MOST = 0.955
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
 #: what is kept on one machine; a fit tries many constants
@@ -107,6 +111,10 @@ class Machine:
         if self.matrix_instruction not in OTHER_INSTRUCTIONS:
             return self.peak_flop_per_s
         return min(self.peak_flop_per_s, MMA_SYNC * self.tensor_share * self.sm_count * self.clock_hz)
+
+    def fed(self, share: Number) -> Number:
+        """Return the share of the engine's peak that kernels reach which feed an engine without slack at ``share``."""
+        return minimum(1.0 if self.tensor_share == 1.0 else LIMITED_MOST, self.slack * share)
 
     @functools.cached_property
     def cache(self) -> dict[Any, Any]:

@@ -138,7 +138,7 @@ class _Layer:
         self.activation_bytes, self.weight_bytes = dtype_bytes(moe.dtype), moe.weight_bytes
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         loss = (1.0 + c["tile"] * EDGE) / (1.0 + c["tile"] * EDGE.min())
-        speed = np.minimum(1.0, machine.slack * c["math"] / loss) * engine_rate(moe, machine)
+        speed = np.asarray(machine.fed(c["math"] / loss)) * engine_rate(moe, machine)
         self.block_s = 2.0 * AREA / speed * slowed(moe, machine, conditions.library)
         self.ideal_s = machine.sm_count * speed.max()
         self.unaligned_s = self._unaligned_s(conditions.library)

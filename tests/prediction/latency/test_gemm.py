@@ -497,7 +497,7 @@ def test_an_engine_that_its_vendor_limits_is_fed_in_time() -> None:
     machines = [Machine.of(machine, resolve_peak(op, machine)) for machine in (limited, whole)]
     assert [machine.slack for machine in machines] == [pytest.approx(4.0), 1.0]
     fast, slow = (predict(op, machine, library="vllm_deepgemm") for machine in (limited, whole))
-    assert 0.9 < fast.bound.time_s / fast.predicted_time_s <= 1.0  # 94 % in vllm-project/vllm pull request 49932
+    assert 0.9 < fast.bound.time_s / fast.predicted_time_s <= 0.96  # 94 % in vllm-project/vllm pull request 49932
     assert slow.bound.time_s / slow.predicted_time_s < 0.8
     # mma.sync is limited with it
     sixteen = Gemm(m=64, n=64, k=64, dtype="bf16")

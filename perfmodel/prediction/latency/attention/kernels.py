@@ -124,6 +124,7 @@ _EFFICIENT = Kernel(
     tf32_products=3.0, decodes=False,
 )  # fmt: skip
 _FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, score_flop=500.0)
+_FA4 = replace(_FA3, name="fa4")
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
 
@@ -145,9 +146,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
-    "fa4": (
-        replace(_FA3, name="fa4"), {TCGEN05: replace(_FA3, name="fa4", exponentials=0.4, score_flop=0.0)},
-    ),
+    "fa4": (_FA4, {TCGEN05: replace(_FA4, exponentials=0.4, score_flop=0.0)}),
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
     "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
     "efficient": (_EFFICIENT, {

@@ -183,7 +183,7 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     blocks = _Blocks.of(op, kernel)
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
-    product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * min(1.0, machine.slack * c["math"]))
+    product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * machine.fed(c["math"]))
     # Products in 8 bits are too short to hide them.
     shown: Number = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
     if kernel.tf32_products and dtype_bytes(op.dtype) > 2:

@@ -242,8 +242,9 @@ class Rates:
             share *= FEED
         loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
         # What tiles lose is the feeding of the engine: one that computes at half rate is fed in time.
-        fed = machine.slack * share / loss
-        speed = np.minimum(1.0, fed) * machine.peak_flop_per_s / machine.sm_count
+        fed = np.asarray(machine.fed(share / loss))
+        in_time = fed / (machine.slack * share / loss)
+        speed = fed * machine.peak_flop_per_s / machine.sm_count
         block_s = 2.0 * area / speed
         self.widens = "dequant" in c
         # Each block widens the weights of its columns, on the lanes for integers beside the tensor engine.
@@ -256,7 +257,7 @@ class Rates:
             sides=rows + columns * (product.b_bytes / product.input_bytes),
             flop_per_s=speed * machine.sm_count,
             step_s=block_s * c["step"],
-            fill_s=block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes,
+            fill_s=block_s * (in_time * c["fill"]) * product.output_bytes / product.input_bytes,
             widening=widening_s / block_s,
             least=np.maximum(1.0, c["depth"] / area),
             above=np.array([0.0, *up_to[:-1]]) if by_rows else np.zeros(len(tiles)),
