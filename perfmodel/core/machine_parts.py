@@ -71,6 +71,10 @@ class Peak:
         return hash((self.dtype, self.engine))
 
 
+#: the most cards that a bridge of NVLink joins: two of most generations, four H200 NVL
+BRIDGED = 4
+
+
 @dataclass(frozen=True)
 class Link:
     """A link off the device.
@@ -95,6 +99,11 @@ class Link:
     domain: int | None = None
     per_peer_bytes_per_s: float | None = None
     latency_s: float | None = None
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether it is NVLink that joins a few cards without a switch."""
+        return self.name == "nvlink" and self.domain is not None and self.domain <= BRIDGED
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -131,16 +132,16 @@ def to_peaks(spec: HardwareSpec, read: Quantities) -> tuple[Peak, ...]:
 def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
     """Return one link; whether its switch reduces follows from `REDUCING_NVLINK` where it is not stated."""
     rate = read.positive(link.per_direction, "B/s", f"link.{name}.per_direction")
-    reduces = link.reduces_in_switch
-    if reduces is None:
-        reduces = name == "nvlink" and rate >= REDUCING_NVLINK
     if link.domain is not None and link.domain < 2:
         raise InputFileError(f"{link.domain} is fewer than 2 devices.", place=f"{read.place}: link.{name}.domain")
     per_peer = read.optional(link.per_peer, "B/s", f"link.{name}.per_peer")
     latency = read.optional(link.latency, "s", f"link.{name}.latency")
     # As many peers have links of their own as make up the whole: 7 of 64 GB/s are those of 8 devices.
     domain = link.domain if per_peer is None or link.domain else max(2, 1 + round(rate / per_peer))
-    return Link(name, rate, reduces, link.source, link.note, domain, per_peer, latency)
+    made = Link(name, rate, bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency)
+    if link.reduces_in_switch is None and name == "nvlink" and rate >= REDUCING_NVLINK and not made.is_bridge:
+        return replace(made, reduces_in_switch=True)
+    return made
 
 
 def to_fabric(cluster: ClusterSpec, read: Quantities) -> Fabric:

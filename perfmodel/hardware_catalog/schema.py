@@ -67,7 +67,8 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     Attributes
     ----------
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP). Default: NVLink
-        of 400 GB/s and more, since a bound that ignored the switch could be beaten.
+        of 400 GB/s and more, since a bound that ignored the switch could be beaten; but not a bridge, whose ``domain``
+        is at most 4.
     domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72. Default: those of
         a node, or with ``per_peer`` as many as have links of their own.
     per_peer : bandwidth per direction between two devices, where each pair has links of its own and no switch.

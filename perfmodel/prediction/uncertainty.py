@@ -32,14 +32,14 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.VENDOR: "nobody measured a machine of this vendor",
     ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
-    ErrorSource.EXTRAPOLATION: "the sizes of the call take other kernels than those that were measured",
+    ErrorSource.EXTRAPOLATION: "calls measured were of sizes that take other kernels, or of fewer devices",
     ErrorSource.DISPATCH: "the dispatch of such calls was measured on another host, and hosts differ",
     ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }
 
 #: those of single calls of a family (`perfmodel.prediction.latency.family.Doubt`)
-DOUBTS = (ErrorSource.EXTRAPOLATION, ErrorSource.DISPATCH, ErrorSource.RELEASE)
+DOUBTS = (ErrorSource.LINK, ErrorSource.EXTRAPOLATION, ErrorSource.DISPATCH, ErrorSource.RELEASE)
 #: those that make a prediction no standard for good kernels: nobody measured what it is about
 UNMEASURED = frozenset((
     ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE,

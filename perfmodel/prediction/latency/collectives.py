@@ -27,6 +27,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.far import FAR
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
     PAIR,
@@ -225,7 +226,7 @@ def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     aliases = KERNELS if name == "all_reduce" else NCCL_ALONE
     return Family(
         name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases,
-        link=direct_link, doubts=(SOME_RELEASE,) if name == "all_reduce" else (),
+        link=direct_link, doubts=(SOME_RELEASE, *FAR) if name == "all_reduce" else FAR,
     )  # fmt: skip
 
 
@@ -235,7 +236,7 @@ REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
     "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False, aliases=ANY_HOST,
-    link=host_link_of,
+    link=host_link_of, doubts=FAR,
 )  # fmt: skip
 #: nobody measured these two: the constants are the usual ones of NCCL's protocols
 BROADCAST = _family("broadcast", _NCCL)

@@ -16,6 +16,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
 from perfmodel.prediction.latency.families import family, family_names
+from perfmodel.prediction.summary import summarize
 from perfmodel.prediction.uncertainty import Z80
 
 H100 = "h100-sxm5-80gb"
@@ -33,6 +34,10 @@ def attention(queries: int, keys: int, head_dim: int) -> pm.Attention:
 
 def convolution(**sizes: int) -> pm.Conv2d:
     return pm.Conv2d(**{"n": 16, "h": 28, "w": 28, "k": 136, "r": 3, "s": 3, "padding": 1, "dtype": "bf16", **sizes})
+
+
+def reduced(devices: int) -> pm.AllReduce:
+    return pm.AllReduce(bytes=2.0**30, num_gpus=devices, dtype="bf16")
 
 
 def half_widths(op: pm.Operator, hardware: str = H100, library: str = "torch") -> tuple[float, float]:
@@ -61,6 +66,7 @@ def not_seen(op: pm.Operator, hardware: str = H100, library: str = "torch") -> s
         (convolution(c=64, dtype="fp32"), convolution(c=64, dtype="fp32", r=1, s=1), "torch", "t4"),
         (pm.Elementwise(numel=10**7), pm.Elementwise(numel=10**7, strided=True), "torch", H100),
         (pm.Elementwise(numel=10**7), pm.Elementwise(numel=10**7, kind="fill"), "torch", H100),
+        (reduced(8), reduced(16), "nccl", "gb200-nvl72"),
     ],
 )  # fmt: skip
 def test_sizes_that_nobody_measured_are_named(
@@ -70,6 +76,27 @@ def test_sizes_that_nobody_measured_are_named(
     assert ErrorSource.EXTRAPOLATION in not_seen(beyond, hardware, library)
     of_known, of_beyond = half_widths(known, hardware, library), half_widths(beyond, hardware, library)
     assert of_beyond[1] > of_known[1]
+
+
+def test_exchanges_between_hosts_are_less_sure_than_in_one() -> None:
+    widths = [sum(half_widths(reduced(devices), "gb200-nvl72", "nccl")) for devices in (8, 16, 72)]
+    assert sorted(widths) == widths
+    assert widths[-1] > 2.0 * widths[0]
+
+
+@pytest.mark.parametrize(("bridged", "switched"), [("h100-pcie-80gb", "h800-sxm5-80gb"), ("a40", "a100-sxm4-40gb")])
+def test_a_bridge_is_another_link_than_the_switch_of_the_tables(bridged: str, switched: str) -> None:
+    assert ErrorSource.LINK in not_seen(reduced(2), bridged, "nccl")
+    assert ErrorSource.LINK not in not_seen(reduced(2), switched, "nccl")
+    assert "nobody measured exchanges over this kind of link" in " ".join(
+        summarize([pm.predict(reduced(2), bridged, library="nccl")])
+    )
+
+
+def test_a_bridge_between_four_cards_has_no_switch_that_reduces() -> None:
+    four = pm.AllReduce(bytes=2.0**30, num_gpus=4, dtype="bf16")
+    found = pm.predict(four, "h200-nvl-141gb", library="nccl")
+    assert found.bound_time_s == pytest.approx(2.0 * 3.0 / 4.0 * 2.0**30 / 450e9, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""Exchanges that nobody measured: over bridges, among more GPUs than the tables have, and between hosts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
+from perfmodel.prediction.ceilings import MOST_IN_A_HOST, peer_links
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Doubt
+from perfmodel.prediction.latency.machine import Machine
+
+#: the most GPUs whose exchanges were measured
+MEASURED_GPUS = 8
+#: what a doubling of the GPUs beyond those measured adds: root mean square over machines of the mean of
+#: ln(measured / predicted), of exchanges among 4 and 8 GPUs by constants fitted to rows of at most half as many:
+#: all-reduce, all-gather, reduce-scatter and all-to-all of aiconfigurator @ 095f58a51c4c on A100, H100, H200, L40S and
+#: B200. Two doublings add 0.31, 0.28 and 0.08: twice as much
+A_DOUBLING = (0.12, 0.12, 0.06)
+#: what kinds of links differ by, before any was measured: time by a third to a half
+ANOTHER_LINK = (0.40, 0.30, 0.15)
+#: doublings from the GPUs measured to the 72 of an NVL72, the largest domain of a shipped machine
+TO_A_RACK = math.log2(72.0 / MEASURED_GPUS)
+#: both together: NVLink between hosts
+BETWEEN_HOSTS = (
+    math.hypot(TO_A_RACK * A_DOUBLING[0], ANOTHER_LINK[0]),
+    math.hypot(TO_A_RACK * A_DOUBLING[1], ANOTHER_LINK[1]),
+    math.hypot(TO_A_RACK * A_DOUBLING[2], ANOTHER_LINK[2]),
+)
+
+
+def _over_a_bridge(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    """Whether bytes cross a bridge between few cards, where all tables of NVLink have switches."""
+    assert isinstance(op, Collective)
+    found: Any = False
+    for link, here in peer_links(machine.links.values(), op.num_gpus):
+        if link.is_bridge:
+            found = found | here
+    return found
+
+
+def _in_a_host(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    assert isinstance(op, Collective)
+    return op.num_gpus > MEASURED_GPUS
+
+
+def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    assert isinstance(op, Collective)
+    return op.num_gpus > MOST_IN_A_HOST
+
+
+FAR = (
+    Doubt(
+        ErrorSource.EXTRAPOLATION,
+        _between_hosts,
+        BETWEEN_HOSTS,
+    ),
+    Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING),
+    Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK),
+)
