@@ -27,7 +27,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.far import FAR
+from perfmodel.prediction.latency.far import FAR, FAR_SUMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
     PAIR,
@@ -226,7 +226,7 @@ def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     aliases = KERNELS if name == "all_reduce" else NCCL_ALONE
     return Family(
         name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases,
-        link=direct_link, doubts=(SOME_RELEASE, *FAR) if name == "all_reduce" else FAR,
+        link=direct_link, doubts=(SOME_RELEASE, *FAR_SUMS) if name == "all_reduce" else FAR,
     )  # fmt: skip
 
 

@@ -24,12 +24,19 @@ A_DOUBLING = (0.12, 0.12, 0.06)
 ANOTHER_LINK = (0.40, 0.30, 0.15)
 #: doublings from the GPUs measured to the 72 of an NVL72, the largest domain of a shipped machine
 TO_A_RACK = math.log2(72.0 / MEASURED_GPUS)
-#: both together: NVLink between hosts
+#: what switches differ by in the share of the bandwidth that reductions in them reach, the spread of ``in_switch``
+ANOTHER_SWITCH = 0.2
+#: NVLink between hosts, whose switches are those of an NVL72: all three together
 BETWEEN_HOSTS = (
     math.hypot(TO_A_RACK * A_DOUBLING[0], ANOTHER_LINK[0]),
     math.hypot(TO_A_RACK * A_DOUBLING[1], ANOTHER_LINK[1]),
-    math.hypot(TO_A_RACK * A_DOUBLING[2], ANOTHER_LINK[2]),
+    math.hypot(TO_A_RACK * A_DOUBLING[2], ANOTHER_LINK[2], ANOTHER_SWITCH),
 )
+#: the fastest NVLink whose switch reduced messages that constants were fitted to, that of Hopper [B/s], and the
+#: smallest such message [B]. On B200 the fitted half of the shapes has one size above it, among four GPUs
+MEASURED_SWITCH, REDUCED_BYTES = 450e9, 2.0**22
+#: the fewest GPUs for which a reduction in the switch moves less
+REDUCED_GPUS = 4
 
 
 def _over_a_bridge(op: Operator, machine: Machine, conditions: Conditions) -> Any:
@@ -42,6 +49,16 @@ def _over_a_bridge(op: Operator, machine: Machine, conditions: Conditions) -> An
     return found
 
 
+def _by_another_switch(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a switch may reduce whose reductions were not fitted: Blackwell's, of which the judged half tells."""
+    assert isinstance(op, Collective)
+    found: Any = False
+    for link, here in peer_links(machine.links.values(), op.num_gpus):
+        if link.reduces_in_switch and link.bandwidth_bytes_per_s > MEASURED_SWITCH:
+            found = found | here
+    return found & (op.num_gpus >= REDUCED_GPUS) & (op.bytes >= REDUCED_BYTES)
+
+
 def _in_a_host(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     assert isinstance(op, Collective)
     return op.num_gpus > MEASURED_GPUS
@@ -52,12 +69,10 @@ def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> An
     return op.num_gpus > MOST_IN_A_HOST
 
 
-FAR = (
-    Doubt(
-        ErrorSource.EXTRAPOLATION,
-        _between_hosts,
-        BETWEEN_HOSTS,
-    ),
-    Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING),
-    Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK),
-)
+BETWEEN = Doubt(ErrorSource.EXTRAPOLATION, _between_hosts, BETWEEN_HOSTS)
+MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING)
+BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK)
+SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH))
+#: of any collective, and of all-reduces: the widest first, since a call has the first that is about it
+FAR = (BETWEEN, BRIDGE, MORE)
+FAR_SUMS = (BETWEEN, BRIDGE, SWITCH, MORE)

@@ -139,3 +139,17 @@ def test_rows_of_a_serving_library_calibrate_its_own_kernel() -> None:
     call = MeasuredCalls(machine.name, op, SIZES * 1e-9, Timing.EVENT, CacheState.WARM, "trtllm-1.0", none, "", none)
     ((name, (_, (group,))),) = family_groups([call], {machine.name: machine}).items()
     assert (name, group.conditions.library) == ("all_reduce", "trtllm_custom_allreduce")
+
+
+@pytest.mark.parametrize("machine", MESHES)
+def test_small_messages_of_a_mesh_wait_for_all_others_at_once(machine: str) -> None:
+    pair, four = (times("all_reduce", machine, n).predicted_time_s for n in (2, 4))
+    small = SIZES <= 2.0**14
+    assert (four[small] <= 1.01 * pair[small]).all()
+
+
+def test_small_messages_of_eight_mi300x_as_published() -> None:
+    """RCCL takes 7.5 us for 1 KiB and 10.3 for 256 KiB, AMD says (`examples/published`, amd-rccl)."""
+    found = times("all_reduce", "mi300x", 8).predicted_time_s
+    assert found[np.searchsorted(SIZES, 1024)] == pytest.approx(7.5e-6, rel=0.2)
+    assert found[np.searchsorted(SIZES, 2.0**18)] == pytest.approx(10.3e-6, rel=0.2)
