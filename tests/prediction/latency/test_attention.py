@@ -754,3 +754,12 @@ def test_a_kernel_that_writes_the_cache_takes_its_time_for_each_token_and_anothe
         PREFILL.formula(x, ROUND, PREFILL_VALUES, Conditions(library="vllm")).adds[LAUNCH] for x in (op, narrow)
     ]
     assert launches[1] - launches[0] == pytest.approx(kernel.narrowing_s)
+
+
+def test_an_engine_that_its_vendor_limits_is_fed_by_slow_kernels_up_to_what_their_instructions_take() -> None:
+    """An H20 reaches 84 TFLOP/s with FlashAttention-2, 126 with FlashAttention-3 (`examples/published`), of 148."""
+    op = pm.Attention(batch=8, heads=16, seq_q=2048, head_dim=128, dtype="fp16")
+    slow, fast = (op.flop() / pm.predict(op, "h20-96gb", library=name).predicted_time_s for name in ("fa2", "fa3"))
+    assert slow == pytest.approx(84e12, rel=0.15)
+    assert fast == pytest.approx(126e12, rel=0.15)
+    assert slow < 0.629 * pm.predict(op, "h20-96gb").operator.flop() / pm.predict(op, "h20-96gb").bound_time_s

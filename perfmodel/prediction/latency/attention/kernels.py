@@ -38,7 +38,8 @@ class Kernel:
     splits : whether the keys of a chunk of few queries are split over idle SMs.
     prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
     window_cost : cost of a block with a window in a prefill, over that of a full row.
-    rate : share of the tensor peak that its instructions reach at most.
+    rate : share of the tensor peak that it reaches at most, where the SM feeds the engine no faster than it computes.
+    instruction_rate : share that its instructions alone reach, however fast they are fed.
     exponentials : share of the exponentials that its products do not hide, in a prefill.
     filled : share of the cost of a block of a prefill that goes with those of its rows that hold queries, as loading Q
         and storing the output do.
@@ -81,6 +82,7 @@ class Kernel:
     prepares_q: bool = False
     window_cost: float = 1.0
     rate: float = 1.0
+    instruction_rate: float = 1.0
     exponentials: float = 1.0
     filled: float = 0.0
     tail: float = 0.5
@@ -115,6 +117,9 @@ def head_step_keys(head_dim: Number) -> Number:
     return np.where(head_dim <= 64, 256.0, np.where(head_dim <= 128, 128.0, 64.0))
 
 
+#: share of Hopper's tensor peak that mma.sync reaches: Luo et al. 2025, "Dissecting the NVIDIA Hopper Architecture
+#: through Microbenchmarking and Multiple Level Analysis", arXiv 2501.12084
+HOPPER_MMA = 0.629
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
 _CUDNN = Kernel("cudnn", packed=False, splits=False)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
@@ -139,7 +144,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # On Hopper its mma.sync reaches half of what wgmma does: 329 of 632 TFLOP/s in
     # github.com/pytorch/pytorch/issues/142132. The quarter on Blackwell is assumed.
     "fa2": (_FA2, {
-        WGMMA: replace(_FA2, rows=128.0, rate=0.5, tail=0.2, ascending=1.4),
+        WGMMA: replace(_FA2, rows=128.0, rate=0.5, instruction_rate=HOPPER_MMA, tail=0.2, ascending=1.4),
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
@@ -150,7 +155,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
     "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
     "efficient": (_EFFICIENT, {
-        WGMMA: replace(_EFFICIENT, rate=0.5),
+        WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
         TCGEN05: replace(_EFFICIENT, rate=0.25),
         # On ROCm both are AOTriton's: aten/src/ATen/native/transformers/hip.
         MFMA: replace(_FA2, name="efficient"),

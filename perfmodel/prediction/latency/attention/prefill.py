@@ -27,7 +27,7 @@ from perfmodel.prediction.latency.attention.kernels import (
     kernel_of,
     lenders,
 )
-from perfmodel.prediction.latency.attention.rates import ada_8bit, flop_per_clock
+from perfmodel.prediction.latency.attention.rates import ada_8bit, reached_per_clock
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -183,7 +183,7 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     blocks = _Blocks.of(op, kernel)
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
-    product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * machine.fed(c["math"]))
+    product = 4.0 * op.head_dim / reached_per_clock(op, machine, kernel, c["math"])
     # Products in 8 bits are too short to hide them.
     shown: Number = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
     if kernel.tf32_products and dtype_bytes(op.dtype) > 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, maximum, where
+from perfmodel.core.work import Number, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys
 from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, Kernel
@@ -55,6 +55,19 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
         padded: Number = where((op.head_dim > 128) & (op.head_dim < 256), PADDED_HEADS, 1.0)
         return rate * padded
     return rate
+
+
+def reached_per_clock(op: Attention, machine: Machine, kernel: Kernel, math: float) -> Number:
+    """Return the FLOP of an SM in a clock that the kernel reaches in long blocks: the share ``math`` of its most.
+
+    An engine that the vendor limits is fed with what the kernel reaches of the design's rate, up to what its
+    instructions can take: FlashAttention-2, at half the rate of an H100, feeds the quarter of an H20 in time, of which
+    mma.sync reaches 0.63.
+    """
+    at_most = flop_per_clock(op, machine, kernel)
+    if dtype_bytes(op.dtype) > 2:
+        return at_most * machine.fed(math)
+    return at_most / kernel.rate * minimum(kernel.instruction_rate, machine.fed(kernel.rate * math))
 
 
 def _fp32_flop_per_clock(machine: Machine, kernel: Kernel) -> float:
