@@ -136,6 +136,7 @@ class ErrorSource(Vocabulary):
     EXTRAPOLATION = "extrapolation"  # calls unlike those that the constants were fitted on
     DISPATCH = "dispatch"  # of the call, by another host than the one measured
     RELEASE = "release"  # of the library, where several differ and none that was measured is named
+    POWER = "power"  # that a board needs, where its limit sets the clock
     RUN = "run"  # of a whole model
 
 

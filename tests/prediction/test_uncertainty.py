@@ -85,7 +85,7 @@ def test_shares_add_up_to_one_for_each_point_of_a_sweep() -> None:
         (alone,) = pm.predict(pm.Gemm(m=m, n=4096, k=4096, dtype="bf16"), machine, library="nonsense").rows()
         assert sum(row["interval_shares"].values()) == pytest.approx(1.0)
         assert row["interval_shares"] == pytest.approx(alone["interval_shares"])
-        assert row["not_seen"] == ["machine", "library"]
+        assert row["not_seen"] == ["machine", "library", "power"]
 
 
 def test_points_of_two_families_have_their_own_sources() -> None:
@@ -104,7 +104,7 @@ def test_points_of_two_families_have_their_own_sources() -> None:
 def test_the_interval_follows_from_the_variances_of_its_point() -> None:
     (point,) = explain_intervals([pm.predict(PRODUCT, pm.hardware("l4"), library="nonsense")])
     rows = report([point]).rows
-    assert [row["source"] for row in rows] == ["shape", "machine", "library"]
+    assert [row["source"] for row in rows] == ["shape", "machine", "library", "power"]
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
     stated = math.log(point.row["predicted_time_high_s"] / point.row["predicted_time_low_s"]) / 2.0
     assert stated == pytest.approx(half_width(point.variances.values()), rel=0.02)

@@ -89,6 +89,20 @@ def test_reductions_in_a_switch_that_nobody_measured_are_less_sure() -> None:
     assert ErrorSource.LINK not in not_seen(reduced(8), H100, "nccl")
 
 
+@pytest.mark.parametrize(("limited", "cool"), [("l4", "l20"), ("h100-pcie-80gb", "h800-sxm5-80gb")])
+def test_products_on_an_unmeasured_board_of_few_watts_are_less_sure(limited: str, cool: str) -> None:
+    op = product(8192, 8192, 8192)
+    assert ErrorSource.POWER in not_seen(op, limited)
+    assert ErrorSource.POWER not in not_seen(op, cool)
+    assert sum(half_widths(op, limited)) > 1.3 * sum(half_widths(op, cool))
+
+
+def test_a_board_of_few_watts_that_was_measured_is_sure_of_its_energy() -> None:
+    machine = replace(pm.hardware(H100), tdp_w=300.0)
+    found = pm.predict(product(8192, 8192, 8192), machine, library="torch")
+    assert ErrorSource.POWER not in set(found.uncertainty)
+
+
 def test_exchanges_between_hosts_are_less_sure_than_in_one() -> None:
     widths = [sum(half_widths(reduced(devices), "gb200-nvl72", "nccl")) for devices in (8, 16, 72)]
     assert sorted(widths) == widths
