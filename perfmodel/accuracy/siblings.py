@@ -182,7 +182,11 @@ def _told(
         ends.append(told_by(known, math.sqrt(_variance(before, _OF_MACHINE, regime))))
     table = LatencyTable(
         constants=_scaled(model, before, math.exp(ends[0][0]), math.exp(ends[-1][0])),
-        deviations={ErrorSource.MACHINE_HERE: tuple(left for _, left in ends)},
+        # the rows are of the user's own installation
+        deviations={
+            ErrorSource.MACHINE_HERE: tuple(left for _, left in ends),
+            ErrorSource.INSTALLATION: (0.0,) * len(REGIMES),
+        },
         known_libraries=nearest.known_libraries,
         source=origin[0],
         date=origin[1],

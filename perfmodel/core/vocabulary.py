@@ -133,6 +133,7 @@ class ErrorSource(Vocabulary):
     VENDOR = "vendor"
     LINK = "link"  # a kind of it
     HOST = "host"  # through which devices exchange
+    INSTALLATION = "installation"  # of a library, on another host and in another release
     EXTRAPOLATION = "extrapolation"  # calls unlike those that the constants were fitted on
     DISPATCH = "dispatch"  # of the call, by another host than the one measured
     RELEASE = "release"  # of the library, where several differ and none that was measured is named

@@ -27,7 +27,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.far import FAR, FAR_SUMS
+from perfmodel.prediction.latency.far import BETWEEN, FAR, FAR_SUMS, MORE
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
     PAIR,
@@ -236,7 +236,7 @@ REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
     "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False, aliases=ANY_HOST,
-    link=host_link_of, doubts=FAR,
+    link=host_link_of, doubts=(BETWEEN, MORE),
 )  # fmt: skip
 #: nobody measured these two: the constants are the usual ones of NCCL's protocols
 BROADCAST = _family("broadcast", _NCCL)

@@ -1,4 +1,4 @@
-"""Exchanges that nobody measured: over bridges, among more GPUs than the tables have, and between hosts."""
+"""Exchanges that nobody measured: over bridges, among more GPUs than the tables have, between hosts, in other ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Doubt
 from perfmodel.prediction.latency.machine import Machine
 
+#: releases of NCCL whose rows constants were fitted to: such rows are taken to be of those installations
+NCCL, MEASURED_RELEASES = "nccl", ((2, 26), (2, 27), (2, 28), (2, 29))
+#: what installations of one machine differ by, in their NCCL, fabric and hosts: root mean square of the medians of
+#: ln(measured / predicted) of 12 sources on A100, H100, H200 and H20 (`examples/published/second.csv`), 0.28 in the
+#: middle and 0.10 for large messages; at launch, where it is about starting kernels, assumed
+ANOTHER_INSTALLATION = (0.15, 0.28, 0.10)
 #: the most GPUs whose exchanges were measured
 MEASURED_GPUS = 8
 #: what a doubling of the GPUs beyond those measured adds: root mean square over machines of the mean of
@@ -20,6 +26,12 @@ MEASURED_GPUS = 8
 #: all-reduce, all-gather, reduce-scatter and all-to-all of aiconfigurator @ 095f58a51c4c on A100, H100, H200, L40S and
 #: B200. Two doublings add 0.31, 0.28 and 0.08: twice as much
 A_DOUBLING = (0.12, 0.12, 0.06)
+#: twice as many GPUs in a host, in an installation of its own
+MORE_GPUS = (
+    math.hypot(A_DOUBLING[0], ANOTHER_INSTALLATION[0]),
+    math.hypot(A_DOUBLING[1], ANOTHER_INSTALLATION[1]),
+    math.hypot(A_DOUBLING[2], ANOTHER_INSTALLATION[2]),
+)
 #: what kinds of links differ by, before any was measured: time by a third to a half
 ANOTHER_LINK = (0.40, 0.30, 0.15)
 #: doublings from the GPUs measured to the 72 of an NVL72, the largest domain of a shipped machine
@@ -69,10 +81,18 @@ def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> An
     return op.num_gpus > MOST_IN_A_HOST
 
 
+def _elsewhere(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    """Whether NCCL runs in an installation that is not known to be like one of those measured."""
+    if "custom" in conditions.library:
+        return False
+    return conditions.library != NCCL or conditions.release[:2] not in MEASURED_RELEASES
+
+
 BETWEEN = Doubt(ErrorSource.EXTRAPOLATION, _between_hosts, BETWEEN_HOSTS)
-MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING)
+MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, MORE_GPUS)
 BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK)
 SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH))
+ELSEWHERE = Doubt(ErrorSource.INSTALLATION, _elsewhere, ANOTHER_INSTALLATION)
 #: of any collective, and of all-reduces: the widest first, since a call has the first that is about it
-FAR = (BETWEEN, BRIDGE, MORE)
-FAR_SUMS = (BETWEEN, BRIDGE, SWITCH, MORE)
+FAR = (BETWEEN, BRIDGE, MORE, ELSEWHERE)
+FAR_SUMS = (BETWEEN, BRIDGE, SWITCH, MORE, ELSEWHERE)

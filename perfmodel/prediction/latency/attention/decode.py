@@ -113,6 +113,8 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
     narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
     rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
+    if kernel.small_rows < rows:
+        rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
     a_key = rows * 4.0 * op.head_dim / rate
     start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
     over = maximum(op.seq_q * group / kernel.group_rows, 1.0)

@@ -58,6 +58,7 @@ class Kernel:
     varlen : FlashAttention-2 for sequences of several lengths (vLLM): heads share blocks, and keys are split, only for
         one query of groups of two and more, without a window.
     group_rows : query heads of a group for which a block of a decode costs as much as for one head.
+    small_rows : rows of the tile of a decode whose packed query heads fit it, where there is a smaller one.
     decodes : whether few queries have a kernel of their own, which packs the heads of a group and splits keys.
     one_query : whether that kernel is for one query only.
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
@@ -95,6 +96,7 @@ class Kernel:
     apart_in_windows: bool = False
     varlen: bool = False
     group_rows: float = 128.0
+    small_rows: float = 128.0
     decodes: bool = True
     one_query: bool = False
     heads_alone: bool = False
@@ -152,7 +154,8 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
     "fa4": (_FA4, {TCGEN05: replace(_FA4, exponentials=0.4, score_flop=0.0)}),
-    "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
+    # Tiles of 16 rows: FA2DetermineCtaTileQ of include/flashinfer/utils.cuh, github.com/flashinfer-ai/flashinfer.
+    "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0), {}),
     "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
