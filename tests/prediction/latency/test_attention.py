@@ -763,3 +763,14 @@ def test_an_engine_that_its_vendor_limits_is_fed_by_slow_kernels_up_to_what_thei
     assert slow == pytest.approx(84e12, rel=0.15)
     assert fast == pytest.approx(126e12, rel=0.15)
     assert slow < 0.629 * pm.predict(op, "h20-96gb").operator.flop() / pm.predict(op, "h20-96gb").bound_time_s
+
+
+def test_flashinfer_decodes_an_h20_at_the_rate_of_its_memory_and_widens_8_bit_keys_in_software() -> None:
+    """339 and 437 us for 1024 keys of 16 and 8 bits: github.com/flashinfer-ai/flashinfer issue 1753."""
+    sizes = {"batch": 128, "heads": 128, "kv_heads": 16, "seq_q": 1, "seq_kv": 1024, "head_dim": 128, "dtype": "bf16"}
+    wide, narrow = (pm.Attention(**sizes, kv_dtype=dtype) for dtype in ("bf16", "fp8"))
+    machine = pm.hardware("h20-96gb")
+    assert pm.predict(wide, machine, library="flashinfer").predicted_time_s == pytest.approx(339e-6, rel=0.15)
+    assert pm.predict(narrow, machine, library="flashinfer").predicted_time_s == pytest.approx(437e-6, rel=0.15)
+    # FlashAttention-3 fills tiles of 64 rows, of which eight hold queries
+    assert pm.predict(wide, machine, library="fa3").predicted_time_s > 1e-3

@@ -18,7 +18,7 @@ from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum,
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention.first_pass import narrowing_s
+from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
     TCGEN05,
@@ -116,6 +116,8 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     if kernel.small_rows < rows:
         rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
     a_key = rows * 4.0 * op.head_dim / rate
+    if kernel.widened and narrow_keys(op):
+        a_key = a_key + 2.0 * op.head_dim / kernel.widened
     start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
     over = maximum(op.seq_q * group / kernel.group_rows, 1.0)
     extra: Number = 0.0

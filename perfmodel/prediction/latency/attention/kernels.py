@@ -59,6 +59,7 @@ class Kernel:
         one query of groups of two and more, without a window.
     group_rows : query heads of a group for which a block of a decode costs as much as for one head.
     small_rows : rows of the tile of a decode whose packed query heads fit it, where there is a smaller one.
+    widened : elements of 8-bit keys and values that an SM turns to 16 bits in a clock of a decode; 0 where none are.
     decodes : whether few queries have a kernel of their own, which packs the heads of a group and splits keys.
     one_query : whether that kernel is for one query only.
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
@@ -97,6 +98,7 @@ class Kernel:
     varlen: bool = False
     group_rows: float = 128.0
     small_rows: float = 128.0
+    widened: float = 0.0
     decodes: bool = True
     one_query: bool = False
     heads_alone: bool = False
@@ -154,8 +156,10 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
     "fa4": (_FA4, {TCGEN05: replace(_FA4, exponentials=0.4, score_flop=0.0)}),
-    # Tiles of 16 rows: FA2DetermineCtaTileQ of include/flashinfer/utils.cuh, github.com/flashinfer-ai/flashinfer.
-    "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0), {}),
+    # Tiles of 16 rows: FA2DetermineCtaTileQ of include/flashinfer/utils.cuh, github.com/flashinfer-ai/flashinfer. Its
+    # keys of 8 bits are widened in registers: 16 elements a clock and SM beside the products fit two decodes on an H20,
+    # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
+    "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0, widened=16.0), {}),
     "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
