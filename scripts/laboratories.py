@@ -20,5 +20,9 @@ def parts() -> tuple[dict[str, str], str]:
         "laboratory": table(other_laboratories.HEAD, other_laboratories.lines(rows)),
         "traces": table(other_laboratories_traces.HEAD, other_laboratories_traces.lines(traced)),
         "published": table(published_kernels.HEAD, published_kernels.lines(published_kernels.judged())),
+        "second": table(
+            published_kernels.SECOND_HEAD,
+            published_kernels.second_lines(published_kernels.judged(published_kernels.SECOND)),
+        ),
     }
     return tables, other_laboratories.sentence(rows)

@@ -2,8 +2,8 @@
 
     python scripts/published_kernels.py
 
-Reads ``examples/published/kernels.csv``; the README beside it names the sources. Rows that are flagged, whose inputs
-are all alike, are judged apart.
+Reads ``examples/published/kernels.csv`` and ``second.csv``; the README beside them names the sources. Rows that are
+flagged, whose inputs are all alike or whose clocks were locked, are judged apart.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ import perfmodel as pm
 from perfmodel.accuracy.judge import JudgedCalls, judge_calls
 from perfmodel.records.measurements import read_measurements
 
-TABLE = Path(__file__).parents[1] / "examples" / "published" / "kernels.csv"
-HEAD = ("source", "machine", "kernel", "library", "rows", "error", "bias", "in the interval", "width")
+FOLDER = Path(__file__).parents[1] / "examples" / "published"
+TABLE, SECOND = FOLDER / "kernels.csv", FOLDER / "second.csv"
+FIGURES = ("rows", "error", "bias", "in the interval", "width")
+HEAD = ("source", "machine", "kernel", "library", *FIGURES)
+SECOND_HEAD = ("kernel", "machine", "sources", *FIGURES)
+#: what nobody predicts: dtypes that a machine lacks, and computes in another one
+LACKING = "has no peak for dtype"
 
 
-def judged() -> tuple[JudgedCalls, ...]:
-    """Return all rows of the table beside their predictions, flagged ones too."""
-    parts, skipped = judge_calls([read_measurements(TABLE)], pm.hardware, flagged=True)
-    if skipped:
-        raise SystemExit(f"{TABLE}: {skipped[0]}")
+def judged(table: Path = TABLE) -> tuple[JudgedCalls, ...]:
+    """Return the rows of a table beside their predictions, flagged ones too."""
+    parts, skipped = judge_calls([read_measurements(table)], pm.hardware, flagged=True)
+    if unread := [one for one in skipped if LACKING not in str(one)]:
+        raise SystemExit(f"{table}: {unread[0]}")
     return parts
 
 
@@ -39,9 +44,8 @@ def lines(parts: Iterable[JudgedCalls]) -> list[list[str]]:
     others: list[Beside] = []
     for part in parts:
         calls = part.calls
-        kernel = calls.op.op + (" backward" if calls.op.params().get("backward") else "")
         rows = _rows(part)
-        groups[calls.source, part.hardware.name, kernel, calls.library] += rows
+        groups[calls.source, part.hardware.name, _kernel(part), calls.library] += rows
         for row, flag in zip(rows, calls.flags, strict=True):
             (alike if flag else others).append(row)
     made = [[*key, *figures(group)] for key, group in sorted(groups.items())]
@@ -53,6 +57,30 @@ def lines(parts: Iterable[JudgedCalls]) -> list[list[str]]:
     ]
 
 
+def second_lines(parts: Iterable[JudgedCalls]) -> list[list[str]]:
+    """Return a line for each operator and machine, without the flagged rows, for each operator, and for all."""
+    groups: dict[tuple[str, str], list[Beside]] = defaultdict(list)
+    sources: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for part in parts:
+        rows = [row for row, flag in zip(_rows(part), part.calls.flags, strict=True) if not flag]
+        kernel = _kernel(part)
+        for key in ((kernel, part.hardware.name), (kernel, "all"), ("all", "all")) if rows else ():
+            groups[key] += rows
+            sources[key].add(part.calls.source)
+    several = {kernel for kernel in {kernel for kernel, _ in groups} if sum(one == kernel for one, _ in groups) > 2}
+
+    def place(key: tuple[str, str]) -> tuple[bool, str, bool, str]:
+        kernel, machine = key
+        return kernel == "all", kernel, machine == "all", machine
+
+    shown = [key for key in sorted(groups, key=place) if key[1] != "all" or key[0] in {"all", *several}]
+    return [[*key, str(len(sources[key])), *figures(groups[key])] for key in shown]
+
+
+def _kernel(part: JudgedCalls) -> str:
+    return part.calls.op.op + (" backward" if part.calls.op.params().get("backward") else "")
+
+
 def _rows(part: JudgedCalls) -> list[Beside]:
     columns = (part.calls.time_s, part.predicted_s, part.low_s, part.high_s)
     return [
@@ -62,9 +90,9 @@ def _rows(part: JudgedCalls) -> list[Beside]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print both tables."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    for line in [list(HEAD), *lines(judged())]:
+    for line in [list(HEAD), *lines(judged()), [], list(SECOND_HEAD), *second_lines(judged(SECOND))]:
         print(" | ".join(line))
     return 0
 

@@ -17,9 +17,15 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     import published_kernels
 
     *_, alike, others = published_kernels.lines(published_kernels.judged())
+    *_, second = published_kernels.second_lines(published_kernels.judged(published_kernels.SECOND))
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name)
     assert [alike[4], others[4]] == ["76", "185"]
     error, inside = (float(others[place].removesuffix(" %")) for place in (5, 7))
     assert error < 30.0
     assert inside > 65.0
+    assert second[:4] == ["all", "all", "71", "922"]
+    error, inside, width = (float(second[place].removesuffix(" %")) for place in (4, 6, 7))
+    assert error < 30.0
+    assert inside > 75.0
+    assert width < 2.5
