@@ -94,42 +94,44 @@ as the kernels.
 ## Published kernels
 
 Times that other sources published (`examples/published`, whose README names them and what is assumed of each;
-`scripts/published_kernels.py`), on machines and libraries most of which no table above has. No table of constants
-is fitted on them.
+`scripts/published_kernels.py`), on machines and libraries most of which no table above has. No table of constants is
+fitted on them.
 
-The second batch, 71 sources and 922 rows, was gathered by readers who had seen no prediction. **At first sight (commit
-8dc31a2) they were 26.5 % off, 11.5 % in the median, with 78 % in the interval at a width of 1.96; the datasheet's
-roofline is 43 % off.** Two labels were set right after the first look: calls of Triton's do_bench hold no dispatch, since
-the device flushes its caches meanwhile, and FlashInfer calls TensorRT-LLM's newer kernels on a B200. Now:
+The second batch, 71 sources and 922 rows, was gathered by readers who had seen no prediction. **At first sight
+(commit 8dc31a2) they were 26.5 % off, 11.5 % in the median, with 78 % in the interval at a width of 1.96; the
+datasheet's roofline is 43 % off.** Two labels were set right after the first look: calls of Triton's do_bench hold no
+dispatch, since the device flushes its caches meanwhile, and FlashInfer calls TensorRT-LLM's newer kernels on a B200.
+Now:
 
 {second}
 
-What was changed with these rows in view: small exchanges over a full mesh wait once and not in a ring (seen in the first
-batch, confirmed by MI355X); FlashInfer's decode has tiles of 16 rows, and widens 8-bit keys in software (16 elements a
-clock and SM, read off two rows of an H20; it had been predicted at 3.5 times its time); products of 16 bits on a P100 add
-up in fp32; and three unknowns have a name and a width: `power`, `installation` (their deviation is that of twelve of
-these sources), and `link` of bridges and of switches that were not fitted.
+What was changed with these rows in view: small exchanges over a full mesh wait once and not in a ring (seen in the
+first batch, confirmed by MI355X); FlashInfer's decode has tiles of 16 rows, and widens 8-bit keys in software (16
+elements a clock and SM, read off two rows of an H20; it had been predicted at 3.5 times its time); products of 16
+bits on a P100 add up in fp32; and three unknowns have a name and a width: `power`, `installation` (their deviation is
+that of twelve of these sources), and `link` of bridges and of switches that were not fitted.
 
-What they show and nothing models: hosts in which eight RTX 4090 exchange ten times as fast as in the one that NCCL's rows
-of L40S are of; large fp32 products on P100, which take half of the time that those of the fitted table took; GeForce
-boards whose clock is 15 to 20 % above the listed one, so that they beat their bound; products in fp16 that take 5 to 8 %
-longer than those in bf16 where power is short; small batches of cross entropy by Liger; all-reduces in switches of
-Blackwell, 8 to 47 % slower than predicted; NCCL's symmetric memory, which halves small gathers.
+What they show and nothing models: hosts in which eight RTX 4090 exchange ten times as fast as in the one that NCCL's
+rows of L40S are of; large fp32 products on P100, which take half of the time that those of the fitted table took;
+GeForce boards whose clock is 15 to 20 % above the listed one, so that they beat their bound; products in fp16 that
+take 5 to 8 % longer than those in bf16 where power is short; small batches of cross entropy by Liger; all-reduces in
+switches of Blackwell, 8 to 47 % slower than predicted; NCCL's symmetric memory, which halves small gathers.
 
 Rows of the first batch whose inputs are all alike take less power than real ones, so that the clock rises above the
 listed one: they stand apart.
 
 {published}
 
-At first sight the others of the first batch were 33.7 % off, with 60 % in the interval at a width of 1.68. After it, and
-with these rows in view, the engine of an H20 is fed in time (its vendor leaves a quarter of the rate that the rest of the
-SM is built for), up to what mma.sync takes, and FlashAttention-4 hides more of its exponentials on Blackwell; two figures
-of that kernel, and the most that a limited engine reaches, are read off these rows. The power law, with what sustained
-load costs, had seen none of AMD's figures.
+At first sight the others of the first batch were 33.7 % off, with 60 % in the interval at a width of 1.68. After it,
+and with these rows in view, the engine of an H20 is fed in time (its vendor leaves a quarter of the rate that the
+rest of the SM is built for), up to what mma.sync takes, and FlashAttention-4 hides more of its exponentials on
+Blackwell; two figures of that kernel, and the most that a limited engine reaches, are read off these rows. The power
+law, with what sustained load costs, had seen none of AMD's figures.
 
 What they show and nothing models: all-reduces over the bridge of two H100 PCIe take 1.9 times the predicted time, and
-over the 72 GPUs of an NVL72 1.4 to 1.7 times; the largest products on B200, GB200 and B300, the best of a search, are up
-to 18 % faster than predicted; products of at most 128 rows whose weights lie in the L2 of an H100 take two thirds of it.
+over the 72 GPUs of an NVL72 1.4 to 1.7 times; the largest products on B200, GB200 and B300, the best of a search, are
+up to 18 % faster than predicted; products of at most 128 rows whose weights lie in the L2 of an H100 take two thirds
+of it.
 
 ## Our own measurements
 
