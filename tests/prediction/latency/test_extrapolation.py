@@ -95,6 +95,7 @@ def test_products_on_an_unmeasured_board_of_few_watts_are_less_sure(limited: str
     assert ErrorSource.POWER in not_seen(op, limited)
     assert ErrorSource.POWER not in not_seen(op, cool)
     assert sum(half_widths(op, limited)) > 1.3 * sum(half_widths(op, cool))
+    assert ErrorSource.POWER not in not_seen(product(1, 8192, 8192), limited), "it waits for memory"
 
 
 def test_a_board_of_few_watts_that_was_measured_is_sure_of_its_energy() -> None:

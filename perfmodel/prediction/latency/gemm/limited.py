@@ -23,7 +23,10 @@ DEVIATION = (0.05, 0.15, 0.22)
 
 
 def _starved(op: Any, machine: Machine, conditions: Conditions) -> Any:
-    """Whether a product of a machine without rows is at the mercy of its board's power limit."""
+    """Whether the power limit of a board without rows sets the time of a product: below its clock's knee.
+
+    Products whose operands take longer to cross device memory than to multiply wait for that instead.
+    """
     if not isinstance(op, Gemm) or machine.hardware is None or machine.engine != "tensor":
         return False
     if any(name.startswith("gemm_") and name != "gemm_fp32" for name in machine.hardware.latency):
@@ -32,8 +35,13 @@ def _starved(op: Any, machine: Machine, conditions: Conditions) -> Any:
     if key not in machine.cache:
         joule = ENERGY * 0.5 * dtype_bytes(op.dtype)
         at_least, likely = (float(limited_share(machine, factor * joule)) for factor in (HIGHER, 1.0))
-        machine.cache[key] = at_least < min(1.0, LEFT * likely)
-    return machine.cache[key]
+        below = at_least < min(1.0, LEFT * likely)
+        machine.cache[key] = likely * machine.peak_flop_per_s / machine.bandwidth_bytes_per_s if below else 0.0
+    ridge: float = machine.cache[key]
+    if not ridge:
+        return False
+    a, b, c = (dtype_bytes(dtype) for dtype in (op.dtype, op.weight_dtype, op.out_dtype))
+    return 2.0 * op.m * op.n * op.k > ridge * (a * op.m * op.k + b * op.k * op.n + c * op.m * op.n)
 
 
 STARVED = Doubt(ErrorSource.POWER, _starved, DEVIATION)
