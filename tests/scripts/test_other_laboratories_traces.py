@@ -20,7 +20,7 @@ def traces(monkeypatch: pytest.MonkeyPatch):
 
     yield other_laboratories_traces
     for name in ("other_laboratories_traces", "other_laboratories", "liger_counts", "beside"):
-        sys.modules.pop(name)
+        sys.modules.pop(name, None)
 
 
 def test_runs_of_other_laboratories_against_their_predictions(data_dir: Path, traces) -> None:
