@@ -43,10 +43,6 @@ OTHER_KERNELS = {"conv2d": {"dtype": (0.6, 0.6, 0.6), "dtype_here": (0.3, 0.3, 0
 #: MI300X leave are 0.3 (batch norms), 0.56 (products), 0.7 (convolutions) and 0.9 (sums), 0.6 in the middle, of which
 #: machines differ by 0.2 to 0.3 (AMD-AGI/TraceLens @ 171dd74721ca; one machine of one vendor)
 ASSUMED_VENDOR = {"vendor": (0.5, 0.5, 0.5)}
-#: of a kind of link that no row crossed, in each regime, before two kinds are known: the spread of the constants of the
-#: protocols that set it (`perfmodel.prediction.latency.collectives`): starts and steps with flags in the data 0.4, the
-#: share of the link that they reach 0.3, that of the ring 0.15
-ASSUMED_LINK = (0.40, 0.30, 0.15)
 #: of the host, for exchanges through it: two hosts with L40S differ by a factor of 1.2, 2 and 6.5 in the median of each
 #: regime, and the deviation of two values is their difference over the root of 2
 HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}

@@ -31,10 +31,11 @@ from fit_deviations import (
     usual_machines,
 )
 from fit_hierarchy import Expected, assumed
-from fit_shared import ASSUMED_LINK, Shared
+from fit_shared import Shared
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.family import HOST_CONSTANTS
+from perfmodel.prediction.latency.far import ANOTHER_LINK
 
 #: deviation of the hosts of machines whose calls they dispatch: hosts of a few machines, most of them of one
 #: laboratory, may be alike by chance
@@ -81,7 +82,7 @@ class Usual:
     machines: Mapping[str, Sequence[Expected]]
     grown: Sequence[float]
     libraries: Mapping[str, tuple[float, ...]]
-    link: tuple[float, ...] = ASSUMED_LINK
+    link: tuple[float, ...] = ANOTHER_LINK
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def usual_in(name: str, found: Mapping[str, FittedFamily]) -> Usual:
     grown = growth((table.machines, table.known) for table in shared if table.between != SIBLINGS)
     exchanged = [one for table in shared if table.table.links for one in table.machines]
     of_machines = [math.sqrt(one.variance.value) for one in near]
-    link = link_deviation(exchanged, of_machines, [assumed(before) for before in ASSUMED_LINK])
+    link = link_deviation(exchanged, of_machines, [assumed(before) for before in ANOTHER_LINK])
     return Usual(machines, grown, _of_libraries(name, found), link)
 
 

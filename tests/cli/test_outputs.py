@@ -21,9 +21,9 @@ Program = Callable[..., Any]
     ("name", "content"),
     [
         ("record.json", RECORD),
-        ("record.json.gz", gzip.compress(RECORD)),
+        ("record.json.gz", gzip.compress(RECORD, mtime=0)),
         ("table.csv", TABLE),
-        ("table.csv.gz", gzip.compress(TABLE)),
+        ("table.csv.gz", gzip.compress(TABLE, mtime=0)),
         ("rows.csv", ROWS),
     ],
 )

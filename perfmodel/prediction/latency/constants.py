@@ -27,7 +27,7 @@ from perfmodel.prediction.latency.effects import (
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.family import About, Family, Values
+from perfmodel.prediction.latency.family import About, Doubt, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import generation, has_another_chip, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
@@ -118,9 +118,11 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         near = () if fitted is None or library in known else fitted.known_libraries
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
+    doubts = tuple(doubt for doubt in family.all_doubts if doubt.machines(hardware))
     return combined(
-        family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender, other_chip=chip
-    )
+        family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender, other_chip=chip,
+        doubts=doubts,
+    )  # fmt: skip
 
 
 def _like(family: Family, near: Constants) -> Constants:
@@ -184,6 +186,7 @@ def combined(
     own_vendor: bool = True,
     lender: str = "",
     other_chip: bool = False,
+    doubts: Sequence[Doubt] = (),
 ) -> Constants:
     """Return the constants that some tables give.
 
@@ -196,6 +199,7 @@ def combined(
     own_vendor : whether one of the tables is of the machine's vendor.
     other_chip : whether the nearest table is of machines with another chip.
     lender : the library whose constants hold, where it is not ``library``. The interval stays that of ``library``.
+    doubts : the family's doubts about calls of the machine.
     """
     lender = lender or library
     values = {constant.name: constant.default for constant in family.all_constants}
@@ -216,7 +220,7 @@ def combined(
     fixed = MappingProxyType(values)
     if not found:
         intervals, variances = with_effects(USUAL_SHAPE, NEW_KERNEL)
-        doubted = _doubted(family, tables, USUAL_SHAPE, NEW_KERNEL)
+        doubted = _doubted(doubts, tables, USUAL_SHAPE, NEW_KERNEL)
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, doubted=doubted)
     state = found[0][0]
     covered = dtype if family.by_dtype else ""
@@ -240,7 +244,7 @@ def combined(
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
         correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
-    doubted = _doubted(family, tables, shape, effects)
+    doubted = _doubted(doubts, tables, shape, effects)
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted)
 
@@ -257,14 +261,14 @@ def _named_source(tables: Sequence[LatencyTable], lender: str, measured: bool, s
 
 
 def _doubted(
-    family: Family,
+    doubts: Sequence[Doubt],
     tables: Sequence[LatencyTable],
     shape: Mapping[str, tuple[float, float]],
     effects: Mapping[ErrorSource, tuple[float, ...]],
 ) -> tuple[tuple[About, Stated], ...]:
     """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
     found = []
-    for doubt in family.all_doubts:
+    for doubt in doubts:
         deviation = deviation_of(tables, doubt.source) or doubt.deviation
         if any(deviation) and doubt.part_of not in effects:
             found.append((doubt.about, Stated(*with_effects(shape, {**effects, doubt.source: deviation}))))

@@ -101,6 +101,10 @@ class Axis:
     rising: float = 0.0
 
 
+def _on_any(hardware: Hardware) -> bool:
+    return True
+
+
 #: (operator, machine, conditions) -> the calls that something holds for, a mask
 About = Callable[[Any, Machine, Conditions], Any]
 
@@ -118,12 +122,14 @@ class Doubt:
     deviation : standard deviation that they add to ln(measured / predicted), in each regime: less at launch, where the
         doubt is about less than half of the time.
     part_of : a source of error whose deviation holds this one; there it adds nothing.
+    machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
     """
 
     source: ErrorSource
     about: About
     deviation: tuple[float, float, float]
     part_of: ErrorSource | None = None
+    machines: Callable[[Hardware], bool] = _on_any
 
 
 #: library -> the release whose dispatch the tables measured, each on the host of its machine: NeuSight @ 6945927d9afc,

@@ -1,11 +1,18 @@
-"""Exchanges that nobody measured: over bridges, among more GPUs than the tables have, between hosts, in other ones."""
+"""Exchanges that nobody measured, and how much less sure they are.
+
+They cross a bridge or another switch, join more GPUs than those of the tables, leave the host over NVLink, or run in
+another installation of NCCL.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from perfmodel.core.hardware import Hardware, Link
 from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.work import anywhere
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import MOST_IN_A_HOST, peer_links
@@ -32,7 +39,9 @@ MORE_GPUS = (
     math.hypot(A_DOUBLING[1], ANOTHER_INSTALLATION[1]),
     math.hypot(A_DOUBLING[2], ANOTHER_INSTALLATION[2]),
 )
-#: what kinds of links differ by, before any was measured: time by a third to a half
+#: what kinds of links differ by, before two were measured: the spread of the constants of the protocols that set it in
+#: each regime (`perfmodel.prediction.latency.collectives`): starts and steps with flags in the data 0.4, the share of
+#: the link that these reach 0.3, that of the ring 0.15
 ANOTHER_LINK = (0.40, 0.30, 0.15)
 #: doublings from the GPUs measured to the 72 of an NVL72, the largest domain of a shipped machine
 TO_A_RACK = math.log2(72.0 / MEASURED_GPUS)
@@ -51,24 +60,42 @@ MEASURED_SWITCH, REDUCED_BYTES = 450e9, 2.0**22
 REDUCED_GPUS = 4
 
 
+def _has_bridges(hardware: Hardware) -> bool:
+    return any(link.is_bridge for link in hardware.links)
+
+
 def _over_a_bridge(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     """Whether bytes cross a bridge between few cards, where all tables of NVLink have switches."""
     assert isinstance(op, Collective)
-    found: Any = False
-    for link, here in peer_links(machine.links.values(), op.num_gpus):
-        if link.is_bridge:
-            found = found | here
-    return found
+    return _crossing(op, machine, lambda link: link.is_bridge)
+
+
+def _is_another_switch(link: Link) -> bool:
+    return link.reduces_in_switch and link.bandwidth_bytes_per_s > MEASURED_SWITCH
+
+
+def _has_another_switch(hardware: Hardware) -> bool:
+    return any(map(_is_another_switch, hardware.links))
 
 
 def _by_another_switch(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     """Whether a switch may reduce whose reductions were not fitted: Blackwell's, of which the judged half tells."""
     assert isinstance(op, Collective)
+    large = (op.num_gpus >= REDUCED_GPUS) & (op.bytes >= REDUCED_BYTES)
+    return large & _crossing(op, machine, _is_another_switch) if anywhere(large) else False
+
+
+def _crossing(op: Collective, machine: Machine, of_kind: Callable[[Link], bool]) -> Any:
+    """Return the points whose bytes cross links of a kind: a mask, True or False."""
     found: Any = False
     for link, here in peer_links(machine.links.values(), op.num_gpus):
-        if link.reduces_in_switch and link.bandwidth_bytes_per_s > MEASURED_SWITCH:
+        if of_kind(link):
             found = found | here
-    return found & (op.num_gpus >= REDUCED_GPUS) & (op.bytes >= REDUCED_BYTES)
+    return found
+
+
+def _spans_hosts(hardware: Hardware) -> bool:
+    return any(link.name == "nic" or (link.domain or 0) > MOST_IN_A_HOST for link in hardware.links)
 
 
 def _in_a_host(op: Operator, machine: Machine, conditions: Conditions) -> Any:
@@ -88,10 +115,10 @@ def _elsewhere(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     return conditions.library != NCCL or conditions.release[:2] not in MEASURED_RELEASES
 
 
-BETWEEN = Doubt(ErrorSource.EXTRAPOLATION, _between_hosts, BETWEEN_HOSTS)
+BETWEEN = Doubt(ErrorSource.EXTRAPOLATION, _between_hosts, BETWEEN_HOSTS, machines=_spans_hosts)
 MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, MORE_GPUS)
-BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK)
-SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH))
+BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK, machines=_has_bridges)
+SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH), machines=_has_another_switch)
 ELSEWHERE = Doubt(ErrorSource.INSTALLATION, _elsewhere, ANOTHER_INSTALLATION)
 #: of any collective, and of all-reduces: the widest first, since a call has the first that is about it
 FAR = (BETWEEN, BRIDGE, MORE, ELSEWHERE)

@@ -45,6 +45,7 @@ from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, Product, is_f
 from perfmodel.prediction.latency.gemm.tiles import BLOCK_SCALED, BLOCK_SCALED_MMA, WEIGHT_ONLY
 from perfmodel.prediction.latency.gemm.times import DEQUANTISATION, POWER, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, Term, Terms, overlapped
 
 SERVES = {
@@ -179,7 +180,8 @@ def _is_block_scaled(op: Operator | None, machine: Machine, library: str) -> boo
 
 _WEIGHT_ONLY_CONSTANTS = constants_of(
     _MEANINGS, ("start",),
-    math=0.93, eta=0.82, start=14000.0, fill=120.0, split=10e-6, l2=0.5, energy=0.58e-12, resident=0.02, latency=80e-9,
+    math=0.93, eta=0.82, start=14000.0, fill=120.0, split=10e-6, l2=0.5, energy=TENSOR_ENERGY, resident=0.02,
+    latency=80e-9,
 )  # fmt: skip
 GEMM_W4A16 = Family(
     "gemm_w4a16",
@@ -199,7 +201,7 @@ GEMM_W8A8 = Family(
     "gemm_w8a8",
     constants_of(
         _MEANINGS, ("start", "vector_start"),
-        math=0.88, eta=0.85, start=15000.0, fill=190.0, l2=0.48, energy=0.58e-12, resident=0.02, latency=50e-9,
+        math=0.88, eta=0.85, start=15000.0, fill=190.0, l2=0.48, energy=TENSOR_ENERGY, resident=0.02, latency=50e-9,
         gemv=1.0, vector_start=12000.0,
     ),
     smooth_quant,
@@ -210,7 +212,7 @@ GEMM_FP8_BLOCK = Family(
     "gemm_fp8_block",
     constants_of(
         _MEANINGS, ("start", "eta", "fill", "quantisation_bytes", "quantisation_row", "l2", "resident", "realign"),
-        math=0.85, eta=0.78, start=8000.0, fill=250.0, l2=0.3, energy=0.58e-12, resident=0.03,
+        math=0.85, eta=0.78, start=8000.0, fill=250.0, l2=0.3, energy=TENSOR_ENERGY, resident=0.03,
         quantisation_bytes=6.0, quantisation_row=110.0, realign=400.0,
     ),
     block_scaled,

@@ -56,7 +56,7 @@ from perfmodel.prediction.latency.moe_tiles import (
     slowed,
     widens,
 )
-from perfmodel.prediction.latency.power import s_per_flop
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop
 from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, fitting_share
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH, TILE_WASTE, Term, Terms
 
@@ -79,8 +79,6 @@ SORT_ALL = ("trtllm", "trtllm_min_latency")
 #: goes on, so that its dispatch adds to the kernels' time. Calls as perfmodel's own kernel makes them, and the time of
 #: one that does next to nothing, as of elementwise kernels on NVIDIA
 EAGER, EAGER_CALLS, EAGER_LAUNCH_S = ("torch",), 22.0, 2.4e-6
-#: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
-ENERGY = 0.58e-12
 #: share of L2's 64 B a clock and SM at which kernels read data in it: geometric mean of the four fits of libraries and
 #: dtypes on L40S, 0.08 to 0.19 (aiconfigurator), which alone tell it. The memory of A100, H100 and B200 is faster
 RESIDENT = 0.13
@@ -146,7 +144,7 @@ class _Layer:
             self.block_s = self.block_s + DEQUANT * COLUMNS / (INTEGER_LANES * machine.clock_hz)
         self.set_aside = set_aside(moe, machine, conditions.library, self.shape)
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * self.activation_bytes / 64.0
-        self.s_per_flop = s_per_flop(machine, ENERGY * 0.5 * self.activation_bytes, conditions.load)
+        self.s_per_flop = s_per_flop(machine, TENSOR_ENERGY * 0.5 * self.activation_bytes, conditions.load)
         weights = self.touched * moe.hidden * moe.inter_of_rank * (2.0 + moe.gated) * self.weight_bytes
         rows = moe.glue_bytes(self.skipped)
         warm = conditions.cache != CacheState.COLD

@@ -31,7 +31,7 @@ from perfmodel.prediction.latency.attention.rates import ada_8bit, reached_per_c
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.power import s_per_flop
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop
 from perfmodel.prediction.latency.streams import warm_bandwidth
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Terms, smooth_max
 
@@ -41,7 +41,13 @@ CONSTANTS = (
     Constant("block", "", 2500.0, 50.0, 1e5, 0.7, "SM cycles of a block of query rows, its kernel aside", True),
     Constant("token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of a token of a head before the kernel", True, None, True),
     Constant(
-        "energy", "J/FLOP", 0.58e-12, 1e-13, 2e-11, 0.15, "energy of a 16-bit FLOP at the lowest voltage in TSMC 4N"
+        "energy",
+        "J/FLOP",
+        TENSOR_ENERGY,
+        1e-13,
+        2e-11,
+        0.15,
+        "energy of a 16-bit FLOP at the lowest voltage in TSMC 4N",
     ),
     Constant("kv", "", 1.2, 0.1, 10.0, 0.4, "traffic of the pass that writes the KV cache, over the least", True),
 )

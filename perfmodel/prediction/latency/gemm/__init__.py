@@ -28,6 +28,7 @@ from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms, Total, total_of
 
@@ -287,7 +288,7 @@ GEMM_BF16 = Family(
     # and the fill of a pipeline are the machine's: given to libraries, they made machines that were left out worse.
     constants_of(
         TENSOR_CONSTANTS, ("start", "math", "l2", "split", "resident", "energy"),
-        math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
+        math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=TENSOR_ENERGY, resident=0.03,
     ),
     formula,
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
@@ -303,7 +304,7 @@ GEMM_FP8 = Family(
     # those of cuBLAS read a tile for several blocks at once, and split k.
     constants_of(
         TENSOR_CONSTANTS, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
-        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
+        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=TENSOR_ENERGY, resident=0.05,
         quantisation_bytes=5.0, quantisation_row=150.0,
     ),
     formula,

@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Doubt
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.power import limited_share
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, limited_share
 
-#: energy of a FLOP in 16 bits in TSMC 4N, the prior of the families [J]
-ENERGY = 0.58e-12
-#: the end of the 80 % interval of a board's energy over that: ln of what is fitted to L40S, RTX 4090, H100, H200 and
-#: B200 (0.95, 0.54, 0.55, 0.55, 0.53 pJ) has a standard deviation of 0.25. A clock that it brings below the knee loses
-#: at least the rest of this share; above the knee a lower voltage makes up for most of it
+#: the end of the 80 % interval of a board's energy over `TENSOR_ENERGY`: ln of what is fitted to L40S,
+#: RTX 4090, H100, H200 and B200 (0.95, 0.54, 0.55, 0.55, 0.53 pJ) has a standard deviation of 0.25. A clock that it
+#: brings below the knee keeps at most this share; above the knee a lower voltage makes up for most of the loss
 HIGHER, LEFT = 1.4, 0.85
 #: what that deviation adds to the time where the clock is below the knee, nearly all of it in large products
 DEVIATION = (0.05, 0.15, 0.22)
+
+
+def _has_no_rows(hardware: Hardware) -> bool:
+    return not any(name.startswith("gemm_") and name != "gemm_fp32" for name in hardware.latency)
 
 
 def _starved(op: Any, machine: Machine, conditions: Conditions) -> Any:
@@ -27,13 +30,11 @@ def _starved(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
     Products whose operands take longer to cross device memory than to multiply wait for that instead.
     """
-    if not isinstance(op, Gemm) or machine.hardware is None or machine.engine != "tensor":
-        return False
-    if any(name.startswith("gemm_") and name != "gemm_fp32" for name in machine.hardware.latency):
+    if not isinstance(op, Gemm) or machine.engine != "tensor":
         return False
     key = (_starved, dtype_bytes(op.dtype))
     if key not in machine.cache:
-        joule = ENERGY * 0.5 * dtype_bytes(op.dtype)
+        joule = TENSOR_ENERGY * 0.5 * dtype_bytes(op.dtype)
         at_least, likely = (float(limited_share(machine, factor * joule)) for factor in (HIGHER, 1.0))
         below = at_least < min(1.0, LEFT * likely)
         machine.cache[key] = likely * machine.peak_flop_per_s / machine.bandwidth_bytes_per_s if below else 0.0
@@ -44,4 +45,4 @@ def _starved(op: Any, machine: Machine, conditions: Conditions) -> Any:
     return 2.0 * op.m * op.n * op.k > ridge * (a * op.m * op.k + b * op.k * op.n + c * op.m * op.n)
 
 
-STARVED = Doubt(ErrorSource.POWER, _starved, DEVIATION)
+STARVED = Doubt(ErrorSource.POWER, _starved, DEVIATION, machines=_has_no_rows)
