@@ -177,7 +177,10 @@ def read(document, place):
 def plugin(tmp_path, monkeypatch):
     """Install a benchmark format as an entry point would: ``plugin(name, source)``."""
 
+    installed = []
+
     def install(name, source):
+        installed.append(f"{name}_module")
         (tmp_path / f"{name}_module.py").write_text(source)
         monkeypatch.syspath_prepend(tmp_path)
         point = Plugin("benchmark_formats", name, f"{name}_module")
@@ -187,8 +190,8 @@ def plugin(tmp_path, monkeypatch):
 
     yield install
     module_names.cache_clear()
-    for name in [name for name in sys.modules if name.endswith("_module")]:
-        del sys.modules[name]
+    for name in installed:  # and no other: a second torch.fx.graph_module has a second GraphModule
+        sys.modules.pop(name, None)
 
 
 def test_a_plugin_reads_the_records_of_another_tool(read, plugin):
