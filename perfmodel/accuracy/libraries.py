@@ -14,8 +14,9 @@ from perfmodel.accuracy.fit import Fit, Floats, Group, fit
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.prediction.latency.constants import WIDEST
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.estimate import regime_code
-from perfmodel.prediction.latency.family import HOST_CONSTANTS, Doubt, Family, Values
+from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
 from perfmodel.prediction.uncertainty import Z80
 
 #: a library has constants of its own, and a regime an interval of its own, from this many rows on

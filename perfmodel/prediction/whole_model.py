@@ -16,8 +16,8 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.transpose import Transpose
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import constants
+from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import HOST_DEVIATION
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import ADDRESS_CYCLES
 from perfmodel.prediction.latency.terms import Term, smooth_max

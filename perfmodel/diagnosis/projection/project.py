@@ -19,7 +19,7 @@ from perfmodel.diagnosis.projection.replay import replay
 from perfmodel.diagnosis.projection.scale import Scaled, scale_entry
 from perfmodel.diagnosis.wall import BEFORE_WINDOW, gap_dimension, wall_profile
 from perfmodel.errors import UsageError
-from perfmodel.prediction.latency.family import HOST_DEVIATION
+from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.profile.profile import Profile, ProfileEntry

@@ -17,6 +17,7 @@ from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
+from perfmodel.prediction.latency.doubts import Doubt, Doubted
 from perfmodel.prediction.latency.effects import (
     Stated,
     Stating,
@@ -27,7 +28,7 @@ from perfmodel.prediction.latency.effects import (
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.family import About, Doubt, Family, Values
+from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import generation, has_another_chip, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
@@ -62,8 +63,7 @@ class Constants(Stating):
     nearest : how near to the machine the nearest of the tables is.
     surface : the correction over the sizes, where the nearest table has one.
     apart : how sure they are of the calls that the family tells apart, where a table does.
-    doubted : the calls that the family doubts, as `Doubt.about`, and how sure the constants are of them; without those
-        that a table knows.
+    doubted : how sure they are of the calls that the family doubts; without those that a table knows.
     """
 
     values: Values
@@ -74,7 +74,7 @@ class Constants(Stating):
     nearest: Calibration = Calibration.NEVER_SEEN
     surface: Correction | None = None
     apart: Stated | None = None
-    doubted: tuple[tuple[About, Stated], ...] = ()
+    doubted: Doubted = field(default_factory=Doubted)
 
     @functools.cached_property
     def origin(self) -> str:
@@ -265,14 +265,11 @@ def _doubted(
     tables: Sequence[LatencyTable],
     shape: Mapping[str, tuple[float, float]],
     effects: Mapping[ErrorSource, tuple[float, ...]],
-) -> tuple[tuple[About, Stated], ...]:
+) -> Doubted:
     """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
-    found = []
-    for doubt in doubts:
-        deviation = deviation_of(tables, doubt.source) or doubt.deviation
-        if any(deviation) and doubt.part_of not in effects:
-            found.append((doubt.about, Stated(*with_effects(shape, {**effects, doubt.source: deviation}))))
-    return tuple(found)
+    stated = [(doubt, deviation_of(tables, doubt.source) or doubt.deviation) for doubt in doubts]
+    counted = (one for one in stated if any(one[1]) and one[0].part_of not in effects)
+    return Doubted(tuple(counted), MappingProxyType(dict(shape)), MappingProxyType(dict(effects)))
 
 
 def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:

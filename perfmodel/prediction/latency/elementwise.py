@@ -14,7 +14,8 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Doubt, Family, Values
+from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ADDRESS_CYCLES,

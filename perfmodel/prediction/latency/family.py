@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.core.hardware import Hardware, Link
-from perfmodel.core.vocabulary import ErrorSource, Timing
+from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import OTHER_HOST, Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import BOUND, HOST, SURFACE, Term, Terms, Total, smooth_max, total_of
 
@@ -101,64 +102,6 @@ class Axis:
     rising: float = 0.0
 
 
-def _on_any(hardware: Hardware) -> bool:
-    return True
-
-
-#: (operator, machine, conditions) -> the calls that something holds for, a mask
-About = Callable[[Any, Machine, Conditions], Any]
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """Calls that are less sure than others of their family, and by how much.
-
-    Attributes
-    ----------
-    source : why: sizes that take other kernels, so that few rows or none tell of them (``EXTRAPOLATION``), a library
-        whose releases differ (``RELEASE``), a host that nobody measured (``DISPATCH``), or a board whose power limit
-        sets the clock (``POWER``).
-    about : the calls.
-    deviation : standard deviation that they add to ln(measured / predicted), in each regime: less at launch, where the
-        doubt is about less than half of the time.
-    part_of : a source of error whose deviation holds this one; there it adds nothing.
-    machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
-    """
-
-    source: ErrorSource
-    about: About
-    deviation: tuple[float, float, float]
-    part_of: ErrorSource | None = None
-    machines: Callable[[Hardware], bool] = _on_any
-
-
-#: library -> the release whose dispatch the tables measured, each on the host of its machine: NeuSight @ 6945927d9afc,
-#: and aiconfigurator @ 095f58a51c4c. Rows of that release are taken to be from such a host, all others from another
-MEASURED_DISPATCH = {"torch": (2, 1), "vllm": (0, 24)}
-#: standard deviation of ln(dispatch) over hosts. Between those of eight machines under one release of PyTorch ``host``
-#: has 0.23 (products), 0.34 (LayerNorm), 0.37 (softmax) and 0.42 (elementwise); steps of one decoder on an H100 and an
-#: H200, which wait for the host, took 27 to 70 ms from run to run (`examples/records`)
-HOST_DEVIATION = 0.4
-
-
-def _on_another_host(op: Any, machine: Machine, conditions: Conditions) -> bool:
-    """Whether the time holds a dispatch, by a host that is not known to be one of those measured."""
-    if not conditions.timing.includes_host:
-        return False
-    caller = conditions.library.partition("_")[0]  # "vllm_triton" is Triton's kernel, as vLLM calls it
-    return MEASURED_DISPATCH.get(caller) != conditions.release[:2]
-
-
-#: in "mid" up to half of the time is the part of the dispatch that no kernel hides, a quarter in the middle; in "large"
-#: it is little. What machines differ by was found on tables of one host a machine, so that it holds their hosts
-OTHER_HOST = Doubt(
-    ErrorSource.DISPATCH,
-    _on_another_host,
-    (HOST_DEVIATION, 0.25 * HOST_DEVIATION, 0.0),
-    part_of=ErrorSource.MACHINE,
-)
-
-
 def forward_only(op: Any, machine: Machine, library: str) -> bool:
     """Whether an operator is not a backward pass, for families that were fitted on forward passes alone."""
     return not op.backward
@@ -200,7 +143,7 @@ class Family:
         shapes of a kind.
     on_cpu : whether it is for CPUs, which the others are not.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
-    doubts : calls that are less sure than others; one that several are about has the first.
+    doubts : calls that are less sure than others; of one that several are about they add up.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
     like : the family whose constants it uses, and whose interval is its own where no table has rows of it, widened by a
         further deviation ``unlike`` of ln(measured / predicted).

@@ -17,7 +17,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import MOST_IN_A_HOST, peer_links
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Doubt
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
 
 #: releases of NCCL whose rows constants were fitted to: such rows are taken to be of those installations
@@ -33,12 +33,6 @@ MEASURED_GPUS = 8
 #: all-reduce, all-gather, reduce-scatter and all-to-all of aiconfigurator @ 095f58a51c4c on A100, H100, H200, L40S and
 #: B200. Two doublings add 0.31, 0.28 and 0.08: twice as much
 A_DOUBLING = (0.12, 0.12, 0.06)
-#: twice as many GPUs in a host, in an installation of its own
-MORE_GPUS = (
-    math.hypot(A_DOUBLING[0], ANOTHER_INSTALLATION[0]),
-    math.hypot(A_DOUBLING[1], ANOTHER_INSTALLATION[1]),
-    math.hypot(A_DOUBLING[2], ANOTHER_INSTALLATION[2]),
-)
 #: what kinds of links differ by, before two were measured: the spread of the constants of the protocols that set it in
 #: each regime (`perfmodel.prediction.latency.collectives`): starts and steps with flags in the data 0.4, the share of
 #: the link that these reach 0.3, that of the ring 0.15
@@ -79,9 +73,12 @@ def _has_another_switch(hardware: Hardware) -> bool:
 
 
 def _by_another_switch(op: Operator, machine: Machine, conditions: Conditions) -> Any:
-    """Whether a switch may reduce whose reductions were not fitted: Blackwell's, of which the judged half tells."""
+    """Whether a switch may reduce whose reductions were not fitted: Blackwell's, of which the judged half tells.
+
+    What kinds of links differ by between hosts, `BETWEEN_HOSTS`, holds it.
+    """
     assert isinstance(op, Collective)
-    large = (op.num_gpus >= REDUCED_GPUS) & (op.bytes >= REDUCED_BYTES)
+    large = (op.num_gpus >= REDUCED_GPUS) & (op.num_gpus <= MOST_IN_A_HOST) & (op.bytes >= REDUCED_BYTES)
     return large & _crossing(op, machine, _is_another_switch) if anywhere(large) else False
 
 
@@ -100,7 +97,7 @@ def _spans_hosts(hardware: Hardware) -> bool:
 
 def _in_a_host(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     assert isinstance(op, Collective)
-    return op.num_gpus > MEASURED_GPUS
+    return (op.num_gpus > MEASURED_GPUS) & (op.num_gpus <= MOST_IN_A_HOST)
 
 
 def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> Any:
@@ -110,16 +107,19 @@ def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> An
 
 def _elsewhere(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     """Whether NCCL runs in an installation that is not known to be like one of those measured."""
+    assert isinstance(op, Collective)
     if "custom" in conditions.library:
         return False
-    return conditions.library != NCCL or conditions.release[:2] not in MEASURED_RELEASES
+    if conditions.library != NCCL or conditions.release[:2] not in MEASURED_RELEASES:
+        return True
+    return op.num_gpus > MEASURED_GPUS
 
 
 BETWEEN = Doubt(ErrorSource.EXTRAPOLATION, _between_hosts, BETWEEN_HOSTS, machines=_spans_hosts)
-MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, MORE_GPUS)
+MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING)
 BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK, machines=_has_bridges)
 SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH), machines=_has_another_switch)
 ELSEWHERE = Doubt(ErrorSource.INSTALLATION, _elsewhere, ANOTHER_INSTALLATION)
-#: of any collective, and of all-reduces: the widest first, since a call has the first that is about it
+#: of any collective, and of all-reduces
 FAR = (BETWEEN, BRIDGE, MORE, ELSEWHERE)
 FAR_SUMS = (BETWEEN, BRIDGE, SWITCH, MORE, ELSEWHERE)

@@ -163,7 +163,7 @@ def _kinds(
     family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions
 ) -> list[tuple[Any, Stating]]:
     """Return the calls that the family doubts, or tells apart, as masks with how sure the constants are."""
-    kinds: list[tuple[Any, Stating]] = [(about(op, machine, conditions), stated) for about, stated in known.doubted]
+    kinds: list[tuple[Any, Stating]] = [*known.doubted.kinds(op, machine, conditions)]
     if known.apart is not None:
         kinds.append((family.apart(op), known.apart))
     return kinds

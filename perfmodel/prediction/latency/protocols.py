@@ -17,7 +17,8 @@ from perfmodel.core.work import Number, anywhere, maximum, minimum, where
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Doubt, Values
+from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Term, Terms, link_term
 

@@ -15,6 +15,7 @@ from perfmodel.accuracy.calibration import calibrate_calls
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
+from perfmodel.prediction.latency.attention import beyond
 from perfmodel.prediction.latency.families import family, family_names
 from perfmodel.prediction.summary import summarize
 from perfmodel.prediction.uncertainty import Z80
@@ -144,6 +145,41 @@ def test_the_variance_adds_to_that_of_the_shape_by_hand() -> None:
     assert math.sqrt(variances[ErrorSource.EXTRAPOLATION]) == family("gemm_bf16").doubts[0].deviation[2]
     middle = (sum(half_widths(product(4096, 4096, 4097))) / 2.0 / Z80) ** 2
     assert middle == pytest.approx(sum(variances.values()), rel=0.02)
+
+
+def added(one: tuple[float, ...], *others: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the deviation of independent errors: their variances add."""
+    return tuple(math.hypot(*values) for values in zip(one, *others, strict=True))
+
+
+def test_two_doubts_about_a_call_add_up() -> None:
+    assert not_seen(reduced(2), "h100-pcie-80gb", "nccl") >= {ErrorSource.LINK, ErrorSource.INSTALLATION}
+    masked, padded = beyond.BEYOND  # rows of a mask off vectors, and heads of 72 columns
+    found, alone = (pm.predict(attention(100, keys, 72), H100, library="torch") for keys in (201, 100))
+    for regime, both, one in zip(REGIMES, added(masked.deviation, padded.deviation), padded.deviation, strict=True):
+        assert math.sqrt(found.uncertainty.variances(regime)[ErrorSource.EXTRAPOLATION]) == pytest.approx(both)
+        assert math.sqrt(alone.uncertainty.variances(regime)[ErrorSource.EXTRAPOLATION]) == pytest.approx(one)
+
+
+@given(
+    channels=st.lists(st.sampled_from([8, 24, 64, 256]), min_size=2, max_size=6),
+    filters=st.sampled_from([1, 3, 5]),
+    timing=st.sampled_from(["kernel", "event"]),
+)
+def test_doubts_about_some_points_of_a_sweep_add_up_as_they_do_alone(
+    channels: list[int], filters: int, timing: str
+) -> None:
+    def convolved(c: object) -> pm.Prediction:
+        op = convolution(c=c, r=filters, s=filters, padding=filters // 2)  # type: ignore[arg-type]
+        return pm.predict(op, H100, library="torch", timing=timing)
+
+    many = convolved(np.array(channels, float))
+    sources = many.uncertainty.variances(np.asarray(many.regime))
+    for place, one in enumerate(channels):
+        alone = convolved(one)
+        assert np.asarray(many.predicted_time_high_s)[place] == pytest.approx(alone.predicted_time_high_s)
+        for source, variance in alone.uncertainty.variances(alone.regime).items():
+            assert np.asarray(sources[source])[place] == pytest.approx(variance)
 
 
 @given(k=st.lists(st.integers(2, 5000), min_size=2, max_size=6), batch=st.sampled_from([1, 3]))

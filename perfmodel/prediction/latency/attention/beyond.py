@@ -7,7 +7,7 @@ from typing import Any
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Doubt
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import FRAMEWORKS
 

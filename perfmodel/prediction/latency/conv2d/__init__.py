@@ -24,7 +24,8 @@ from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, TRANSFORMS, Sizes, fastest, only
 from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, direct, implicit
 from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
-from perfmodel.prediction.latency.family import Constant, Doubt, Family, Values, forward_only
+from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 

@@ -21,7 +21,7 @@ from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Doubt
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product
 from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits
 from perfmodel.prediction.latency.gemm.sizes import fourth_power

@@ -9,7 +9,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Doubt
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, limited_share
 

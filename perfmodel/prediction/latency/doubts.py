@@ -1,0 +1,136 @@
+"""Calls that are less sure than others of their family, why, and by how much."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.work import anywhere, everywhere
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.effects import Stated, with_effects
+from perfmodel.prediction.latency.machine import Machine
+
+#: (operator, machine, conditions) -> the calls that something holds for, a mask
+About = Callable[[Any, Machine, Conditions], Any]
+_NOTHING = (0.0,) * len(REGIMES)
+
+
+def _on_any(hardware: Hardware) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Calls that are less sure than others of their family, and by how much.
+
+    Attributes
+    ----------
+    source : why: sizes that take other kernels, so that few rows or none tell of them (``EXTRAPOLATION``), a library
+        whose releases differ (``RELEASE``), a host that nobody measured (``DISPATCH``), or a board whose power limit
+        sets the clock (``POWER``).
+    about : the calls.
+    deviation : standard deviation that they add to ln(measured / predicted), in each regime: less at launch, where the
+        doubt is about less than half of the time.
+    part_of : a source of error whose deviation holds this one; there it adds nothing.
+    machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
+    """
+
+    source: ErrorSource
+    about: About
+    deviation: tuple[float, float, float]
+    part_of: ErrorSource | None = None
+    machines: Callable[[Hardware], bool] = _on_any
+
+
+@dataclass(frozen=True, eq=False)
+class Doubted:
+    """How sure the constants of a machine are of the calls that a family doubts.
+
+    Several doubts about a call are independent reasons to be wrong: their variances add, also those of one source. What
+    the constants have not seen may have the source of a doubt, too, which is then another word for the same; the larger
+    of the two counts.
+
+    Attributes
+    ----------
+    doubts : those that the machine has, each with what it adds to ln(measured / predicted) in each regime.
+    shape, effects : the intervals of calls without a doubt, and the deviations of what the constants have not seen.
+    """
+
+    doubts: tuple[tuple[Doubt, tuple[float, ...]], ...] = ()
+    shape: Mapping[str, tuple[float, float]] | None = None
+    effects: Mapping[ErrorSource, tuple[float, ...]] | None = None
+
+    @functools.cached_property
+    def _stated(self) -> dict[int, Stated]:
+        return {}
+
+    def stated(self, which: int) -> Stated:
+        """Return how sure the constants are of calls that some doubts are about: bit i for the i-th."""
+        found = self._stated.get(which)
+        if found is None:
+            found = self._stated[which] = self._of(which)
+        return found
+
+    def _of(self, which: int) -> Stated:
+        assert self.shape is not None
+        assert self.effects is not None
+        added: dict[ErrorSource, tuple[float, ...]] = {}
+        for place, (doubt, deviation) in enumerate(self.doubts):
+            if which >> place & 1:
+                added[doubt.source] = tuple(map(math.hypot, added.get(doubt.source, _NOTHING), deviation))
+        for source in added.keys() & self.effects.keys():
+            added[source] = tuple(map(max, added[source], self.effects[source]))
+        return Stated(*with_effects(self.shape, {**self.effects, **added}))
+
+    def kinds(self, op: Any, machine: Machine, conditions: Conditions) -> Iterator[tuple[Any, Stated]]:
+        """Yield masks of the calls that the same doubts are about, without those of none, and how sure these are."""
+        of_all, of_some = 0, []
+        for place, (doubt, _) in enumerate(self.doubts):
+            mask = doubt.about(op, machine, conditions)
+            if everywhere(mask):
+                of_all |= 1 << place
+            elif anywhere(mask):
+                of_some.append(mask * np.uint8(1 << place))
+        if not of_some:
+            if of_all:
+                yield True, self.stated(of_all)
+            return
+        which: Any = functools.reduce(np.bitwise_or, of_some, np.uint8(of_all))
+        for code in np.unique(which):
+            if code:
+                yield which == code, self.stated(int(code))
+
+
+#: library -> the release whose dispatch the tables measured, each on the host of its machine: NeuSight @ 6945927d9afc,
+#: and aiconfigurator @ 095f58a51c4c. Rows of that release are taken to be from such a host, all others from another
+MEASURED_DISPATCH = {"torch": (2, 1), "vllm": (0, 24)}
+#: standard deviation of ln(dispatch) over hosts. Between those of eight machines under one release of PyTorch ``host``
+#: has 0.23 (products), 0.34 (LayerNorm), 0.37 (softmax) and 0.42 (elementwise); steps of one decoder on an H100 and an
+#: H200, which wait for the host, took 27 to 70 ms from run to run (`examples/records`)
+HOST_DEVIATION = 0.4
+
+
+def _on_another_host(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether the time holds a dispatch, by a host that is not known to be one of those measured."""
+    if not conditions.timing.includes_host:
+        return False
+    caller = conditions.library.partition("_")[0]  # "vllm_triton" is Triton's kernel, as vLLM calls it
+    return MEASURED_DISPATCH.get(caller) != conditions.release[:2]
+
+
+#: in "mid" up to half of the time is the part of the dispatch that no kernel hides, a quarter in the middle; in "large"
+#: it is little. What machines differ by was found on tables of one host a machine, so that it holds their hosts
+OTHER_HOST = Doubt(
+    ErrorSource.DISPATCH,
+    _on_another_host,
+    (HOST_DEVIATION, 0.25 * HOST_DEVIATION, 0.0),
+    part_of=ErrorSource.MACHINE,
+)
