@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.core.hardware import Link
+from perfmodel.core.hardware import Hardware, Link
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
@@ -101,9 +101,21 @@ KERNELS = {
 }
 #: other collectives of these libraries are NCCL's
 NCCL_ALONE = dict.fromkeys([*KERNELS, *KERNELS.values()], "nccl")
-#: through the host all of them call NCCL. What differs is the host: rows named "nccl" are of one, the others of two
-ANY_HOST = dict.fromkeys(["", *KERNELS, "trtllm_custom_allreduce", "sglang_custom_allreduce", "vllm_custom_allreduce"],
-                         "any host")  # fmt: skip
+#: through the host all of them call NCCL. What differs is the host: the rows of a release are of one, others of two
+ANY_HOST, ONE_HOST = "any host", {"nccl": (2, 27)}
+_IN_ANY_HOST = dict.fromkeys(
+    ["", *KERNELS, "trtllm_custom_allreduce", "sglang_custom_allreduce", "vllm_custom_allreduce"], ANY_HOST
+)
+
+
+def hosts_like(hardware: Hardware, library: str, dtype: str) -> tuple[str, tuple[str, ...]]:
+    """Return the hosts whose constants hold for NCCL: those of the machine's own rows, else any."""
+    own = hardware.latency.get(COLLECTIVE_HOST.name)
+    known = own.known_libraries if own else ()
+    anywhere_else = library in ONE_HOST and library not in known
+    if anywhere_else or (own is None and library.partition("-")[0] in ONE_HOST):
+        return ANY_HOST, (ANY_HOST,)
+    return library, (library,)
 
 
 def through_host(op: Operator, machine: Machine) -> Any:
@@ -235,8 +247,8 @@ ALL_GATHER = _family("all_gather", (*_NCCL, *_MID))
 REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
-    "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False, aliases=ANY_HOST,
-    link=host_link_of, doubts=(BETWEEN, MORE),
+    "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False,
+    aliases=_IN_ANY_HOST, of_release=ONE_HOST, borrows=hosts_like, link=host_link_of, doubts=(BETWEEN, MORE),
 )  # fmt: skip
 #: nobody measured these two: the constants are the usual ones of NCCL's protocols
 BROADCAST = _family("broadcast", _NCCL)

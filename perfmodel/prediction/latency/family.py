@@ -137,6 +137,7 @@ class Family:
         the host does more before each of them. None means 1.
     since : library -> the release since which the kernels are those of calls that name none; older ones had others.
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
+    of_release : library -> a release of which tables have the rows apart, since they ran where others did not.
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     of_any_kind : whether it stands for kinds of kernels that no family is for, so that its interval is one error of all
@@ -169,6 +170,7 @@ class Family:
     slower_calls: Callable[[Machine, str], float] | None = None
     since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    of_release: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     apart: Callable[[Any], Any] = _never
     doubts: tuple[Doubt, ...] = ()
@@ -185,6 +187,14 @@ class Family:
     def all_constants(self) -> tuple[Constant, ...]:
         """The family's own constants, and those of the host if it is dispatched."""
         return (*self.constants, *HOST_CONSTANTS) if self.dispatched else self.constants
+
+    def library_of(self, conditions: Conditions) -> str:
+        """Return the library that tables may have constants of: with its release where they have it apart."""
+        library = conditions.library
+        release = self.of_release.get(library) if self.of_release else None
+        if release is None or conditions.release[:2] != release:
+            return library
+        return f"{library}-{release[0]}.{release[1]}"
 
     @functools.cached_property
     def all_doubts(self) -> tuple[Doubt, ...]:

@@ -56,7 +56,7 @@ def estimate(
     estimates = []
     later = None if whole else functools.partial(_terms_of, op, hardware, peak, conditions, floor_s)
     for mask, family in families_of(op, machine, hardware.kind, conditions.library):
-        known = constants(family, hardware, conditions.library, op.kernel_dtype)
+        known = constants(family, hardware, family.library_of(conditions), op.kernel_dtype)
         estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s, later)))
     return functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
 
@@ -78,7 +78,7 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Cond
         for name, value in part.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + count * value
     counted = [
-        (part.count, constants(family, hardware, conditions.library, part.kernel_dtype))
+        (part.count, constants(family, hardware, family.library_of(conditions), part.kernel_dtype))
         for part in parts
         for _, family in families_of(
             part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library

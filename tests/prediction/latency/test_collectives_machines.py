@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.accuracy.calibration import family_groups
+from perfmodel.accuracy.calibration import calibrate_calls, family_groups
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.operators import load_operator
@@ -80,9 +80,35 @@ def test_bridged_a100_as_published() -> None:
 def test_both_l40s_hosts_are_in_the_interval(n: int, fast: float, slow: float) -> None:
     """An all-reduce of 512 MiB in two hosts (github.com/ai-dynamo/aiconfigurator @ 095f58a51c4c)."""
     op = pm.AllReduce(bytes=2**29, num_gpus=n, dtype="bf16")
-    for library in ("", "torch", "vllm", "sglang"):
+    for library in ("", "torch", "vllm", "sglang", "nccl", "nccl-2.21"):
         found = pm.predict(op, pm.hardware("l40s"), library=library)
         assert found.predicted_time_low_s < fast < found.predicted_time_s < slow < found.predicted_time_high_s
+    one_of_them = pm.predict(op, pm.hardware("l40s"), library="nccl-2.27")
+    assert one_of_them.predicted_time_s == pytest.approx(slow, rel=0.2)
+
+
+@pytest.mark.parametrize("library", ["nccl", "nccl-2.27"])
+def test_nccl_on_a_machine_without_rows_runs_in_any_host(library: str) -> None:
+    """Eight RTX 4090 (nccl-tests in `examples/published/second.csv`) exchange ten times as fast as the slower host."""
+    any_host, nccl = (times("all_reduce", "rtx-4090", 8, name) for name in ("", library))
+    assert nccl.predicted_time_s.tolist() == any_host.predicted_time_s.tolist()
+    assert nccl.predicted_time_high_s.tolist() == any_host.predicted_time_high_s.tolist()
+
+
+@pytest.mark.parametrize("library", ["nccl", "nccl-2.21"])
+def test_rows_of_ones_own_host_take_the_place_of_any_host(library: str) -> None:
+    machine = pm.hardware("rtx-4090")
+    op = pm.AllReduce(bytes=SIZES, num_gpus=8, dtype="bf16")
+    before = pm.predict(op, machine, library=library, timing="kernel")
+    mine = 0.25 * before.predicted_time_s
+    none = np.full(SIZES.shape, "")
+    call = MeasuredCalls(machine.name, op, mine, Timing.KERNEL, CacheState.COLD, library, none, "", none)
+    calibrated = calibrate_calls([call], machine, "mine", "2026-11-24").hardware
+    after = pm.predict(op, calibrated, library=library, timing="kernel")
+    off = np.abs(np.log(after.predicted_time_s / mine))
+    assert np.median(off) < 0.1
+    assert after.predicted_time_high_s[-1] / after.predicted_time_low_s[-1] < 2.0
+    assert before.predicted_time_high_s[-1] / before.predicted_time_low_s[-1] > 5.0
 
 
 def test_an_all_reduce_heeds_the_library() -> None:
