@@ -22,6 +22,7 @@ from perfmodel.accuracy.libraries import ENOUGH_ROWS
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.validate import judge
 from perfmodel.core.hardware import Hardware
+from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.latency.tables import LARGEST_SPREAD
 
 #: a library with fewer rows than this is judged without its own part of a residual surface
@@ -47,7 +48,7 @@ def spreads(family: str, machine: Hardware, calls: Sequence[MeasuredCalls]) -> d
         return {}
     # A surface follows the few rows of a library more closely than it will follow new ones.
     for library in [library for library, rows in found.items() if ENOUGH_ROWS <= rows.size < MANY_ROWS]:
-        its = [call for call in own if call.library == library]
+        its = [call for call in own if latency_family(family).key_of(call.conditions) == library]
         found[library] = _needed_by(family, machine, its, without=library)[library]
     whole = float(np.quantile(np.concatenate(list(found.values())), STATED))
     factors = {
@@ -71,7 +72,8 @@ def _needed_by(
     for part in judge([Measurements("fitted", tuple(calls))], lambda name: bare).judged:
         chosen = np.broadcast_to(part.family, (len(part.calls),)) == family
         if chosen.any():
-            needed.setdefault(part.calls.library, []).append(_needed(part.take(chosen)))
+            key = latency_family(family).key_of(part.calls.conditions)
+            needed.setdefault(key, []).append(_needed(part.take(chosen)))
     return {library: np.concatenate(parts) for library, parts in needed.items()}
 
 

@@ -108,8 +108,7 @@ def family_groups(
         group = Group(call.op, machine, call.conditions, call.time_s)
         for mask, family in families_of(call.op, machine, hardware.kind, call.conditions.library):
             part = group if mask is True else group.take(np.broadcast_to(mask, call.time_s.shape))
-            named = family.library_of(call.conditions)
-            if (library := family.aliases.get(named, named)) != call.conditions.library:
+            if (library := family.key_of(call.conditions)) != call.conditions.library:
                 part = replace(part, conditions=replace(part.conditions, library=library))
             if family.name != "roofline":
                 by_family.setdefault(family.name, (family, []))[1].append(part)

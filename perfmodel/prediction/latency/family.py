@@ -196,6 +196,11 @@ class Family:
             return library
         return f"{library}-{release[0]}.{release[1]}"
 
+    def key_of(self, conditions: Conditions) -> str:
+        """Return the name that tables have for the kernels of a library, where they have them."""
+        named = self.library_of(conditions)
+        return self.aliases.get(named, named)
+
     @functools.cached_property
     def all_doubts(self) -> tuple[Doubt, ...]:
         """The calls that are less sure than others; with those dispatched by another host than the one measured."""
