@@ -9,6 +9,7 @@ everything outside. A time is multiplied by exp(f).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,10 +52,7 @@ class SurfaceAxis:
         if self.step != 1.0:
             place /= self.step
         if type(place) is float:
-            if place <= 0.0:
-                return 0, 0.0
-            index, last = int(place), self.count - 1
-            return (index, place - index) if index < last else (last - 1, 1.0)
+            return _cell(place, self.count - 1)
         np.maximum(place, 0.0, out=place)
         np.minimum(place, self.count - 1.0, out=place)
         if self.count == 2:
@@ -68,6 +66,14 @@ class SurfaceAxis:
     def data(self) -> tuple[float, float]:
         """The range of the rows, as logarithms that are rounded reach it [octaves]."""
         return self.lowest - _ROUNDING, self.highest + _ROUNDING
+
+
+def _cell(place: float, cells: int) -> tuple[int, float]:
+    """Return the cell of a point, and how far it is through it; points outside have the end of the nearest cell."""
+    if place <= 0.0:
+        return 0, 0.0
+    index = int(place)
+    return (index, place - index) if index < cells else (cells - 1, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,29 +149,49 @@ class Surface:
 
     def look_up(self, sizes: Sequence[Number], sheet: Sheet) -> tuple[Number, Any]:
         """Return what `at` and `holds` do, with the logarithms of the sizes taken once."""
+        if np.ndarray not in map(type, sizes):
+            return self._look_up_one(sizes, sheet)
         index: Any = 0
         inside: Any = True
         shares: list[Any] = []
-        many = np.ndarray in map(type, sizes)
         for axis, size in zip(self.axes, sizes, strict=True):
             octave = log2(size)
             least, most = axis.data
             inside = inside & (least <= octave) & (octave <= most)
             below, share = axis.at(octave)
-            if many and not isinstance(share, np.ndarray):  # a size that all points share leaves half of the corners
+            if not isinstance(share, np.ndarray):  # a size that all points share leaves half of the corners
                 sheet = _cut(sheet, len(shares), below, share)
                 continue
             index = index * (axis.count - 1) + below
             shares.append(share)
         shares.reverse()
-        if not isinstance(index, np.ndarray) and not isinstance(inside, np.ndarray):
-            return _between(sheet.cells[index].tolist(), shares), inside
         # An axis of two knots has one cell: its sizes are in the shares, not in the index.
         cell = np.broadcast_to(index, inside.shape).astype(np.intp)
         values: Iterator[Any] = (row.take(cell, mode="clip") for row in sheet.coefficients)  # all are in range
         for share in shares:
             values = _along(values, share)
         return next(values), inside
+
+    def _look_up_one(self, sizes: Sequence[Any], sheet: Sheet) -> tuple[float, bool]:
+        """Return the same of one point, in half of the time."""
+        index, inside, shares = 0, True, []
+        for (first, step, cells, least, most), size in zip(self._scales, sizes, strict=True):
+            octave = math.log2(size) if size > 1.0 else 0.0
+            if not least <= octave <= most:
+                inside = False
+            below, share = _cell((octave - first) / step, cells)
+            index = index * cells + below
+            shares.append(share)
+        values: list[float] = sheet.cells[index].tolist()
+        while shares:
+            share = shares.pop()
+            values = [values[low] + values[low + 1] * share for low in range(0, len(values), 2)]
+        return values[0], inside
+
+    @functools.cached_property
+    def _scales(self) -> tuple[tuple[float, float, int, float, float], ...]:
+        """First knot, step, cells and range of the data of each axis."""
+        return tuple((axis.first, axis.step, axis.count - 1, *axis.data) for axis in self.axes)
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,13 +200,6 @@ def _cut(sheet: Sheet, axis: int, below: int, share: float) -> Sheet:
     low: NDArray[np.float64] = np.take(sheet.values, below, axis)
     high: NDArray[np.float64] = np.take(sheet.values, below + 1, axis)
     return Sheet(low + share * (high - low))
-
-
-def _between(values: list[float], shares: Sequence[Any]) -> float:
-    """Return the value at one point of a cell, as `_along` yields it for many."""
-    for share in shares:
-        values = [low + more * share for low, more in zip(values[::2], values[1::2], strict=True)]
-    return values[0]
 
 
 def _along(values: Iterator[Any], share: Number) -> Iterator[Any]:

@@ -95,6 +95,8 @@ class Doubted:
         of_all, of_some = 0, []
         for place, (doubt, _) in enumerate(self.doubts):
             mask = doubt.about(op, machine, conditions)
+            if mask is False:
+                continue
             if everywhere(mask):
                 of_all |= 1 << place
             elif anywhere(mask):
