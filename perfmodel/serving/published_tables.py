@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ MULTI_TOKEN = Speculation(3, 0.55)
 #: there: their times to the first token double between 8 and 16 users, by half of 30 steps, and those on Hopper, and of
 #: other engines, do not. Half of the runs chose 25 to 30 among 10 to 40, and 1 to 10 among 1 to 20
 RECEIVING, FEW_USERS, RECEIVE_STEPS = ("b200", "b300", "gb200", "gb300"), 16, (10.0, 30.0)
+#: what llama-bench calls a test: reading a prompt or decoding, of so many tokens, behind so many
+_TEST = re.compile(r"(pp|tg)(\d+)(?:\s*@\s*d(\d+))?(?:\s|$)")
 #: GPUs of the largest engine that is not spread over servers
 _LARGEST = 16
 
@@ -75,19 +78,27 @@ def static(run: Run) -> Case:
 
 def online(run: Run) -> Case:
     """Return a run with random arrivals."""
-    isl, osl, ttft, itl = positive(run, "isl_mean", "osl_mean", "ttft_mean_ms", "itl_mean_ms")
+    isl, osl = positive(run, "isl_mean", "osl_mean")
     engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")))
     setup = Setup(
         run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
         weights=format_of(run.text("wdtype")), kv=format_of(run.text("kvdtype", run.text("wdtype"))),
     )  # fmt: skip
-    measured = {TTFT: ttft / 1e3, TPOT: itl / 1e3}
-    if run.text("output_tok_s"):
+    measured = _milliseconds(run, "ttft_mean_ms", "itl_mean_ms")
+    if run.number("output_tok_s") > 0:
         measured[RATE] = run.number("output_tok_s")
+    if not measured:
+        raise SkipRun("none of ttft_mean_ms, itl_mean_ms and output_tok_s is above 0")
     requests = run.number("requests")
     at_once = run.text("qps").lower() in ("inf", "infinite")
     qps = math.inf if at_once else positive(run, "qps")[0]
     return Case(run, setup, "open", isl, osl, measured, requests=requests, qps=qps)
+
+
+def _milliseconds(run: Run, ttft: str, tpot: str) -> dict[str, float]:
+    """Return the times that two columns have [s], without those that are blank or not above 0."""
+    columns = {TTFT: ttft, TPOT: tpot}
+    return {name: run.number(column) / 1e3 for name, column in columns.items() if run.number(column) > 0}
 
 
 def by_concurrency(run: Run) -> Case:
@@ -103,11 +114,7 @@ def by_concurrency(run: Run) -> Case:
     if engine == "sglang" and random and setup.hardware.startswith(RECEIVING):
         setup = replace(setup, receive_steps=RECEIVE_STEPS[int(users >= FEW_USERS)])
     share = _UNIFORM if random else 1.0
-    measured = {
-        name: run.number(column) / 1e3
-        for name, column in ((TTFT, "measured_ttft_ms"), (TPOT, "measured_tpot_ms"))
-        if run.number(column) > 0
-    }
+    measured = _milliseconds(run, "measured_ttft_ms", "measured_tpot_ms")
     unknown = run.text("wdtype") in ("", "unknown")
     # SGLang's rows without a dtype are of a benchmark with one request for each user: their time to the first token is
     # that of all prompts
@@ -165,14 +172,18 @@ def single_stream(run: Run) -> Case:
     if "lmdeploy" in run.text("source").lower():
         engine = "lmdeploy"
     setup = Setup(run.text("model"), run.text("hardware"), engine=engine, weights=format_of(run.text("wdtype")))
-    if test.startswith("pp"):
-        tokens = float(test[2:].split()[0] or 512)
-        return Case(run, setup, "static", tokens, 1.0, {TTFT: tokens / value}, users=1.0)
-    osl = float(test[2:].split()[0]) if test.startswith("tg") else 128.0
-    if "micro-batch" in test or test.startswith("batch"):
+    if test.startswith("batch"):
         # the first rows of a prompt together: weights are read once, no keys before them
         return Case(run, setup, "static", 1.0, 2.0, {TPOT: batch / value}, users=batch)
-    return Case(run, setup, "static", 1.0, osl, {TPOT: batch / value}, users=batch)
+    match = _TEST.match(test)
+    if match is None and test[:2] in ("pp", "tg"):
+        raise SkipRun(f"test {test!r} is none of pp512, tg128 and tg128@d2048")
+    kind, tokens, depth = match.groups() if match else ("tg", "128", None)
+    if kind == "tg":
+        return Case(run, setup, "static", float(depth or 1), float(tokens), {TPOT: batch / value}, users=batch)
+    if depth:
+        raise SkipRun("a prompt behind others that are in the cache")
+    return Case(run, setup, "static", float(tokens), 1.0, {TTFT: batch * float(tokens) / value}, users=batch)
 
 
 #: columns that a table has -> reader of a row
