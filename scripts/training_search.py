@@ -42,7 +42,7 @@ class Standing:
     @property
     def first(self) -> bool:
         """Whether the interval cannot tell it from the best one."""
-        return self.own.low_s <= self.best.high_s
+        return self.own.own_interval_s[0] <= self.best.own_interval_s[1]
 
     @property
     def off(self) -> float:

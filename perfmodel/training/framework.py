@@ -183,8 +183,10 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing : time of sending tokens to experts over that of an all-to-all.
     host_s : time that a pass of a layer with experts waits for the host [s].
     intervals : how well a prediction is known: "seen" for frameworks and machines with rows that were fitted,
-        "unseen" for others, "experts" for mixtures of experts.
+        "unseen" for others, "experts" for mixtures of experts; and "elsewhere", what laboratories beside those that
+        published these rows differ by.
     seen : frameworks with rows.
+    laboratories : who published the rows, as the beginning of their sources.
     """
 
     sources: dict[str, str]
@@ -198,7 +200,12 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intervals: dict[str, Interval]
     seen: tuple[str, ...] = ()
     seen_machines: tuple[str, ...] = ()
+    laboratories: tuple[str, ...] = ()
     date: str = ""
+
+    def ran(self, laboratory: str) -> bool:
+        """Return whether a laboratory, given by the source of a run, is one of those whose runs were fitted."""
+        return laboratory.startswith(self.laboratories)
 
 
 def _folder() -> Path:

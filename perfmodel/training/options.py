@@ -75,5 +75,6 @@ def _moved(step: TrainingStep, time_s: float, note: str) -> TrainingStep:
         low_s=step.low_s + time_s,
         high_s=step.high_s + time_s,
         own_interval_s=(step.own_interval_s[0] + time_s, step.own_interval_s[1] + time_s),
+        laboratory_interval_s=(step.laboratory_interval_s[0] + time_s, step.laboratory_interval_s[1] + time_s),
         notes=(*step.notes, note),
     )

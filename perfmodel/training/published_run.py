@@ -35,7 +35,7 @@ class PublishedRun:
 
     def step(self, fitted: Constants | None = None) -> TrainingStep:
         """Return the prediction."""
-        return train(self.config, self.cluster, self.plan, fitted, checked=False)
+        return train(self.config, self.cluster, self.plan, fitted, checked=False, laboratory=self.run.text("source"))
 
 
 def measured_time(run: Run) -> float:

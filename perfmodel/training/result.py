@@ -23,6 +23,7 @@ class TrainingStep(Reportable):
     micro_batches : micro batches of a GPU.
     time_s, low_s, high_s : expected time and its 80 % interval [s].
     own_interval_s : the same for a comparison with other steps on the machine: without what all of them share [s].
+    laboratory_interval_s : the same for a comparison with steps on other machines in one laboratory [s].
     terms_s : the parts that add up to ``time_s``, of the GPU that sets the pace [s].
     stage_forward_s, stage_backward_s : of one micro batch in each GPU of the pipeline, all its stages together [s].
     stage_weights_s : of the latter, the products of weights' gradients [s].
@@ -47,6 +48,7 @@ class TrainingStep(Reportable):
     low_s: float
     high_s: float
     own_interval_s: tuple[float, float]
+    laboratory_interval_s: tuple[float, float]
     terms_s: Mapping[str, float]
     stage_forward_s: tuple[float, ...]
     stage_backward_s: tuple[float, ...]

@@ -121,7 +121,7 @@ class Job:
             part.too_large += 1
             return
         step = train(self.config, cluster, plan, checked=False)
-        interval = step.own_interval_s if self.alike else (step.low_s, step.high_s)
+        interval = step.own_interval_s if self.alike else step.laboratory_interval_s
         time, low, high = (seconds / step.tokens for seconds in (step.time_s, *interval))
         part.timed.append(Timed(index, point, time, low, high, memory.tight))
 

@@ -15,13 +15,19 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
-from perfmodel.training.unmeasured import stretches, wide_because
+from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
 
 def train(
-    config: ModelConfig, cluster: Cluster, plan: TrainingPlan, fitted: Constants | None = None, *, checked: bool = True
+    config: ModelConfig,
+    cluster: Cluster,
+    plan: TrainingPlan,
+    fitted: Constants | None = None,
+    *,
+    checked: bool = True,
+    laboratory: str = "",
 ) -> TrainingStep:
     """Return the time of one training step, its parts, and the model's FLOP.
 
@@ -32,6 +38,8 @@ def train(
     plan : how the model is trained.
     fitted : constants in place of the shipped ones.
     checked : whether to check that the plan can run; a search checks many plans by itself.
+    laboratory : who runs it, as the sources of published runs name them ("pytorch/torchtitan"): runs of those that
+        constants were fitted on are surer than those of others.
 
     step = micro batches x slowest GPU of the pipeline + bubble + sends + exposed exchange of gradients and weights +
     update of the weights
@@ -47,10 +55,10 @@ def train(
     setup = Setup(config, cluster, plan, framework, fitted or constants())
     kinds = {kind for gpu in gpu_layers(config, plan) for kind in gpu}
     layers = {kind: layer_passes(setup, kind) for kind in kinds}
-    return _assemble(setup, layers, head_passes(setup), known)
+    return _assemble(setup, layers, head_passes(setup), known, not setup.constants.ran(laboratory))
 
 
-def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool) -> TrainingStep:
+def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool, elsewhere: bool) -> TrainingStep:
     """Return the step from its layers."""
     plan, config = setup.plan, setup.config
     placed = gpu_layers(config, plan)
@@ -72,7 +80,9 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     terms["optimizer"] = update_time(setup, slowest)
     total = sum(terms.values())
     interval = setup.constants.intervals[_knowledge(setup, known)]
-    (low, high), own = (stretch.around(total, interval) for stretch in stretches(setup, terms))
+    inside, alone = stretches(setup, terms)
+    everything = inside.beside(setup.constants.intervals[ELSEWHERE]) if elsewhere else inside
+    (low, high), laboratory, own = (stretch.around(total, interval) for stretch in (everything, inside, alone))
     flop, full, executed = step_flop(config, plan, setup.kernel)
     return TrainingStep(
         cluster=setup.cluster,
@@ -85,6 +95,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         low_s=low,
         high_s=high,
         own_interval_s=own,
+        laboratory_interval_s=laboratory,
         terms_s={name: time for name, time in terms.items() if time},
         stage_forward_s=tuple(float(gpu.forward.sum()) for gpu in gpus),
         stage_backward_s=tuple(float(gpu.backward.sum()) for gpu in gpus),
@@ -94,7 +105,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         hardware_flop=executed,
         peak_flop_per_s=setup.hardware.best_peak(arithmetic(plan.dtype)).flop_per_s,
         parameters=config.parameters,
-        notes=(*_notes(setup, known), *wide_because(setup, terms)),
+        notes=(*_notes(setup, known), *wide_because(setup, terms, elsewhere)),
         encoder_seq=setup.encoder_seq,
     )
 

@@ -40,6 +40,10 @@ _KERNELS = {
 _EXCHANGES = ("tensor", "context", "expert", "data")
 
 
+#: key of the interval that holds what laboratories differ by
+ELSEWHERE = "elsewhere"
+
+
 class Stretch(NamedTuple):
     """How far the ends of a step's interval lie below and above it: ln of both ratios."""
 
@@ -48,8 +52,12 @@ class Stretch(NamedTuple):
 
     def around(self, time_s: float, interval: Interval) -> tuple[float, float]:
         """Return both ends of the interval of a time with that of published runs [s], as of independent errors."""
-        down, up = math.hypot(self.down, math.log(interval.low)), math.hypot(self.up, math.log(interval.high))
+        down, up = self.beside(interval)
         return time_s * math.exp(-down), time_s * math.exp(up)
+
+    def beside(self, interval: Interval) -> Stretch:
+        """Return how far the ends lie with a further independent error."""
+        return Stretch(math.hypot(self.down, math.log(interval.low)), math.hypot(self.up, math.log(interval.high)))
 
 
 def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stretch]:
@@ -73,10 +81,16 @@ def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stre
     return _stretch(found.values()), _stretch(own.values())
 
 
-def wide_because(setup: Setup, terms_s: Mapping[str, float]) -> list[str]:
+def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: bool) -> list[str]:
     """Return why the interval of a step is wider than that of published runs, as sentences."""
     hardware = setup.hardware
     found = []
+    if elsewhere:
+        ends = setup.constants.intervals[ELSEWHERE]
+        found.append(
+            f"Steps of other laboratories took {ends.low:.2f} to {ends.high:.2f} times as long as predicted from the "
+            "well-tuned runs that set the constants: the interval counts it."
+        )
     if hardware.name not in setup.constants.seen_machines:
         found.append(f"No published run is on {hardware.name}: the interval counts what machines differ by.")
     through = [term for term in terms_s if any(source is ErrorSource.HOST for source, _ in _deviations(setup, term))]

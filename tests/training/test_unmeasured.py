@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 import perfmodel as pm
+from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, exchange_time
-from perfmodel.training.framework import Interval
+from perfmodel.training.framework import Interval, constants
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.published import judge
 from perfmodel.training.search import search
 from perfmodel.training.space import AXES, Space
 from perfmodel.training.step import train
 from perfmodel.training.unmeasured import Stretch
 
+OTHERS = Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv"
 MODEL = pm.find_model("layers=8 hidden=2048 heads=16 vocab=32000")
 
 
-def _step(machine: str, gpus: int = 8, **sizes: int):
-    return train(MODEL, Cluster.of(pm.hardware(machine), gpus), TrainingPlan(batch=8, seq=2048, **sizes))
+def _step(machine: str, gpus: int = 8, laboratory: str = "pytorch/torchtitan", **sizes: int):
+    cluster = Cluster.of(pm.hardware(machine), gpus)
+    return train(MODEL, cluster, TrainingPlan(batch=8, seq=2048, **sizes), laboratory=laboratory)
 
 
 def _ends(step) -> tuple[float, float]:
@@ -41,6 +46,28 @@ def test_a_machine_of_published_runs_has_their_interval_and_others_a_wider_one()
     assert other_vendor[0] < sibling[0] < seen[0]
     assert seen[1] < sibling[1]
     assert seen[1] < other_vendor[1]
+
+
+@pytest.mark.parametrize("machine", ["h100", "mi300x"])
+def test_other_laboratories_are_less_sure_than_those_whose_runs_were_fitted(machine):
+    """Both errors are independent, so that their logarithms add up as squares."""
+    known, other = _step(machine), _step(machine, laboratory="somebody/else")
+    assert other.time_s == known.time_s
+    elsewhere = constants().intervals["elsewhere"]
+    for end, mine, theirs in zip((elsewhere.low, elsewhere.high), _ends(known), _ends(other), strict=True):
+        assert math.log(theirs) ** 2 == pytest.approx(math.log(mine) ** 2 + math.log(end) ** 2)
+    assert _ends(other) == pytest.approx(_ends(_step(machine, laboratory="")))
+    # a comparison in one laboratory does not ask which it is
+    assert other.own_interval_s == known.own_interval_s
+    assert other.laboratory_interval_s == known.laboratory_interval_s == pytest.approx((known.low_s, known.high_s))
+
+
+def test_published_runs_of_other_laboratories_are_in_their_intervals():
+    """347 runs that nobody here had seen; a third of them lay inside before the interval counted laboratories."""
+    rows = [row for row in judge(read_run_table(OTHERS), pm.hardware).rows if row.quantity == "step_time_s"]
+    inside = [row.low <= row.measured <= row.high for row in rows]
+    assert len(rows) > 300
+    assert 0.75 < sum(inside) / len(inside) < 0.9
 
 
 def test_exchanges_through_a_host_widen_the_interval_but_not_by_more_than_they_take():

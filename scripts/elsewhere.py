@@ -1,0 +1,99 @@
+"""What laboratories differ by: how much wider intervals have to be for runs of those that constants were not fitted on.
+
+Runs of one source share what its installation, code and habits differ by. Each source counts once, however many runs it
+has; the least widening is taken with which a tenth of the runs of a source lies below the interval in the mean, and a
+tenth above. Where its own ends are d below and u above, an interval has
+
+    down = sqrt(d^2 + D^2),  up = sqrt(u^2 + U^2)        [ln of measured / predicted]
+
+with the widening D, U, as of independent errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+#: share of the runs outside each end of an 80 % interval
+OUTSIDE = 0.1
+#: steps of the search, ln of a ratio
+STEP, MOST = 0.005, 3.0
+
+
+class RunOff(NamedTuple):
+    """A run: ln(measured / predicted), and how far its interval reaches without what laboratories differ by."""
+
+    off: float
+    down: float
+    up: float
+
+
+class Widening(NamedTuple):
+    """How much further the ends lie: ln of the ratios to the prediction, both above 0."""
+
+    down: float
+    up: float
+
+    @property
+    def low(self) -> float:
+        """The lower end over the prediction, of the widening alone."""
+        return math.exp(-self.down)
+
+    @property
+    def high(self) -> float:
+        """The upper end over the prediction."""
+        return math.exp(self.up)
+
+
+Groups = Mapping[Hashable, Sequence[RunOff]]
+
+
+def widening(groups: Groups) -> Widening:
+    """Return the least widening with which each end leaves out a tenth of the runs of a source in the mean."""
+    ends = []
+    for sign in (-1.0, 1.0):
+        sources = [_one_sided(runs, sign) for runs in groups.values()]
+        steps = np.arange(0.0, MOST, STEP)
+        ends.append(next((float(width) for width in steps if _outside(sources, width) <= OUTSIDE), MOST))
+    return Widening(*ends)
+
+
+def _one_sided(runs: Sequence[RunOff], sign: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far runs lie off to one side, and how far their intervals reach there."""
+    return (
+        np.array([sign * run.off for run in runs]),
+        np.array([run.up if sign > 0 else run.down for run in runs]),
+    )
+
+
+def _outside(sources: Sequence[tuple[np.ndarray, np.ndarray]], width: float) -> float:
+    return float(np.mean([np.mean(off > np.hypot(reach, width)) for off, reach in sources]))
+
+
+def covered(groups: Groups, by: Widening) -> dict[Hashable, float]:
+    """Return the share of the runs of each source inside their widened intervals."""
+    return {
+        source: float(np.mean([
+            -math.hypot(run.down, by.down) <= run.off <= math.hypot(run.up, by.up) for run in runs
+        ]))
+        for source, runs in groups.items()
+    }  # fmt: skip
+
+
+def left_out(groups: Groups) -> dict[Hashable, float]:
+    """Return the share of the runs of each source inside intervals widened by what the others differ by."""
+    found = {}
+    for source, runs in groups.items():
+        others = {other: kept for other, kept in groups.items() if other != source}
+        found |= covered({source: runs}, widening(others))
+    return found
+
+
+def widths(groups: Groups, by: Widening) -> list[float]:
+    """Return the width of each run's interval: its high end over its low end."""
+    return [
+        math.exp(math.hypot(run.down, by.down) + math.hypot(run.up, by.up)) for runs in groups.values() for run in runs
+    ]
