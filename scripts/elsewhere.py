@@ -1,8 +1,8 @@
 """What laboratories differ by: how much wider intervals have to be for runs of those that constants were not fitted on.
 
-Runs of one source share what its installation, code and habits differ by. Each source counts once, however many runs it
-has; the least widening is taken with which a tenth of the runs of a source lies below the interval in the mean, and a
-tenth above. Where its own ends are d below and u above, an interval has
+Runs of one source on one machine share what its installation, code and habits differ by. Such a group counts once,
+however many runs it has; the least widening is taken with which a tenth of the runs of a group lies below the interval
+in the mean, and a tenth above. Where a run's own ends are d below and u above, its interval has
 
     down = sqrt(d^2 + D^2),  up = sqrt(u^2 + U^2)        [ln of measured / predicted]
 
@@ -12,13 +12,13 @@ with the widening D, U, as of independent errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 #: share of the runs outside each end of an 80 % interval
-OUTSIDE = 0.1
+OUTSIDE = 0.1 + 1e-9  # sums of shares are rounded
 #: steps of the search, ln of a ratio
 STEP, MOST = 0.005, 3.0
 
@@ -48,7 +48,9 @@ class Widening(NamedTuple):
         return math.exp(self.up)
 
 
-Groups = Mapping[Hashable, Sequence[RunOff]]
+#: a source, and what of it stands apart from the rest: its machine, its framework
+Source = tuple[str, ...]
+Groups = Mapping[Source, Sequence[RunOff]]
 
 
 def widening(groups: Groups) -> Widening:
@@ -73,7 +75,7 @@ def _outside(sources: Sequence[tuple[np.ndarray, np.ndarray]], width: float) -> 
     return float(np.mean([np.mean(off > np.hypot(reach, width)) for off, reach in sources]))
 
 
-def covered(groups: Groups, by: Widening) -> dict[Hashable, float]:
+def covered(groups: Groups, by: Widening) -> dict[Source, float]:
     """Return the share of the runs of each source inside their widened intervals."""
     return {
         source: float(np.mean([
@@ -83,11 +85,11 @@ def covered(groups: Groups, by: Widening) -> dict[Hashable, float]:
     }  # fmt: skip
 
 
-def left_out(groups: Groups) -> dict[Hashable, float]:
-    """Return the share of the runs of each source inside intervals widened by what the others differ by."""
+def left_out(groups: Groups) -> dict[Source, float]:
+    """Return the share of the runs of each group inside intervals widened by what all other sources differ by."""
     found = {}
     for source, runs in groups.items():
-        others = {other: kept for other, kept in groups.items() if other != source}
+        others = {other: kept for other, kept in groups.items() if other[0] != source[0]}
         found |= covered({source: runs}, widening(others))
     return found
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import open_tables
-from elsewhere import RunOff, Widening, covered, left_out, widening, widths
+from elsewhere import RunOff, Source, Widening, covered, left_out, widening, widths
 from training_fit import (
     SOURCES,
     UNFITTED,
@@ -83,9 +83,9 @@ def known(found: Findings) -> Constants:
     )
 
 
-def other_laboratories(fixed: Constants) -> dict[Hashable, list[RunOff]]:
+def other_laboratories(fixed: Constants) -> dict[Source, list[RunOff]]:
     """Return runs of laboratories whose runs are not fitted, by source, with the intervals of one whose are."""
-    found: dict[Hashable, list[RunOff]] = {}
+    found: dict[Source, list[RunOff]] = {}
     for run in read_run_table(ELSEWHERE_TABLE).runs:
         row = read_run(run, hardware)
         step = train(row.config, row.cluster, row.plan, fixed, checked=False, laboratory=LABORATORIES[0])
@@ -232,7 +232,7 @@ def elsewhere_text(fixed: Constants) -> str:
     others = left_out(groups)
     rows = {source: len(one) for source, one in groups.items()}
 
-    def share(inside: Mapping[Hashable, float]) -> str:
+    def share(inside: Mapping[Source, float]) -> str:
         return f"{sum(inside[source] * count for source, count in rows.items()) / len(runs):.0%}"
 
     off = np.abs(ratio - 1.0)

@@ -303,6 +303,8 @@ def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
 
 
 def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
+    from perfmodel.cli._serving_report import elsewhere_notes
+
     faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
     notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
     if len(faults) > len(notes):
@@ -313,5 +315,6 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
     missing = len(outcomes) - sum(faults.values()) - len(rows) - stopped
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
+    notes += elsewhere_notes(outcomes)
     notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")
     return tuple(notes)

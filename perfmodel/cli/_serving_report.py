@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perfmodel.cli._output import context
 from perfmodel.core.report import Report, report
 from perfmodel.core.units import format_count, format_si
+from perfmodel.serving.laboratories import because
 from perfmodel.serving.load_report import deployment_name, load_name, terms_report
 from perfmodel.serving.points import CONCURRENCY, Point
 
@@ -36,6 +37,12 @@ def memory_reports(outcomes: Sequence[Outcome]) -> dict[str, Report]:
         table = report(outcome.spec.deployment().memory())
         tables[key] = table if len(possible) == 1 else replace(table, title=f"{table.title}: {outcome.spec.name}")
     return tables
+
+
+def elsewhere_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Say by how much the intervals are wider than those of the laboratories whose runs set the constants."""
+    known = (outcome.spec.deployment().elsewhere for outcome in outcomes if not outcome.fault)
+    return tuple(dict.fromkeys(filter(None, map(because, known))))
 
 
 def load_notes(points: Sequence[Point], for_qps: float | None) -> tuple[str, ...]:
@@ -115,7 +122,7 @@ def points_report(
             seed=study.workload.seed,
             slo=None if study.slo is None else str(study.slo),
         ),
-        notes=(*notes, *_start_notes(points, study), *load_notes(best, for_qps)),
+        notes=(*notes, *_start_notes(points, study), *elsewhere_notes(outcomes), *load_notes(best, for_qps)),
         more=more,
         decision=decision(outcomes, study),
     )

@@ -9,7 +9,6 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
-from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
 
@@ -96,18 +95,28 @@ class Cycle:
         others = self.steps * np.maximum(0.0, 1.0 - deployment.dp / running)
         token = deployment.finished(self.decode.blend(self.mixed, others / self.answer), running)
         step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
-        width, wide = np.asarray(cycle.high_s) / step, np.asarray(token.high_s) / each
+        fast, slow = np.asarray(cycle.low_s) / step, np.asarray(cycle.high_s) / step
+        token_fast, token_slow = np.asarray(token.low_s) / each, np.asarray(token.high_s) / each
         step, each = step / gained, each / gained
         rate = running / step
-        decode = np.asarray(deployment.finished(self.decode, running).time_s)
-        ttft = self._first_token(np.asarray(mixed.time_s), decode) + np.maximum(0.0, self.users - running) / rate * osl
-        step_width = np.log(np.asarray(mixed.high_s) / np.asarray(mixed.time_s))
-        ratio = np.exp(np.hypot(step_width, Z80 * deployment.profile.first_deviation))
+        decode, waiting = deployment.finished(self.decode, running), np.maximum(0.0, self.users - running) * osl
+        ends = (
+            (mixed.time_s, decode.time_s, 1.0),
+            (mixed.low_s, decode.low_s, fast),
+            (mixed.high_s, decode.high_s, slow),
+        )
+        ttft, soon, late = (
+            self._first_token(np.asarray(mixed_s), np.asarray(decode_s)) + waiting * ratio / rate
+            for mixed_s, decode_s, ratio in ends
+        )
+        sooner, later = deployment.first_ends
         values = {
-            "ttft_s": ttft, "ttft_low_s": ttft / ratio, "ttft_high_s": ttft * ratio,
-            "tpot_s": each, "tpot_low_s": each / wide, "tpot_high_s": each * wide,
+            "ttft_s": ttft,
+            "ttft_low_s": ttft * np.exp(-np.hypot(np.log(soon / ttft), sooner)),
+            "ttft_high_s": ttft * np.exp(np.hypot(np.log(late / ttft), later)),
+            "tpot_s": each, "tpot_low_s": each * token_fast, "tpot_high_s": each * token_slow,
             "output_tokens_per_s": rate,
-            "output_tokens_per_s_low": rate / width, "output_tokens_per_s_high": rate * width,
+            "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
             "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
             "kv_tokens": self.running * self.context,
         }  # fmt: skip

@@ -17,6 +17,7 @@ from perfmodel.serving.clock import Clock
 from perfmodel.serving.cost import TERMS, Array, Cost
 from perfmodel.serving.engine import Engine, find_engine
 from perfmodel.serving.kernels import GREEDY, SAMPLINGS, Kernels
+from perfmodel.serving.laboratories import Elsewhere, elsewhere_of
 from perfmodel.serving.memory import Memory, memory_of
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard, shard
@@ -47,6 +48,8 @@ class Deployment:
     graph : whether decode replays CUDA graphs; None: as the engine does.
     sampling : "greedy", or an algorithm of `perfmodel.operators.sampling.Sampling`: how a token is drawn.
     speculation : speculative decoding, None for none.
+    laboratory : who runs it, as the sources of published runs name them; "" is anybody.
+    release_known : whether an engine without a version is one of today, and not an unknown one.
 
     Raises
     ------
@@ -71,6 +74,8 @@ class Deployment:
     graph: bool | None = None
     sampling: str = GREEDY
     speculation: Speculation | None = None
+    laboratory: str = ""
+    release_known: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_batched_tokens", "kv_tokens"):
@@ -106,6 +111,13 @@ class Deployment:
         return found if self.graph is None else replace(found, graph=self.graph)
 
     @cached_property
+    def elsewhere(self) -> Elsewhere:
+        """What its laboratory may differ by from those whose runs set the constants."""
+        return elsewhere_of(
+            self.hardware, self.profile, self.engine_version, self.laboratory, release_known=self.release_known
+        )
+
+    @cached_property
     def parallel(self) -> Parallel:
         """How the GPUs share the model."""
         return Parallel(self.tp, self.pp, self.ep, self.dp)
@@ -138,12 +150,12 @@ class Deployment:
     @property
     def token_budget(self) -> int:
         """Most tokens of a step of one copy of the model."""
-        return self.max_batched_tokens or self.profile.max_batched_tokens
+        return self.max_batched_tokens or self.profile.limits_on(self.hardware)[0]
 
     @property
     def sequence_limit(self) -> int:
         """Most sequences of a step, over all copies of the model."""
-        return (self.max_num_seqs or self.profile.max_num_seqs) * self.dp
+        return (self.max_num_seqs or self.profile.limits_on(self.hardware)[1]) * self.dp
 
     def memory(self) -> Memory:
         """Return what one GPU holds, and how many tokens fit.
@@ -223,6 +235,13 @@ class Deployment:
         return cost
 
     @property
+    def first_ends(self) -> tuple[float, float]:
+        """How far the time to the first token may lie below and above what steps explain: ln of both ratios."""
+        own = Z80 * self.profile.first_deviation
+        sooner, later = (math.hypot(own, end) for end in self.elsewhere.first)
+        return sooner, later
+
+    @property
     def held_back_steps(self) -> float:
         """Steps for which the engine holds a request back: until each copy has a prompt, and until it looks for one."""
         profile = self.profile
@@ -249,9 +268,10 @@ class Deployment:
         times["host"] = host
         time = device + host
         spread = sum((stages * value / time) ** 2 for value in cost.spread.values())
-        width = np.exp(Z80 * np.sqrt(spread + engine.deviation**2))
+        width = Z80 * np.sqrt(spread + engine.deviation**2)
+        down, up = (np.exp(np.hypot(width, end)) for end in self.elsewhere.step)
         terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}
-        return Step(plain(time), plain(time / width), plain(time * width), terms)
+        return Step(plain(time), plain(time / down), plain(time * up), terms)
 
     @property
     def waiting(self) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_document, shipped_folder
@@ -61,9 +62,12 @@ class Engine:
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
+    smaller : the same on machines of less memory than ``below_gib``, and on those with ``named`` in their title.
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
     workspace_bytes : graphs, buffers of communication and fragmentation [B].
+    measured_since : the first version of which runs were judged; "" where versions make no difference that is known.
+    own : whether runs of one's own set the constants, so that no other laboratory is meant.
     deviation : standard deviation of ln(measured / predicted) of a step that kernels do not explain.
     first_deviation : the same of the time to the first token, which front ends and arrivals add to.
     sources : where the constants come from, by name.
@@ -99,10 +103,13 @@ class Engine:
     reserve: bool = False
     max_batched_tokens: int = 8192
     max_num_seqs: int = 1024
+    smaller: Mapping[str, int | str] = field(default_factory=dict)
     block_tokens: int = 16
     utilization: float = 0.9
     of_free: bool = False
     workspace_bytes: float = 0.5e9
+    measured_since: str = ""
+    own: bool = False
     deviation: float = 0.25
     first_deviation: float = 0.4
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -120,7 +127,22 @@ class Engine:
         """Return the start of a layer of experts [s]; 25 us where nobody fitted it."""
         return self.experts_start_s.get(instruction, self.experts_start_s.get("default", 25e-6))
 
+    def limits_on(self, hardware: Hardware) -> tuple[int, int]:
+        """Return the default budget of tokens, and the most sequences of a step, on a machine."""
+        limits = self.max_batched_tokens, self.max_num_seqs
+        if not self.smaller:
+            return limits
+        capacity = hardware.main_memory.capacity_bytes or math.inf
+        named = str(self.smaller.get("named", ""))
+        if capacity >= int(self.smaller.get("below_gib", 0)) * 2.0**30 and not (named and named in hardware.name):
+            return limits
+        tokens, sequences = (int(self.smaller.get(key, value)) for key, value in zip(_LIMITS, limits, strict=True))
+        return tokens, sequences
 
+
+#: the limits of a step that a machine may have others of, and the keys of their table
+_LIMITS = ("max_batched_tokens", "max_num_seqs")
+_SMALLER = {"below_gib": int, "named": str, **dict.fromkeys(_LIMITS, int)}
 #: keys with a unit -> attribute and unit
 QUANTITIES = {
     "host": ("host_s", "s"),
@@ -159,12 +181,22 @@ def read_engine(path: str | os.PathLike[str]) -> Engine:
     return Engine(**values)
 
 
+def _check_smaller(table: Mapping[str, Any], place: str) -> None:
+    for key, value in table.items():
+        if key not in _SMALLER:
+            raise unknown_name("key", key, _SMALLER, place=place, kind=InputFileError)
+        if type(value) is not _SMALLER[key] or (isinstance(value, int) and value < 1):
+            raise InputFileError(f"{value!r} is no {_SMALLER[key].__name__} above 0.", place=f"{place}.{key}")
+
+
 def _checked(key: str, value: Any, place: str) -> Any:
     """Return a value of the type that the attribute has."""
     default = _PLAIN[key].default
     if isinstance(value, dict):
-        if key not in ("attention", "hot", "experts_start_s", "sources", "errors"):
+        if key not in ("attention", "hot", "experts_start_s", "smaller", "sources", "errors"):
             raise InputFileError("is a table.", place=place, remedy="Write one value.")
+        if key == "smaller":
+            _check_smaller(value, place)
         return MappingProxyType(dict(value))
     if key == "scheduler" and value not in SCHEDULERS:
         raise unknown_name("scheduler", str(value), SCHEDULERS, place=place, kind=InputFileError)
@@ -220,6 +252,16 @@ def find_engine(name: str, version: str = "") -> Engine:
         return profile
     others = (_read_shipped(other) for other in _shipped())
     return next((other for other in others if other.family == profile.family and _describes(other, version)), profile)
+
+
+def is_before(version: str, other: str) -> bool:
+    """Return whether a version is older than another one; one without a number is not.
+
+    >>> is_before("0.6.3.post1", "0.8"), is_before("0.10", "0.8"), is_before("", "0.8")
+    (True, False, False)
+    """
+    given = _numbers(version)
+    return bool(given) and given < _numbers(other)
 
 
 def _describes(profile: Engine, version: str) -> bool:

@@ -110,7 +110,8 @@ def _with_sources(engine: Engine, identified: dict[str, bool], cases: Sequence[C
     told = {True: "its runs tell it", False: "not told by its runs"}
     sources = dict.fromkeys(identified, f"perfmodel calibrate on {runs} runs of {tables}")
     errors = {name: told[known] for name, known in identified.items()}
-    return replace(engine, sources={**engine.sources, **sources}, errors={**engine.errors, **errors})
+    told_by = {**engine.sources, **sources}, {**engine.errors, **errors}
+    return replace(engine, own=True, sources=told_by[0], errors=told_by[1])
 
 
 def step_error(cases: Sequence[Case], engine: Engine, find: Callable[[str], Hardware]) -> float:

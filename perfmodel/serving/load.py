@@ -173,7 +173,7 @@ def simulate_fleet(
         return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
 
     replay = simulate_server(server, requests, spread=spread if interval else None, progress=progress)
-    return _held_back(replace(replay, first_deviation=deployment.profile.first_deviation), deployment)
+    return _held_back(replace(replay, first_ends=deployment.first_ends), deployment)
 
 
 def _held_back(replay: Replay, deployment: Deployment) -> Replay:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from perfmodel.accuracy.measured import Skipped
 from perfmodel.accuracy.published import PublishedRow, PublishedRuns
@@ -19,8 +20,7 @@ from perfmodel.serving.load import simulate
 from perfmodel.serving.published_case import RATE, TPOT, TTFT, Case, Setup, SkipRun, profile_of
 from perfmodel.serving.published_replay import judge_replays
 from perfmodel.serving.published_tables import REQUEST_COLUMNS, reader_of
-from perfmodel.serving.replay import Replay
-from perfmodel.serving.requests import open_loop
+from perfmodel.serving.requests import conversation_lengths, open_loop
 from perfmodel.serving.static_batch import StaticBatch, static_batch
 from perfmodel.serving.steady import capacity, steady
 
@@ -52,6 +52,7 @@ def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:
     for run in table.runs:
         try:
             case = reader(run)
+            case = replace(case, setup=replace(case.setup, laboratory=run.text("source")))
         except SkipRun as reason:
             skipped.setdefault(str(reason), []).append(run.place)
             continue
@@ -118,25 +119,25 @@ def predicted_step(deployment: Deployment, case: Case) -> list[tuple[float, floa
 
 def _open(deployment: Deployment, case: Case) -> Estimates:
     """Return the quantities of a run with random arrivals, as a simulation finds them: with its ends."""
-    load = open_loop(case.qps, int(case.requests), case.isl, case.osl, spread=SPREAD)
+    count = int(case.requests)
+    sizes: tuple[ArrayLike, ArrayLike] = case.isl, case.osl
+    if case.conversations:
+        sizes = conversation_lengths(count, case.isl, seed=1), conversation_lengths(count, case.osl, seed=2)
+    load = open_loop(case.qps, count, *sizes, spread=SPREAD)
     if np.isfinite(case.qps):  # arrivals that last as long as their mean rate says, whatever was drawn
         load = replace(load, arrival_s=load.arrival_s * (load.rate_per_s / case.qps))
     replay = simulate(deployment, load)
     ends = replay.ends or (replay, replay, replay)
 
-    def three(of: Callable[[Replay], float]) -> tuple[float, float, float]:
-        low, expected, high = (of(end) for end in ends)
-        value = of(replay)
-        return value, value * min(low, high) / expected, value * max(low, high) / expected
+    def mean(quantity: str) -> tuple[float, float, float]:
+        found = replay.statistics(quantity, ())
+        return found["mean"], found["mean_low"], found["mean_high"]
 
-    rate, slow, fast = three(lambda end: float(np.sum(end.requests.output)) / end.duration_s)
+    rate = float(np.sum(replay.requests.output)) / replay.duration_s
+    slow, expected, fast = (float(np.sum(end.requests.output)) / end.duration_s for end in reversed(ends))
     drawn = Z80 * LENGTHS_DEVIATION
-    below, above = np.exp(np.hypot(np.log([rate / slow, fast / rate]), drawn))
-    return {
-        TTFT: three(lambda end: float(np.mean(end.ttft_s))),
-        TPOT: three(lambda end: float(np.mean(end.tpot_s))),
-        RATE: (rate, rate / below, rate * above),
-    }
+    below, above = np.exp(np.hypot(np.log([expected / slow, fast / expected]), drawn))
+    return {TTFT: mean("ttft_s"), TPOT: mean("tpot_s"), RATE: (rate, rate / below, rate * above)}
 
 
 def _values(state: Steady | StaticBatch) -> Estimates:

@@ -28,6 +28,7 @@ _ENGINES = {
     "sglang": "sglang",
     "hf": "hf-eager",
     "transformers": "hf-eager",
+    "huggingface": "hf-eager",
 }
 #: how the tables name formats -> name of the format
 _FORMATS = {"fp4": "nvfp4", "": "bf16", "unknown": "bf16", "none": "bf16", "auto": "bf16"}
@@ -56,6 +57,7 @@ class Setup:
     kv_tokens: int | None = None
     speculation: Speculation | None = None
     receive_steps: float = 1.0
+    laboratory: str = ""
 
     @property
     def gpus(self) -> int:
@@ -81,6 +83,7 @@ class Setup:
                 engine_version=self.version,
                 weights=self.weights, kv=self.kv, max_num_seqs=self.max_num_seqs,
                 max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens, speculation=self.speculation,
+                laboratory=self.laboratory, release_known=bool(self.version),
             )  # fmt: skip
             made.memory()
         except PerfModelError as error:
@@ -101,6 +104,7 @@ class Case:
     users : sequences or concurrent requests; NaN: as many as fit.
     requests : of the whole run; NaN: endless.
     qps : requests a second.
+    conversations : whether the lengths are those of ShareGPT's conversations, which differ widely.
     measured : quantity -> value [SI].
     labels : further grouping keys.
     """
@@ -114,6 +118,7 @@ class Case:
     users: float = math.nan
     requests: float = math.nan
     qps: float = math.nan
+    conversations: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
 

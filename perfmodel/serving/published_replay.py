@@ -54,6 +54,7 @@ def _judged(runs: list[Run], find: Callable[[str], Hardware]) -> list[PublishedR
         engine=engine, version=version, weights=format_of(first.text("wdtype")),
         kv=format_of(first.text("kvdtype")), max_num_seqs=_given(first, "max_num_seqs"),
         max_batched_tokens=_given(first, "max_num_batched_tokens"), kv_tokens=_given(first, "kv_tokens"),
+        laboratory=first.text("source"),
     )  # fmt: skip
     prompt, output = (np.array([run.whole(name) for run in runs]) for name in ("input", "output"))
     queued, token, last = (np.array([run.number(name) for run in runs]) for name in ("queued_s", "first_s", "last_s"))

@@ -43,9 +43,15 @@ _TEST = re.compile(r"(pp|tg)(\d+)(?:\s*@\s*d(\d+))?(?:\s|$)")
 _LARGEST = 16
 
 
+def _engine(run: Run, offline: bool = False) -> tuple[str, str]:
+    """Return profile and version of a run's engine: the version stands behind the name, or in a column of its own."""
+    engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")), offline)
+    return engine, version or version_of(run.text("engine_version"))
+
+
 def offline(run: Run) -> Case:
     """Return a run of maximum throughput: all requests at once, of one length."""
-    engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")), offline=True)
+    engine, version = _engine(run, offline=True)
     value, isl, osl = positive(run, "value", "isl", "osl")
     tp, pp, ep = (whole(run, name) for name in ("tp", "pp", "ep"))
     # TensorRT-LLM 1.0 is run with attention in copies where the experts are spread (assumed: the throughput is twice
@@ -79,7 +85,7 @@ def static(run: Run) -> Case:
 def online(run: Run) -> Case:
     """Return a run with random arrivals."""
     isl, osl = positive(run, "isl_mean", "osl_mean")
-    engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")))
+    engine, version = _engine(run)
     setup = Setup(
         run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
         weights=format_of(run.text("wdtype")), kv=format_of(run.text("kvdtype", run.text("wdtype"))),
@@ -92,7 +98,8 @@ def online(run: Run) -> Case:
     requests = run.number("requests")
     at_once = run.text("qps").lower() in ("inf", "infinite")
     qps = math.inf if at_once else positive(run, "qps")[0]
-    return Case(run, setup, "open", isl, osl, measured, requests=requests, qps=qps)
+    talks = run.text("lengths").lower() == "sharegpt"
+    return Case(run, setup, "open", isl, osl, measured, requests=requests, qps=qps, conversations=talks)
 
 
 def _milliseconds(run: Run, ttft: str, tpot: str) -> dict[str, float]:
@@ -108,7 +115,7 @@ def by_concurrency(run: Run) -> Case:
         if word in trap:
             raise SkipRun(reason)
     isl, osl, users = positive(run, "isl", "osl", "concurrency")
-    engine, version = engine_of(run.text("engine"))[0], version_of(run.text("engine_version"))
+    engine, version = _engine(run)
     random = lengths.startswith("uniform")
     setup = _shared(run, engine, version, random)
     if engine == "sglang" and random and setup.hardware.startswith(RECEIVING):
@@ -153,7 +160,7 @@ def _shared(run: Run, engine: str, version: str, random: bool) -> Setup:
 def batches(run: Run) -> Case:
     """Return a run of LMDeploy's benchmark: a batch of one length, prefill included."""
     batch, isl, osl, value = positive(run, "batch", "isl", "osl", "value")
-    engine, version = engine_of(run.text("engine"))
+    engine, version = _engine(run)
     setup = Setup(
         run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
         weights=format_of(run.text("wdtype")), kv=format_of(run.text("kvdtype", run.text("wdtype"))),

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
 from perfmodel.errors import unknown_name
-from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.tally import Gaps, Tally
@@ -80,8 +79,7 @@ class Replay(Reportable):
     growth : how the requests pile up where the load is above the capacity, else None.
     ends : the first requests simulated with all steps at the low end of their interval, as expected, and at the high
         end.
-    first_deviation : standard deviation of ln(measured / predicted) of the time to the first token that steps do not
-        explain, as the engine's file states it.
+    first_ends : how far the time to the first token may lie below and above what steps explain: ln of both ratios.
     """
 
     requests: Requests
@@ -107,7 +105,7 @@ class Replay(Reportable):
     interrupted: bool = False
     growth: Growth | None = None
     ends: tuple[Replay, Replay, Replay] | None = field(default=None, repr=False)
-    first_deviation: float = 0.0
+    first_ends: tuple[float, float] = (0.0, 0.0)
 
     @cached_property
     def ended(self) -> NDArray[np.bool_]:
@@ -183,10 +181,10 @@ class Replay(Reportable):
         if self.ends is None:
             return figures
         fast, expected, slow = (_figures(end, quantity, percentiles) for end in self.ends)
-        more = Z80 * self.first_deviation if quantity == TTFT else 0.0
+        sooner, later = self.first_ends if quantity == TTFT else (0.0, 0.0)
         for name, value, low, middle, high in zip(names, own, fast, expected, slow, strict=True):
-            figures[f"{name}_low"] = value / _wider(middle / low, more) if low > 0 else value
-            figures[f"{name}_high"] = value * _wider(high / middle, more) if middle > 0 else value
+            figures[f"{name}_low"] = value / _wider(middle / low, sooner) if low > 0 else value
+            figures[f"{name}_high"] = value * _wider(high / middle, later) if middle > 0 else value
         return figures
 
     def interval(self, figure: str) -> tuple[float, float]:

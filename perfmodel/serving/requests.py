@@ -92,6 +92,10 @@ def _check_count(count: int) -> None:
         raise UsageError(f"a load of {count} requests is not possible.", remedy=f"Give 1 to {MOST_REQUESTS}.")
 
 
+#: the longest prompt or answer of a conversation that vLLM's benchmark takes from ShareGPT [tokens]
+LONGEST_TURN = 1024.0
+
+
 def lengths(count: int, mean: float, *, spread: float = 0.0, seed: int = 0) -> Lengths:
     """Return token counts that are uniform between ``mean (1 - spread)`` and ``mean (1 + spread)``.
 
@@ -115,6 +119,29 @@ def lengths(count: int, mean: float, *, spread: float = 0.0, seed: int = 0) -> L
         return np.full(count, round(mean), dtype=np.int64)
     low, high = max(1, round(mean * (1 - spread))), max(1, round(mean * (1 + spread)))
     return np.random.default_rng(seed).integers(low, high + 1, count)
+
+
+def conversation_lengths(count: int, mean: float, *, seed: int = 0) -> Lengths:
+    """Return token counts as those of conversations: an exponential distribution, cut at `LONGEST_TURN`, in any order.
+
+    The quantiles of the distribution are taken, so that few requests have its mean, too; they are scaled to it after
+    the cut. vLLM's and SGLang's benchmarks leave out longer prompts and answers of ShareGPT. That the distribution is
+    exponential is assumed: their deviation is about as large as their mean.
+
+    Parameters
+    ----------
+    count : how many.
+    mean : their mean [tokens].
+    seed : of the order; equal seeds give equal orders.
+
+    >>> int(conversation_lengths(4, 100.0).sum())
+    400
+    """
+    longest = max(LONGEST_TURN, mean)
+    quantiles = -np.log1p(-(np.arange(count) + 0.5) / count)
+    tokens = np.minimum(mean * quantiles / quantiles.mean(), longest)
+    tokens = np.maximum(1, np.round(tokens * (mean / tokens.mean()))).astype(np.int64)
+    return np.random.default_rng(seed).permutation(tokens)
 
 
 def open_loop(

@@ -61,9 +61,14 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     ]
     tokens = count * answer
     start = deployment.front_end_s
+    fast, slow = ((start + steps * np.asarray(end)) / (start + ttft) for end in (first.low_s, first.high_s))
+    sooner, later = deployment.elsewhere.first
+    ttft_ends = (
+        plain((start + ttft) * np.exp(-np.hypot(np.log(fast), sooner))),
+        plain((start + ttft) * np.exp(np.hypot(np.log(slow), later))),
+    )
     return StaticBatch(
         plain(count), plain(prompt), plain(answer),
-        plain(start + ttft), plain(start + steps * np.asarray(first.low_s)),
-        plain(start + steps * np.asarray(first.high_s)), token.time_s, token.low_s, token.high_s,
+        plain(start + ttft), *ttft_ends, token.time_s, token.low_s, token.high_s,
         plain(tokens / time), plain(tokens / ends[1]), plain(tokens / ends[0]),
     )  # fmt: skip

@@ -1,0 +1,123 @@
+"""What laboratories differ by: how much less sure a deployment is than those whose runs set the constants.
+
+Published runs of others, which nobody here had seen, take longer than predicted more often than not: their releases,
+settings, hosts and clients are their own. `examples/published` has them, `scripts/fit_laboratories.py` finds what they
+differ by. A release before those that were measured, one that is not known, and a vendor of whose machines no run was
+fitted, are less sure still.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import InputFileError
+from perfmodel.files import read_document, shipped_folder
+from perfmodel.serving.engine import Engine, is_before
+
+#: keys of the two kinds of deployments
+ELSEWHERE, UNMEASURED = "elsewhere", "unmeasured"
+
+
+class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measured over predicted time: what laboratories differ by, beside the interval of those that were fitted."""
+
+    low: float
+    high: float
+
+
+class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose runs set the constants, and what others differ by.
+
+    Attributes
+    ----------
+    names : the beginnings of the sources of the runs that were fitted.
+    vendors : of the machines of these runs.
+    step, first : kind of deployment, "elsewhere" or "unmeasured" -> what steps differ by, and what the time to the
+        first token differs by beyond them.
+    sources : where the figures come from, by name.
+    """
+
+    names: tuple[str, ...]
+    vendors: tuple[str, ...]
+    step: Mapping[str, Span]
+    first: Mapping[str, Span]
+    sources: Mapping[str, str]
+    date: str = ""
+
+
+class Ends(NamedTuple):
+    """How far the ends of an interval lie below and above: ln of both ratios."""
+
+    down: float = 0.0
+    up: float = 0.0
+
+    @classmethod
+    def of(cls, span: Span) -> Ends:
+        """Return the ends of a span."""
+        return cls(-math.log(span.low), math.log(span.high))
+
+
+class Elsewhere(NamedTuple):
+    """What a deployment's laboratory may differ by: in its steps, and beyond them in the time to the first token.
+
+    ``kind`` is "" for laboratories whose runs were fitted, which differ by nothing.
+    """
+
+    kind: str = ""
+    step: Ends = Ends()
+    first: Ends = Ends()
+
+
+@functools.cache
+def laboratories() -> Laboratories:
+    """Return what the shipped file says.
+
+    Raises
+    ------
+    InputFileError
+        When it is wrong.
+    """
+    path = Path(shipped_folder("engine_specs")) / "serving" / "defaults" / "laboratories.toml"
+    try:
+        return msgspec.convert(read_document(path), Laboratories)
+    except msgspec.ValidationError as error:
+        raise InputFileError(f"{error}.", place=str(path)) from None
+
+
+def elsewhere_of(
+    hardware: Hardware, engine: Engine, version: str, laboratory: str, *, release_known: bool = True
+) -> Elsewhere:
+    """Return what the laboratory of a deployment differs by.
+
+    Parameters
+    ----------
+    hardware, engine, version : the machine, the profile, and the version of the engine; "" is one of today.
+    laboratory : who runs it, as the sources of published runs name them; "" is anybody.
+    release_known : whether "" is one of today, and not an unknown one.
+    """
+    known = laboratories()
+    if engine.own or laboratory.startswith(known.names):
+        return Elsewhere()
+    since = engine.measured_since
+    older = bool(since) and (is_before(version, since) if version else not release_known or engine.until != "")
+    kind = UNMEASURED if older or hardware.vendor not in known.vendors else ELSEWHERE
+    return Elsewhere(kind, Ends.of(known.step[kind]), Ends.of(known.first[kind]))
+
+
+def because(found: Elsewhere) -> str:
+    """Return why an interval is wide, as a sentence; "" where no laboratory makes it so."""
+    if not found.kind:
+        return ""
+    low, high = math.exp(-found.step.down), math.exp(found.step.up)
+    of = "Runs of other laboratories" if found.kind == ELSEWHERE else "Runs of releases and vendors not measured"
+    return (
+        f"{of} took {low:.2f} to {high:.2f} times as long as predicted from the well-tuned ones that set the "
+        "constants: the interval counts it. Ten runs of your own (`calibrate --engine`) take it away."
+    )
