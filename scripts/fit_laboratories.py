@@ -150,7 +150,7 @@ def text(fitted: dict[str, Fitted], date: str) -> str:
 def markdown(found: list[Judged], fitted: dict[str, Fitted]) -> str:
     """Return what the intervals hold: those of laboratories that were fitted, and with what others differ by."""
     lines = [
-        "| deployments | figures | n | sources | mean | median | bias | of a laboratory fitted | inside | width | "
+        "| deployments | figures | n | groups | mean | median | bias | of a laboratory fitted | inside | width | "
         "each source left out |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -180,6 +180,12 @@ def _cells(runs: Groups, wider: Groups, by: Widening, *, judged: bool) -> str:
         share(covered(runs, Widening(0.0, 0.0))), share(covered(wider, by)), f"{np.median(widths(wider, by)):.2f}",
         "-" if judged else share(left_out(wider)),
     ))  # fmt: skip
+
+
+def page() -> str:
+    """Return the table of docs/accuracy.md."""
+    found = read()
+    return markdown(found, fit(found))
 
 
 def main() -> None:

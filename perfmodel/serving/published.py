@@ -52,7 +52,6 @@ def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:
     for run in table.runs:
         try:
             case = reader(run)
-            case = replace(case, setup=replace(case.setup, laboratory=run.text("source")))
         except SkipRun as reason:
             skipped.setdefault(str(reason), []).append(run.place)
             continue

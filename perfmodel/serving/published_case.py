@@ -57,7 +57,7 @@ class Setup:
     kv_tokens: int | None = None
     speculation: Speculation | None = None
     receive_steps: float = 1.0
-    laboratory: str = ""
+    laboratory: str = field(default="", repr=False)  # half of the runs fit constants, by a hash of the setup's text
 
     @property
     def gpus(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Collection
@@ -208,4 +209,11 @@ REQUEST_COLUMNS = frozenset({"model", "hardware", "request", "input", "output", 
 
 def reader_of(columns: Collection[str]) -> Callable[[Run], Case] | None:
     """Return the reader of a table with these columns, None if there is none."""
-    return next((reader for needed, reader in READERS if needed <= set(columns)), None)
+    reader = next((reader for needed, reader in READERS if needed <= set(columns)), None)
+    return None if reader is None else functools.partial(_with_laboratory, reader)
+
+
+def _with_laboratory(reader: Callable[[Run], Case], run: Run) -> Case:
+    """Return what a row says, and who ran it."""
+    case = reader(run)
+    return replace(case, setup=replace(case.setup, laboratory=run.text("source")))
