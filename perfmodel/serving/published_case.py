@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import find_model
 from perfmodel.workloads.model_config import ModelConfig
 
+_VERSION = re.compile(r"\d{1,3}(\.\d|$)")
 TTFT, TPOT, RATE = "ttft_s", "tpot_s", "output_tokens_per_s"
 #: words in an engine's name -> name of its profile
 _ENGINES = {
@@ -136,9 +138,9 @@ def engine_of(text: str, offline: bool = False) -> tuple[str, str]:
 
 
 def version_of(text: str) -> str:
-    """Return a version that begins with a number, and "" for a name of a build ("nightly-dev-20260402")."""
+    """Return a version, and "" for a name of a build ("nightly-dev-20260402") or a year ("2023, unknown")."""
     version = text.strip().lower().removeprefix("v")
-    return version if version[:1].isdigit() else ""
+    return version if _VERSION.match(version) else ""
 
 
 def profile_of(engine: str, version: str) -> str:

@@ -17,7 +17,7 @@ from perfmodel.serving.engine import QUANTITIES, Engine, engine_names, find_engi
 from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
 from perfmodel.serving.published import judge, recognises
-from perfmodel.serving.published_case import engine_of
+from perfmodel.serving.published_case import engine_of, version_of
 
 OFFLINE = "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests\n"
 ROW = "{model},{hardware},{tp},1,1,fp8,fp8,128,2048,21109,{unit},offline,TensorRT-LLM 0.17,3000\n"
@@ -185,3 +185,13 @@ _INTERNAL = {name for name, _ in QUANTITIES.values()}
 def test_a_build_without_a_version_is_the_newest() -> None:
     assert engine_of("trtllm gpt-oss-dev") == ("trtllm", "")
     assert engine_of("sglang v0.5.9") == ("sglang", "0.5.9")
+
+
+@pytest.mark.parametrize("text", ["2023, unknown", "about 0.11", "main of 2026-07", "", "sha-11d7af7-rocm"])
+def test_words_about_a_release_are_no_version(text: str) -> None:
+    assert version_of(text) == ""
+
+
+@pytest.mark.parametrize("text", ["0.6.3.dev109+gcb3b2b9b (rocm)", "v0.10.0 (ROCm 6.4)", "1", "1.2.0rc6.post3"])
+def test_a_version_may_have_words_behind_it(text: str) -> None:
+    assert version_of(text) == text.lower().removeprefix("v")
