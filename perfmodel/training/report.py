@@ -200,7 +200,8 @@ def _(
     left = ", ".join(f"{count:,} by {reason}" for reason, count in found.left_out.items())
     notes = [
         f"{found.considered:,} combinations, {found.fit:,} can run and fit" + (f"; left out: {left}." if left else "."),
-        f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best.",
+        f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best, also without what "
+        "all steps of a laboratory share, which the one shown counts.",
         *_tight(found),
         *found.notes,
     ]
