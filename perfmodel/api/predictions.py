@@ -149,7 +149,7 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     )
 
 
-def train(config: Model, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
+def train(config: Model, cluster: _Cluster, plan: TrainingPlan, *, laboratory: str = "") -> TrainingStep:
     """Return the time of one step of training a model, its parts, memory and MFU; see `perfmodel.training.step.train`.
 
     Parameters
@@ -157,6 +157,8 @@ def train(config: Model, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
     config : a `ModelConfig`, or what `perfmodel.find_model` takes: a config.json, a shape, a name ("llama-3.1-70b").
     cluster : the GPUs and their network.
     plan : how the model is trained.
+    laboratory : who runs it, as the sources of published runs name them ("pytorch/torchtitan"): runs of those that
+        constants were fitted on are surer than those of others, who "" stands for.
 
     Raises
     ------
@@ -166,7 +168,7 @@ def train(config: Model, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
     from perfmodel.training.search import full_step
     from perfmodel.workloads.catalog import find_model
 
-    return full_step(find_model(config), _clusters([cluster], plan)[0], plan)
+    return full_step(find_model(config), _clusters([cluster], plan)[0], plan, laboratory)
 
 
 def _clusters(given: object, plan: object) -> list[_Cluster]:

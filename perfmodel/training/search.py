@@ -149,15 +149,15 @@ def search(
     )
 
 
-def full_step(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> TrainingStep:
-    """Return a step with its memory.
+def full_step(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, laboratory: str = "") -> TrainingStep:
+    """Return a step with its memory; ``laboratory`` as in `train`.
 
     Raises
     ------
     UsageError
         When the plan cannot run.
     """
-    step = train(config, cluster, plan)
+    step = train(config, cluster, plan, laboratory=laboratory)
     notes = step.notes
     if config.positions and plan.seq > config.positions:
         notes = (*notes, f"The sequence is longer than the {config.positions} positions that the model was made for.")

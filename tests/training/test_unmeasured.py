@@ -57,6 +57,8 @@ def test_other_laboratories_are_less_sure_than_those_whose_runs_were_fitted(mach
     for end, mine, theirs in zip((elsewhere.low, elsewhere.high), _ends(known), _ends(other), strict=True):
         assert math.log(theirs) ** 2 == pytest.approx(math.log(mine) ** 2 + math.log(end) ** 2)
     assert _ends(other) == pytest.approx(_ends(_step(machine, laboratory="")))
+    plan, cluster = TrainingPlan(batch=8, seq=2048), pm.Cluster(machine, gpus=8)
+    assert _ends(pm.train(MODEL, cluster, plan, laboratory="pytorch/torchtitan")) == pytest.approx(_ends(known))
     # a comparison in one laboratory does not ask which it is
     assert other.own_interval_s == known.own_interval_s
     assert other.laboratory_interval_s == known.laboratory_interval_s == pytest.approx((known.low_s, known.high_s))
