@@ -95,6 +95,19 @@ def other_laboratories(fixed: Constants) -> dict[Source, list[RunOff]]:
     return found
 
 
+def other_memory() -> dict[Source, list[RunOff]]:
+    """Return the same of the memory that these runs print."""
+    found: dict[Source, list[RunOff]] = {}
+    for run in read_run_table(ELSEWHERE_TABLE).runs:
+        known = dataclasses.replace(run, cells={**run.cells, "source": LABORATORIES[0]})
+        for row in judged_rows(read_run(known, hardware)):
+            if row.quantity == "memory_bytes":
+                ends = math.log(row.predicted / row.low), math.log(row.high / row.predicted)
+                kept = found.setdefault((run.text("table"), run.text("framework")), [])
+                kept.append(RunOff(math.log(row.measured / row.predicted), *ends))
+    return found
+
+
 def pairs_in_order(rows: Rows, ratio: Vector) -> tuple[int, int]:
     """Return how many pairs of set-ups come out in the right order, and how many there are.
 
@@ -129,7 +142,8 @@ def written(found: Findings) -> str:
     """Return the text of the file of constants."""
     fixed = known(found)
     by = widening(other_laboratories(fixed))
-    spans = {**fixed.intervals, "elsewhere": Interval(round(by.low, 3), round(by.high, 3))}
+    more = {"elsewhere": by, "memory": widening(other_memory())}
+    spans = {**fixed.intervals, **{name: Interval(round(one.low, 3), round(one.high, 3)) for name, one in more.items()}}
     rows = sum(first_half(row) for row in found.rows)
     source = f"fitted on {rows} published runs by scripts/fit_training.py"
     lines = [
@@ -159,9 +173,9 @@ def written(found: Findings) -> str:
         'calculon-ai/calculon @ caa4b11f8fe1"',
         *(f'{name} = "{source}"' for name in ("casts", "fsdp_share", "routing", "host_s", "memory_bound")),
         f'chart_factor = "{source}; MosaicML\'s Triton kernel of 2023 is faster than the one of the chart"',
-        'intervals = "quantiles of runs that were not fitted: the other half; frameworks left out; experts; elsewhere: '
-        "runs of other laboratories (examples/published/training.csv), a tenth of each source's beyond either end in "
-        'the mean (scripts/elsewhere.py)"',
+        'intervals = "quantiles of runs that were not fitted: the other half; frameworks left out; experts; elsewhere, '
+        "memory: runs of other laboratories (examples/published/training.csv), a tenth of each source's beyond either "
+        'end in the mean (scripts/elsewhere.py)"',
         "",
     ]
     return "\n".join(lines)
@@ -229,7 +243,8 @@ def elsewhere_text(fixed: Constants) -> str:
     runs = [run for one in groups.values() for run in one]
     ratio = np.exp([-run.off for run in runs])
     before, after = (covered(groups, one) for one in (Widening(0.0, 0.0), by))
-    others = left_out(groups)
+    others, memory = left_out(groups), other_memory()
+    printed = widening(memory)
     rows = {source: len(one) for source, one in groups.items()}
 
     def share(inside: Mapping[Source, float]) -> str:
@@ -242,7 +257,9 @@ def elsewhere_text(fixed: Constants) -> str:
         f"the mean and {np.median(off):.1%} in the median, mostly too fast. {share(before)} of them lie in the "
         f"intervals above. They are widened by what laboratories differ by, {by.low:.2f} to {by.high:.2f} times, for "
         f"all runs but those of {', '.join(LABORATORIES)}: with each source left out of that, they hold "
-        f"{share(others)} (with it in, {share(after)}) at a median width of {np.median(widths(groups, by)):.2f}."
+        f"{share(others)} (with it in, {share(after)}) at a median width of {np.median(widths(groups, by)):.2f}. The "
+        f"memory that {sum(map(len, memory.values()))} of them print is {printed.low:.2f} to {printed.high:.2f} times "
+        "the predicted: peaks of the allocator, reserved memory and the whole device's are seldom told apart."
     )
 
 

@@ -183,8 +183,8 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing : time of sending tokens to experts over that of an all-to-all.
     host_s : time that a pass of a layer with experts waits for the host [s].
     intervals : how well a prediction is known: "seen" for frameworks and machines with rows that were fitted,
-        "unseen" for others, "experts" for mixtures of experts; and "elsewhere", what laboratories beside those that
-        published these rows differ by.
+        "unseen" for others, "experts" for mixtures of experts; "elsewhere" and "memory", what laboratories beside those
+        that published these rows differ by in their steps and in the memory that they print.
     seen : frameworks with rows.
     laboratories : who published the rows, as the beginning of their sources.
     """

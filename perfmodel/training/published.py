@@ -66,7 +66,8 @@ def judged_rows(published: PublishedRun, fitted: Constants | None = None) -> lis
     reserved = run.number("memory_gib", 0.0) * GIB
     if reserved > 0:
         set_up = (published.config, published.cluster, published.plan)
-        rows.append(memory_row(*set_up, reserved, labels=labels, name=name, place=place))
+        laboratory = run.text("source")
+        rows.append(memory_row(*set_up, reserved, labels=labels, name=name, place=place, laboratory=laboratory))
     return rows
 
 

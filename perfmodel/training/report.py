@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_binary, format_long, format_si
 from perfmodel.training.data_loading import Loading
+from perfmodel.training.framework import constants
 from perfmodel.training.goodput import Goodput
 from perfmodel.training.memory_result import PARTS, Memory, StageMemory
 from perfmodel.training.mixed import MixedStep
@@ -18,6 +19,7 @@ from perfmodel.training.search import Search
 from perfmodel.training.step_rows import columns_of, plan_text, row_of, terms_report
 from perfmodel.training.study import Study
 from perfmodel.training.timeline import pipeline_facts
+from perfmodel.training.unmeasured import MEMORY
 
 #: what each part of memory is, for people
 MEANING = {
@@ -171,10 +173,13 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("what", "is", drop=1),
     )
     moments = ", ".join(f"stage {stage.stage}: {stage.moment}" for stage in shown.values())
+    printed = constants().intervals[MEMORY]
     notes = (
         f"A GPU has {format_binary(memory.capacity_bytes)}. Moment of the peak: {moments}. On the fullest GPU "
         f"{format_binary(memory.low_bytes)} live, and up to {format_binary(memory.high_bytes)} are reserved with "
         f"fragmentation of {memory.fragmentation:.0%}.",
+        f"Other laboratories print {printed.low:.2f} to {printed.high:.2f} times as much for their runs: peaks of the "
+        "allocator, or the whole device's memory in use, and code of their own.",
     )
     return Report("train", columns, rows, context or {}, notes, "Memory of a GPU at its peak")
 

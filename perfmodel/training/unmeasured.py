@@ -40,8 +40,8 @@ _KERNELS = {
 _EXCHANGES = ("tensor", "context", "expert", "data")
 
 
-#: key of the interval that holds what laboratories differ by
-ELSEWHERE = "elsewhere"
+#: keys of the intervals that hold what laboratories differ by: in steps, and in the memory that they print
+ELSEWHERE, MEMORY = "elsewhere", "memory"
 
 
 class Stretch(NamedTuple):

@@ -139,7 +139,7 @@ def test_constants_have_a_source() -> None:
     fixed = constants()
     for name in ("memory_bound", "casts", "sm_share", "fsdp_share", "chart_factor", "routing", "host_s", "intervals"):
         assert fixed.sources[name]
-    assert set(fixed.intervals) == {"seen", "unseen", "experts", "elsewhere"}
+    assert set(fixed.intervals) == {"seen", "unseen", "experts", "elsewhere", "memory"}
 
 
 @pytest.fixture(scope="module")
