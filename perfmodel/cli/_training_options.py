@@ -109,8 +109,8 @@ FrameworkOption = Annotated[
     typer.Option(
         "--framework",
         metavar="NAME",
-        help="megatron, nemo, megatron-bridge, fsdp2-compile, fsdp2-eager, fsdp1-eager, deepspeed, picotron, "
-        "huggingface, or a file.",
+        help="megatron, nemo, megatron-bridge, fsdp2-compile, fsdp2-eager, fsdp1-eager, ddp-compile, deepspeed, "
+        "picotron, huggingface, or a file.",
     ),
 ]
 OptimizerOption = Annotated[

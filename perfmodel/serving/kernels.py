@@ -20,7 +20,7 @@ from perfmodel.prediction.latency.collectives import HOST_LINKS
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
-from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, kv_bytes
+from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard
 
 #: the largest logit is the token; and the ways to draw one
@@ -92,10 +92,25 @@ class Kernels:
         """Kernels of one layer in a step with prompts."""
         return self.kernels_per_layer * (LATENT_PROMPT_KERNELS if self.shard.kv_lora else 1.0)
 
-    def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
+    @property
+    def beside(self) -> Format:
+        """The format of the weights beside experts."""
+        return beside_experts(self.weights, self.dtype) if self.shard.experts else self.weights
+
+    @property
+    def of_head(self) -> Format | None:
+        """The format of the logits' weights; None for 16 bits, in which most engines keep them."""
+        return weight_format(self.engine.head) if self.engine.head and self.weights.weight_only else None
+
+    def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
-        form = beside_experts(self.weights, self.dtype) if self.shard.experts else self.weights
-        time, deviation = self._gemm(m, n, k, form if quantised else None)
+        self._product(cost, term, (m, n, k), layers, self.beside)
+
+    def _product(
+        self, cost: Cost, term: str, sizes: tuple[Array, int, int], layers: float, form: Format | None
+    ) -> None:
+        m, n, k = sizes
+        time, deviation = self._gemm(m, n, k, form)
         cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation, f"{n} {k}")
 
     def _hot(self, rows: Array) -> Array:
@@ -138,7 +153,7 @@ class Kernels:
         sixteen = self.weights.compute in SIXTEEN and not self.weights.weight_only
         time, deviation = self._measured_experts(tokens) if sixteen else self._narrow_experts(tokens)
         cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", deviation, "experts")
-        self.product(cost, "experts", tokens, shard.experts, shard.hidden, shard.moe_layers, quantised=False)
+        self._product(cost, "experts", (tokens, shard.experts, shard.hidden), shard.moe_layers, None)
 
     def _measured_experts(self, tokens: Array) -> tuple[Array, Array | Deviation]:
         """Return the time of one layer's experts in 16 bits [s]: that of libraries' kernels, less what graphs hide."""
@@ -218,9 +233,9 @@ class Kernels:
         return 2.0 * (gpus - 1) * HOST_STEP_S + sent / (HOST_SHARE * link.bandwidth_bytes_per_s)
 
     def head(self, rows: Array) -> Cost:
-        """Return the cost of logits and sampling for a number of rows; engines keep the head in 16 bits."""
+        """Return the cost of logits and sampling for a number of rows."""
         cost, shard = Cost(), self.shard
-        self.product(cost, "head", rows, shard.vocab, shard.hidden, 1.0, quantised=False)
+        self._product(cost, "head", (rows, shard.vocab, shard.hidden), 1.0, self.of_head)
         op = Elementwise(kind="copy", numel=np.maximum(1.0, np.round(rows * shard.vocab)), dtype="fp32")
         time, deviation = kernel(op, self.hardware, self.engine.library)
         if self.sampling == GREEDY:  # the conversion to 32 bits, and the largest logit

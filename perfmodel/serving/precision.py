@@ -68,6 +68,7 @@ FORMATS = MappingProxyType(
             # llama.cpp's blocks of 32 weights with an fp16 scale, and of 256 with two levels of scales (ggml-common.h)
             Format("q4_0", 0.5 + 2.0 / 32, "fp16", weights="int4", scale="group:32", group=32),
             Format("q4_k", 0.5 + 16.0 / 256, "fp16", weights="int4", scale="group:32", group=32),
+            Format("q6_k", 210.0 / 256, "fp16", weights="int8", scale="column"),
             Format("q8_0", 1.0 + 2.0 / 32, "fp16", weights="int8", scale="group:32", group=32),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
             # as OpenAI released gpt-oss: experts alone, multiplied with 8-bit activations where the machine can

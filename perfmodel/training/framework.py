@@ -287,6 +287,7 @@ def _key(name: str) -> str:
 
 #: words in the name of an unknown framework -> the framework that is nearest
 _NEAREST = (
+    (r"^(?!.*(fsdp|titan|zero|deepspeed|megatron|torchtune)).*(compile|nanogpt|nanochat|llm\.c)", "ddp-compile"),
     (r"compile|fsdp2|titan|torchtune", "fsdp2-compile"),
     (r"deepspeed|zero", "deepspeed"),
     (r"bridge|maxtext", "megatron-bridge"),
