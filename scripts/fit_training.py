@@ -259,12 +259,13 @@ def elsewhere_text(fixed: Constants) -> str:
         f"all runs but those of {', '.join(LABORATORIES)}: with each source left out of that, they hold "
         f"{share(others)} (with it in, {share(after)}) at a median width of {np.median(widths(groups, by)):.2f}. The "
         f"memory that {sum(map(len, memory.values()))} of them print is {printed.low:.2f} to {printed.high:.2f} times "
-        "the predicted: peaks of the allocator, reserved memory and the whole device's are seldom told apart. At first "
-        "sight, before anything was changed for them, 33% of the first 347 runs lay inside (27a8f35). 79 came when "
-        "intervals counted laboratories, and 28% of them lay inside (9f0b414). 19 of these, steps of GPT-2 124M compiled "
-        "as a whole, were predicted 1.2 to 1.6 times too slow, with the loss of compiled blocks; with the counted bytes "
-        "of a loss inside they are within 8% on ten of twelve machines. Most others outside have tiny micro batches, "
-        "sequences of 128 and 256 tokens, and wait for their host three times as long as predicted, which knows no host."
+        "the predicted: peaks of the allocator, reserved memory and the whole device's are seldom told apart. At "
+        "first sight, before anything was changed for them, 33% of the first 347 runs lay inside (27a8f35). 79 "
+        "came when intervals counted laboratories, and 28% of them lay inside (9f0b414). 19 of these, steps of "
+        "GPT-2 124M compiled as a whole, were predicted 1.2 to 1.6 times too slow, with the loss of compiled "
+        "blocks; with the counted bytes of a loss inside they are within 8% on ten of twelve machines. Most "
+        "others outside have tiny micro batches, sequences of 128 and 256 tokens, and wait for their host three "
+        "times as long as predicted, which knows no host."
     )
 
 
