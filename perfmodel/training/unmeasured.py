@@ -92,7 +92,7 @@ def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: bool) ->
             "well-tuned runs that set the constants: the interval counts it."
         )
     if hardware.name not in setup.constants.seen_machines:
-        found.append(f"No published run is on {hardware.name}: the interval counts what machines differ by.")
+        found.append(f"No run that was fitted is on {hardware.name}: the interval counts what machines differ by.")
     through = [term for term in terms_s if any(source is ErrorSource.HOST for source, _ in _deviations(setup, term))]
     if through:
         found.append(
