@@ -108,15 +108,16 @@ Now:
 What was changed with these rows in view: small exchanges over a full mesh wait once and not in a ring (seen in the
 first batch, confirmed by MI355X); FlashInfer's decode has tiles of 16 rows, and widens 8-bit keys in software (16
 elements a clock and SM, read off two rows of an H20; it had been predicted at 3.5 times its time); products of 16
-bits on a P100 add up in fp32; and three unknowns have a name and a width: `power`, `installation` (their deviation is
-that of twelve of these sources), and `link` of bridges and of switches that were not fitted.
+bits on a P100 add up in fp32; NCCL through the host is that of any host, of which two were measured and differ
+tenfold, and no longer of the slower one (eight RTX 4090 exchange ten times as fast); and three unknowns have a name
+and a width: `power`, `installation` (their deviation is that of twelve of these sources), and `link` of bridges and of
+switches that were not fitted.
 
-What they show and nothing models: hosts in which eight RTX 4090 exchange ten times as fast as in the one that NCCL's
-rows of L40S are of; large fp32 products on P100, which take half of the time that those of the fitted table took;
-GeForce boards whose clock is 15 to 20 % above the listed one, so that they beat their bound; products in fp16 that
-take 5 to 8 % longer than those in bf16 where power is short; cross entropy by Liger, which takes 1.6 to 2.5 times as
-long; all-reduces in switches of Blackwell, 8 to 47 % slower than predicted; NCCL's symmetric memory, which halves
-small gathers.
+What they show and nothing models: large fp32 products on P100, which take half of the time that those of the fitted
+table took; GeForce boards whose clock is 15 to 20 % above the listed one, so that they beat their bound; products in
+fp16 that take 5 to 8 % longer than those in bf16 where power is short; cross entropy by Liger, which takes 1.6 to 2.5
+times as long; all-reduces in switches of Blackwell, 8 to 47 % slower than predicted; NCCL's symmetric memory, which
+halves small gathers.
 
 Rows of the first batch whose inputs are all alike take less power than real ones, so that the clock rises above the
 listed one: they stand apart.

@@ -161,7 +161,8 @@ def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]
 
     of = {machine: {group.conditions.library for group in rows} for machine, rows in groups.items()}
     whole = fit_family(family, groups, origins[name], opened.machines, near=near, surfaces=False)
-    yield Without(name, "", "", whole, {}, frozenset(groups).union(*of.values()))
+    measured = {_whole(family, library) for libraries in of.values() for library in libraries}
+    yield Without(name, "", "", whole, {}, frozenset(groups) | measured)
     for machine in groups if len(groups) > 1 else ():
         rest = {key: rows for key, rows in groups.items() if key != machine}
         made = fit_family(family, rest, origins[name], opened.machines, near=near, anew=False)
@@ -173,7 +174,14 @@ def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]
             if (kept := [group for group in rows if group.conditions.library != library])
         }
         made = fit_family(family, rest, origins[name], opened.machines, near=near)
-        yield Without(name, "", library, made, _own(family, rest, made, opened.machines, origins[name]))
+        own = _own(family, rest, made, opened.machines, origins[name])
+        yield Without(name, "", _whole(family, library), made, own)
+
+
+def _whole(family: Family, library: str) -> str:
+    """Return a library's name without the release of which the family's tables have the rows apart."""
+    names = {f"{name}-{major}.{minor}": name for name, (major, minor) in family.of_release.items()}
+    return names.get(library, library)
 
 
 def _own(
