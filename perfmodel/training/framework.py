@@ -84,8 +84,10 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cast_passes : dtype of 8 bits or fewer -> bytes that the cast of one 16-bit element reads and writes, see `CASTS`.
     unfused_sinks : whether attention without a window and with a learned logit in its softmax (gpt-oss) has no fused
         kernel.
-    host_share : architecture of GPUs -> share of ``host_s`` of the constants that a pass of a layer with experts waits
-        for the host there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
+    dispatch : share of ``dispatch_s`` of the constants that the host takes to launch a kernel: less where compiled code
+        launches them.
+    host_share : architecture of GPUs -> share of both ``host_s`` of the constants, for which a pass of a layer with
+        experts waits, and the dispatch there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
     memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
     """
 
@@ -131,6 +133,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reduces_maxima: bool = False
     cast_passes: dict[str, float] = {}
     unfused_sinks: bool = False
+    dispatch: float = 1.0
     host_share: dict[str, float] = {}
     memory: MemoryFacts = MemoryFacts()
 
@@ -182,6 +185,8 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chart_factor : kernel of attention -> time over that of its chart.
     routing : time of sending tokens to experts over that of an all-to-all.
     host_s : time that a pass of a layer with experts waits for the host [s].
+    dispatch_s, dispatch_deviation : time of the host to launch a kernel in eager mode [s], and the standard deviation
+        of its logarithm between laboratories, whose processors, releases and code differ.
     intervals : how well a prediction is known: "seen" for frameworks and machines with rows that were fitted,
         "unseen" for others, "experts" for mixtures of experts; "elsewhere" and "memory", what laboratories beside those
         that published these rows differ by in their steps and in the memory that they print.
@@ -197,6 +202,8 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chart_factor: dict[str, float]
     routing: float
     host_s: float
+    dispatch_s: float
+    dispatch_deviation: float
     intervals: dict[str, Interval]
     seen: tuple[str, ...] = ()
     seen_machines: tuple[str, ...] = ()
@@ -291,19 +298,23 @@ _NEAREST = (
     (r"compile|fsdp2|titan|torchtune", "fsdp2-compile"),
     (r"deepspeed|zero", "deepspeed"),
     (r"bridge|maxtext", "megatron-bridge"),
-    (r"megatron|nemo|transformer.?engine|\bte\b|nvidia", "megatron-te"),
-    (r"fsdp|composer|foundry|accelerate|lightning|fms", "fsdp1-eager"),
-    (r"hugging|\bhf\b|eager|trainer|transformers", "huggingface"),
+    (r"megatron|nemo|transformer.?engine|\bte\b|nvidia|flash.?attn", "megatron-te"),
+    (r"fsdp|composer|foundry|fms", "fsdp1-eager"),
+    (r"hugging|\bhf\b|trainer|transformers|accelerate", "huggingface"),
+    (r"ddp|eager|lightning|pytorch", "ddp-eager"),
 )
 
 
 def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bool]:
     """Return the framework of a name, or for an unknown one the nearest by rule, and whether the name was known.
 
-    Words in the name decide; without any, a plan that shares out its weights is FSDP1's, any other Megatron's.
+    Words in the name decide; without any, or where these say no more than eager PyTorch, a plan that shares out its
+    weights is FSDP1's. Any other name without such words is Megatron's.
     """
     found = find_framework(name) if name.endswith(DOCUMENT_SUFFIXES) else _lookup(name)
     if found is not None:
         return found, True
     nearest = next((near for words, near in _NEAREST if re.search(words, name.lower())), "")
-    return frameworks()[nearest or ("fsdp1-eager" if shards else "megatron-te")], False
+    if shards and nearest in ("", "ddp-eager"):
+        nearest = "fsdp1-eager"
+    return frameworks()[nearest or "megatron-te"], False

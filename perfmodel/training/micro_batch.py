@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.training.adapters import adapter_bytes
+from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
 from perfmodel.training.kernels import needs_transposed, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
@@ -44,6 +45,7 @@ class Passes:
     forward, backward : by part [s].
     weights_s : of backward, the products of the weights' gradients [s].
     parameters, expert_parameters : that the GPU holds.
+    launches : kernels that the host launches forward, and backward with what is computed anew.
     """
 
     forward: Vector
@@ -51,6 +53,7 @@ class Passes:
     weights_s: float
     parameters: float
     expert_parameters: float = 0.0
+    launches: tuple[float, float] = (0.0, 0.0)
 
 
 def layer_passes(setup: Setup, kind: Kind) -> Passes:
@@ -87,7 +90,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         **exchanges[1],
     )
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)
-    return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters)
+    return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters, layer_launches(setup, work))
 
 
 def _exchanges(

@@ -10,7 +10,8 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.framework import constants
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.unmeasured import MEMORY, Stretch
+from perfmodel.training.stretch import Stretch
+from perfmodel.training.unmeasured import MEMORY
 from perfmodel.workloads.model_config import ModelConfig
 
 GIB = 2.0**30
@@ -43,7 +44,7 @@ def memory_row(
     low, high = memory.low_bytes, min(memory.high_bytes, memory.capacity_bytes) if memory.fits else memory.high_bytes
     if not constants().ran(laboratory):
         stretch = Stretch(math.log(memory.total_bytes / low), math.log(max(1.0, high / memory.total_bytes)))
-        low, high = stretch.around(memory.total_bytes, constants().intervals[MEMORY])
+        low, high = stretch.beside(Stretch.of(constants().intervals[MEMORY])).around(memory.total_bytes)
     return PublishedRow(
         quantity="memory_bytes",
         measured=measured_bytes,

@@ -155,7 +155,16 @@ class Setup:
     @property
     def host_s(self) -> float:
         """Time that each pass of a layer with experts waits for the host [s]."""
-        return self.constants.host_s * self.framework.host_share.get(self.hardware.architecture.lower(), 1.0)
+        return self.constants.host_s * self._host_share
+
+    @property
+    def dispatch_s(self) -> float:
+        """Time of the host to launch a kernel [s]; 0 where iterations are CUDA graphs."""
+        return self.constants.dispatch_s * self.framework.dispatch * self._host_share
+
+    @property
+    def _host_share(self) -> float:
+        return self.framework.host_share.get(self.hardware.architecture.lower(), 1.0)
 
     @property
     def gradient_bytes(self) -> float:

@@ -15,6 +15,7 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
+from perfmodel.training.stretch import Stretch
 from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
@@ -79,10 +80,11 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     terms["data"] = count * slowest.sharding_s + gradients_time(setup, slowest)
     terms["optimizer"] = update_time(setup, slowest)
     total = sum(terms.values())
-    interval = setup.constants.intervals[_knowledge(setup, known)]
-    inside, alone = stretches(setup, terms)
-    everything = inside.beside(setup.constants.intervals[ELSEWHERE]) if elsewhere else inside
-    (low, high), laboratory, own = (stretch.around(total, interval) for stretch in (everything, inside, alone))
+    waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
+    known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
+    inside, alone = (known_runs.beside(unmeasured) for unmeasured in stretches(setup, terms))
+    everything = inside.beside(Stretch.of(setup.constants.intervals[ELSEWHERE])) if elsewhere else inside
+    (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
     flop, full, executed = step_flop(config, plan, setup.kernel)
     return TrainingStep(
         cluster=setup.cluster,
@@ -105,7 +107,11 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         hardware_flop=executed,
         peak_flop_per_s=setup.hardware.best_peak(arithmetic(plan.dtype)).flop_per_s,
         parameters=config.parameters,
-        notes=(*_notes(setup, known), *wide_because(setup, terms, elsewhere)),
+        notes=(
+            *_notes(setup, known),
+            *filter(None, [slowest.waits.note(setup.constants, total, count)]),
+            *wide_because(setup, terms, elsewhere),
+        ),
         encoder_seq=setup.encoder_seq,
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from perfmodel.cluster.collectives import exchange_variances
 from perfmodel.core.dtypes import dtype_bytes
@@ -22,9 +21,9 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.prediction.whole_model import run_deviation
-from perfmodel.training.framework import Interval
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.setup import Setup
+from perfmodel.training.stretch import Stretch
 
 #: what all kernels of a machine share, in place of what one kernel or library differs by, which published runs show
 _OF_MACHINES = (
@@ -42,22 +41,6 @@ _EXCHANGES = ("tensor", "context", "expert", "data")
 
 #: keys of the intervals that hold what laboratories differ by: in steps, and in the memory that they print
 ELSEWHERE, MEMORY = "elsewhere", "memory"
-
-
-class Stretch(NamedTuple):
-    """How far the ends of a step's interval lie below and above it: ln of both ratios."""
-
-    down: float
-    up: float
-
-    def around(self, time_s: float, interval: Interval) -> tuple[float, float]:
-        """Return both ends of the interval of a time with that of published runs [s], as of independent errors."""
-        down, up = self.beside(interval)
-        return time_s * math.exp(-down), time_s * math.exp(up)
-
-    def beside(self, interval: Interval) -> Stretch:
-        """Return how far the ends lie with a further independent error."""
-        return Stretch(math.hypot(self.down, math.log(interval.low)), math.hypot(self.up, math.log(interval.high)))
 
 
 def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stretch]:

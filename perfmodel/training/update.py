@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import exposed, gradient_exchange
 from perfmodel.training.kernels import stream_time
-from perfmodel.training.micro_batch import PARTS, Passes, Vector
+from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind
@@ -17,7 +18,7 @@ from perfmodel.training.stages import Kind
 
 @dataclass(frozen=True)
 class StageGpu:
-    """One GPU of the pipeline: all its stages in one micro batch."""
+    """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes."""
 
     forward: Vector
     backward: Vector
@@ -26,6 +27,7 @@ class StageGpu:
     parameters: float
     expert_parameters: float
     layers: int
+    waits: Waits
 
     @property
     def time_s(self) -> float:
@@ -41,9 +43,16 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     if setup.sharded:
         sharding = sum(count * _sharded_layer(setup, passes) for passes, count in parts[: len(counts)])
         sharding += sum(_sharded_outer(setup, passes) for passes in [*outer, *_first(parts)])
+    forward = sum((count * passes.forward for passes, count in parts), zero)
+    backward = sum((count * passes.backward for passes, count in parts), zero)
+    launches = [sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1)]
+    waits = Waits.of(setup, launches, float(forward.sum() + backward.sum()) + sharding)
+    forward[INDEX["host"]] += waits.forward_s
+    backward[INDEX["host"]] += waits.backward_s
     return StageGpu(
-        forward=sum((count * passes.forward for passes, count in parts), zero),
-        backward=sum((count * passes.backward for passes, count in parts), zero),
+        forward=forward,
+        backward=backward,
+        waits=waits,
         weights_s=sum(count * passes.weights_s for passes, count in parts),
         sharding_s=sharding,
         parameters=sum(count * passes.parameters for passes, count in parts),

@@ -76,6 +76,23 @@ def test_what_is_compiled_as_a_whole_is_told_from_compiled_blocks(name: str, nea
     assert nearest_framework(name)[0].name == nearest
 
 
+@pytest.mark.parametrize(
+    ("name", "whole", "shared"),
+    [
+        ("nanogpt (ddp script, eager)", "ddp-eager", "ddp-eager"),
+        ("pytorch (eager)", "ddp-eager", "fsdp1-eager"),
+        ("lightning", "ddp-eager", "fsdp1-eager"),
+        ("lightning ddp (huggingface-eager)", "huggingface", "huggingface"),
+        ("my trainer, accelerate", "huggingface", "huggingface"),
+        ("flash-attn gpt (lightning ddp)", "megatron-te", "megatron-te"),
+        ("something else", "megatron-te", "fsdp1-eager"),
+    ],
+)
+def test_eager_code_is_plain_pytorch_or_shares_out_its_weights(name: str, whole: str, shared: str) -> None:
+    assert nearest_framework(name)[0].name == whole
+    assert nearest_framework(name, shards=True)[0].name == shared
+
+
 #: GPT-2 124M as it is trained: its vocabulary filled up to whole vectors
 GPT2 = pm.find_model("layers=12 hidden=768 heads=12 vocab=50304 tied=true")
 

@@ -40,8 +40,9 @@ def test_steps_take_what_was_measured_and_hold_as_much_memory(path: Path) -> Non
             attention=ATTENTION[row["attention"]],
         )
         step = pm.train(config, cluster, plan)
-        # a batch of one sequence waits for the host at times, which is not counted for a dense layer
-        assert step.time_s == pytest.approx(row["step_s"], rel=0.14)
+        assert step.time_s == pytest.approx(row["step_s"], rel=0.07)
+        # one sequence of 2,048 tokens waits for the host: these two steps set its constant
+        assert ("host" in step.terms_s) == (row["batch"] == 1)
         assert training_memory(config, cluster, plan).total_bytes == pytest.approx(row["peak_bytes"], rel=0.03)
         inside.append(step.low_s <= row["step_s"] <= step.high_s)
     assert sum(inside) >= 3

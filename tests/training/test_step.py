@@ -140,12 +140,12 @@ def test_an_unknown_framework_has_a_wider_interval() -> None:
 
 
 def test_the_ranks_that_leave_a_node_are_named() -> None:
-    (always,) = step(8, tp=8).notes
+    (always,) = step(8, tp=8, micro_batch=4).notes
     assert always.startswith("Steps of other laboratories")
-    note, same = step(64, tp=8, pp=2).notes
+    note, same = step(64, tp=8, pp=2, micro_batch=4).notes
     assert note == "Ranks that exchange over the network: data (1 a node), pipeline (1 a node)."
     assert same == always
-    assert step(64, machine="gb200", tp=8, pp=2).notes == (always,)
+    assert step(64, machine="gb200", tp=8, pp=2, micro_batch=8).notes == (always,)
 
 
 def test_a_kernel_of_another_machine_is_refused() -> None:

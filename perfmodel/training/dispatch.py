@@ -1,0 +1,105 @@
+"""What the host takes to dispatch a micro batch: a GPU whose kernels are short waits for it.
+
+The host launches kernels ahead of the GPU, so that a micro batch takes as long as the slower of the two. Steps of small
+models, or of few tokens at a time, are the host's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfmodel.core.units import format_si
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.training.framework import Constants
+from perfmodel.training.layer import LayerWork
+from perfmodel.training.plan import Recompute
+from perfmodel.training.setup import Setup
+from perfmodel.training.stretch import Stretch
+
+#: what the host launches for a layer and micro batch beside the kernels that are counted: casts of weights and inputs
+#: under autocast, copies of views, sums of gradients (estimated from the code of transformers and nanoGPT)
+BESIDE = 12.0
+#: the layer's share of an optimizer's kernels, once a step (estimated: some for each of its tensors)
+UPDATED = 8.0
+#: what it launches besides where each layer's weights are gathered and its gradients reduced: copies into and out of
+#: flat parameters, events, streams, and three collectives, each of which takes as long as several launches. Assumed:
+#: two laboratories' steps of few tokens under FSDP1 took two to three times as long as with it
+SHARDED = 120.0
+#: how much longer a step may become by a slow host before a note says so
+NOTED = 0.02
+#: share of the forward pass that the backward pass launches again
+_AGAIN: Mapping[str, float] = {Recompute.FULL: 1.0, Recompute.SELECTIVE_LAYER: 0.5, Recompute.SELECTIVE_OP: 0.5}
+
+
+def layer_launches(setup: Setup, work: LayerWork) -> tuple[float, float]:
+    """Return how many kernels the host launches for a layer and micro batch, forward and backward."""
+    beside = 0.5 * (BESIDE + SHARDED * setup.sharded)
+    again = _AGAIN.get(setup.plan.recompute, 0.0) * work.kernels
+    updated = UPDATED / setup.micro_batches
+    return work.kernels + beside, work.kernels_backward + beside + again + updated
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long a GPU waits for its host in a micro batch.
+
+    Attributes
+    ----------
+    busy_s : what the GPU has to do [s].
+    dispatch_s : what the host takes to launch it [s].
+    forward_share : of the launches, those of the forward pass.
+    """
+
+    busy_s: float
+    dispatch_s: float
+    forward_share: float
+
+    @classmethod
+    def of(cls, setup: Setup, launches: Sequence[float], busy_s: float) -> Waits:
+        """Return the waits of a GPU with some launches in both passes of a micro batch."""
+        count = sum(launches)
+        return cls(busy_s, setup.dispatch_s * count, launches[0] / count if count else 0.0)
+
+    def at(self, factor: float) -> float:
+        """Return the wait with a host that takes some factor as long [s]: max(0, host - GPU)."""
+        return max(0.0, factor * self.dispatch_s - self.busy_s)
+
+    @property
+    def forward_s(self) -> float:
+        """Wait in the forward pass [s]."""
+        return self.forward_share * self.at(1.0)
+
+    @property
+    def backward_s(self) -> float:
+        """Wait in the backward pass [s]."""
+        return (1.0 - self.forward_share) * self.at(1.0)
+
+    def stretch(self, deviation: float, step_s: float, micro_batches: float) -> Stretch:
+        """Return how far slower and faster hosts put the ends of an 80 % interval.
+
+        Parameters
+        ----------
+        deviation : standard deviation of ln of the time of a launch, between hosts and codes.
+        step_s : the step with the expected host [s].
+        micro_batches : of the step.
+        """
+        down, up = (
+            math.log1p(micro_batches * (self.at(math.exp(sign * Z80 * deviation)) - self.at(1.0)) / step_s)
+            for sign in (-1.0, 1.0)
+        )
+        return Stretch(-down, up)
+
+    def note(self, fixed: Constants, step_s: float, micro_batches: float) -> str:
+        """Return what a user should know about the waits of a step, "" where no usual host sets its pace."""
+        stretch = self.stretch(fixed.dispatch_deviation, step_s, micro_batches)
+        slower = math.exp(Z80 * fixed.dispatch_deviation)
+        expected = format_si(fixed.dispatch_s, "s")
+        differ = f"hosts and codes take {1.0 / slower:.1f} to {slower:.1f} times the expected {expected} a kernel"
+        if share := micro_batches * self.at(1.0) / step_s:
+            return (
+                f"The GPU waits for its host for {share:.0%} of the step; {differ}. Larger micro batches, "
+                "torch.compile and CUDA graphs shorten it."
+            )
+        return f"A slow host would set the pace of the step: {differ}." if math.expm1(stretch.up) > NOTED else ""

@@ -1,0 +1,112 @@
+"""The host of a step: it is hidden behind long kernels, and sets the pace of short ones."""
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.accuracy.run_table import read_run_table
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.training.dispatch import Waits
+from perfmodel.training.framework import constants
+from perfmodel.training.published_run import measured_time, read_run
+from perfmodel.training.step import train
+
+GPT2 = pm.find_model("layers=12 hidden=768 heads=12 vocab=50304")
+
+
+def _step(framework: str = "ddp-eager", seq: int = 128, machine: str = "h100", fitted=None, **sizes):
+    plan = pm.TrainingPlan(**{"batch": 4, "micro_batch": 4, "seq": seq, "framework": framework, **sizes})
+    return train(GPT2, pm.Cluster(machine, gpus=1), plan, fitted)
+
+
+def test_a_gpu_waits_for_what_its_host_takes_beyond_its_own_work() -> None:
+    waits = Waits(busy_s=3e-3, dispatch_s=5e-3, forward_share=0.4)
+    assert (waits.forward_s, waits.backward_s) == pytest.approx((0.8e-3, 1.2e-3))
+    assert Waits(5e-3, 3e-3, 0.4).at(1.0) == 0.0
+    assert Waits(5e-3, 3e-3, 0.4).at(2.0) == pytest.approx(1e-3)
+
+
+def test_a_slow_host_reaches_further_than_a_fast_one_takes_away() -> None:
+    """4 micro batches of 3 ms of GPU and 5 ms of host in 25 ms; hosts twice as fast or slow end at 17 and 45."""
+    ends = Waits(3e-3, 5e-3, 0.5).stretch(math.log(2.0) / Z80, 25e-3, 4)
+    assert (math.exp(-ends.down), math.exp(ends.up)) == pytest.approx((17 / 25, 45 / 25))
+    assert Waits(3e-3, 0.0, 0.0).stretch(0.6, 25e-3, 4) == pytest.approx((0.0, 0.0))
+
+
+def test_a_step_of_few_tokens_takes_as_long_as_its_host() -> None:
+    """16 times the tokens cost nothing while the host sets the pace, and the more the GPU does."""
+    fewest, few, many = (_step(seq=seq) for seq in (8, 128, 8192))
+    assert few.time_s == pytest.approx(fewest.time_s, rel=0.02)
+    assert few.terms_s["host"] > 0.5 * few.time_s
+    assert "host" not in many.terms_s
+    assert any("waits for its host" in note for note in few.notes)
+    assert not any("host" in note for note in many.notes)
+    assert few.high_s / few.low_s > 1.5 * many.high_s / many.low_s
+
+
+def test_compiled_code_launches_faster_than_eager_code() -> None:
+    assert _step("ddp-compile").time_s < 0.6 * _step("ddp-eager").time_s
+
+
+def test_what_is_computed_anew_is_launched_anew() -> None:
+    assert _step(recompute="full").time_s > 1.1 * _step().time_s
+
+
+def test_shared_out_weights_cost_the_host_more_than_whole_ones() -> None:
+    cluster = pm.Cluster("h100", gpus=8)
+    plans = (pm.TrainingPlan(batch=8, seq=128, framework="fsdp2-eager", zero=zero) for zero in (1, 3))
+    whole, shared = (train(GPT2, cluster, plan).time_s for plan in plans)
+    assert shared > 2.0 * whole
+
+
+def test_graphs_of_whole_iterations_have_no_dispatch() -> None:
+    launched, in_a_graph = (
+        train(GPT2, pm.Cluster("gb200", gpus=1), pm.TrainingPlan(batch=4, seq=128, framework=name))
+        for name in ("megatron-te", "megatron-bridge-26.06")
+    )
+    assert "host" in launched.terms_s
+    assert "host" not in in_a_graph.terms_s
+
+
+def test_a_faster_machine_does_not_shorten_what_the_host_takes() -> None:
+    """The optimizer ends the step on the GPU; before it, both machines wait for the same host."""
+    slow, fast = (_step(machine=name, seq=32, optimizer="none") for name in ("a100", "h200"))
+    assert fast.time_s == pytest.approx(slow.time_s)
+
+
+@given(seq=st.integers(16, 4096), factor=st.floats(1.0, 8.0))
+def test_a_slower_host_never_makes_a_step_faster(seq: int, factor: float) -> None:
+    fixed = constants()
+    slower = msgspec.structs.replace(fixed, dispatch_s=factor * fixed.dispatch_s)
+    usual, late = _step(seq=seq), _step(seq=seq, fitted=slower)
+    assert late.time_s >= usual.time_s
+    assert late.time_s <= factor * usual.time_s
+    assert usual.low_s < usual.time_s < usual.high_s
+    assert sum(late.terms_s.values()) == pytest.approx(late.time_s)
+
+
+def test_the_wait_is_part_of_the_passes_that_a_pipeline_waits_for() -> None:
+    plan = pm.TrainingPlan(batch=16, seq=64, pp=4, framework="megatron-te")
+    step = train(GPT2, pm.Cluster("h100", gpus=4), plan)
+    fixed = constants()
+    never = train(GPT2, step.cluster, plan, msgspec.structs.replace(fixed, dispatch_s=0.0))
+    assert step.terms_s["bubble"] > 2.0 * never.terms_s["bubble"]
+    assert max(step.stage_forward_s) > 2.0 * max(never.stage_forward_s)
+
+
+def test_runs_of_few_tokens_are_near_their_prediction() -> None:
+    """Two H100 and an RTX 5090, in code of two students, by a constant that was set without them."""
+    table = read_run_table(Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv")
+    waiting = [run for run in table.runs if run.text("id") in ("cs336_snider_h100-004", "llm_from_scratch_5090-002")]
+    assert len(waiting) == 2
+    for run in waiting:
+        published = read_run(run, pm.hardware)
+        with_host = published.step().time_s / measured_time(run)
+        fixed = published.step(msgspec.structs.replace(constants(), dispatch_s=0.0))
+        assert 0.65 < with_host < 1.1
+        assert fixed.time_s / measured_time(run) < 0.6
