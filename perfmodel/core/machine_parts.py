@@ -51,6 +51,8 @@ class Peak:
 
     ``flop_per_clock_per_sm`` and ``clock_hz`` let the peak be recomputed: SMs x FLOP per clock x clock.
     ``sparse_2to4_flop_per_s`` is the vendor's figure with 2:4 structured sparsity; no bound uses it.
+    ``microscaled_flop_per_s`` is the rate where both operands have a scale for every 32 numbers or fewer along k, if
+    instructions for such operands have another rate.
     ``packed`` is the number of results of one lane and clock that the rate counts: 2 where it counts packed
     instructions, which not every operation has.
     """
@@ -62,6 +64,7 @@ class Peak:
     clock_hz: float | None = None
     sustained_flop_per_s: float | None = None
     sparse_2to4_flop_per_s: float | None = None
+    microscaled_flop_per_s: float | None = None
     packed: float = 1.0
     source: str = ""
     note: str = ""

@@ -133,6 +133,7 @@ def _peaks(hardware: Hardware) -> dict[str, Any]:
             flop_per_clock_per_sm=peak.flop_per_clock_per_sm,
             clock=None if _common_clock(hardware, peak) else quantity(peak.clock_hz, "Hz"),
             sparse_2to4=quantity(peak.sparse_2to4_flop_per_s, "FLOP/s"),
+            microscaled=quantity(peak.microscaled_flop_per_s, "FLOP/s"),
             packed=peak.packed,
             source="" if peak.source == shared else peak.source,
             note=peak.note,

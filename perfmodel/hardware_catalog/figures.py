@@ -128,14 +128,10 @@ def _peak(peak: Peak, machine: Hardware) -> Iterator[Figure]:
     )
     if peak.packed != 1.0:
         yield Figure(f"peak.{peak.engine}", f"{peak.dtype} packed", peak.packed, "", source=peak.source)
-    if peak.sparse_2to4_flop_per_s:
-        yield Figure(
-            f"peak.{peak.engine}",
-            f"{peak.dtype} sparse_2to4",
-            peak.sparse_2to4_flop_per_s,
-            "FLOP/s",
-            source=peak.source,
-        )
+    others = {"sparse_2to4": peak.sparse_2to4_flop_per_s, "microscaled": peak.microscaled_flop_per_s}
+    for name, rate in others.items():
+        if rate:
+            yield Figure(f"peak.{peak.engine}", f"{peak.dtype} {name}", rate, "FLOP/s", source=peak.source)
 
 
 def _links(machine: Hardware) -> Iterator[Figure]:

@@ -119,6 +119,7 @@ def to_peaks(spec: HardwareSpec, read: Quantities) -> tuple[Peak, ...]:
                     clock_hz=read.optional(rate.clock or getattr(spec.chip, f"{engine}_clock"), "Hz", key),
                     sustained_flop_per_s=read.optional(sustained.get(dtype), "FLOP/s", f"sustained.{engine}.{dtype}"),
                     sparse_2to4_flop_per_s=read.optional(rate.sparse_2to4, "FLOP/s", f"{key}.sparse_2to4"),
+                    microscaled_flop_per_s=read.optional(rate.microscaled, "FLOP/s", f"{key}.microscaled"),
                     packed=rate.packed,
                     source=rate.source or source,
                     note=rate.note,

@@ -49,6 +49,7 @@ class RateSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     Attributes
     ----------
+    microscaled : the rate of operands with a scale for every 32 numbers or fewer, where it is another one.
     packed : results of one lane and clock that the rate counts; 2 where it counts packed instructions (default 1).
     """
 
@@ -56,6 +57,7 @@ class RateSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     flop_per_clock_per_sm: Positive | None = None
     clock: Quantity | None = None
     sparse_2to4: Quantity | None = None
+    microscaled: Quantity | None = None
     packed: Positive = 1.0
     source: str = ""
     note: str = ""

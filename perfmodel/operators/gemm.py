@@ -20,7 +20,7 @@ class Gemm(Operator):
     their scales and the bias once and writes C once. Tests compare it with ``torch.utils.flop_counter``, which does not
     count bias and activation. Weights narrower than A are widened in registers, so that the product runs on the engine
     of A's dtype: ``dtype="fp16", weight_dtype="int4", scale="group:128"`` is W4A16. ``dtype`` may name such a format
-    (`perfmodel.operators.scales.FORMATS`): int4_wo, int8_wo, sq, fp8_block, nvfp4, mxfp4.
+    (`perfmodel.operators.scales.FORMATS`): int4_wo, int8_wo, sq, fp8_block, mxfp8, nvfp4, mxfp4.
 
     Parameters
     ----------

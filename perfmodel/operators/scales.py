@@ -47,6 +47,7 @@ FORMATS = {
     "fp8_block": NumberFormat("fp8", "fp8", "block:128x128"),
     # NVIDIA's format has an fp8 scale for 16 numbers, the OCP's microscaling format an 8-bit exponent for 32
     # (OCP Microscaling Formats specification 1.0, section 5).
+    "mxfp8": NumberFormat("fp8", "fp8", "group:32"),
     "nvfp4": NumberFormat("fp4", "fp4", "group:16"),
     "mxfp4": NumberFormat("fp4", "fp4", "group:32"),
     "w4a16_mxfp4": NumberFormat("bf16", "fp4", "group:32"),
@@ -106,6 +107,20 @@ def check_scale(op: str, name: str, value: Any) -> str:
             remedy="Write none, column, group:128 (numbers along k that share a scale) or block:128x128 (n x k).",
         )
     return text
+
+
+#: the most numbers along k that share a scale which instructions for scaled operands take
+_MICROSCALE = 32
+
+
+def is_microscaled(dtype: str, weight_dtype: str, scale: str) -> bool:
+    """Return whether both operands have 8 or 4 bits and a scale for every 32 numbers or fewer, as mxfp8 has.
+
+    >>> is_microscaled("fp8", "fp8", "group:32"), is_microscaled("fp8", "fp8", "block:128x128")
+    (True, False)
+    """
+    sides = sides_of(scale)
+    return dtype in MICROSCALED and weight_dtype in MICROSCALED and len(sides) == 1 and sides[0] <= _MICROSCALE
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,7 @@ from perfmodel.core.work import Number, Work, anywhere, maximum, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
+from perfmodel.operators.scales import is_microscaled
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,18 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
         if peak is None:
             raise hardware.lacks(op.dtype, op.engine)
         return peak
-    return hardware.best_peak(op.dtype) if op.preferred_engine == "tensor" else hardware.vector_peak(op.dtype)
+    if op.preferred_engine != "tensor":
+        return hardware.vector_peak(op.dtype)
+    peak = hardware.best_peak(op.dtype)
+    return _scaled_peak(op, peak) if peak.microscaled_flop_per_s else peak
+
+
+def _scaled_peak(op: Operator, peak: Peak) -> Peak:
+    """Return a peak at the rate of instructions for scaled operands, where an operator has such."""
+    weights, scale = getattr(op, "weight_dtype", op.dtype), getattr(op, "scale", "none")
+    if not is_microscaled(op.dtype, weights, scale):
+        return peak
+    return replace(peak, flop_per_s=peak.microscaled_flop_per_s or peak.flop_per_s, flop_per_clock_per_sm=None)
 
 
 #: the link that processes of one machine without GPUs exchange over

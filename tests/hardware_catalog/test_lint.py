@@ -529,6 +529,13 @@ def test_a_shipped_file_under_a_name_of_its_own_has_no_errors(tmp_path: Path, na
     assert {finding.code for finding in findings} <= allowed
 
 
+def test_a_rate_of_scaled_operands_is_once_or_twice_that_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "rtx-5090.toml"
+    path.write_text(shipped_text("rtx-5090").replace('microscaled = "838 TFLOP/s"', 'microscaled = "383 TFLOP/s"'))
+    finding = found(lint_file(path), "microscaled-peak", "peak.tensor.fp8.microscaled")
+    assert "383 TFLOP/s" in finding.message
+
+
 def test_flop_per_clock_of_the_sparse_rate_are_found_with_the_rate(tmp_path: Path) -> None:
     text = shipped_text(H100).replace("4096", "8192").replace("989.4", "1978.8")
     path = tmp_path / "my-gpu.toml"
@@ -706,7 +713,7 @@ def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
 def test_every_code_of_the_fixtures_is_documented_and_every_code_has_a_fixture() -> None:
     used = {row[3] for row in (*KNOWN_PRODUCTS, *UNKNOWN_PRODUCTS)}
     elsewhere = {"syntax", "schema", "flop-per-clock", "name-differs-from-file", "peak-arithmetic"}
-    elsewhere |= {"fact-without-source", "unknown-vendor", "unknown-architecture"}
+    elsewhere |= {"fact-without-source", "unknown-vendor", "unknown-architecture", "microscaled-peak"}
     assert set(CODES) - used == elsewhere - used
 
 

@@ -12,7 +12,7 @@ import perfmodel as pm
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.prediction.explain import explain_intervals
-from perfmodel.prediction.uncertainty import MEANINGS, Uncertainty, half_width, of_sum
+from perfmodel.prediction.uncertainty import MEANINGS, Z80, Uncertainty, half_width, of_sum
 from perfmodel.prediction.whole_model import RUN_DEVIATION, predict_model, run_deviation
 
 SHAPE, MACHINE = ErrorSource.SHAPE, ErrorSource.MACHINE
@@ -113,11 +113,12 @@ def test_the_interval_follows_from_the_variances_of_its_point() -> None:
 
 
 def test_an_interval_of_one_source_is_that_of_the_prediction(simple_gpu) -> None:
-    """A roofline of measured ceilings is the fast end of what is to be expected: its interval begins at it."""
+    """A roofline is near the fast end of what is to be expected: kernels reach shares of a peak that lie 0.16 apart."""
     (point,) = explain_intervals([pm.predict(pm.Elementwise(numel=10**8), dataclasses.replace(simple_gpu, kind="cpu"))])
     (row,) = report([point]).rows
     time_s = point.row["predicted_time_s"]
     assert row["low"] == pytest.approx(point.row["predicted_time_low_s"] / time_s)
+    assert row["low"] == pytest.approx(math.exp(-Z80 * 0.16))
     assert row["high"] == pytest.approx(point.row["predicted_time_high_s"] / time_s)
 
 

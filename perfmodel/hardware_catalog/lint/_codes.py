@@ -31,6 +31,7 @@ CODES = MappingProxyType(
         "flop-per-clock": "the FLOP per clock and SM are not those of the compute capability",
         "tensor-below-vector": "the tensor engine is slower than the vector engine for the same dtype",
         "dtype-order": "a narrow dtype is slower on the tensor engine than a wider one",
+        "microscaled-peak": "the rate of operands with scales is not once or twice that of others",
         "implausible-ridge-point": "the ratio of peak to bandwidth is far outside the range of known machines",
         # chip
         "full-die-sm-count": "the number of SMs is that of the full die; the product has some of them disabled",

@@ -104,6 +104,7 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
                 written[key] = Quantity(rate.rate, "FLOP/s")
                 written[f"{key}.clock"] = Quantity(rate.clock, "Hz")
                 written[f"{key}.sparse_2to4"] = Quantity(rate.sparse_2to4, "FLOP/s")
+                written[f"{key}.microscaled"] = Quantity(rate.microscaled, "FLOP/s")
     for name, link in spec.link.items():
         written[f"link.{name}.per_direction"] = Quantity(link.per_direction, "B/s")
     measured = {"memory": "B/s", "tensor": "FLOP/s", "vector": "FLOP/s", "link": "B/s"}

@@ -179,7 +179,22 @@ def check_engines(draft: Draft) -> Iterator[Finding]:
                     f"{_rate(peak)} is below the {_rate(fastest)} of a wider dtype. Are they swapped?",
                 )
         fastest = max(fastest, *peaks.values()) if peaks else fastest
+    yield from _scaled_peaks(draft)
     yield from _ridge_points(draft)
+
+
+def _scaled_peaks(draft: Draft) -> Iterator[Finding]:
+    """Compare the rate of operands with scales with that of others: no instruction for them is slower."""
+    for engine, dtype, _ in draft.rates():
+        key = f"peak.{engine}.{dtype}"
+        peak, scaled = draft.values.get(key), draft.values.get(f"{key}.microscaled")
+        if peak and scaled and not peak * (1 - TOLERANCE) <= scaled <= 2 * peak * (1 + TOLERANCE):
+            yield draft.finding(
+                f"{key}.microscaled",
+                "error",
+                "microscaled-peak",
+                f"{_rate(scaled)} is not once or twice the {_rate(peak)} of operands without scales.",
+            )
 
 
 def _ridge_points(draft: Draft) -> Iterator[Finding]:
