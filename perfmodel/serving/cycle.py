@@ -98,8 +98,10 @@ class Cycle:
         fast, slow = np.asarray(cycle.low_s) / step, np.asarray(cycle.high_s) / step
         token_fast, token_slow = np.asarray(token.low_s) / each, np.asarray(token.high_s) / each
         step, each = step / gained, each / gained
-        rate = running / step
         decode, waiting = deployment.finished(self.decode, running), np.maximum(0.0, self.users - running) * osl
+        # A user without an answer, whose request is in the server in front, has no place in the batch.
+        away_s = np.maximum(0.0, deployment.front_end_s - waiting * step / running)
+        rate = running / (step + away_s / osl)
         ends = (
             (mixed.time_s, decode.time_s, 1.0),
             (mixed.low_s, decode.low_s, fast),

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError, expect, unknown_name
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.clock import Clock
 from perfmodel.serving.cost import TERMS, Array, Cost
@@ -24,6 +24,7 @@ from perfmodel.serving.shard import Parallel, Shard, shard
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.step import Step
 from perfmodel.serving.step_clock import StepClock
+from perfmodel.serving.step_input import StepInput
 from perfmodel.workloads.model_config import ModelConfig
 
 #: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
@@ -99,6 +100,8 @@ class Deployment:
                 f"{self.config.name or self.config.model_type} has an encoder; served are decoders, which write text.",
                 place="deployment",
             )
+        remedy = "Give perfmodel.serving.speculation.Speculation(tokens=3, acceptance=0.7)."
+        expect(self.speculation, Speculation | None, "speculation", place="deployment", remedy=remedy)
         kv_bytes(self.kv)
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
@@ -195,15 +198,15 @@ class Deployment:
         Raises
         ------
         UsageError
-            When a size is negative, or contexts are longer than the model's positions.
+            When a size is no number or negative, prompts are not three sizes each, arrays cannot be broadcast together,
+            or contexts are longer than the model's positions.
         """
-        sequences, keys = np.asarray(decode, dtype=np.float64), np.asarray(context, dtype=np.float64)
-        chunks = [tuple(np.asarray(value, dtype=np.float64) for value in chunk) for chunk in prefill]
-        self._check(sequences, keys, chunks)
-        shape = np.broadcast_shapes(sequences.shape, keys.shape, *(value.shape for chunk in chunks for value in chunk))
-        prompts = sum((chunk[0] for chunk in chunks), start=np.zeros(shape))
-        ended = prompts if rows is None else np.maximum(0.0, np.asarray(rows, dtype=np.float64) - sequences)
-        return self.finished(self.device(sequences, keys, shape, chunks, ended), sequences + prompts)
+        given = StepInput.of(decode, context, prefill, rows)
+        self.check_length(given.longest)
+        prompts = sum((count for count, _, _ in given.chunks), start=np.zeros(given.shape))
+        ended = prompts if given.rows is None else np.maximum(0.0, given.rows - given.sequences)
+        cost = self.device(given.sequences, given.keys, given.shape, given.chunks, ended)
+        return self.finished(cost, given.sequences + prompts)
 
     def device(
         self,
@@ -282,13 +285,6 @@ class Deployment:
     def copies_share(self) -> bool:
         """Whether several copies of the attention share experts."""
         return self.ep > 1 and self.dp > 1
-
-    def _check(self, sequences: Array, keys: Array, chunks: Sequence[tuple[Array, ...]]) -> None:
-        values = [sequences, keys, *(value for chunk in chunks for value in chunk)]
-        if any(np.any(~np.isfinite(value)) or np.any(value < 0) for value in values):
-            raise UsageError("a size is negative or not finite.", place="step", remedy="Give counts from 0 on.")
-        longest = max([float(np.max(keys)), *(float(np.max(chunk[2])) for chunk in chunks)])
-        self.check_length(longest)
 
     def check_length(self, tokens: float) -> None:
         """Raise for a sequence that is longer than the model's positions; a model may not say how many it has.

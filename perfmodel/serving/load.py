@@ -17,7 +17,7 @@ from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import Requests
-from perfmodel.serving.simulate import Server, simulate_server
+from perfmodel.serving.simulate import INTERVAL_REQUESTS, Server, simulate_server
 from perfmodel.serving.step import Step
 
 #: bandwidth of a NIC of 400 Gb/s, over which keys and values move between prefill and decode unless told [B/s]: assumed
@@ -166,28 +166,28 @@ def simulate_fleet(
 ) -> Replay:
     """Simulate a load on several deployments; see `simulate`."""
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
-    server = server_of(deployment, fleet, requests)
+    server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
 
     def spread(batch: float, context: float) -> tuple[float, float]:
         step = deployment.step(decode=batch, context=context)
         return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
 
     replay = simulate_server(server, requests, spread=spread if interval else None, progress=progress)
-    return _held_back(replace(replay, first_ends=deployment.first_ends), deployment)
+    return replace(replay, first_ends=deployment.first_ends)
 
 
-def _held_back(replay: Replay, deployment: Deployment) -> Replay:
-    """Return a replay with the steps for which the engine holds requests back, in the time to the first token."""
-    if not (deployment.held_back_steps and replay.count):
-        return replay
+def _held_back(server: Server, requests: Requests, deployment: Deployment) -> Server:
+    """Return a server that also waits for the steps for which its engine holds a request back.
+
+    They are steps of the mean batch of the load, which is simulated for it.
+    """
+    if not deployment.held_back_steps:
+        return server
+    replay = simulate_server(server, requests.first(INTERVAL_REQUESTS))
     batch = max(replay.mean_batch, 1.0)
     step_s = float(deployment.step(decode=batch, context=max(replay.mean_context, 1.0)).time_s)
-    added = replay.front_end_s + deployment.held_back_steps * step_s * (1.0 - 1.0 / batch)
-    ends = None
-    if replay.ends:
-        low, expected, high = (replace(end, front_end_s=added) for end in replay.ends)
-        ends = (low, expected, high)
-    return replace(replay, front_end_s=added, ends=ends)
+    held_s = deployment.held_back_steps * step_s * (1.0 - 1.0 / batch)
+    return replace(server, front_end_s=server.front_end_s + held_s)
 
 
 def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Server:

@@ -45,11 +45,15 @@ class Link:
         return self.latency_s + tokens * self.bytes_per_token / self.bytes_per_s
 
 
-def run_pool(engines: Sequence[AnyReplica], load: Requests, journal: Journal, routing: str, progress: Progress) -> None:
+def run_pool(
+    engines: Sequence[AnyReplica], load: Requests, journal: Journal, routing: str, progress: Progress,
+    back_s: float = 0.0,
+) -> None:  # fmt: skip
     """Simulate a load on engines that each compute prompts and answers.
 
-    The clients of a closed loop stay with their engine. Round-robin engines do not influence each other, so that each
-    is simulated from its first request to its last one.
+    The clients of a closed loop stay with their engine, which sees their next request ``back_s`` after the end of the
+    last one: what the server in front takes. Round-robin engines do not influence each other, so that each is simulated
+    from its first request to its last one.
     """
     numbers = range(len(load))
     if load.concurrency:
@@ -58,7 +62,7 @@ def run_pool(engines: Sequence[AnyReplica], load: Requests, journal: Journal, ro
             clients[index] += 1
         shares, start_s = _shares(numbers, clients), load.arrival_s.tolist()
         for engine, share, several in zip(engines, shares, clients, strict=True):
-            _closed(engine, share, several, start_s, journal, progress)
+            _closed(engine, share, several, start_s, journal, progress, back_s)
         return
     journal.arrival_s[:] = load.arrival_s.tolist()
     if routing == LEAST_LOADED and len(engines) > 1:
@@ -99,23 +103,23 @@ def _open(engine: AnyReplica, numbers: Sequence[int], journal: Journal, progress
 
 def _closed(
     engine: AnyReplica, numbers: Sequence[int], clients: int, start_s: Sequence[float], journal: Journal,
-    progress: Progress,
+    progress: Progress, back_s: float,
 ) -> None:  # fmt: skip
     """Simulate one engine whose clients each send a request when their last one has ended."""
     done = journal.done
-    ended, events, started = len(done), 0, 0
-    first, rest = numbers[:clients], iter(numbers[clients:])
+    ended, events = len(done), 0
+    sent, rest = [(start_s[number], number) for number in numbers[:clients]], iter(numbers[clients:])
     while True:
-        while started < len(first) and (start_s[first[started]] <= engine.time_s or not engine.outstanding):
-            _send(engine, first[started], start_s[first[started]], journal)
-            started += 1
+        while sent and (sent[0][0] <= engine.time_s or not engine.outstanding):
+            time_s, number = heapq.heappop(sent)
+            _send(engine, number, time_s, journal)
         if not engine.outstanding:
             break
-        engine.advance(start_s[first[started]] if started < len(first) else math.inf)
+        engine.advance(sent[0][0] if sent else math.inf)
         while ended < len(done):
             number = next(rest, -1)
             if number >= 0:
-                _send(engine, number, journal.last_s[done[ended]], journal)
+                heapq.heappush(sent, (journal.last_s[done[ended]] + back_s, number))
             ended += 1
         events += 1
         if not events % _EVENTS_A_REPORT:
@@ -157,11 +161,14 @@ class Disaggregated:
     link : between them.
     load : the requests.
     routing : one of `ROUTINGS`, for both pools.
+    back_s : as for `run_pool`.
     """
 
     def __init__(
-        self, prefill: Sequence[AnyReplica], decode: Sequence[AnyReplica], link: Link, load: Requests, routing: str
-    ) -> None:
+        self, prefill: Sequence[AnyReplica], decode: Sequence[AnyReplica], link: Link, load: Requests, routing: str,
+        back_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.back_s = back_s
         self.prefill, self.decode, self.link, self.load, self.routing = prefill, decode, link, load, routing
         self.prompts, self.answers = prefill[0].journal, decode[0].journal
         #: (time, request) of arrivals, and of keys and values that reach the decoding engines
@@ -234,6 +241,6 @@ class Disaggregated:
         if self.load.concurrency:
             for number in answers.done[self._answers_done :]:
                 if self._next_client < len(self.load):
-                    heapq.heappush(self._arrivals, (answers.last_s[number], self._next_client))
+                    heapq.heappush(self._arrivals, (answers.last_s[number] + self.back_s, self._next_client))
                     self._next_client += 1
         self._answers_done = len(answers.done)

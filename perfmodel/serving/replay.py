@@ -140,8 +140,8 @@ class Replay(Reportable):
 
     @cached_property
     def duration_s(self) -> float:
-        """Time from the first arrival to the last token [s]."""
-        return float(np.nanmax(self.last_s) - np.nanmin(self.arrival_s)) if self.count else 0.0
+        """Time from the first request, before the server in front, to the last token [s]."""
+        return float(np.nanmax(self.last_s) - np.nanmin(self.arrival_s)) + self.front_end_s if self.count else 0.0
 
     def per_s(self, count: float) -> float:
         """Return a number of things over the whole time [1/s]."""

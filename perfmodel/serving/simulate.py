@@ -33,7 +33,8 @@ class Server:
     gpus : GPUs of one replica.
     replicas : engines that are alike.
     routing : how requests are spread over them, see `perfmodel.serving.pools.ROUTINGS`.
-    front_end_s : time that the server in front adds to the time to the first token [s].
+    front_end_s : time that the server in front adds to the time to the first token [s]. A client of a closed loop waits
+        for it, too, before the engine sees its next request.
     kv_bytes_token : keys and values of a token [B].
     host_bytes_per_s : bandwidth between GPU and host, for preemption by swap [B/s].
     prefill : engines that only compute prompts (a disaggregated deployment), or None; then this server decodes.
@@ -155,11 +156,11 @@ def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
     interrupted = False
     try:
         if server.prefill is None:
-            run_pool(engines, requests, journal, server.routing, progress)
+            run_pool(engines, requests, journal, server.routing, progress, server.front_end_s)
         else:
             prefill = server.prefill.engines(Journal(prompts, [1] * len(prompts), requests.cached))
             assert server.link is not None
-            Disaggregated(prefill, engines, server.link, requests, server.routing).run(progress)
+            Disaggregated(prefill, engines, server.link, requests, server.routing, server.front_end_s).run(progress)
     except KeyboardInterrupt:
         interrupted = True
     return replay_of(

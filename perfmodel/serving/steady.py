@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.work import Number, plain
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, expect
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.step_input import arrays, common_shape
 
 
 def steady(
@@ -43,19 +44,25 @@ def steady(
     Raises
     ------
     UsageError
-        For lengths or a load below 1, lengths beyond the model's positions, and when not one sequence fits.
+        For lengths or a load below 1, lengths beyond the model's positions, when not one sequence fits, and for an
+        argument of a wrong type.
     """
-    _check(deployment, isl, osl, prefix)
-    prompt, answer, cached = (np.asarray(value, dtype=np.float64) for value in (isl, osl, prefix))
-    most = np.asarray(capacity(deployment, isl, osl), dtype=np.float64)
-    wanted = concurrency if batch is None else batch
-    users = most if wanted is None else np.asarray(wanted, dtype=np.float64)
+    remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
+    expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
+    load = {"concurrency": concurrency} if batch is None else {"batch": batch}
+    given = {"isl": isl, "osl": osl, "prefix": prefix, **load, "requests": requests}
+    named = arrays("steady", {name: value for name, value in given.items() if value is not None})
+    common_shape("steady", named)
+    prompt, answer, cached = named["isl"], named["osl"], named["prefix"]
+    _check(deployment, prompt, answer, cached)
+    most = np.asarray(capacity(deployment, prompt, answer), dtype=np.float64)
+    users = next((named[name] for name in load if name in named), most)
     if not np.all(users >= 1):  # NaN neither
         raise UsageError("the load is below 1.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
     running = np.minimum(users, most)
     if requests is None:
         return Cycle(deployment, prompt, answer, cached, users, running).result()
-    count = np.asarray(requests, dtype=np.float64)
+    count = named["requests"]
     running = np.minimum(running, count)
     endless = Cycle(deployment, prompt, answer, cached, users, running, count / users).result()
     return _with_ends(

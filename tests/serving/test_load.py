@@ -30,6 +30,18 @@ def test_one_user_sees_the_steps_of_the_deployment(deployment) -> None:
     assert replay.tpot_s == pytest.approx(token, rel=0.02)
 
 
+@pytest.mark.parametrize(("users", "osl", "replicas"), [(1, 1, 1), (8, 2, 1), (8, 64, 2), (64, 16, 1)])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_requests_a_second_times_their_time_are_the_users(users: int, osl: int, replicas: int, engine: str) -> None:
+    """Little's law, with all users there from the first request to the last one."""
+    deployment = pm.Deployment(find_model(MODEL), "h100", engine=engine)
+    load = pm.closed_loop(users, 20 * users, 128, osl)
+    replay = pm.simulate(deployment, load, replicas=replicas, interval=False)
+    product = replay.requests_per_s * replay.latency_s.mean()
+    assert product == pytest.approx(users, rel=0.03)
+    assert replay.duration_s == pytest.approx(20 * replay.latency_s.mean(), rel=0.03)
+
+
 def test_the_simulation_of_a_busy_deployment_is_its_steady_state(deployment) -> None:
     users = 32
     replay = pm.simulate(deployment, pm.closed_loop(users, 1500, 256, 64, spread=0.5, ramp_s=0.3), interval=False)
