@@ -88,6 +88,7 @@ class BatchReplica:
         self._pass(self.clock.mixed_s(0, 0.0, prompts), size, 1, sum(tokens for tokens, _ in prompts))
         context = sum(keys for _, keys in prompts) / size + 1.0
         tally.generated += size
+        tally.prompt_steps += 1
         for request in batch:
             journal.first_s[request] = self.time_s
         given = 1

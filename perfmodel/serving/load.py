@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,12 +228,42 @@ def _host_bytes_per_s(hardware: Hardware) -> float:
 
 
 def mean_step(deployment: Deployment, replay: Replay) -> Step:
-    """Return the mean step of a simulated load: its sequences, and the prompts that a step holds in the mean."""
+    """Return the mean step of a simulated load: the steps that decode, that read prompts, and that do both.
+
+    Each of these kinds has the mean of its sequences and prompts, and counts as often as it occurred. The parts are
+    scaled to the mean time of the simulated steps, since a step is not linear in what it holds.
+    """
     batch, context = max(replay.mean_batch, 1.0), max(replay.mean_context, 1.0)
+    prompts = _prompts_of(replay)
+    alone, apart = replay.steps - replay.prompt_steps, replay.steps - replay.decode_steps
+    both = replay.prompt_steps - apart
+    kinds = ((alone, batch, ()), (apart, 0.0, prompts), (both, batch, prompts))
+    parts = [
+        (count / replay.steps, deployment.step(decode=decode, context=context if decode else 0.0, prefill=read))
+        for count, decode, read in kinds
+        if count
+    ]
+    return _mean_of(parts, replay.step_s)
+
+
+def _prompts_of(replay: Replay) -> tuple[tuple[float, float, float], ...]:
+    """Return the prompts of a step with prompts, in the mean: how many, new tokens and keys of each."""
     load = replay.requests
     keys = float(load.prompt.mean())
-    prompts = replay.count / max(replay.steps, 1)
-    return deployment.step(decode=batch, context=context, prefill=[(prompts, keys - load.cached, keys)])
+    several = replay.count / max(replay.prompt_steps, 1)
+    return ((max(several, 1.0), min(several, 1.0) * (keys - load.cached), keys),)
+
+
+def _mean_of(parts: Sequence[tuple[float, Step]], time_s: float) -> Step:
+    """Return the mean of steps by their shares, with its parts scaled to a time [s]."""
+    sums: dict[str, float] = {}
+    for share, step in parts:
+        figures = {"time": step.time_s, "low": step.low_s, "high": step.high_s, **step.terms_s}
+        for name, figure in figures.items():
+            sums[name] = sums.get(name, 0.0) + share * float(figure)
+    scale = time_s / sums.pop("time")
+    low_s, high_s = scale * sums.pop("low"), scale * sums.pop("high")
+    return Step(time_s, low_s, high_s, {name: scale * figure for name, figure in sums.items()})
 
 
 def limiter_of(deployment: Deployment, step: Step, tokens: float) -> Limiter:

@@ -75,6 +75,8 @@ class Replay(Reportable):
     mean_batch, mean_context : sequences of a decode step, and keys of each of them, in the mean.
     kv_bytes : mean bytes of keys and values in use [B].
     steps, computed_tokens, generated_tokens : of all engines; recomputed prompts count as computed.
+    prompt_steps, decode_steps : of the steps, those with prompts and those in which sequences decode; some have both.
+    step_s : mean time of a step [s].
     interrupted : the simulation was ended by the user.
     growth : how the requests pile up where the load is above the capacity, else None.
     ends : the first requests simulated with all steps at the low end of their interval, as expected, and at the high
@@ -102,6 +104,9 @@ class Replay(Reportable):
     steps: int
     computed_tokens: int
     generated_tokens: int
+    prompt_steps: int
+    decode_steps: int
+    step_s: float
     interrupted: bool = False
     growth: Growth | None = None
     ends: tuple[Replay, Replay, Replay] | None = field(default=None, repr=False)
@@ -238,6 +243,7 @@ def replay_of(
         gaps = gaps.merged(engine.tally.gaps)
     decode_steps = sum(tally.decode_steps for tally in tallies)
     decoded = sum(tally.decoded for tally in tallies)
+    busy_s, steps = sum(tally.busy_s for tally in tallies), sum(tally.steps for tally in tallies)
     blocks = sum(engine.blocks.total for engine in engines)
     blocks_s = sum(engine.tally.blocks_s for engine in engines)
     held_tokens = blocks_s / duration_s * engines[0].blocks.block_tokens if duration_s else 0.0
@@ -248,14 +254,17 @@ def replay_of(
         states=_states(engines, prefill, arrival_s, started_s),
         gpus=gpus,
         front_end_s=front_end_s,
-        busy_s=sum(tally.busy_s for tally in tallies) / len(everyone),
+        busy_s=busy_s / len(everyone),
         mean_running=_mean(tallies, "running_s", duration_s),
         mean_queued=_mean(tallies, "queued_s", duration_s),
         kv_share=blocks_s / duration_s / blocks if duration_s else 0.0,
         mean_batch=decoded / decode_steps if decode_steps else 0.0,
         mean_context=sum(tally.decode_contexts for tally in tallies) / decoded if decoded else 0.0,
         kv_bytes=held_tokens * kv_bytes_token,
-        steps=sum(tally.steps for tally in tallies),
+        steps=steps,
+        prompt_steps=sum(tally.prompt_steps for tally in tallies),
+        decode_steps=decode_steps,
+        step_s=busy_s / steps if steps else math.nan,
         computed_tokens=sum(tally.tokens for tally in tallies),
         generated_tokens=sum(tally.generated for tally in tallies),
         interrupted=interrupted,

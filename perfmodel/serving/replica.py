@@ -44,6 +44,7 @@ class Replica(Scheduler):
         for chunk in chunks:
             tokens += chunk[0]
         self._pass(step_s, 1, tokens)
+        self.tally.prompt_steps += 1
         if decoding:
             self._grow(step_s, 1)
             if self._ends[0][0] <= self._step:

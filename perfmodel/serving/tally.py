@@ -68,6 +68,7 @@ class Tally:
     steps, tokens : steps, and tokens that were computed in them: prompts, recomputed ones, and decoded ones.
     generated : tokens that were given out.
     skip, skipped : events between two samples, and events since the last one.
+    prompt_steps : steps with prompts, or parts of them.
     decode_steps, decode_contexts : sums over decode steps of the sequences, and of their tokens in the cache.
     """
 
@@ -81,6 +82,7 @@ class Tally:
         "gaps",
         "generated",
         "preemptions",
+        "prompt_steps",
         "queued_s",
         "running_s",
         "skip",
@@ -92,7 +94,7 @@ class Tally:
     def __init__(self) -> None:
         self.busy_s = self.running_s = self.queued_s = self.blocks_s = 0.0
         self.steps = self.tokens = self.generated = self.preemptions = 0
-        self.decode_steps = self.decoded = 0
+        self.prompt_steps = self.decode_steps = self.decoded = 0
         self.decode_contexts = 0.0
         self.gaps = Gaps()
         self._samples: list[tuple[float, int, int, int]] = []

@@ -44,6 +44,26 @@ def test_explain_adds_the_terms_of_the_mean_step_and_the_memory(perfmodel):
     assert {row["part"] for row in ran.json["memory"]} >= {"weights", "keys and values"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mixtral-8x7b", "--tp", 2, "--concurrency", 1),
+        ("mixtral-8x7b", "--tp", 2, "--concurrency", 16),
+        ("llama-3.1-8b", "--concurrency", 64),
+        ("llama-3.1-8b", "--concurrency", 4, "--engine", "hf-eager"),
+    ],
+)
+def test_the_terms_of_the_mean_step_are_those_of_the_steady_state(perfmodel, words):
+    """A step of a few prompt tokens would load more experts than any step does."""
+    run = ("serve", *words, "--on", "h100", "--format", "json")
+    simulated, steady = (perfmodel(*run, *more).json["rows"][0] for more in ((), ("--steady",)))
+    total, expected = (sum(row["terms_s"].values()) for row in (simulated, steady))
+    assert total == pytest.approx(expected, rel=0.15)
+    assert total == pytest.approx(simulated["tpot_s"]["mean"], rel=0.2)
+    largest = max(steady["terms_s"], key=steady["terms_s"].get)
+    assert simulated["terms_s"][largest] == pytest.approx(steady["terms_s"][largest], rel=0.15)
+
+
 def test_objectives_set_the_exit_code_and_find_the_largest_load(perfmodel):
     good = perfmodel(*SMALL, "--concurrency", "1..16", "--slo", "ttft=10s,tpot=1s,p99", "--format", "json")
     assert good.code == 0
