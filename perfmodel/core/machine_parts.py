@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from perfmodel.core.work import Number, maximum, minimum
+
 Engine = str  # "tensor" or "vector"
 ENGINES: tuple[Engine, ...] = ("tensor", "vector")
 
@@ -102,6 +104,15 @@ class Link:
     domain: int | None = None
     per_peer_bytes_per_s: float | None = None
     latency_s: float | None = None
+
+    def rate_among(self, devices: Number) -> Number:
+        """Return the bandwidth per direction of a device that exchanges with so many, itself among them [B/s].
+
+        Without a switch it reaches each of them over links of their own; devices that take no part relay nothing.
+        """
+        if self.per_peer_bytes_per_s is None:
+            return self.bandwidth_bytes_per_s
+        return minimum(self.bandwidth_bytes_per_s, maximum(devices - 1.0, 1.0) * self.per_peer_bytes_per_s)
 
     @property
     def is_bridge(self) -> bool:

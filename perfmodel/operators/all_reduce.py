@@ -35,6 +35,10 @@ class AllReduce(Collective):
             return ring
         return plain(minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
 
+    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+        """Return 2 S (k - 1) / k within a group of k, before and after the sums of the groups are added up [B]."""
+        return 2.0 * self.bytes * (group - 1.0) / group, super().grouped_bytes(group)[1]
+
     def steps(self) -> Number:
         """Return 2 (n - 1): a reduce-scatter and an all-gather around the ring."""
         return 2.0 * (self.num_gpus - 1.0)

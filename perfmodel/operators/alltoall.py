@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, maximum
 from perfmodel.operators.collective import Collective
 
 
@@ -22,6 +22,11 @@ class Alltoall(Collective):
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
         """Return S (n - 1) / n; all bytes differ, so a switch cannot reduce their number [B]."""
         return self.bytes * self.share()
+
+    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+        """Return S / n for each other GPU within a group of k, and outside of it: all bytes differ [B]."""
+        part = self.bytes / self.num_gpus
+        return (group - 1.0) * part, maximum(self.num_gpus - group, 0.0) * part
 
     def flop(self) -> Number:
         """Return 0: data is moved, not computed."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, maximum
 from perfmodel.operators.base import Operator, size
 
 
@@ -42,6 +42,19 @@ class Collective(Operator):
     def link_traffic(self) -> Mapping[str, Number]:
         """Return the bytes that one GPU sends in a ring or directly, under the name of the usual link [B]."""
         return {"nvlink": self.peer_bytes()}
+
+    def reached(self) -> Number:
+        """Return how many GPUs a GPU exchanges with at once, itself among them."""
+        return self.num_gpus
+
+    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+        """Return the least bytes that a GPU sends within its group of k, and out of it, where groups exchange as such.
+
+        What the GPUs of a group need of the others arrives once, over k links; here without what they then send each
+        other [B].
+        """
+        out = self.peer_bytes() * maximum(self.num_gpus - group, 0.0) / maximum(self.num_gpus - 1.0, 1.0)
+        return 0.0 * out, out / group
 
     def steps(self) -> Number:
         """Return how many times a GPU waits for its neighbour one after the other: n - 1 around a ring."""

@@ -23,6 +23,10 @@ class ReduceScatter(Collective):
         """Return S (n - 1) / n; a switch that reduces does not reduce what a GPU has to send [B]."""
         return self.bytes * self.share()
 
+    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+        """Return S (k - 1) / k within a group of k [B]."""
+        return self.bytes * (group - 1.0) / group, super().grouped_bytes(group)[1]
+
     def flop(self) -> Number:
         """Return the additions, (n - 1) / n per element [FLOP]."""
         return self.reduced_flop()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, plain
+from perfmodel.core.work import Number, minimum, plain
 from perfmodel.operators.collective import Collective
 
 
@@ -24,6 +24,10 @@ class SendRecv(Collective):
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
         """Return S, or 0 for a single GPU [B]."""
         return plain(np.where(np.greater(self.num_gpus, 1), 1.0, 0.0) * self.bytes)
+
+    def reached(self) -> Number:
+        """Return 2: a GPU sends to its neighbour alone, and libraries relay nothing over others."""
+        return minimum(self.num_gpus, 2.0)
 
     def steps(self) -> Number:
         """Return 1: all GPUs send at once."""

@@ -15,7 +15,7 @@ from perfmodel.prediction.ceilings import (
     ceiling_limiter,
     ceiling_times,
     datasheet_ceilings,
-    link_traffic,
+    link_load,
     resolve_peak,
     smallest_fit,
 )
@@ -39,7 +39,7 @@ def peak_of(op: Operator, hardware: Hardware, work: Work) -> Peak | None:
 
 def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[Limiter, Number]:
     """Return the time that each datasheet ceiling alone would take [s], the launch floor among them."""
-    links = link_traffic(op, hardware)
+    links = link_load(op, hardware)
     ceilings = datasheet_ceilings(hardware, peak, links)
     times: dict[Limiter, Number] = {}
     for name, time in ceiling_times(work, ceilings, links).items():

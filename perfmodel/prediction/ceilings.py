@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware, Link, MemoryLevel, Peak, cached_per_machine
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, Work, anywhere, maximum, where
+from perfmodel.core.work import Number, Work, anywhere, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
@@ -120,23 +120,43 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     A collective crosses the first link that joins its GPUs (`peer_links`), and an all-reduce moves fewer bytes where a
     switch reduces; other operators cross the links that they name.
 
-    Of n GPUs that bridges join in groups of k, the k GPUs of a group could exchange first. At least
-    (n - k) / (n - 1) / k of what a GPU sends in a ring then leaves its group: the gathered parts of the other groups
-    arrive once, over k links.
+    Of n GPUs that bridges join in groups of k, the k GPUs of a group exchange over the bridge first, and what their
+    group needs of the others arrives once, over k links (`Collective.grouped_bytes`).
     """
     if not _exchanges(type(op)):
         return op.link_traffic()
     assert isinstance(op, Collective)
     _check_reach(op, hardware)
     traffic: dict[str, Number] = {}
-    group = 1.0
     for link, here in peer_links(hardware.links, op.num_gpus):
-        group = max([group, *(float(other.domain or 1) for other in hardware.links if _prefers(other, link))])
+        bridges = [other for other in hardware.links if _prefers(other, link) and (other.domain or 1) > 1]
         sent = op.peer_bytes(in_switch=link.reduces_in_switch)
-        if group > 1.0:
-            sent = sent * maximum(op.num_gpus - group, 0.0) / maximum(op.num_gpus - 1.0, 1.0) / group
+        if bridges:
+            bridge = max(bridges, key=lambda other: other.domain or 1)
+            within, sent = op.grouped_bytes(bridge.domain or 1)
+            traffic[bridge.name] = traffic.get(bridge.name, 0.0) + (
+                within if here is True else where(here, within, 0.0)
+            )
         traffic[link.name] = sent if here is True else where(here, sent, 0.0)
     return traffic or op.link_traffic()
+
+
+def link_load(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
+    """Return the bytes of each link, in units of its whole bandwidth: more where GPUs reach a part of it only [B].
+
+    A GPU of a mesh without a switch reaches each other one over links of their own.
+    """
+    traffic = link_traffic(op, hardware)
+    if not _exchanges(type(op)):
+        return traffic
+    assert isinstance(op, Collective)
+    by_name = {link.name: link for link in hardware.links if link.per_peer_bytes_per_s is not None}
+    return {
+        name: sent * by_name[name].bandwidth_bytes_per_s / by_name[name].rate_among(op.reached())
+        if name in by_name
+        else sent
+        for name, sent in traffic.items()
+    }
 
 
 @functools.cache

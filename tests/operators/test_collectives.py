@@ -91,20 +91,46 @@ def test_scalar_equals_array(name: str, rows: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "link", "sent"),
+    ("machine", "sent"),
     [
-        ("a100-sxm4-80gb", "nvlink", 1.75),  # an NVSwitch of the second generation does not reduce
-        ("h100-sxm5-80gb", "nvlink", 1.125),
-        # 4 pairs with a bridge each could reduce first: 2 x 3/4 of the sum of a pair, over two links
-        ("h100-pcie-80gb", "pcie", 0.75),
-        ("mi210", "pcie", 0.25),  # two hives of 4: 2 x 1/2 over four links
-        ("l40s", "pcie", 1.75),
-        ("mi300x", "xgmi", 1.75),
+        ("a100-sxm4-80gb", {"nvlink": 1.75}),  # an NVSwitch of the second generation does not reduce
+        ("h100-sxm5-80gb", {"nvlink": 1.125}),
+        # 4 pairs with a bridge each reduce first: 2 x 1/2; then 2 x 3/4 of the sum of a pair, over two links
+        ("h100-pcie-80gb", {"nvlink": 1.0, "pcie": 0.75}),
+        ("mi210", {"xgmi": 1.5, "pcie": 0.25}),  # two hives of 4: 2 x 3/4, and 2 x 1/2 over four links
+        ("l40s", {"pcie": 1.75}),
+        ("mi300x", {"xgmi": 1.75}),
     ],
 )
-def test_an_all_reduce_crosses_the_best_link_that_there_is(machine: str, link: str, sent: float) -> None:
+def test_an_all_reduce_crosses_the_best_links_that_there_are(machine: str, sent: dict[str, float]) -> None:
     op = pm.AllReduce(bytes=8_000_000, num_gpus=8, dtype="bf16")
-    assert dict(link_traffic(op, pm.hardware(machine))) == {link: pytest.approx(sent * 8e6)}
+    assert dict(link_traffic(op, pm.hardware(machine))) == {
+        link: pytest.approx(share * 8e6) for link, share in sent.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [pm.AllReduce, pm.AllGather, pm.ReduceScatter, pm.Alltoall])
+@pytest.mark.parametrize("machine", ["rtx-3090", "a40", "h200-nvl", "h100-sxm5-80gb", "l40s"])
+def test_more_gpus_beyond_a_bridge_never_exchange_in_less_time(kind: type, machine: str) -> None:
+    """A switch that reduces moves S (n + 1) / n bytes: the only exchange that more GPUs shorten."""
+    times = [pm.predict(kind(bytes=2**30, num_gpus=gpus, dtype="int32"), machine).bound_time_s for gpus in (2, 4, 8)]
+    assert times == sorted(times)
+
+
+def test_an_all_to_all_beyond_a_bridge_sends_all_bytes_of_other_pairs_over_the_host() -> None:
+    op = pm.Alltoall(bytes=8e6, num_gpus=8, dtype="bf16")
+    assert dict(link_traffic(op, pm.hardware("rtx-3090"))) == {"nvlink": 1e6, "pcie": 6e6}
+
+
+def test_gpus_of_a_mesh_reach_each_other_over_links_of_their_own() -> None:
+    """Of seven links of 64 GB/s two MI300X share one, and four of them three; a neighbour is one of seven."""
+    for gpus, links in ((2, 1), (4, 3), (8, 7)):
+        found = pm.predict(pm.AllGather(bytes=2**30, num_gpus=gpus, dtype="bf16"), "mi300x")
+        assert found.bound_time_s == pytest.approx(2**30 * (gpus - 1) / gpus / (links * 64e9))
+        assert found.link_bytes == pytest.approx(2**30 * (gpus - 1) / gpus)
+        sent = pm.predict(pm.SendRecv(bytes=2**30, num_gpus=gpus, dtype="bf16"), "mi300x")
+        assert sent.bound_time_s == pytest.approx(2**30 / 64e9)
+        assert found.predicted_time_low_s >= found.bound_time_s
 
 
 def test_other_operators_cross_the_links_that_they_name() -> None:
@@ -123,7 +149,7 @@ def test_the_usual_link_of_a_machine_without_any_is_named_for_the_error() -> Non
 def test_two_bridged_cards_exchange_over_the_bridge_and_more_over_pcie() -> None:
     op = pm.AllGather(bytes=1e6, num_gpus=np.array([1, 2, 3, 4]), dtype="bf16")
     traffic = link_traffic(op, pm.hardware("a100-pcie-80gb"))
-    assert traffic["nvlink"].tolist() == [0, 5e5, 0, 0]
+    assert traffic["nvlink"].tolist() == [0, 5e5, 5e5, 5e5]
     assert traffic["pcie"].tolist() == [0, 0, pytest.approx(1e6 / 6), pytest.approx(1e6 / 4)]
 
 

@@ -98,10 +98,7 @@ def path_of(op: Collective, machine: Machine) -> Path:
     parts = peer_links(machine.links.values(), op.num_gpus)
     bandwidth, in_switch, meshed = math.nan, False, False
     for link, here in parts:
-        rate: Number = link.bandwidth_bytes_per_s
-        if link.per_peer_bytes_per_s is not None:
-            rate = minimum(rate, maximum(op.num_gpus - 1.0, 1.0) * link.per_peer_bytes_per_s)
-        bandwidth = where(here, rate, bandwidth)
+        bandwidth = where(here, link.rate_among(op.reached()), bandwidth)
         in_switch = where(here, link.reduces_in_switch, in_switch)
         meshed = where(here, link.per_peer_bytes_per_s is not None, meshed)
     names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]

@@ -17,6 +17,7 @@ from perfmodel.prediction.ceilings import (
     Ceilings,
     ceiling_times,
     launch_time,
+    link_load,
     link_traffic,
     peer_links,
     sustained_ceilings,
@@ -41,7 +42,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     waves and caches are not in it.
     """
     hardware = _hardware(machine)
-    links = link_traffic(op, hardware)
+    links = link_load(op, hardware)
     times = ceiling_times(op.work(), _ceilings(op, machine, links), links)
     slowest = bound(times)
     adds: dict[Term, Number] = {
