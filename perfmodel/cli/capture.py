@@ -99,10 +99,10 @@ def _with_times(captured: Any, target: Any, inputs: Any, backward: bool) -> Any:
     from perfmodel.kernels.device import open_device
     from perfmodel.module_capture.capture import module_of
     from perfmodel.module_capture.run import run_module
-    from perfmodel.module_capture.spec import parse_inputs
+    from perfmodel.module_capture.spec import DTYPES, parse_inputs
 
     device = open_device()
-    net = module_of(target, device=device.kind).to(device.kind)
+    net = module_of(target, device=device.kind).to(device.kind, DTYPES.get(captured.cast_to))
     forward_s, backward_s = run_module(net, parse_inputs(inputs, device=device.kind), backward=backward)
     return dataclasses.replace(
         captured, measured_s=forward_s, measured_backward_s=backward_s, measured_on=f"{device.kind} ({device.name})"

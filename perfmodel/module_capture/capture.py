@@ -8,10 +8,8 @@ they belong to, and the mapping that traces use turns them into operators of the
 from __future__ import annotations
 
 import contextlib
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +18,8 @@ from torch.utils.module_tracker import ModuleTracker
 
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.module_capture.dispatch import Recorder
+from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
+from perfmodel.module_capture.failures import explained
 from perfmodel.module_capture.result import Captured, CapturedCall, ModuleFacts, Phase, merged
 from perfmodel.operators.optimizer import Optimizer
 
@@ -30,8 +30,8 @@ OPTIMIZERS = {
     "sgd": ("sgd", "foreach"),
     "adam8bit": ("adam8bit", "fused"),
 }
-_HERE = Path(__file__).parent
-_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64"}
+#: layers whose steps a GPU computes in fewer kernels than PyTorch's general operators
+_RECURRENT = (torch.nn.RNNBase, torch.nn.LSTMCell, torch.nn.GRUCell)
 
 
 def capture(
@@ -47,9 +47,11 @@ def capture(
     Parameters
     ----------
     module : a `torch.nn.Module`, compiled or exported ones too, or a function without arguments that builds one. A
-        function is called with the meta device as default, so that a large model takes no memory.
+        function is called with the meta device as default, so that a large model takes no memory. A module stays as
+        it is: what runs is a copy without values.
     inputs : a tensor, a sequence of positional arguments, or a mapping of keyword arguments. Only shapes, dtypes and
-        strides matter; the tensors may be on the meta device.
+        strides matter; the tensors may be on the meta device. Where their floating-point dtype is not that of the
+        parameters, the copy is cast to it, as by ``module.to(dtype)``; ``cast_to`` says so.
     backward : whether gradients of all parameters are computed, too, of ``loss`` or the sum of the output.
     optimizer : "adamw" (foreach), "adamw-fused", "sgd", "adam8bit", or "" for none; counted by its formula.
     loss : turns the output into a scalar.
@@ -57,20 +59,21 @@ def capture(
     Raises
     ------
     UsageError
-        When the inputs do not fit the module, a value of a tensor decides what runs next, or ``optimizer`` is unknown.
+        When the inputs do not fit the module, their dtypes are several and none is that of the parameters, a value of
+        a tensor decides what runs next, or ``optimizer`` is unknown.
     """
     if optimizer and optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
     net = module_of(module)
     args, kwargs = arguments_of(inputs)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        state = {**_fakes(net.named_parameters(remove_duplicate=False)), **_fakes(net.named_buffers())}
-        recorder, saved = _recorded(net, state, (_fake_tree(args), _fake_tree(kwargs)), backward=backward, loss=loss)
-    calls = [*recorder.calls(), *_optimizer(net, optimizer)]
+    recorder, saved, cast = _recorded_in_one_dtype(net, args, kwargs, backward=backward, loss=loss)
+    calls = merged([*recorder.calls(), *_optimizer(net, optimizer, cast)])
     return Captured(
         title=f"{type(net).__name__}({_described(args, kwargs)})",
-        calls=merged(calls),
+        calls=calls,
         modules=tuple(_facts(net, saved)),
+        cast_to=MODULE_DTYPES[cast] if cast is not None else "",
+        recurrent=tuple(_recurrent(net, calls)),
     )
 
 
@@ -84,7 +87,7 @@ def module_of(module: Any, *, device: str = "meta") -> torch.nn.Module:
     """
     module = _plain(module)
     if not isinstance(module, torch.nn.Module) and callable(module):
-        with torch.device(device), _explained(getattr(module, "__name__", "the builder")):
+        with torch.device(device), explained(getattr(module, "__name__", "the builder")):
             module = _plain(module())
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
@@ -113,22 +116,26 @@ def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(inputs), {}
 
 
-def _fakes(named: Iterator[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def _fakes(named: Iterator[tuple[str, torch.Tensor]], cast: torch.dtype | None) -> dict[str, torch.Tensor]:
     """Return tensors without values in the place of others, the same one for one that occurs twice."""
     made: dict[int, torch.Tensor] = {}
     result = {}
     for name, tensor in named:
         if id(tensor) not in made:
-            made[id(tensor)] = _fake(tensor)
+            made[id(tensor)] = _fake(tensor, cast)
         result[name] = made[id(tensor)]
     return result
 
 
-def _fake(tensor: torch.Tensor) -> torch.Tensor:
+def _fake(tensor: torch.Tensor, cast: torch.dtype | None = None) -> torch.Tensor:
     """Return a tensor without values on a CPU, whose operators are those of a GPU but for attention."""
     floats = tensor.dtype.is_floating_point
     return torch.empty_strided(
-        tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu", requires_grad=tensor.requires_grad and floats
+        tensor.size(),
+        tensor.stride(),
+        dtype=dtype_after(tensor, cast),
+        device="cpu",
+        requires_grad=tensor.requires_grad and floats,
     )
 
 
@@ -136,24 +143,54 @@ def _fake_tree(value: Any) -> Any:
     return torch.utils._pytree.tree_map_only(torch.Tensor, _fake, value)
 
 
+def _recorded_in_one_dtype(
+    net: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], **options: Any
+) -> tuple[Recorder, dict[str, float], torch.dtype | None]:
+    """Return what `_recorded` does, and the dtype that the parameters have to be cast to for these inputs, or None."""
+    leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+    first, *others = casts_to_try(net.parameters(), [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+    try:
+        return *_recorded(net, args, kwargs, first, **options), first
+    except UsageError:
+        if not others:
+            raise
+    return *_recorded(net, args, kwargs, others[0], **options), others[0]
+
+
 def _recorded(
     net: torch.nn.Module,
-    state: Mapping[str, torch.Tensor],
-    inputs: tuple[Any, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    cast: torch.dtype | None,
     *,
     backward: bool,
     loss: Callable[[Any], Any] | None,
 ) -> tuple[Recorder, dict[str, float]]:
-    """Run a module on tensors without values; return the operators, and module -> bytes that it saves."""
+    """Run a copy of a module without values; return the operators, and module -> bytes that it saves."""
     tracker = ModuleTracker()
     recorder = Recorder(tracker)
-    saved = _Saved(recorder, state.values())
-    args, kwargs = inputs
-    with _explained(type(net).__name__), tracker, recorder, saved.hooks(), torch.set_grad_enabled(backward):
-        out = torch.func.functional_call(net, dict(state), args, kwargs)
-        if backward:
-            scalar_of(out, loss).backward()
+    with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
+        state = {**_fakes(net.named_parameters(remove_duplicate=False), cast), **_fakes(net.named_buffers(), cast)}
+        inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
+        saved = _Saved(recorder, state.values())
+        with explained(type(net).__name__), tracker, recorder, saved.hooks(), torch.set_grad_enabled(backward):
+            out = torch.func.functional_call(net, state, *inputs)
+            if backward:
+                scalar_of(out, loss).backward()
     return recorder, saved.bytes
+
+
+@contextlib.contextmanager
+def _general_operators() -> Iterator[None]:
+    """Let layers run operators that every device has and traces name: no oneDNN (LSTM), no fused encoder layer."""
+    onednn, encoder = torch._C._get_mkldnn_enabled(), torch.backends.mha.get_fastpath_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(onednn)
+        torch.backends.mha.set_fastpath_enabled(encoder)
 
 
 def scalar_of(out: Any, loss: Callable[[Any], Any] | None) -> torch.Tensor:
@@ -201,15 +238,15 @@ class _Saved:
         return tensor
 
 
-def _optimizer(net: torch.nn.Module, name: str) -> list[CapturedCall]:
-    """Return the step of an optimizer over the trained parameters, by dtype."""
+def _optimizer(net: torch.nn.Module, name: str, cast: torch.dtype | None) -> list[CapturedCall]:
+    """Return the step of an optimizer over the trained parameters, by dtype, after a cast."""
     if not name:
         return []
     kind, algorithm = OPTIMIZERS[name]
     by_dtype: dict[str, list[int]] = {}
     for parameter in net.parameters():
         if parameter.requires_grad:
-            by_dtype.setdefault(_DTYPES.get(parameter.dtype, "fp32"), []).append(parameter.numel())
+            by_dtype.setdefault(MODULE_DTYPES.get(dtype_after(parameter, cast), "fp32"), []).append(parameter.numel())
     steps = []
     for dtype, sizes in by_dtype.items():
         op = Optimizer(parameters=sum(sizes), kind=kind, algorithm=algorithm, num_tensors=len(sizes), dtype=dtype)
@@ -232,6 +269,14 @@ def _facts(net: torch.nn.Module, saved: Mapping[str, float]) -> Iterator[ModuleF
         )
 
 
+def _recurrent(net: torch.nn.Module, calls: Sequence[CapturedCall]) -> list[str]:
+    """Return the classes of the recurrent layers that ran."""
+    ran = {call.module for call in calls}
+    return sorted(
+        {type(one).__name__ for path, one in net.named_modules() if path in ran and isinstance(one, _RECURRENT)}
+    )
+
+
 def _described(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     named = [("", value) for value in args] + [(f"{name}=", value) for name, value in kwargs.items()]
     return ", ".join(
@@ -239,38 +284,3 @@ def _described(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         for name, value in named
         if isinstance(value, torch.Tensor)
     )
-
-
-@contextlib.contextmanager
-def _explained(name: str) -> Iterator[None]:
-    """Turn what a module raises into one message with the line of its own code.
-
-    Raises
-    ------
-    UsageError
-        When the forward pass fails.
-    """
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-
-    try:
-        yield
-    except UsageError:
-        raise
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise UsageError(
-            f"{name} depends on the values of a tensor ({error.func}).",
-            place=_own_line(error),
-            remedy="Operators are captured without values: run and trace it instead, or replace the branch.",
-        ) from None
-    except Exception as error:  # noqa: BLE001 -- whatever the module's own code raises
-        message = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UsageError(
-            f"{name} fails: {message.rstrip('.')}.", place=_own_line(error), remedy="Do the inputs fit it?"
-        ) from None
-
-
-def _own_line(error: BaseException) -> str:
-    """Return file and line of the innermost frame outside of PyTorch and perfmodel."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "/torch/" not in frame.filename and Path(frame.filename).parent != _HERE]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else "capture"

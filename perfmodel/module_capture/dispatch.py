@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
+from perfmodel.errors import UsageError
 from perfmodel.formats.torch_trace.call import Argument, Call, Shape, describe, shape_of
 from perfmodel.formats.torch_trace.operators.aten import operator_of
 from perfmodel.module_capture.result import CapturedCall, Phase
@@ -22,10 +23,23 @@ _DTYPES = {
     torch.bool: "bool", torch.float8_e4m3fn: "c10::Float8_e4m3fn", torch.float8_e5m2: "c10::Float8_e5m2",
 }  # fmt: skip
 #: operators that run no kernel although they return a tensor of their own
-_NO_KERNEL = ("aten::_unsafe_view", "aten::_reshape_alias", "aten::_reshape_copy", "aten::lift_fresh")
+_NO_KERNEL = (
+    "aten::_unsafe_view", "aten::_reshape_alias", "aten::_reshape_copy", "aten::lift_fresh", "aten::unsafe_split",
+    "aten::unsafe_split_with_sizes", "aten::unsafe_chunk",
+)  # fmt: skip
 _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::_local_scalar_dense", "aten::resize_", "aten::set_")
 #: copies into a new tensor -> the operator of a copy between two
 _COPIES = ("aten::_to_copy", "aten::clone", "aten::contiguous")
+#: operators that fill a new tensor with one number, which runs the kernel of aten::fill_
+_FILLED = (
+    "aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::full_like",
+)  # fmt: skip
+_ATEN = torch.ops.aten
+#: products, all tensors of which have one dtype
+_PRODUCTS = (
+    _ATEN.mm.default, _ATEN.bmm.default, _ATEN.addmm.default, _ATEN.baddbmm.default, _ATEN.mv.default,
+    _ATEN.addmv.default, _ATEN.convolution.default,
+)  # fmt: skip
 #: attention on a CPU, which the GPU computes by another operator with other arguments
 _CPU_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 _GPU_ATTENTION = "aten::_scaled_dot_product_flash_attention"
@@ -57,7 +71,15 @@ class Recorder(TorchDispatchMode):
         self._counts: Counter[_Key] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Run an operator and count it."""
+        """Run an operator and count it.
+
+        Raises
+        ------
+        UsageError
+            When a product has operands of different dtypes.
+        """
+        if func in _PRODUCTS:
+            _check_dtypes(func, args, self.module())
         out = func(*args, **(kwargs or {}))
         if _runs_a_kernel(func):
             phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
@@ -84,10 +106,21 @@ def _runs_a_kernel(func: Any) -> bool:
     schema = func._schema
     if not schema.name.startswith(("aten::", "flash_attn")) or schema.name in _NO_KERNEL:
         return False
-    if schema.name.startswith(_ALLOCATES):
+    if schema.name.startswith(_ALLOCATES) or torch.Tag.inplace_view in func.tags:
         return False
     views = [returned.alias_info for returned in schema.returns if returned.alias_info is not None]
     return not views or any(alias.is_write for alias in views)
+
+
+def _check_dtypes(product: Any, args: Sequence[Any], module: str) -> None:
+    """Refuse what PyTorch refuses: on tensors without values, a product takes operands of different dtypes."""
+    dtypes = dict.fromkeys(str(value.dtype).removeprefix("torch.") for value in args if isinstance(value, torch.Tensor))
+    if len(dtypes) > 1:
+        raise UsageError(
+            f"{product._schema.name} has operands in {' and '.join(dtypes)}, which PyTorch refuses.",
+            place=module or "capture",
+            remedy="Give the inputs the dtype of the module's parameters.",
+        )
 
 
 def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Call:
@@ -97,6 +130,8 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -
     name = func._schema.name
     if name in _COPIES:
         name, given = "aten::copy_", [out, given[0]]
+    if name in _FILLED:
+        name, given = "aten::fill_", [out]
     if name == _CPU_ATTENTION:
         name, given = _GPU_ATTENTION, given[:5]
     if name == f"{_CPU_ATTENTION}_backward":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from perfmodel.core.hardware import Hardware
@@ -13,8 +13,30 @@ from perfmodel.prediction.whole_model import Part, WholeModel
 
 #: modules inside this many others are summed in their parents, for people
 DEPTH = 2
-#: reasons for what is not modelled that people see
-_REASONS = 3
+#: operators of PyTorch that are not modelled that people see
+_NAMES = 3
+#: a smaller share of the traffic that is not modelled is only a note for people, and sums are no lower limits
+_SMALLEST_SHARE = 1e-2
+
+
+def _lower_limit(key: str, unit: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return what shows the sum of a module: after ">=" where it leaves out calls that are not modelled."""
+    column = Column(key, unit=unit)
+
+    def show(row: Mapping[str, Any]) -> str:
+        text = column.cell(row)
+        return f">= {text}" if text != "-" and _is_notable(row.get("not_modelled_share_of_bytes")) else text
+
+    return show
+
+
+def _is_notable(share: float | None) -> bool:
+    return share is not None and share >= _SMALLEST_SHARE
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %" if _is_notable(share) else "-"
+
 
 COLUMNS = (
     Column("module"),
@@ -25,14 +47,15 @@ COLUMNS = (
     Column("count", shown=False),
     Column("parameters", show=lambda count: _parameters(int(count))),
     Column("trainable", shown=False),
-    Column("flop", "FLOP", "FLOP"),
+    Column("flop", "FLOP", "FLOP", show_row=_lower_limit("flop", "FLOP")),
+    Column("not_modelled_share_of_bytes", "not modelled", "fraction", show=_share),
     Column("bytes", "traffic", "B", drop=2),
     Column("activation_bytes", "activations", "iB", drop=1),
     Column("measured_time_s", "measured", "s"),
-    Column("predicted_time_s", "expected", "s"),
+    Column("predicted_time_s", "expected", "s", show_row=_lower_limit("predicted_time_s", "s")),
     Column("limiter", drop=2),
     Column("share", unit="fraction", drop=1),
-    Column("not_modelled", shown=False),
+    Column("not_modelled", "reason", shown=False),
 )
 
 
@@ -77,19 +100,22 @@ def _times(captured: Captured, whole: WholeModel | None) -> dict[int, float]:
 def _tree(captured: Captured, times: Mapping[int, float], total: float) -> Iterator[dict[str, Any]]:
     for module in captured.modules:
         inside = [index for index, call in enumerate(captured.calls) if call in captured.within(module.path)]
-        time_s = sum(times.get(index, 0.0) for index in inside)
+        # a module without calls takes no time; of one whose calls are all without an operator nothing is known
+        known = not inside or any(captured.calls[index].op is not None for index in inside)
+        time_s = sum(times.get(index, 0.0) for index in inside) if times and known else None
         yield {
             "module": "  " * module.depth + (module.path.rpartition(".")[2] or captured.title.partition("(")[0]),
             "path": module.path,
             "kind": module.kind,
             "parameters": module.parameters,
             "trainable": module.trainable,
-            "flop": sum(captured.calls[index].flop for index in inside),
+            "flop": sum(captured.calls[index].flop for index in inside) if known else None,
+            "not_modelled_share_of_bytes": captured.not_modelled_share(module.path),
             "bytes": sum(captured.calls[index].moved_bytes for index in inside),
             "activation_bytes": module.activation_bytes or None,
             "measured_time_s": captured.measured_s.get(module.path),
-            "predicted_time_s": time_s if times else None,
-            "share": time_s / total if times else None,
+            "predicted_time_s": time_s,
+            "share": time_s / total if time_s is not None else None,
         }
 
 
@@ -109,7 +135,8 @@ def _rows(captured: Captured, whole: WholeModel | None, total: float) -> Iterato
             "count": call.count,
             "parameters": module.parameters if module else 0,
             "trainable": module.trainable if module else 0,
-            "flop": call.flop,
+            "flop": call.flop if call.op is not None else None,
+            "not_modelled_share_of_bytes": float(call.op is None),
             "bytes": call.moved_bytes,
             "activation_bytes": module.activation_bytes if module else 0.0,
             **_expected(part, total),
@@ -140,7 +167,9 @@ def _facts(captured: Captured, whole: WholeModel | None) -> dict[str, Any]:
         "parameters": captured.root.parameters,
         "trainable": captured.root.trainable,
         "activation_bytes": captured.root.activation_bytes,
-        "not_modelled_share_of_bytes": _left_out(captured),
+        "not_modelled_share_of_bytes": captured.not_modelled_share(),
+        "cast_to": captured.cast_to,
+        "recurrent": list(captured.recurrent),
         "measured_backward_s": captured.measured_backward_s,
         "measured_on": captured.measured_on,
     }
@@ -165,34 +194,51 @@ def _parameters(count: int) -> str:
     return format_si(float(count), "FLOP", 3).removesuffix("FLOP") if count >= 10**6 else str(count)
 
 
-def _left_out(captured: Captured) -> float:
-    total = sum(call.moved_bytes for call in captured.calls)
-    return sum(call.moved_bytes for call in captured.calls if call.op is None) / total if total else 0.0
-
-
 def _notes(captured: Captured, whole: WholeModel | None) -> Iterator[str]:
+    at_least = "At least " if _is_notable(captured.not_modelled_share()) else ""
     saved = _size(captured.root.activation_bytes)
-    yield f"{format_si(captured.flop, 'FLOP')}; activations saved for gradients: {saved}."
+    yield f"{at_least}{format_si(captured.flop, 'FLOP')}; activations saved for gradients: {saved}."
     if whole is not None:
         yield (
-            f"Expected on {whole.hardware}: {format_si(whole.time_s, 's')} ({format_si(whole.low_s, 's', 3)} to "
-            f"{format_si(whole.high_s, 's', 3)}), limited by the {whole.limiter}; the kernels take "
-            f"{format_si(whole.kernels_s, 's')}, dispatching them {format_si(whole.host_s, 's')}."
+            f"Expected on {whole.hardware}: {_limit(captured)}{format_si(whole.time_s, 's')} "
+            f"({format_si(whole.low_s, 's', 3)} to {format_si(whole.high_s, 's', 3)}), limited by the {whole.limiter}; "
+            f"the kernels take {format_si(whole.kernels_s, 's')}, dispatching them {format_si(whole.host_s, 's')}."
         )
-    missing = [call for call in captured.calls if call.op is None]
-    if missing:
-        yield f"Not modelled: {_left_out(captured):.1%} of the traffic, among it {_reasons(missing)}."
+    yield from _reservations(captured)
     if captured.measured_on:
         behind = captured.measured_backward_s
         gradients = "" if behind is None else f", and the backward pass in {format_si(behind, 's')}"
         yield f"Measured on this machine's {captured.measured_on}: the forward pass of each module{gradients}."
 
 
+def _limit(captured: Captured) -> str:
+    """Return which limit the whole time is; nothing where both could be said, or none."""
+    lower, upper = _is_notable(captured.not_modelled_share()), bool(captured.recurrent)
+    return "" if lower == upper else "at least " if lower else "at most "
+
+
+def _reservations(captured: Captured) -> Iterator[str]:
+    """Yield in what respect the sums are not those of the module itself on a GPU."""
+    if captured.cast_to:
+        name = captured.cast_to
+        yield f"The inputs are in {name} and the parameters are not: the module is counted as if cast to {name}."
+    if captured.recurrent:
+        yield (
+            f"{', '.join(captured.recurrent)}: every step is counted by PyTorch's general operators. A GPU computes "
+            "the same products in fewer kernels (cuDNN), so that traffic and times are upper limits."
+        )
+    missing = captured.not_modelled_share()
+    if missing:
+        names = _names(call for call in captured.calls if call.op is None)
+        limits = ", and are lower limits" if _is_notable(missing) else ""
+        yield f"Not modelled: {missing:.1%} of the traffic, among it {names}. FLOP and times leave it out{limits}."
+
+
 def _size(value: float) -> str:
     return Column("size", unit="iB").text(value)
 
 
-def _reasons(missing: list[CapturedCall]) -> str:
+def _names(missing: Iterable[CapturedCall]) -> str:
     ordered = sorted(missing, key=lambda call: -call.moved_bytes)
     names = dict.fromkeys(call.name.partition("(")[0] for call in ordered)
-    return ", ".join(list(names)[:_REASONS])
+    return ", ".join(list(names)[:_NAMES])

@@ -92,6 +92,9 @@ class Captured(Reportable):
     title : class of the module and its inputs.
     calls : what it runs.
     modules : the module and all modules in it.
+    cast_to : dtype that the parameters were cast to, which is that of the inputs; empty where they kept their own.
+    recurrent : classes of the recurrent layers that ran. Their steps are PyTorch's general operators; a GPU computes
+        the same products in fewer kernels, so that traffic and times are upper limits for them.
     measured_s : path -> measured time of the forward pass [s], where it was run.
     measured_backward_s : of the whole backward pass [s], None where it was not run.
     measured_on : the device that it ran on, or empty.
@@ -100,6 +103,8 @@ class Captured(Reportable):
     title: str
     calls: tuple[CapturedCall, ...]
     modules: tuple[ModuleFacts, ...]
+    cast_to: str = ""
+    recurrent: tuple[str, ...] = ()
     measured_s: Mapping[str, float] = field(default_factory=dict)
     measured_backward_s: float | None = None
     measured_on: str = ""
@@ -111,7 +116,7 @@ class Captured(Reportable):
 
     @property
     def flop(self) -> float:
-        """FLOP of all phases."""
+        """FLOP of all phases; a lower limit where some calls are not modelled."""
         return sum(call.flop for call in self.calls)
 
     @property
@@ -123,6 +128,12 @@ class Captured(Reportable):
         """Return the calls of a module and of the modules in it."""
         inner = f"{path}."
         return tuple(call for call in self.calls if not path or call.module == path or call.module.startswith(inner))
+
+    def not_modelled_share(self, path: str = ROOT) -> float:
+        """Return the fraction of a module's traffic that calls without an operator cause; 0 for a module of none."""
+        calls = self.within(path)
+        total = sum(call.moved_bytes for call in calls)
+        return sum(call.moved_bytes for call in calls if call.op is None) / total if total else 0.0
 
     def operators(self) -> list[Operator]:
         """Return the operators with their counts, each named after its module: what `perfmodel analyze` reads."""

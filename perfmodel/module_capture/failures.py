@@ -1,0 +1,56 @@
+"""What goes wrong in a module that is captured, as one message with the line of its own code."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfmodel.errors import UsageError
+
+_HERE = Path(__file__).parent
+
+
+@contextlib.contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn what a module raises inside the block into one message, which replaces the traceback in PyTorch's log.
+
+    Parameters
+    ----------
+    name : of the module, or of the function that builds it.
+
+    Raises
+    ------
+    UsageError
+        When the block raises; its cause is what PyTorch raised.
+    """
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    silent, log.disabled = log.disabled, True
+    try:
+        yield
+    except UsageError:
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise UsageError(
+            f"{name} depends on the values of a tensor ({error.func}).",
+            place=_own_line(error),
+            remedy="Operators are captured without values: run and trace it instead, or replace the branch.",
+        ) from error
+    except Exception as error:
+        message = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UsageError(
+            f"{name} fails: {message.rstrip('.')}.", place=_own_line(error), remedy="Do the inputs fit it?"
+        ) from error
+    finally:
+        log.disabled = silent
+
+
+def _own_line(error: BaseException) -> str:
+    """Return file and line of the innermost frame outside of PyTorch and perfmodel."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/torch/" not in frame.filename and Path(frame.filename).parent != _HERE]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "capture"

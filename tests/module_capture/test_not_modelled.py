@@ -1,0 +1,116 @@
+"""What has no operator of the model never looks like zero: it is a lower limit in tables, and null in files."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+class Spectrum(nn.Module):
+    """A Fourier transform, which the model does not have."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.fft.rfft(x)
+
+
+class Both(nn.Module):
+    """A product, and a transform beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.product, self.spectrum, self.nothing = nn.Linear(64, 64, bias=False), Spectrum(), nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        return self.product(x), self.spectrum(self.nothing(x))
+
+
+def report() -> Any:
+    return pm.capture(Both(), torch.empty(4, 64)).report(hardware=pm.hardware("h100"))
+
+
+def test_a_module_that_is_not_modelled_has_no_sums() -> None:
+    modules = {row["path"]: row for row in report().context["modules"]}
+    assert (modules["spectrum"]["flop"], modules["spectrum"]["predicted_time_s"]) == (None, None)
+    assert modules["spectrum"]["not_modelled_share_of_bytes"] == 1
+    assert (modules["nothing"]["flop"], modules["nothing"]["not_modelled_share_of_bytes"]) == (0, 0), "no call at all"
+    assert (modules["product"]["flop"], modules["product"]["not_modelled_share_of_bytes"]) == (2 * 4 * 64 * 64, 0)
+    # the product reads x and weights and writes 4 x 64; the transform reads x and writes 4 x 33 complex numbers
+    product, spectrum = 4 * (2 * 4 * 64 + 64 * 64), 4 * 4 * 64 + 8 * 4 * 33
+    assert modules[""]["not_modelled_share_of_bytes"] == pytest.approx(spectrum / (product + spectrum))
+
+
+def test_sums_that_leave_it_out_are_lower_limits() -> None:
+    made = report()
+    cells = {row["path"]: {column.heading: column.cell(row) for column in made.columns} for row in made.shown_rows}
+    assert (cells["spectrum"]["FLOP"], cells["spectrum"]["expected"]) == ("-", "-")
+    assert cells["spectrum"]["not modelled"] == "100.0 %"
+    assert cells[""]["FLOP"].startswith(">= 32.77 k")
+    assert cells[""]["expected"].startswith(">= ")
+    assert not cells["product"]["FLOP"].startswith(">=")
+    notes = " ".join(made.shown_notes)
+    assert "At least 32.77 kFLOP" in notes
+    assert "Expected on h100-sxm5-80gb: at least" in notes
+    assert "aten::_fft_r2c. FLOP and times leave it out, and are lower limits." in notes
+
+
+def test_its_calls_have_no_flop_in_files() -> None:
+    rows = {row["module"]: row for row in report().as_json()["rows"]}
+    assert (rows["spectrum"]["op"], rows["spectrum"]["flop"]) == (None, None)
+    assert rows["product"]["flop"] > 0
+
+
+def test_a_module_that_is_modelled_shows_no_limits() -> None:
+    made = pm.capture(nn.Linear(64, 64), torch.empty(4, 64)).report(hardware=pm.hardware("h100"))
+    assert "not modelled" not in {column.heading for column in made.shown_columns()}
+    assert not any(word in note for note in made.shown_notes for word in ("least", "most", "Not modelled", ">="))
+
+
+def test_filling_a_new_tensor_writes_it_once_and_splitting_is_free() -> None:
+    class Fills(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.zeros(4, 64), torch.full_like(x, 2.0), x.unsafe_split(2), x.clone().t_()
+
+    calls = pm.capture(Fills(), torch.empty(4, 64)).calls
+    assert [(call.op.kind, call.count, call.moved_bytes / call.count) for call in calls] == [
+        ("fill", 2, 4 * 4 * 64),
+        ("copy", 1, 2 * 4 * 4 * 64),
+    ]
+
+
+def test_pytorchs_log_stays_silent_about_what_the_message_says() -> None:
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log.addHandler(handler)
+    try:
+        with pytest.raises(UsageError, match="same reduction dim") as raised:
+            pm.capture(nn.Linear(4096, 14336, bias=False), torch.empty(8, 3))
+    finally:
+        log.removeHandler(handler)
+    assert not records
+    assert not log.disabled, "it speaks again afterwards"
+    assert isinstance(raised.value.__cause__, RuntimeError), "--debug shows where"
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_command_prints_one_line_but_for_debug(tmp_path, debug: bool) -> None:
+    (tmp_path / "wide.py").write_text("from torch import nn\ndef build():\n    return nn.Linear(4096, 14336)\n")
+    words = ["capture", "wide:build", "--input", "8x3:fp32", *(["--debug"] if debug else [])]
+    ran = subprocess.run(
+        [sys.executable, "-m", "perfmodel", *words], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.splitlines()[-1].startswith("perfmodel: capture: Linear fails: ")
+    assert ("Traceback" in ran.stderr) is debug
+    assert (len(ran.stderr.splitlines()) > 1) is debug
