@@ -10,6 +10,7 @@ from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.errors import nearest
+from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.families import family as latency_family
@@ -29,13 +30,15 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, the release whose kernels they are of, calls that are less sure than others, working sets that fit
-    a cache or exceed the memory, products that are faster when padded, and the advice.
+    the predictions, the release whose kernels they are of, calls whose bound another algorithm passes, calls that are
+    less sure than others, working sets that fit a cache or exceed the memory, products that are faster when padded, and
+    the advice.
     """
     return [
         *_totals(predictions),
         *_bases(predictions),
         *_releases(predictions),
+        *_by_other_algorithms(predictions),
         *_doubts(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
@@ -100,6 +103,19 @@ def _releases(predictions: Sequence[Prediction]) -> list[str]:
                 kernels = f"Kernels of {p.library} {major}.{minor} and later"
                 found.append((f"{kernels} (--library {p.library}-{major}.{minor - 1} has those before)", p))
     return [f"{text}: {calls}." for text, calls in _by_text(found).items()]
+
+
+def _by_other_algorithms(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which calls may be faster than their bound, which counts FLOP that another algorithm avoids."""
+    found = []
+    for p in predictions:
+        if type(p.operator).least_flop is Operator.least_flop or not np.any(p.predicted_time_low_s < p.bound_time_s):
+            continue
+        share = float(np.min(np.divide(p.operator.least_flop(), p.flop)))
+        found.append((f"the bound counts the direct FLOP, of which Winograd's algorithm needs {share:.0%}", p))
+    return [
+        f"Faster than the bound where libraries choose it: {names}; {text}." for text, names in _by_text(found).items()
+    ]
 
 
 def _doubts(predictions: Sequence[Prediction]) -> list[str]:

@@ -6,8 +6,10 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
 from perfmodel.training.idle import idle_options
 from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
@@ -88,7 +90,8 @@ def _other_sizes(config: ModelConfig, gpus: int, plan: TrainingPlan) -> Iterator
         for cp in (size for size in divisors(gpus // tp) if plan.seq % size == 0):
             for pp in (size for size in divisors(gpus // tp // cp) if size <= config.layers):
                 ranks = gpus // tp // cp // pp
-                for vp in {plan.vp if pp > 1 else 1, 1}:
+                equal = [vp for vp in divisors(config.layers) if pp > 1 and equal_stages(config.layers, pp * vp)]
+                for vp in {1, *equal}:
                     micro = min(plan.micro_batch, max(1, plan.batch // ranks))
                     unit = ranks * (micro * pp if vp > 1 else 1)
                     batch = max(1, round(plan.batch / unit)) * unit
@@ -120,6 +123,11 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         raise _refused(
             f"micro_batch = {plan.micro_batch} is more than the {share} sequences of a data parallel rank",
             f"Use micro_batch={share}",
+        )
+    if plan.dtype == "mxfp8" and cluster.hardware.find_peak("fp4", "tensor") is None:
+        raise _refused(
+            f"{cluster.hardware.name} has no products of operands with scales (mxfp8), which came with fp4",
+            "Use fp8 or bf16",
         )
     if plan.lora > config.hidden:
         raise _refused(f"lora = {plan.lora} is more than the {config.hidden} of the matrices", "Use lora=16")
@@ -200,6 +208,11 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
         )
     if plan.stages and sum(plan.stages) != layers:
         raise _refused(f"stages sum to {sum(plan.stages)} layers, the model has {layers}", "Correct the stages")
+    if plan.vp > 1 and plan.pp > 1 and not plan.stages and not equal_stages(config.layers, chunks):
+        raise _refused(
+            f"interleaved stages are equal ones, and pp vp = {plan.pp} x {plan.vp} do not divide {layers} layers",
+            "Use vp=1",
+        )
     count = plan.micro_batches(cluster.gpus)
     if plan.schedule == Schedule.INTERLEAVED and plan.vp > 1 and count % plan.pp and count > plan.pp:
         near = max(1, round(count / plan.pp)) * plan.pp
@@ -212,6 +225,15 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
             f"{count} micro batches are fewer than the {plan.pp} stages of the interleaved pipeline",
             f"Nearest: batch={plan.pp * plan.micro_batch * plan.dp(cluster.gpus)}, or vp=1",
         )
+
+
+def equal_stages(layers: Number, stages: Number) -> Any:
+    """Return whether stages hold equally many layers, if need be with the embedding and the head as a layer each.
+
+    Megatron-LM refuses other interleaved pipelines (megatron/training/arguments.py,
+    ``account_for_embedding_in_pipeline_split``).
+    """
+    return (layers % stages == 0) | ((layers + 2) % stages == 0)
 
 
 def _refused(problem: str, remedy: str) -> UsageError:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.activations import UNFUSED
+from perfmodel.training.checks import equal_stages
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.setup import attention_kernel
@@ -21,6 +22,8 @@ from perfmodel.workloads.model_config import ModelConfig
 AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "zero", "recompute")
 #: most combinations of a search
 MOST_POINTS = 10_000_000
+#: most sequences of a micro batch that a search tries unless it is told: small models need so many to fill a GPU
+MOST_SEQUENCES = 64
 #: sizes above it, which no plan has, count as it, since float64 does not hold all of them
 _LARGEST = 2**53
 _Bools = NDArray[np.bool_]
@@ -82,7 +85,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     """Return the space of a search: what is given, and for the rest what may be useful.
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
-    on (not with an encoder and a decoder), pipelines up to 16 stages, 1 to 8 sequences in a micro batch,
+    on (not with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a batch in a micro batch,
     virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3 where the
     framework has them in the plan's dtype; recomputation none, selective where the kernel has scores, and full.
 
@@ -103,10 +106,11 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     long = plan.seq >= 32768 and not stacked
     framework, _ = nearest_framework(plan.framework)
     stages = framework.stages(plan.dtype)
+    largest = max((size for size in given.get("batch", ()) if isinstance(size, int)), default=plan.batch)
     unfused = attention_kernel(config, plan, framework) in UNFUSED
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
-        "micro_batch": _powers(min(8, plan.batch)),
+        "micro_batch": _powers(min(MOST_SEQUENCES, largest)),
         "tp": heads,
         "cp": _powers(min(16, cluster.gpus)) if long else (1,),
         "pp": _powers(min(16, cluster.gpus, config.layers)),
@@ -151,13 +155,12 @@ def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float
 def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]]) -> _Bools:
     """Return which combinations have sizes that divide GPUs, heads, layers and batch: before a plan is built.
 
-    Virtual stages are equal ones, if need be with the embedding and the head as a layer each: Megatron-LM refuses other
-    interleaved pipelines (megatron/training/arguments.py, ``account_for_embedding_in_pipeline_split``).
+    Virtual stages are equal ones (`equal_stages`).
     """
     tp, cp, pp, vp = (sizes[name] for name in ("tp", "cp", "pp", "vp"))
     model, stages = tp * cp * pp, pp * vp
     ranks = np.maximum(gpus // model, 1.0)
-    deep = (vp == 1) | ((pp > 1) & ((config.layers % stages == 0) | ((config.layers + 2) % stages == 0)))
+    deep = (vp == 1) | ((pp > 1) & equal_stages(config.layers, stages))
     fits = (gpus % model == 0) & (config.heads % tp == 0) & (stages <= config.layers + 2)
     found: _Bools = fits & deep & (sizes["batch"] % (ranks * sizes["micro_batch"]) == 0)
     return found

@@ -127,6 +127,37 @@ def test_a_bar_names_its_cluster_and_its_whole_plan():
     assert labels[1].startswith("1024 x h200-sxm-141gb\ntp8")
 
 
+def _hatched(figure):
+    return [patch.get_y() + patch.get_height() / 2 for patch in figure.axes[0].patches if patch.get_hatch()]
+
+
+def test_bars_of_steps_that_do_not_fit_are_pale_and_hatched():
+    cluster = pm.Cluster("h100", gpus=64)
+    plans = [pm.TrainingPlan(tp=tp, pp=8, batch=128, seq=2048, zero=1) for tp in (1, 8)]
+    large, small = (pm.train("llama-3.1-70b", cluster, plan) for plan in plans)
+    assert (large.fits, small.fits) == (False, True)
+    figure = training_plot(Study((small, large)))
+    assert _hatched(figure) == pytest.approx([1.0])  # the second row
+    opacities = {round(patch.get_y()): patch.get_alpha() for patch in figure.axes[0].patches if not patch.get_hatch()}
+    assert opacities[1] < opacities[0] == 1.0
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert [label.endswith("does not fit") for label in labels] == [False, True]
+    renderer = figure.canvas.get_renderer()
+    for text in figure.axes[0].texts:
+        assert text.get_window_extent(renderer).x1 <= figure.bbox.x1
+    (legend,) = figure.legends
+    assert "does not fit in memory" in [text.get_text() for text in legend.get_texts()]
+    alone = training_plot(Study((large,)))
+    assert len(_hatched(alone)) == 1
+
+
+def test_no_bar_is_hatched_where_all_fit():
+    step = pm.train("gpt2", pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=64, seq=1024))
+    figure = training_plot(Study((step, step)))
+    assert _hatched(figure) == []
+    assert "does not fit in memory" not in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def test_a_line_fits_80_columns(perfmodel):
     for more in ((), ("--explain",), ("--tp", "1/2", "--pp", "1/2")):
         assert max(map(len, perfmodel(*LLAMA, *more).out.splitlines())) <= 80
@@ -145,7 +176,9 @@ def test_plots(perfmodel, tmp_path, more):
     [
         (("--tp", 3), "does not divide 8 GPUs. Nearest: tp=4"),
         (("--batch", 3), "does not divide by dp = 8 ranks. Nearest: batch=8"),
-        (("--pp", 8, "--vp", 3, "--batch", 4), "Nearest: batch=8"),
+        (("--pp", 8, "--vp", 4, "--batch", 4), "Nearest: batch=8"),
+        (("--pp", 4, "--vp", 3), "do not divide 32 layers. Nearest: vp=4"),
+        (("--dtype", "mxfp8"), "h100-sxm5-80gb has no products of operands with scales"),
         (("--seq", 0), "seq = 0"),
         (("--tp", 0), "--tp: tp = 0 is below 1"),
         (("--gpus", 0), "gpus = 0"),
@@ -267,6 +300,30 @@ def test_a_search_refuses_options_that_nothing_uses(perfmodel, words, said):
     ran = perfmodel("search", "train", "gpt2", "--on", "h100", "--gpus", "8", "--batch", "8", *words)
     assert ran.code == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize("command", [("train",), ("search", "train")])
+@pytest.mark.parametrize(
+    ("option", "word", "shown"),
+    [("--recompute", "selectiv-op", "selective-op"), ("--schedule", "zero_bubbl", "zero-bubble")],
+)
+def test_messages_have_the_spellings_of_the_help(perfmodel, command, option, word, shown):
+    ran = perfmodel(*command, "gpt2", "--on", "h100", "--gpus", 8, "--pp", 2, option, word)
+    assert ran.code == 2
+    assert f"{option}: unknown" in ran.err
+    assert f"Did you mean '{shown}'?" in ran.err
+    assert shown.replace("-", "_") not in ran.err
+    assert shown in perfmodel(*command, "--help").out
+
+
+def test_both_spellings_of_an_option_are_accepted(perfmodel):
+    words = (*LLAMA, "--pp", 2, "--format", "json")
+    one, other = (
+        perfmodel(*words, "--schedule", f"zero{mark}bubble", "--recompute", f"selective{mark}op").json["rows"]
+        for mark in "-_"
+    )
+    assert one == other
+    assert (one[0]["schedule"], one[0]["recompute"]) == ("zero_bubble", "selective_op")
 
 
 def test_a_search_keeps_its_schedule(perfmodel):

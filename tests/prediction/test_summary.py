@@ -85,3 +85,12 @@ def test_a_kernel_whose_releases_differ_says_so() -> None:
         assert (
             "Less sure: all_reduce, since releases of this library differ, and none that was measured is named." in text
         ) is unsure
+
+
+def test_a_convolution_that_winograd_speeds_up_says_why_it_may_pass_its_bound() -> None:
+    sizes = {"n": 32, "c": 64, "h": 56, "w": 56, "k": 64, "padding": 1}
+    passed = pm.predict(pm.Conv2d(**sizes, r=3, s=3, dtype="fp32"), "a100-sxm4-80gb")
+    assert passed.predicted_time_s < passed.bound_time_s
+    assert any("Winograd's algorithm needs 25%" in text for text in summarize([passed]))
+    pointwise = pm.predict(pm.Conv2d(**{**sizes, "padding": 0}, r=1, s=1, dtype="fp32"), "a100-sxm4-80gb")
+    assert not any("Winograd" in text for text in summarize([pointwise]))

@@ -250,3 +250,12 @@ def test_what_is_no_cluster_or_plan_is_named(call, cluster, plan, message) -> No
     with pytest.raises(UsageError) as raised:
         call("gpt3-2.7b", cluster, plan)
     assert message in str(raised.value)
+
+
+def test_a_search_fills_a_gpu_with_as_many_sequences_as_a_small_model_needs() -> None:
+    """The batch of the search, and not that of the plan it starts from, says how many a micro batch may have."""
+    cluster = pm.Cluster("h100", gpus=1)
+    found = pm.search("gpt2", cluster, pm.TrainingPlan(batch=1, seq=1024), batch=[64])
+    assert found.best[0].plan.micro_batch == 64
+    one = pm.train("gpt2", cluster, pm.TrainingPlan(batch=64, seq=1024, micro_batch=1))
+    assert found.best[0].step.time_s < 0.7 * one.time_s
