@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+from types import UnionType
 
 
 class PerfModelError(Exception):
@@ -39,6 +41,35 @@ class InputFileError(PerfModelError):
 
 class UnavailableError(PerfModelError):
     """A device or an optional dependency is missing."""
+
+
+def expect(value: object, kind: type | UnionType, what: str, *, place: str, remedy: str) -> None:
+    """Raise for an argument of another type.
+
+    Parameters
+    ----------
+    value : the argument.
+    kind : type that it must have.
+    what : the kind of thing that it is to be ("operator").
+    place : name of the parameter.
+    remedy : what to write instead.
+
+    Raises
+    ------
+    UsageError
+        When the argument has another type.
+
+    >>> expect("gemm", int, "number", place="size", remedy="Write 64.")
+    Traceback (most recent call last):
+    perfmodel.errors.UsageError: size: 'gemm' is no number. Write 64.
+    """
+    if not isinstance(value, kind):
+        raise wrong_type(value, what, place=place, remedy=remedy)
+
+
+def wrong_type(value: object, what: str, *, place: str, remedy: str) -> UsageError:
+    """Build the error for an argument of another type; see `expect`."""
+    return UsageError(f"{reprlib.repr(value)} is no {what}.", place=place, remedy=remedy)
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -8,7 +8,9 @@ import inspect
 import pkgutil
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,105 @@ def _scenario(document: object) -> object:
     from perfmodel.investment.scenario import parse_scenario
 
     return parse_scenario(document)
+
+
+OP = r"is no operator\. Write pm\.Gemm\(m=\.\.\., n=\.\.\., k=\.\.\.\)\."
+MACHINE = r'hardware: .* is no machine\. Give a name of the catalog, "h100", the path of a spec file, or'
+PROFILE = r"profile: .* is no profile\. Write pm\.read_profile\("
+LLAMA = "llama-3.1-8b"
+
+
+def _plan() -> Any:
+    return pm.TrainingPlan(batch=8, seq=2048)
+
+
+def _cluster() -> Any:
+    return pm.Cluster("h100", gpus=8)
+
+
+def _profile() -> Any:
+    return pm.Profile([pm.ProfileEntry("aten::mm", 1e-3, 1)], source="made")
+
+
+#: a call with an argument of a wrong type, and what its message says: place, what was given, what to write
+MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
+    "predict a name": (lambda: pm.predict("gemm", "h100"), f"op: 'gemm' {OP}"),
+    "predict a class": (lambda: pm.predict(pm.RmsNorm, "h100"), r"Write pm\.RmsNorm\(rows=\.\.\., cols=\.\.\.\)"),
+    "predict nothing": (lambda: pm.predict(None, "h100"), f"op: None {OP}"),
+    "predict on nothing": (lambda: pm.predict(pm.Gemm(**GEMM), None), MACHINE),
+    "predict on a number": (lambda: pm.predict(pm.Gemm(**GEMM), 3), MACHINE),
+    "bound of a name": (lambda: pm.bound_time("gemm", "h100"), OP),
+    "sweep a name": (lambda: pm.sweep("gemm", "h100"), OP),
+    "sweep on nothing": (lambda: pm.sweep(pm.Gemm(**GEMM), None), MACHINE),
+    "choose a number": (lambda: pm.choose(3, "h100"), f"problem: 3 {OP}"),
+    "model of one operator": (
+        lambda: pm.predict_model(pm.Gemm(**GEMM), "h100"),
+        r"no list of operators\. Write \[pm\.",
+    ),
+    "model of a name": (lambda: pm.predict_model("gemm", "h100"), "operators: 'gemm' is no list of operators"),
+    "model of names": (lambda: pm.predict_model(["gemm"], "h100"), f"operators: 'gemm' {OP}"),
+    "fuse names": (lambda: pm.fuse_operators(["gemm", "gelu"], "h100"), f"operators: 'gemm' {OP}"),
+    "cluster of nothing": (lambda: pm.Cluster(None, gpus=8), MACHINE),
+    "train nothing": (lambda: pm.train(None, _cluster(), _plan()), r"model: None is no model\. Give a name, \"llama"),
+    "train on a name": (
+        lambda: pm.train(LLAMA, "a100", _plan()),
+        r"'a100' is no cluster\. Write pm\.Cluster\('a100', gpus",
+    ),
+    "train a dict": (
+        lambda: pm.train(LLAMA, _cluster(), {"tp": 2}),
+        r"plan: .* is no training plan\. Write pm\.Training",
+    ),
+    "search nowhere": (lambda: pm.search(LLAMA, [], _plan()), r"cluster: there is no cluster\. Write pm\.Cluster"),
+    "search one size": (
+        lambda: pm.search(LLAMA, _cluster(), _plan(), tp=2),
+        r"tp: 2 is no list .*Write tp=\[1, 2, 4\]",
+    ),
+    "search a text": (lambda: pm.search(LLAMA, _cluster(), _plan(), tp="24"), "tp: '24' is no list of values"),
+    "search words": (lambda: pm.search(LLAMA, _cluster(), _plan(), tp=["a"]), "tp: 'a' is no whole number"),
+    "search one word": (
+        lambda: pm.search(LLAMA, _cluster(), _plan(), recompute="full"),
+        r"Write recompute=\['none', 'full'",
+    ),
+    "serve nothing": (lambda: pm.Deployment(None, "h100"), "model: None is no model"),
+    "serve on nothing": (lambda: pm.Deployment(LLAMA, None), MACHINE),
+    "steady of a name": (lambda: pm.steady(LLAMA, 10, 10), r"deployment: .* is no deployment\. Write pm\.Deployment\("),
+    "pass of a name": (lambda: pm.forward_pass("gpt2", 1, 8), r"config: 'gpt2' is no model\. Write pm\.find_model"),
+    "diagnose a path": (lambda: pm.diagnose("t.json"), r"Write pm\.read_profile\('t\.json'\)"),
+    "diagnose on a number": (lambda: pm.diagnose(_profile(), 3), MACHINE),
+    "limits of nothing": (lambda: pm.profile_limits(None), PROFILE),
+    "project a path": (lambda: pm.project("t.json", "h100", "a100"), PROFILE),
+    "headroom of a path": (lambda: pm.headroom("t.json"), PROFILE),
+    "headroom with a price": (lambda: pm.headroom(_profile(), economics=2.5), r"2\.5 is no Economics\. Write pm\.Econ"),
+    "rank for a path": (lambda: pm.rank_candidates("t.json", []), PROFILE),
+    "rank a path": (
+        lambda: pm.rank_candidates(_profile(), "p.toml"),
+        r"'p\.toml' is no list of candidates\. Write .*read_",
+    ),
+    "rank names": (lambda: pm.rank_candidates(_profile(), ["a"]), "candidates: 'a' is no candidate"),
+    "what if a path": (lambda: pm.what_if("t.json", None), PROFILE),
+    "what if nothing": (
+        lambda: pm.what_if(_profile(), None),
+        r"scenario: None is no scenario\. Write pm\.read_scenario",
+    ),
+    "plot on nothing": (lambda: pm.roofline_plot(None, []), MACHINE),
+    "plot one point": (lambda: pm.roofline_plot("h100", 3), r"points: 3 is no list of points\. Write \[pm\.predict\("),
+}
+
+
+@pytest.mark.parametrize("case", MISUSES)
+def test_an_argument_of_a_wrong_type_gets_one_message(case: str) -> None:
+    call, message = MISUSES[case]
+    with pytest.raises(pm.UsageError, match=message):
+        call()
+
+
+def test_an_error_within_a_prediction_is_not_hidden() -> None:
+    class Broken(pm.Gemm):  # type: ignore[name-defined, misc]
+        def tensors(self) -> Any:
+            raise AttributeError("of the operator itself")
+
+    with pytest.raises(AttributeError, match="of the operator itself"):
+        pm.predict(Broken(**GEMM), "h100")
 
 
 def test_any_result_has_a_report() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Union
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.errors import expect
 
 if TYPE_CHECKING:
     from perfmodel.workloads.config import ModelConfig
@@ -24,12 +25,14 @@ def find_machine(machine: Machine) -> Hardware:
     Raises
     ------
     UsageError, InputFileError
-        When the catalog has no such name, or the file is wrong.
+        When the catalog has no such name, the file is wrong, or it is neither a machine nor a name.
     """
     if isinstance(machine, Hardware):
         return machine
     from perfmodel.hardware_catalog import hardware
 
+    remedy = 'Give a name of the catalog, "h100", the path of a spec file, or what pm.hardware returns.'
+    expect(machine, str | os.PathLike, "machine", place="hardware", remedy=remedy)
     return hardware(os.fspath(machine))
 
 

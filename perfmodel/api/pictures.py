@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.api.arguments import check_list
 from perfmodel.api.machines import Machine, find_machine, known_machines
 
 if TYPE_CHECKING:
@@ -32,4 +33,6 @@ def roofline_plot(
     """Return a matplotlib figure of the roofline of a machine; see `perfmodel.render.plots.roofline.roofline_plot`."""
     from perfmodel.render.plots.roofline import roofline_plot as plot_on
 
+    remedy = "Write [pm.predict(op, hardware)], or the rows of a record."
+    check_list(points, "points", place="points", remedy=remedy)
     return plot_on(find_machine(hardware), points, dtype=dtype, title=title)

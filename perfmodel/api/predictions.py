@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.api.arguments import check_operator, check_plan, check_ranges, cluster_list, operator_list
 from perfmodel.api.machines import Machine, Model, find_machine, given
 
 if TYPE_CHECKING:
@@ -41,17 +42,23 @@ def predict(
     Raises
     ------
     UsageError
-        When a name is unknown, or the machine has no peak for the operator's dtype.
+        When a name is unknown, an argument is of a wrong type, or the machine has no peak for the operator's dtype.
     """
     from perfmodel.prediction.predict import predict as predict_on
 
-    return predict_on(op, find_machine(hardware), timing=timing, cache=cache, library=library, load=load)
+    machine = find_machine(hardware)
+    try:
+        return predict_on(op, machine, timing=timing, cache=cache, library=library, load=load)
+    except (AttributeError, TypeError):  # looked at only now: a call takes 50 us, and nearly all have an operator
+        check_operator(op)
+        raise
 
 
 def bound_time(op: Operator, hardware: Machine) -> Bound:
     """Return the bound of one cold call of an operator; see `perfmodel.prediction.predict.bound_time`."""
     from perfmodel.prediction.predict import bound_time as bound_on
 
+    check_operator(op)
     return bound_on(op, find_machine(hardware))
 
 
@@ -71,6 +78,7 @@ def sweep(
     from perfmodel.prediction.predict import CHUNK
     from perfmodel.prediction.sweep import sweep as sweep_on
 
+    check_operator(op)
     size = CHUNK if chunk is None else chunk
     return sweep_on(
         op,
@@ -101,6 +109,8 @@ def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Cho
     """
     from perfmodel.prediction.algorithms.choice import choose as choose_on
 
+    if not isinstance(problem, str):
+        check_operator(problem, "problem")
     return choose_on(problem, find_machine(hardware), **dimensions)
 
 
@@ -116,7 +126,8 @@ def predict_model(
     """Return the time of a counted list of operators; see `perfmodel.prediction.whole_model.predict_model`."""
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
-    return predict_on(operators, find_machine(hardware), cache=cache, library=library, load=load, **given(gap_s=gap_s))
+    listed = operator_list(operators)
+    return predict_on(listed, find_machine(hardware), cache=cache, library=library, load=load, **given(gap_s=gap_s))
 
 
 def Cluster(  # noqa: N802 -- reads as the class that it returns
@@ -168,31 +179,8 @@ def train(config: Model, cluster: _Cluster, plan: TrainingPlan, *, laboratory: s
     from perfmodel.training.search import full_step
     from perfmodel.workloads.catalog import find_model
 
-    return full_step(find_model(config), _clusters([cluster], plan)[0], plan, laboratory)
-
-
-def _clusters(given: object, plan: object) -> list[_Cluster]:
-    """Return one cluster, or several, as a list.
-
-    Raises
-    ------
-    UsageError
-        For a cluster or a plan of another type, with the call that makes one.
-    """
-    from perfmodel.cluster.cluster import Cluster
-    from perfmodel.errors import UsageError
-    from perfmodel.training.plan import TrainingPlan
-
-    if not isinstance(plan, TrainingPlan):
-        remedy = "Write pm.TrainingPlan(batch=128, seq=4096, tp=2)."
-        raise UsageError(f"{str(plan)[:40]!r} is no training plan.", place="plan", remedy=remedy)
-    clusters = []
-    for cluster in given if isinstance(given, list | tuple) else [given]:
-        if not isinstance(cluster, Cluster):
-            wanted = f"Write pm.Cluster({cluster!r}, gpus=8)." if isinstance(cluster, str) else "Give a pm.Cluster."
-            raise UsageError(f"{str(cluster)[:40]!r} is no cluster.", place="cluster", remedy=wanted)
-        clusters.append(cluster)
-    return clusters
+    check_plan(plan)
+    return full_step(find_model(config), cluster_list([cluster])[0], plan, laboratory)
 
 
 def search(
@@ -226,7 +214,9 @@ def search(
     from perfmodel.workloads.catalog import find_model
 
     model = find_model(config)
-    clusters = _clusters(cluster, plan)
+    check_plan(plan)
+    check_ranges(ranges)
+    clusters = cluster_list(cluster)
     space = default_space(model, clusters[0], plan, **ranges)
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 

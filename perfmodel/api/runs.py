@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from perfmodel.api.arguments import (
+    check_candidates,
+    check_economics,
+    check_profile,
+    check_scenario,
+    operator_list,
+)
 from perfmodel.api.machines import Machine, find_machine, given, machine_or_none
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ def diagnose(
     """Return where the time of a run goes and what would save it; see `perfmodel.diagnosis.diagnose.diagnose`."""
     from perfmodel.diagnosis.diagnose import diagnose as diagnose_on
 
+    check_profile(profile)
     return diagnose_on(profile, machine_or_none(hardware), **given(effort=effort))
 
 
@@ -36,6 +44,7 @@ def project(profile: Profile, source: Machine, target: Machine, *, host: float |
     """Return what a profile would take on another machine; see `perfmodel.diagnosis.projection.project.project`."""
     from perfmodel.diagnosis.projection.project import project as project_on
 
+    check_profile(profile)
     return project_on(profile, find_machine(source), find_machine(target), host=host)
 
 
@@ -43,6 +52,7 @@ def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[L
     """Return what limits each entry of a profile; see `perfmodel.diagnosis.limits.profile_limits`."""
     from perfmodel.diagnosis.limits import profile_limits as limits_on
 
+    check_profile(profile)
     return limits_on(profile, machine_or_none(hardware))
 
 
@@ -57,8 +67,8 @@ def fuse_operators(
     """Return the saving of fusing consecutive operators; see `perfmodel.diagnosis.fusion.fuse_operators`."""
     from perfmodel.diagnosis.fusion import fuse_operators as fuse_on
 
-    machine = find_machine(hardware)
-    return fuse_on(operators, machine, times_s=times_s, uses=uses, registers_per_thread=registers_per_thread)
+    listed, machine = operator_list(operators), find_machine(hardware)
+    return fuse_on(listed, machine, times_s=times_s, uses=uses, registers_per_thread=registers_per_thread)
 
 
 def headroom(
@@ -71,6 +81,8 @@ def headroom(
     """Rank the entries of a profile by what they could be worth; see `perfmodel.investment.headroom.headroom`."""
     from perfmodel.investment.headroom import headroom as headroom_on
 
+    check_profile(profile)
+    check_economics(economics)
     machine = machine_or_none(hardware)
     return headroom_on(profile, local_speedup=local_speedup, economics=economics, hardware=machine)
 
@@ -88,6 +100,9 @@ def rank_candidates(
     """Rank candidates by return on investment; see `perfmodel.investment.ranking.rank_candidates`."""
     from perfmodel.investment.ranking import rank_candidates as rank_on
 
+    check_profile(profile)
+    check_candidates(candidates)
+    check_economics(economics)
     machine = machine_or_none(hardware)
     return rank_on(profile, candidates, economics, hardware=machine, cap=cap, by=by, days=days)
 
@@ -96,4 +111,6 @@ def what_if(profile: Profile, scenario: Scenario, hardware: Machine | None = Non
     """Return a run after each step of a scenario; see `perfmodel.investment.what_if.what_if`."""
     from perfmodel.investment.what_if import what_if as what_if_on
 
+    check_profile(profile)
+    check_scenario(scenario)
     return what_if_on(profile, scenario, machine_or_none(hardware), find=find_machine)

@@ -104,6 +104,7 @@ def command(
         plan_of,
         ranges_of,
         recomputes_of,
+        schedule_of,
         virtual_stages,
     )
     from perfmodel.core.report import report
@@ -133,7 +134,7 @@ def command(
         "tp_overlap": tp_overlap,
         "attention": attention,
         "cp_algorithm": cp_algorithm,
-        "schedule": schedule.replace("-", "_"),
+        "schedule": schedule_of(schedule),
         "framework": framework,
         "optimizer": optimizer,
         "lora": lora,
@@ -151,7 +152,7 @@ def command(
     prices = {"price_per_gpu_hour": price_per_gpu_hour,
               "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
     machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
-    facts = context(hardware=machines, model=config, parameters=model.parameters, workers=workers)
+    facts = context(hardware=machines, model=config, parameters=model.parameters)
     destination.write(report(found, context=facts, **prices))
     if plot:
         from perfmodel.render.plots import plot as draw

@@ -97,7 +97,20 @@ def recomputes_of(text: str | None) -> tuple[str, ...]:
     from perfmodel.training.plan import Recompute
 
     parts = [part for part in (text or "").split("/") if part]
-    return tuple(Recompute.parse(part.replace("-", "_"), place="--recompute") for part in parts)
+    return tuple(Recompute.parse(part, place="--recompute") for part in parts)
+
+
+def schedule_of(text: str) -> str:
+    """Return the schedule of a text; "" for the usual one.
+
+    Raises
+    ------
+    UsageError
+        When there is no such schedule.
+    """
+    from perfmodel.training.plan import Schedule
+
+    return Schedule.parse(text, place="--schedule") if text else ""
 
 
 def stages_of(text: str | None) -> tuple[int, ...]:
@@ -159,7 +172,7 @@ def virtual_stages(config: ModelConfig, schedule: str, given: tuple[int, ...] | 
 
     if not schedule:
         return given or ()
-    several = Schedule.parse(schedule.replace("-", "_"), place="--schedule") == Schedule.INTERLEAVED
+    several = schedule_of(schedule) == Schedule.INTERLEAVED
     usual = [size for size in divisors(config.layers) if size <= 8] if several else [1]
     stages = tuple(size for size in given or usual if (size > 1) == several)
     if not stages:

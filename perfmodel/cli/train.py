@@ -132,7 +132,7 @@ def command(
 
     Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
     """
-    from perfmodel.cli._training import clusters_of, count_of, ranges_of, recomputes_of, stages_of
+    from perfmodel.cli._training import clusters_of, count_of, ranges_of, recomputes_of, schedule_of, stages_of
     from perfmodel.core.report import report
     from perfmodel.training.fitting import changes_that_fit
     from perfmodel.training.framework import find_framework
@@ -155,7 +155,7 @@ def command(
         "tp_overlap": tp_overlap,
         "attention": attention,
         "cp_algorithm": cp_algorithm,
-        "schedule": schedule.replace("-", "_"),
+        "schedule": schedule_of(schedule),
         "framework": framework,
         "optimizer": optimizer,
         "lora": lora,

@@ -6,9 +6,24 @@ Every member is a string, so that it compares equal to what users write and is w
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Self
 
 from perfmodel.errors import unknown_name
+
+
+def spelt(text: str, words: Iterable[str]) -> str | None:
+    """Return the one of some words that a text spells, hyphens and underscores being alike; None where it is none.
+
+    >>> spelt("adam_8bit", ("adam", "adam-8bit"))
+    'adam-8bit'
+    """
+    key = _key(text)
+    return next((word for word in words if _key(word) == key), None)
+
+
+def _key(text: str) -> str:
+    return text.replace("_", "-")
 
 
 class Vocabulary(enum.StrEnum):
@@ -20,20 +35,25 @@ class Vocabulary(enum.StrEnum):
 
     @classmethod
     def parse(cls, text: str, *, place: str = "") -> Self:
-        """Return the member that a text names.
+        """Return the member that a text names, with hyphens or underscores.
 
         Raises
         ------
         UsageError
-            When the text names none; the message lists the allowed words and the nearest one.
+            When the text names none; the message lists the allowed words and the nearest one, those of an option of the
+            command line with hyphens, as its help has them.
         """
         if isinstance(text, cls):
             return text
         try:
             return cls(text)
         except ValueError:
-            words = "".join(f" {c.lower()}" if c.isupper() else c for c in cls.__name__).strip()
-            raise unknown_name(words, str(text), [str(member) for member in cls], place=place) from None
+            member = spelt(str(text), cls)
+        if member is not None:
+            return cls(member)
+        what = "".join(f" {c.lower()}" if c.isupper() else c for c in cls.__name__).strip()
+        shown = [_key(member) if place.startswith("--") else str(member) for member in cls]
+        raise unknown_name(what, str(text), shown, place=place)
 
 
 class Limiter(Vocabulary):

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.core.vocabulary import Vocabulary
+from perfmodel.core.vocabulary import Vocabulary, spelt
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.idle import idle_options
 
@@ -49,7 +49,7 @@ class ContextAlgorithm(Vocabulary):
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """One way to train a model.
+    """One way to train a model. Words that have parts take a hyphen or an underscore: "zero-bubble", "zero_bubble".
 
     Attributes
     ----------
@@ -121,8 +121,11 @@ class TrainingPlan:
         )
         object.__setattr__(self, "stages", tuple(self.stages))
         for name, allowed in (("dtype", DTYPES), ("attention", ATTENTION), ("optimizer", OPTIMIZERS)):
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, str(getattr(self, name)), [text for text in allowed if text], place=PLACE)
+            text = getattr(self, name)
+            if text not in allowed:
+                if (word := spelt(text, allowed)) is None:
+                    raise unknown_name(name, text, [word for word in allowed if word], place=PLACE)
+                object.__setattr__(self, name, word)
         if self.grad_dtype not in ("", "fp32", "bf16", "fp16"):
             raise unknown_name("grad_dtype", self.grad_dtype, ("fp32", "bf16", "fp16"), place=PLACE)
         if self.zero not in (0, 1, 2, 3) or isinstance(self.zero, bool):

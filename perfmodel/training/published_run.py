@@ -198,7 +198,7 @@ def run_plan(run: Run) -> TrainingPlan:
     UsageError
         When a cell names what no plan has.
     """
-    recompute = run.text("recompute", "none").replace("-", "_")
+    recompute = run.text("recompute", "none")
     if recompute == "unknown":
         raise UnusableRunError("recompute is not published")
     pp, batch = run.whole("pp", 1) or 1, _needed(run, "gbs")

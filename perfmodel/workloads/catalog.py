@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel import storage
-from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.model_config import ModelConfig
@@ -33,12 +33,14 @@ def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
     Raises
     ------
     UsageError
-        When it is none of these; the message has the nearest name.
+        When it is none of these, or of another type; the message has the nearest name.
     InputFileError
         When the file cannot be read or its content is wrong.
     """
     if isinstance(text, ModelConfig):
         return text
+    remedy = 'Give a name, "llama-3.1-8b", the path of a config.json, or a pm.ModelConfig.'
+    expect(text, str | os.PathLike, "model", place="model", remedy=remedy)
     words = os.fspath(text).strip()
     if _is_path(words):
         path = os.path.join(words, "config.json") if os.path.isdir(words) else storage.one(words)

@@ -7,7 +7,7 @@ contiguous. Sizes, slices and other work of the host alone are left out, and so 
 
 from __future__ import annotations
 
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError, expect, unknown_name
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
@@ -58,6 +58,7 @@ def forward_pass(
         layers, an encoder with a decoder), another attention or head, a classifier's head for a model other than BERT,
         a batch or sequence below 1, and a sequence longer than the model's table of positions.
     """
+    expect(config, ModelConfig, "model", place="config", remedy='Write pm.find_model("gpt2").')
     _check(config, batch, seq, attention, head)
     ops = OperatorList(config, batch, seq, dtype)
     _embedding(ops, attention)

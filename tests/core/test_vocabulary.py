@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from perfmodel.core.vocabulary import CacheState, Calibration, EventKind, Limiter, Timing, Vocabulary
+from perfmodel.core.vocabulary import CacheState, Calibration, ErrorSource, EventKind, Limiter, Timing, Vocabulary
 from perfmodel.errors import UsageError
 
 
@@ -24,6 +24,20 @@ def test_an_unknown_word_is_refused_with_the_allowed_ones() -> None:
         CacheState.parse("wram", place="--cache")
     with pytest.raises(UsageError, match=r"unknown timing 'kernels'.*kernel"):
         Timing.parse("kernels")
+
+
+@pytest.mark.parametrize("words", Vocabulary.__subclasses__())
+def test_hyphens_and_underscores_are_alike(words: type[Vocabulary]) -> None:
+    for member in words:
+        assert words.parse(member.replace("_", "-")) is words.parse(member.replace("-", "_")) is member
+
+
+def test_an_option_of_the_command_line_lists_hyphens() -> None:
+    with pytest.raises(UsageError, match=r"Did you mean 'machine_here'\? Allowed: .*dtype_here"):
+        ErrorSource.parse("machine-hare", place="source")
+    with pytest.raises(UsageError, match=r"Did you mean 'machine-here'\? Allowed: .*dtype-here") as raised:
+        ErrorSource.parse("machine_hare", place="--source")
+    assert "_here" not in str(raised.value)
 
 
 def test_older_tables_say_flushed_for_cold() -> None:

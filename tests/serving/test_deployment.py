@@ -107,6 +107,37 @@ def test_lengths_beyond_the_positions_are_refused(llama: Deployment) -> None:
         llama.step(decode=1, context=200_000)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"prefill": 8192}, r"step: prefill=8192 is no list of prompts\. Write prefill=\[\(1, 512, 2048\)\]"),
+        ({"prefill": [(8192, 0)]}, r"prefill=\[\(8192, 0\)\] is no list of prompts"),
+        ({"prefill": (1, 512, 2048)}, "is no list of prompts"),
+        ({"prefill": "abc"}, "is no list of prompts"),
+        ({"prefill": [(1, "x", 2)]}, "is no list of prompts"),
+        ({"decode": "x"}, "step: decode='x' is no number"),
+        ({"context": {}}, "context={} is no number"),
+        ({"decode": 1, "rows": "x"}, "rows='x' is no number"),
+        ({"decode": -1}, "a size is negative or not finite"),
+        ({"decode": []}, "decode has no element"),
+        ({"decode": [1, 2], "context": [1, 2, 3]}, r"broadcast together: decode \(2,\), context \(3,\)"),
+        ({"decode": [1, 2], "prefill": [(1, 2, [3, 4, 5])]}, r"decode \(2,\), prefill\[0\]\[2\] \(3,\)"),
+    ],
+)
+def test_wrong_sizes_of_a_step_get_one_message(llama: Deployment, sizes: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        llama.step(**sizes)  # type: ignore[arg-type]
+
+
+def test_prompts_may_be_an_array(llama: Deployment) -> None:
+    assert llama.step(prefill=np.array([[1, 512, 2048]])).time_s == llama.step(prefill=[(1, 512, 2048)]).time_s
+
+
+def test_speculation_is_no_number() -> None:
+    with pytest.raises(UsageError, match=r"deployment: 3 is no speculation. Give .*Speculation\(tokens=3"):
+        Deployment(LLAMA_8B, pm.hardware("h100"), speculation=3)  # type: ignore[arg-type]
+
+
 def test_layers_with_a_window_forget() -> None:
     h100 = pm.hardware("h100")
     windowed = Deployment(replace(LLAMA_8B, window=4096), h100).memory()

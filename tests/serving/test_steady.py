@@ -113,6 +113,9 @@ def test_arrays_equal_scalars(llama: Deployment) -> None:
         ({"isl": 10, "osl": 10, "batch": np.nan}, "the load is below 1"),
         ({"isl": 10, "osl": 10, "prefix": 10}, "not shorter than the prompt"),
         ({"isl": 200_000, "osl": 10}, "longer than the model's 131072 positions"),
+        ({"isl": "long", "osl": 10}, "steady: isl='long' is no number"),
+        ({"isl": 10, "osl": 10, "batch": "x"}, "batch='x' is no number"),
+        ({"isl": [10, 20], "osl": [1, 2, 3]}, r"broadcast together: isl \(2,\), osl \(3,\)"),
     ],
 )
 def test_bad_loads_say_why(llama: Deployment, load: dict[str, float], message: str) -> None:

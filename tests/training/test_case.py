@@ -32,6 +32,18 @@ def test_the_profile_is_the_gpu_time_of_a_billion_tokens(case):
     assert profile_of_plan(case).total_time_s == pytest.approx(expected)
 
 
+def test_a_file_takes_hyphens_and_underscores(tmp_path):
+    text = 'model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nbatch = 8\nseq = 2048\npp = 2\nzero = 1\n'
+    plans = []
+    for index, mark in enumerate("-_"):
+        path = tmp_path / f"{index}.toml"
+        words = f'schedule = "zero{mark}bubble"\nrecompute = "selective{mark}op"\noptimizer = "adam{mark}8bit"\n'
+        path.write_text(text + words)
+        plans.append(read_training_case(path, hardware)[0].plan)
+    assert plans[0] == plans[1]
+    assert (plans[0].schedule, plans[0].recompute, plans[0].optimizer) == ("zero_bubble", "selective_op", "adam-8bit")
+
+
 def test_a_candidate_takes_the_time_of_the_changed_plan(case):
     change = PlanChange("none", {"recompute": "none"})
     (candidate,) = candidates_of(case, [change]).candidates

@@ -42,6 +42,19 @@ def test_the_schedule_follows_the_stages_of_a_gpu():
     assert TrainingPlan(batch=8, seq=64, pp=2).changed(vp=2).schedule == "interleaved"
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("schedule", "zero_bubble"), ("recompute", "selective_op"), ("recompute", "selective_layer"),
+        ("attention", "eager-unfused"), ("optimizer", "adam-8bit"),
+    ],
+)  # fmt: skip
+def test_words_take_hyphens_and_underscores(name, kept):
+    plan = TrainingPlan(batch=8, seq=64, pp=2)
+    for spelling in (kept, kept.replace("_", "-"), kept.replace("-", "_")):
+        assert getattr(plan.changed(**{name: spelling}), name) == kept
+
+
 @given(st.integers(1, 10**6), st.integers(1, 1000))
 def test_divisors_divide(number, wanted):
     assert all(number % value == 0 for value in divisors(number))

@@ -14,7 +14,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from perfmodel.core.units import format_si
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.render.plots import plot
-from perfmodel.render.plots.figure import LabelPlacer, new_figure, printable
+from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.labels import LabelPlacer
 
 #: colours that people who see colours differently tell apart (Okabe and Ito 2008), then greys
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000", "0.5")
@@ -102,7 +103,8 @@ def _mark(axes: Axes, choice: Choice, sizes: np.ndarray) -> None:
         placer.block(placer.points_of(np.column_stack([sizes[seen], column[seen]])), 4.0, 0.5)
     for item in choice.crossovers:
         axes.plot([item.size], [item.time_s], "o", ms=5, mfc="white", mec="0.1", zorder=5, gid="crossover")
-        placer.label((item.size, item.time_s), f"{_binary(item.size)}: {item.after}", fontsize=8)
+    named = [((item.size, item.time_s), f"{_binary(item.size)}: {item.after}") for item in choice.crossovers]
+    placer.label(named, fontsize=8)
 
 
 def _title(choice: Choice) -> str:

@@ -1,4 +1,4 @@
-"""Creating and saving figures, and placing text along lines or away from data.
+"""Creating and saving figures, their scales, and text along lines; `perfmodel.render.plots.labels` places labels.
 
 pyplot is not used: a `matplotlib.figure.Figure` has no global state, needs no display, and is freed like any object.
 """
@@ -15,11 +15,10 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
 
 from perfmodel import storage
 from perfmodel.errors import UsageError
@@ -32,14 +31,6 @@ POINTS_PER_INCH = 72.0
 
 #: values in SI units beyond these are errors of a unit; within them no limit of an axis overflows
 _SMALLEST, _LARGEST = 1e-30, 1e30
-#: positions of a label around its point, nearest first: distance [pt] and direction [rad]
-_DISTANCES = (6.0, 12.0, 22.0, 34.0, 50.0, 70.0, 95.0)
-_DIRECTIONS = np.radians([35, 145, 90, 0, 180, 325, 215, 270])
-#: labels from this distance on get a leader line [pt]
-_FAR = 12.0
-#: padding around a label [pt]; the width of text varies a little with the resolution
-_PADDING = np.array([5.0, 2.0])
-Boxes = NDArray[np.float64]
 #: values within a decade that an axis labels, the fewest first, and labels that tell its scale
 _LOG_STEPS = (
     (1.0,),
@@ -215,102 +206,3 @@ class SlopeText(Text):
             return 0.0
         (x0, y0), (x1, y1) = axes.transData.transform(self._line)
         return float(np.degrees(np.arctan2(y1 - y0, x1 - x0)))
-
-
-class LabelPlacer:
-    """Places labels so that they overlap data, lines and each other as little as possible.
-
-    Positions and sizes are in points of the figure (1/72 inch). Call `block` for the data before placing labels.
-    """
-
-    def __init__(self, axes: Axes) -> None:
-        self._axes = axes
-        figure = axes.get_figure(root=True)
-        assert isinstance(figure, Figure)
-        self._renderer: RendererAgg = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-        self._scale = POINTS_PER_INCH / figure.dpi
-        frame = axes.get_window_extent(self._renderer)
-        self._frame = np.array([frame.x0, frame.y0, frame.x1, frame.y1]) * self._scale
-        self._boxes: Boxes = np.empty((0, 4))
-        self._weights: NDArray[np.float64] = np.empty(0)
-
-    def points_of(self, data: ArrayLike) -> NDArray[np.float64]:
-        """Return data coordinates as points of the figure."""
-        return np.asarray(self._axes.transData.transform(data)) * self._scale
-
-    def data_of(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return points of the figure as data coordinates."""
-        return np.asarray(self._axes.transData.inverted().transform(np.asarray(points) / self._scale))
-
-    def block(self, centres: NDArray[np.float64], half_size: float, weight: float = 1.0) -> None:
-        """Keep labels away from squares around some positions [pt]; ``weight`` is the cost of covering them.
-
-        Positions that round to the same point count once, since a sweep has thousands of them on one line.
-        """
-        centres = np.unique(np.round(centres), axis=0)
-        if len(centres):
-            self._add(np.hstack([centres - half_size, centres + half_size]), weight)
-
-    def block_line(self, data: ArrayLike, weight: float) -> None:
-        """Keep labels away from the straight line between two points in data coordinates."""
-        start, end = self.points_of(data)
-        steps = max(2, int(np.hypot(*(end - start)) / 4))
-        self.block(start + np.linspace(0, 1, steps)[:, None] * (end - start), 2.0, weight)
-
-    def crowding(self, centres: NDArray[np.float64], half_size: float) -> float:
-        """Return the weighted area that squares around some positions would cover [pt^2]."""
-        return float(self._cost(np.hstack([centres - half_size, centres + half_size])).sum())
-
-    def label(self, anchor: tuple[float, float], text: str, **style: Any) -> None:
-        """Write a label near a point in data coordinates, with a thin leader line if it is not beside the point."""
-        artist = self._axes.annotate(text, anchor, (0, 0), textcoords="offset points", parse_math=False, **style)
-        artist.set_horizontalalignment("center")
-        artist.set_verticalalignment("center")
-        extent = artist.get_window_extent(self._renderer)
-        size = np.array([extent.width, extent.height]) * self._scale + _PADDING
-        centre = self.points_of(anchor)
-        offsets, distances = _offsets(size)
-        boxes = np.hstack([centre + offsets - size / 2, centre + offsets + size / 2])
-        best = int(np.argmin(self._cost(boxes) + 2.0 * distances))
-        artist.set_position(tuple(offsets[best]))
-        self._add(boxes[best : best + 1], 4.0)
-        if distances[best] >= _FAR:
-            edge = np.clip(centre, boxes[best, :2], boxes[best, 2:]) - centre
-            self._axes.annotate(
-                "",
-                anchor,
-                tuple(edge),
-                textcoords="offset points",
-                arrowprops={"arrowstyle": "-", "color": "0.55", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
-            )
-
-    def _add(self, boxes: Boxes, weight: float) -> None:
-        self._boxes = np.vstack([self._boxes, boxes])
-        self._weights = np.append(self._weights, np.full(len(boxes), weight))
-
-    def _cost(self, boxes: Boxes) -> NDArray[np.float64]:
-        """Return the weighted area that each box covers; area outside the axes counts 20-fold."""
-        cost = 20.0 * (_area(boxes) - _overlap(boxes, self._frame[None])[:, 0])
-        if len(self._boxes):
-            cost = cost + _overlap(boxes, self._boxes) @ self._weights
-        return cost
-
-
-def _offsets(size: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the possible offsets of a label's centre from its point, and the distance of its edge for each [pt]."""
-    unit = np.column_stack([np.cos(_DIRECTIONS), np.sin(_DIRECTIONS)])
-    offsets = np.vstack([unit * distance + np.sign(np.round(unit, 6)) * size / 2 for distance in _DISTANCES])
-    return offsets, np.repeat(_DISTANCES, len(_DIRECTIONS))
-
-
-def _area(boxes: Boxes) -> NDArray[np.float64]:
-    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
-
-
-def _overlap(boxes: Boxes, others: Boxes) -> NDArray[np.float64]:
-    """Return the overlapping area of each box with each of the others [pt^2]."""
-    x0, y0, x1, y1 = (boxes[:, None, side] for side in range(4))
-    u0, v0, u1, v1 = (others[None, :, side] for side in range(4))
-    width = np.maximum(np.minimum(x1, u1) - np.maximum(x0, u0), 0.0)
-    height = np.maximum(np.minimum(y1, v1) - np.maximum(y0, v0), 0.0)
-    return np.asarray(width * height)

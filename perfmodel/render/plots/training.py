@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -42,6 +43,9 @@ COLORS = {
 _OTHER = "#000000"
 _FORWARD, _BACKWARD = "#7FB8DA", "#E8A15B"
 _WEIGHTS = "#8CC9A1"
+#: height of a bar, of a row's 1; opacity and hatching of a step that does not fit in memory, and what its label says
+_TALL, _PALE, _NO_ROOM = 0.62, 0.4, "does not fit"
+_HATCHED: Mapping[str, Any] = {"facecolor": "none", "edgecolor": "0.35", "hatch": "////", "linewidth": 0.0}
 _MOST_BARS = 30
 #: most letters of a line beside a bar
 _LONGEST = 42
@@ -67,6 +71,8 @@ def _(found: Search) -> Figure:
 
 def training_plot(study: Study) -> Figure:
     """Return the terms of steps as stacked bars, and of a single step its pipeline and its memory over time.
+
+    Bars of steps that do not fit in memory are pale and hatched.
 
     Parameters
     ----------
@@ -112,24 +118,13 @@ def _panel(figure: Figure, height: float, top: float, tall: float, left: float) 
 def _bars(axes: Axes, steps: Sequence[TrainingStep]) -> None:
     """Draw one stacked bar for each step, the first at the top, with its total and interval."""
     for row, step in enumerate(steps):
-        start = 0.0
-        for name in _names([step]):
-            time = step.terms_s[name]
-            axes.barh(
-                row, time, left=start, height=0.62, color=COLORS.get(name, _OTHER), edgecolor="white", linewidth=0.4
-            )
-            start += time
-        axes.errorbar(
-            step.time_s, row, xerr=[[step.time_s - step.low_s], [step.high_s - step.time_s]], color="black", capsize=3,
-            linewidth=1.0,
-        )  # fmt: skip
-        label = f"{format_si(step.time_s, 's', 3)}, MFU {step.mfu:.0%}"
-        axes.annotate(label, (step.high_s, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
+        _bar(axes, row, step)
     several = len(steps) > 1
     axes.set_yticks(range(len(steps)))
     axes.set_yticklabels([_bar_name(step, steps) for step in steps] if several else [""], fontsize=8)
     axes.set_ylim(len(steps) - 0.4, -0.6)
-    axes.set_xlim(0.0, 1.28 * max(step.high_s for step in steps))
+    room = 1.28 if all(map(_may_run, steps)) else 1.5
+    axes.set_xlim(0.0, room * max(step.high_s for step in steps))
     axes.set_xlabel("time of a step [s]", fontsize=8)
     axes.tick_params(labelsize=8)
     for side in ("top", "right"):
@@ -139,6 +134,31 @@ def _bars(axes: Axes, steps: Sequence[TrainingStep]) -> None:
     where = f" on {first.cluster.name}" if len({step.cluster.name for step in steps}) == 1 else ""
     title = f"{first.model}{where}, {first.plan.dtype}{own}"
     axes.set_title(printable(title, 100), fontsize=10, loc="left")
+
+
+def _bar(axes: Axes, row: int, step: TrainingStep) -> None:
+    """Draw the terms of one step with its total and interval; the bar is pale and hatched where it does not fit."""
+    may_run, start = _may_run(step), 0.0
+    for name in _names([step]):
+        time = step.terms_s[name]
+        axes.barh(
+            row, time, left=start, height=_TALL, color=COLORS.get(name, _OTHER), edgecolor="white", linewidth=0.4,
+            alpha=1.0 if may_run else _PALE,
+        )  # fmt: skip
+        start += time
+    if not may_run:
+        axes.barh(row, step.time_s, height=_TALL, gid=_NO_ROOM, **_HATCHED)
+    axes.errorbar(
+        step.time_s, row, xerr=[[step.time_s - step.low_s], [step.high_s - step.time_s]], color="black", capsize=3,
+        linewidth=1.0,
+    )  # fmt: skip
+    label = f"{format_si(step.time_s, 's', 3)}, MFU {step.mfu:.0%}{'' if may_run else ', ' + _NO_ROOM}"
+    axes.annotate(label, (step.high_s, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
+
+
+def _may_run(step: TrainingStep) -> bool:
+    """Return whether nothing says that a step does not fit in memory, as a step without memory."""
+    return step.fits is not False
 
 
 def _bar_name(step: TrainingStep, steps: Sequence[TrainingStep]) -> str:
@@ -160,6 +180,8 @@ def _names(steps: Sequence[TrainingStep]) -> list[str]:
 
 def _legend(figure: Figure, steps: Sequence[TrainingStep], bottom: float = 0.0) -> None:
     handles = [Patch(color=COLORS.get(name, _OTHER), label=name.replace("_", " ")) for name in _names(steps)]
+    if not all(map(_may_run, steps)):
+        handles.append(Patch(label=f"{_NO_ROOM} in memory", **_HATCHED))
     figure.legend(
         handles=handles,
         loc="upper center" if bottom else "lower center",

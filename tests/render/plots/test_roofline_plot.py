@@ -19,7 +19,8 @@ from matplotlib.text import Text
 
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
-from perfmodel.render.plots.figure import LabelPlacer, SlopeText, new_figure, printable, spread
+from perfmodel.render.plots.figure import DOTS_PER_INCH, SlopeText, new_figure, printable, spread
+from perfmodel.render.plots.labels import LabelPlacer
 from perfmodel.render.plots.palette import COLORS, SHAPES
 from perfmodel.render.plots.roofline import layout, roofline_figure, roofline_plot, save_figure
 from perfmodel.render.plots.roofline import points as _roofline_points
@@ -124,6 +125,13 @@ def overlap(first, second):
     width = min(first.x1, second.x1) - max(first.x0, second.x0)
     height = min(first.y1, second.y1) - max(first.y0, second.y0)
     return max(0.0, width) * max(0.0, height)
+
+
+def sweep_on(name):
+    """The plot's points of one machine of the catalog: products that crowd under its ceiling."""
+    machine = pm.hardware(name)
+    sizes = 2.0 ** np.arange(6, 14)
+    return machine, [pm.predict(pm.Gemm(m=size, n=4096, k=4096, dtype="bf16"), machine) for size in sizes]
 
 
 # What it says
@@ -371,6 +379,7 @@ SCENES = {
         MACHINE,
         [gemm(2**20, 2**20, 2**20), gemm(1, 1, 1), pm.predict(pm.Elementwise(numel=9, num_inputs=9**6), MACHINE)],
     ),
+    "three machines": lambda: roofline_figure([sweep_on(name) for name in ("h100", "a100", "mi300x")]),
     "two machines": lambda: roofline_figure([(MACHINE, mixture(30)), (MACHINE, [gemm()])], title="Two"),
 }
 
@@ -395,6 +404,66 @@ def test_no_text_is_cut_off_or_lies_on_another(scene):
         assert box.y1 <= figure.bbox.y1, text
     for (first, one), (second, other) in itertools.combinations(found, 2):
         assert overlap(one, other) < 0.1 * min(one.width * one.height, other.width * other.height), (first, second)
+
+
+def labels_and_leaders(axes, renderer):
+    """Boxes of the labels beside the points, and their leader lines: both ends [pixels]."""
+    boxes, leaders = {}, []
+    per_point = axes.get_figure(root=True).dpi / 72
+    for text in axes.texts:
+        if text.get_color() == "0.1":  # as `layout.name_marks` writes them
+            boxes[text.get_text()] = text.get_window_extent(renderer)
+        elif getattr(text, "arrow_patch", None) is not None and text.get_text() == "" and text.xycoords == "data":
+            start = axes.transData.transform(text.xy)
+            leaders.append((start, start + per_point * np.asarray(text.get_position())))
+    return boxes, leaders
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_labels_of_points_keep_clear_of_each_other_and_of_leader_lines(scene):
+    figure, renderer = drawn(scene)
+    for axes in figure.axes:
+        boxes, leaders = labels_and_leaders(axes, renderer)
+        for (first, one), (second, other) in itertools.combinations(boxes.items(), 2):
+            assert overlap(one, other) == 0, (first, second)
+        for start, end in leaders:
+            for text, box in boxes.items():
+                # the line ends at the padding of its own label, outside the text
+                inside = [box.contains(*(start + share * (end - start))) for share in np.linspace(0, 1, 50)]
+                assert not any(inside), text
+
+
+@pytest.mark.parametrize("name", ["h100", "a100", "mi300x"])
+def test_crowded_labels_have_a_gap_that_is_seen(name):
+    figure = roofline_plot(*sweep_on(name))
+    figure.set_dpi(DOTS_PER_INCH)  # as files have it: the width of text varies with the resolution
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes, _ = labels_and_leaders(figure.axes[0], renderer)
+    assert len(boxes) == 8
+    gap = 3.0 * figure.dpi / 72
+    for (first, one), (second, other) in itertools.combinations(boxes.items(), 2):
+        wide = type(one).from_extents(one.x0 - gap, one.y0, one.x1 + gap, one.y1)
+        assert overlap(wide, other) == 0, (first, second)
+
+
+@pytest.mark.parametrize("name", ["h100", "a100"])
+def test_a_sustained_bandwidth_stands_clear_below_its_line(name):
+    machine, points = sweep_on(name)
+    figure = roofline_plot(machine, points)
+    axes = figure.axes[0]
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    (text,) = (
+        text
+        for text in figure.findobj(SlopeText)
+        if f"{machine.main_memory.sustained_bytes_per_s / 1e9:.4g}" in text.get_text()
+    )
+    intensity, rate = text.get_position()
+    # on its line the rate is the intensity times the bandwidth: the anchor is the top of the text
+    above = axes.transData.transform((intensity, intensity * machine.main_memory.sustained_bytes_per_s))[1]
+    across = (above - axes.transData.transform((intensity, rate))[1]) * np.cos(np.radians(text.get_rotation()))
+    assert across > 3.0 * figure.dpi / 72
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -575,7 +644,7 @@ def test_a_label_that_is_not_beside_its_point_has_a_leader_line(half_size, has_l
     axes = new_figure(4.0, 3.0).add_axes((0, 0, 1, 1))
     placer = LabelPlacer(axes)
     placer.block(placer.points_of([(0.5, 0.5)]), half_size, 10.0)  # free places are 6 or 12 pt away
-    placer.label((0.5, 0.5), "name")
+    placer.label([((0.5, 0.5), "name")])
     assert [text.arrow_patch is not None for text in axes.texts] == [False] + [True] * has_leader
 
 

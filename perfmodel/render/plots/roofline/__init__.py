@@ -22,7 +22,6 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.ceilings import Ceiling, Slope, ceilings, slopes
 from perfmodel.render.plots.figure import (
-    LabelPlacer,
     SlopeText,
     figure_format,
     label_right,
@@ -31,6 +30,7 @@ from perfmodel.render.plots.figure import (
     save_figure,
     spread,
 )
+from perfmodel.render.plots.labels import LabelPlacer
 from perfmodel.render.plots.palette import CEILING_COLOR, DASHES
 from perfmodel.render.plots.roofline import layout
 from perfmodel.render.plots.roofline.markers import Styles, draw_marks, legend_handles
@@ -147,7 +147,7 @@ def _draw(axes: Axes, panel: _Panel, styles: Styles, limits: tuple[float, float,
     axes.grid(which="major", color="0.92", linewidth=0.6, zorder=0)
     placer = LabelPlacer(axes)
     _draw_ceilings(axes, panel, placer)
-    _draw_ridges(axes, panel)
+    _draw_ridges(axes, panel, placer)
     draw_marks(axes, panel.collected.marks, styles, placer)
     _name_slopes(axes, panel, placer)
     layout.name_marks(panel.collected.marks, panel.key, placer)
@@ -178,12 +178,12 @@ def _draw_ceilings(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
             linestyle=DASHES if sustained else "-",
             zorder=2,
         )
-        placer.block_line((start_point, end_point), 0.4)
+        placer.block_line((start_point, end_point), 1.5)
     heights = [float(placer.points_of((right, ceiling.flop_per_s))[1]) for ceiling in panel.ceilings]
     label_right(axes, right, [(one.label, one.flop_per_s) for one in panel.ceilings], heights, 12)
 
 
-def _draw_ridges(axes: Axes, panel: _Panel) -> None:
+def _draw_ridges(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
     """Mark the ridge point of each ceiling and main memory, with its value above the axes."""
     main = next((slope for slope in panel.slopes if slope.main and not slope.sustained), None)
     if main is None:
@@ -199,6 +199,7 @@ def _draw_ridges(axes: Axes, panel: _Panel) -> None:
     across = [float(axes.transData.transform((ridge, top))[0]) * 72 / figure.dpi for ridge in ridges]
     for ridge, ceiling, place, moved in zip(ridges, roofs, across, spread(across, 34.0), strict=True):
         axes.plot([ridge, ridge], [ceiling.flop_per_s, top], color="0.4", ls=":", lw=0.8, zorder=1)
+        placer.block_line([(ridge, ceiling.flop_per_s), (ridge, top)], 2.0)
         axes.annotate(
             format_si(ridge, ""),
             (ridge, top),
@@ -216,20 +217,20 @@ def _draw_ridges(axes: Axes, panel: _Panel) -> None:
 
 
 def _name_slopes(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
-    """Write each bandwidth along its line where it covers least; sustained ones below the line."""
+    """Write each bandwidth along its line where it covers least and leaves marks room; sustained ones below it."""
     highest = max((ceiling.flop_per_s for ceiling in panel.ceilings), default=axes.get_ylim()[1])
     for slope in panel.slopes:
         start, end = slope.visible(axes, highest)
         first, last = placer.points_of((start, end))
         along = (last - first) / np.hypot(*(last - first))
-        across = np.array([-along[1], along[0]]) * (-7.0 if slope.sustained else 7.0)
-        length = 4.6 * len(slope.label)
+        across = np.array([-along[1], along[0]]) * (-9.0 if slope.sustained else 7.0)
+        length = placer.width_of(slope.label, 8.0)
         room = float(np.hypot(*(last - first))) - length
         choices = np.linspace(4.0, max(4.0, room), 120)
         steps = np.arange(0, length, 5.0)[:, None] * along + across
-        costs = [placer.crowding(first + choice * along + steps, 5.0) for choice in choices]
+        costs = [placer.crowding(first + choice * along + steps, 7.0, 18.0) for choice in choices]
         begin = first + float(choices[int(np.argmin(costs))]) * along
-        aside = across * 0.25
+        aside = across * (0.4 if slope.sustained else 0.25)
         line = placer.data_of([begin + aside, begin + aside + 50 * along])
         SlopeText(
             axes,

@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from perfmodel.render.plots.figure import LabelPlacer, printable
+from perfmodel.render.plots.figure import printable
+from perfmodel.render.plots.labels import LabelPlacer
 from perfmodel.render.plots.roofline.points import Collected, Mark, Measurement
 
 #: most points that are named beside their marker, and most that are numbered
@@ -195,10 +196,11 @@ def name_marks(marks: Sequence[Mark], key: Key, placer: LabelPlacer) -> None:
             groups.append([index])
         else:
             group.append(index)
-    # from top to bottom, so that labels of markers above each other keep that order
-    for group in sorted(groups, key=lambda group: (-len(group), -anchors[group[0]][1])):
+    named = []
+    for group in groups:
         text = _ranges(group) if key.numbered else "\n".join(dict.fromkeys(marks[index].label for index in group))
-        placer.label(anchors[group[0]], text, fontsize=_TEXT_SIZE, color="0.1", zorder=7)
+        named.append((anchors[group[0]], text))
+    placer.label(named, fontsize=_TEXT_SIZE, color="0.1", zorder=7)
 
 
 def _labelled_rate(mark: Mark) -> float:

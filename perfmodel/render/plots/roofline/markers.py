@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from perfmodel.render.plots.ceilings import Place
-from perfmodel.render.plots.figure import LabelPlacer, printable
+from perfmodel.render.plots.figure import printable
+from perfmodel.render.plots.labels import LabelPlacer
 from perfmodel.render.plots.palette import CEILING_COLOR, COLORS, DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.roofline import layout
 from perfmodel.render.plots.roofline.points import Mark
@@ -188,4 +189,4 @@ def _add_markers(axes: Axes, marker: Line2D, places: Sequence[tuple[float, float
     marker.set_data(*np.transpose(places))
     marker.set(clip_on=False, rasterized=len(places) > _VECTOR_MARKERS)
     axes.add_line(marker)
-    placer.block(placer.points_of(places), marker.get_markersize() / 2 + 1, 2.0)
+    placer.mark(placer.points_of(places), marker.get_markersize() / 2 + 1)

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.figure import LabelPlacer, drawable, log_ticks, new_figure, printable
+from perfmodel.render.plots.figure import drawable, log_ticks, new_figure, printable
+from perfmodel.render.plots.labels import LabelPlacer
 from perfmodel.render.plots.palette import PALETTE, SHAPES
 from perfmodel.serving.load_report import deployment_name, load_name
 from perfmodel.serving.points import Point
@@ -122,12 +123,11 @@ def _label_loads(axes: Axes, points: Sequence[Point], best: Point | None) -> Non
     step = max(1, math.ceil(len(front) / _MOST_LABELS))
     placer = LabelPlacer(axes)
     centres = np.array([[_per_user(point), point.tokens_per_s_per_gpu] for point in points])
-    placer.block(placer.points_of(centres), 4.0)
+    placer.mark(placer.points_of(centres), 4.0)
     whole = front_of(points)
     for one, other in itertools.pairwise(whole):
         ends = [(_per_user(point), point.tokens_per_s_per_gpu) for point in (one, other)]
         placer.block_line(np.array(ends), 2.0)
     labelled = front[::step] + ([best] if best is not None else [])
-    for point in labelled:
-        text = load_name(point)
-        placer.label((_per_user(point), point.tokens_per_s_per_gpu), text, fontsize=7.5, color="0.25")
+    named = [((_per_user(point), point.tokens_per_s_per_gpu), load_name(point)) for point in labelled]
+    placer.label(named, fontsize=7.5, color="0.25")
