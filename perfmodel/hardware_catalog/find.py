@@ -16,7 +16,7 @@ from pathlib import Path
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
-from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, shipped_folder
 from perfmodel.hardware_catalog.read import read_hardware
 from perfmodel.plugins import plugin_folders, warn_of_plugin
@@ -136,6 +136,8 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     >>> hardware("a100-sxm4-40gb").sm_count
     108
     """
+    remedy = 'Give a name of the catalog, "h100", or the path of a spec file.'
+    expect(name, str | os.PathLike, "name of a machine", place="hardware", remedy=remedy)
     text = os.fspath(name)
     if storage.suffix_of(text) in DOCUMENT_SUFFIXES:
         return read_hardware(text)

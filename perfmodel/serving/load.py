@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, expect
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.policies import Policy, find_policy
@@ -166,6 +166,9 @@ def simulate_fleet(
     deployment: Deployment, requests: Requests, fleet: Fleet, *, interval: bool = True, progress: Progress | None = None
 ) -> Replay:
     """Simulate a load on several deployments; see `simulate`."""
+    remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
+    expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
+    expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
 
