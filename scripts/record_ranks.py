@@ -6,6 +6,9 @@
 Kinds: even; slow_rank, where rank 1 sleeps 20 ms a step before its backward pass; unequal, where rank 1 has 64 times
 the batch. DDP or FSDP of a model of three linear layers, gloo on the CPU, torch.profiler with shapes, six steps after
 one of warm-up. The traces are written as rank0.json.gz, rank1.json.gz, ... into a folder of the kind.
+
+Record on an idle machine. Beside other processes the ranks do not get the same share of the cores: at a load of four
+times the cores, a rank of an "even" FSDP training made the others wait for half of each step.
 """
 
 from __future__ import annotations

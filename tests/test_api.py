@@ -176,7 +176,7 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "serve nothing": (lambda: pm.Deployment(None, "h100"), "model: None is no model"),
     "serve on nothing": (lambda: pm.Deployment(LLAMA, None), MACHINE),
     "steady of a name": (lambda: pm.steady(LLAMA, 10, 10), r"deployment: .* is no deployment\. Write pm\.Deployment\("),
-    "simulate a name": (lambda: pm.simulate(LLAMA, pm.closed_loop(1, 2, 8, 8)), r"no deployment\. Write pm\.Deployment"),
+    "simulate a name": (lambda: pm.simulate(LLAMA, pm.closed_loop(1, 2, 8, 8)), r"no deployment\. Write pm\.Deploy"),
     "simulate a number": (lambda: pm.simulate(pm.Deployment(LLAMA, "h100"), 3), "requests: 3 is no load"),
     "machine of nothing": (lambda: pm.hardware(None), "hardware: None is no name of a machine"),
     "pass of a name": (lambda: pm.forward_pass("gpt2", 1, 8), r"config: 'gpt2' is no model\. Write pm\.find_model"),

@@ -121,6 +121,30 @@ def job_machine(
     return profiled_machine(Profile((), device=device), on, option=option, assume=assume, needed=needed)[0]
 
 
+def refuse_cpu_times(of_host: bool, on: Sequence[str] | None, *, place: str, option: str) -> None:
+    """Raise a UsageError for times of a CPU that are to be projected from a GPU: one says nothing about the other.
+
+    Parameters
+    ----------
+    of_host : whether the trace has no GPU work.
+    on : the machine that the user names as the one of the trace, in ``option``.
+    place : the trace.
+    """
+    from perfmodel.cli._options import only_machine
+    from perfmodel.hardware_catalog import hardware
+
+    named = only_machine(on)
+    if not of_host or (named and hardware(named).kind == "cpu"):
+        return
+    took = f"they are no times of {named}" if named else "they say nothing about a GPU"
+    raise UsageError(
+        f"{place} has no GPU work: its times are those of operators on the CPU, and {took}.",
+        place=option,
+        remedy="Record the run on its GPUs (ProfilerActivity.CUDA); or name the CPU that it ran on, with the spec that "
+        "`perfmodel calibrate --device cpu` writes.",
+    )
+
+
 def project_ranks(
     job: Job, reading: Reading, machines: tuple[Hardware, Hardware], host: float | None
 ) -> list[ProjectedRank]:

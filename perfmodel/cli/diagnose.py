@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,6 +97,7 @@ def command(
     """
     from perfmodel.core.report import report
     from perfmodel.diagnosis.diagnose import diagnose
+    from perfmodel.diagnosis.ranks.job import alone_notes
     from perfmodel.profile.effort import parse_effort
 
     table = parse_effort(effort or ())
@@ -130,6 +132,7 @@ def command(
     measured = _read(profile, by, whole_trace)
     machine, machine_source = profiled_machine(measured, on, assume=assume)
     diagnosis = diagnose(measured, machine, effort=table)
+    diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *alone_notes(measured)))
     if against is not None:
         later = _read(against, by, whole_trace)
         after = diagnose(later, profiled_machine(later, on, assume=assume)[0], effort=table)
@@ -181,6 +184,8 @@ def _read(path: str, by: str, all_steps: bool) -> Profile:
 
 def _facts(diagnosis: Diagnosis, path: str, machine_source: str) -> dict[str, object]:
     """Return the context of the report."""
+    from perfmodel.diagnosis.ranks.job import missing_beside
+
     machine = {"hardware": [diagnosis.hardware.name], "hardware_from": machine_source} if diagnosis.hardware else {}
     return dict(
         context(
@@ -194,6 +199,7 @@ def _facts(diagnosis: Diagnosis, path: str, machine_source: str) -> dict[str, ob
             before_first_gpu_work_s=diagnosis.outside_s[0],
             after_last_gpu_work_s=diagnosis.outside_s[1],
             skipped=dict(diagnosis.profile.skipped),
+            **({"missing_ranks": list(missing)} if (missing := missing_beside(diagnosis.profile)) else {}),
         )
     )
 

@@ -23,7 +23,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import Destination, context
 from perfmodel.cli._profile import profiled_machine
-from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_workers
+from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_cpu_times, refuse_workers
 from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError
 
@@ -66,6 +66,7 @@ def command(
     """
     from perfmodel.core.report import report
     from perfmodel.diagnosis.projection.project import project
+    from perfmodel.diagnosis.ranks.host import is_of_host
     from perfmodel.formats import read_profile
     from perfmodel.hardware_catalog import hardware
 
@@ -81,6 +82,7 @@ def command(
         return
     refuse_workers(workers, scheduler)
     measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
+    refuse_cpu_times(is_of_host(measured), source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
     assert here is not None  # as it is needed
     projection = project(measured, here, there, host=host)
@@ -101,6 +103,7 @@ def _project_job(
     from perfmodel.diagnosis.ranks.projection import project_job
 
     job = read_job(paths, reading)
+    refuse_cpu_times(job.of_host, machine[0], place="the job", option="--from")
     here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
     assert here is not None  # as it is needed
     projected = project_job(job, project_ranks(job, reading, (here, there), host), here, there)

@@ -27,7 +27,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import Destination, context, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, profiled_machine
-from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_workers
+from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_cpu_times, refuse_workers
 from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError, unknown_name
 
@@ -223,6 +223,7 @@ def _alone(
 
     ``machines`` are --on, --assume and --to, ``entries`` --by and --whole-trace.
     """
+    from perfmodel.diagnosis.ranks.host import is_of_host
     from perfmodel.formats import read_profile
     from perfmodel.investment.plan import read_plan
     from perfmodel.serving.case import is_deployment_file
@@ -232,6 +233,8 @@ def _alone(
         check_names_machine(path, on, to)
         return deployment_and_plan(path, plan, efforts)
     measured = read_profile(path, by=entries[0], all_steps=entries[1])
+    if to is not None:
+        refuse_cpu_times(is_of_host(measured), on, place=path, option="--to")
     return measured, read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
 
 

@@ -10,6 +10,16 @@ import pytest
 
 TRACES = Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces"
 SLOW = sorted((TRACES / "ddp_4_slow_rank").glob("*.gz"))
+CPU = """
+name = "test-cpu"
+vendor = "none"
+architecture = "none"
+kind = "cpu"
+[memory.dram]
+bandwidth = "10 GB/s"
+[peak.vector]
+fp32 = "300 GFLOP/s"
+"""
 
 
 def test_roi_of_a_job_begins_with_its_straggler(perfmodel) -> None:
@@ -53,8 +63,12 @@ def test_a_step_of_a_job_is_a_step_of_the_rank_that_sets_its_pace(perfmodel, tmp
     assert alone.json["context"]["profile"] == str(SLOW[1])
 
 
-def test_a_projected_job_lists_its_ranks(perfmodel) -> None:
-    command = ("project", *SLOW[:2], "--from", "a100-sxm4-40gb", "--to", "h100-sxm5-80gb")
+def test_a_projected_job_lists_its_ranks(perfmodel, data_dir, tmp_path) -> None:
+    trace = data_dir / "traces" / "hta_a100_2rank_nccl_resnet.json.gz"
+    ranks = [
+        changed(trace, tmp_path / f"rank{n}.json.gz", distributedInfo={"rank": n, "world_size": 4}) for n in (0, 1)
+    ]
+    command = ("project", *ranks, "--from", "a100-sxm4-40gb", "--to", "h100-sxm5-80gb")
     ran = perfmodel(*command, "--format", "json")
     assert ran.code == 0, ran.err
     assert [row["name"] for row in ran.json["rows"]] == ["rank 0", "rank 1"]
@@ -63,6 +77,29 @@ def test_a_projected_job_lists_its_ranks(perfmodel) -> None:
     assert ran.json["context"]["missing_ranks"] == [2, 3]
     assert "Missing: rank 2-3 of 4" in perfmodel(*command).out
     assert max(map(len, perfmodel(*command).out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("ranks", [SLOW, SLOW[:1]])
+def test_times_of_a_cpu_are_not_projected_from_a_gpu(perfmodel, tmp_path, ranks) -> None:
+    for command in (("project", *ranks, "--from", "a100-sxm4-80gb"), ("project", *ranks), ("roi", *SLOW[:1])):
+        ran = perfmodel(*command, "--to", "h100")
+        assert (ran.code, ran.out) == (2, "")
+        assert "has no GPU work: its times are those of operators on the CPU" in ran.err
+        assert "ProfilerActivity.CUDA" in ran.err
+    cpu = tmp_path / "cpu.toml"
+    cpu.write_text(CPU)
+    ran = perfmodel("project", *ranks, "--from", cpu, "--to", cpu, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert ran.json["whole"][0]["projected_time_s"] == pytest.approx(ran.json["whole"][0]["time_s"])
+
+
+def test_the_total_of_a_job_on_cpus_is_its_wall(perfmodel) -> None:
+    ran = perfmodel("roi", *SLOW, "--format", "json")
+    steps = perfmodel("diagnose", *SLOW, "--format", "json").json["rows"]
+    wall_s = sum(row["time_s"] for row in steps if row["rank"] == 1)
+    assert ran.json["context"]["total_time_s"] == pytest.approx(wall_s)
+    row = ran.json["rows"][0]
+    assert row["overall_speedup"] == pytest.approx(wall_s / (wall_s - row["time_saved_s"]))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +113,7 @@ def test_a_projected_job_lists_its_ranks(perfmodel) -> None:
         (("roi", SLOW[0], "--host", "2"), "--host: belongs to a projection"),
         (("roi", *SLOW, "--on", "a100-sxm4-40gb", "--to", "h100"), "--to: the candidates of a job"),
         (("project", SLOW[0], "--scheduler", "tcp://h:1", "--from", "a100", "--to", "h100"), "--scheduler"),
-        (("project", *SLOW, "--to", "h100"), "--from: the profile names no device"),
+        (("project", *SLOW, "--to", "h100"), "--from: the job has no GPU work"),
     ],
 )
 def test_options_without_an_effect_are_refused(perfmodel, command, said) -> None:

@@ -1,11 +1,7 @@
-"""The ranks of a job together: who waits for whom at the exchanges that they share.
+"""The ranks of a job together: their exchanges matched, their clocks aligned, and who waits for whom.
 
-Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r,
-latency = min(duration), and calls the rank with the least total wait the straggler; HTA (hta/analyzers/straggler.py)
-compares the start of the last long collective of an iteration. Here the waits of one rank for another are joined before
-they are added, since two exchanges that wait at the same time cost the job only once, and the time of an exchange runs
-from the last start to the last end: with gloo an exchange begins when it is queued, so that its shortest duration still
-contains waiting.
+The time of an exchange runs from the last start to the last end: with gloo an exchange begins when it is queued, so
+that its shortest duration, which TraceLens calls its latency, still contains waiting.
 """
 
 from __future__ import annotations
@@ -15,45 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.intervals import union
 from perfmodel.diagnosis.ranks.matching import Matched, clock_offsets, match
 from perfmodel.diagnosis.ranks.summary import RankSummary
+from perfmodel.diagnosis.ranks.waits import Straggler, step_waits, stragglers
 from perfmodel.errors import InputFileError
+from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import Floats
 
-#: a rank is called a straggler when the others wait for it, in the median step, longer than this share of the step ...
-STRAGGLER_SHARE = 0.03
-#: ... and it is the last to arrive at this share of the exchanges at which anybody waits
-STRAGGLER_LAST = 0.6
 #: ranks of one job leave an exchange together; recorded ones within 0.03 of a step in the median, and two ranks of
 #: different jobs at least 0.2 from their mean, with clocks aligned (recorded gloo trainings, tests/diagnosis/ranks)
 APART = 0.1
-#: share of the step below which a wait at one exchange is no wait: ranks never arrive at the same instant
-_NOTHING = 0.002
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """A rank that the others wait for.
-
-    Attributes
-    ----------
-    rank : its number.
-    waited_per_step_s : how long a rank waits for it in the median step, the mean over the other ranks [s].
-    share : of the median step.
-    last_share : share of the exchanges with a wait at which it came last.
-    compute_excess_s : how much longer it computes a step than the others in the median [s].
-    """
-
-    rank: int
-    waited_per_step_s: float
-    share: float
-    last_share: float
-    compute_excess_s: float
 
 
 @dataclass(frozen=True)
@@ -66,9 +36,11 @@ class Job(Reportable):
     numbers : their numbers.
     exchanges : those that at least two ranks took part in.
     offset_s : clock of each rank minus that of the first one [s].
-    waits_s : [waiting rank, rank that is waited for] -> time [s], shape (ranks, ranks).
+    step_waits_s : [step, waiting rank, rank that is waited for] -> time [s], shape (steps, ranks, ranks).
     stragglers : the ranks that the others wait for, the worst first.
-    imbalance : max / mean - 1 of the time that the ranks compute in a step, the median over the steps.
+    imbalance : max / mean - 1 of the time that the ranks compute in their median step: what stays from step to step.
+    step_imbalance : max / mean - 1 of the time that the ranks compute in one step, the median over the steps: also
+        what goes from rank to rank.
     missing : numbers of ranks of the job whose trace was not given.
     left_out : files that could not be read, and why.
     """
@@ -77,16 +49,27 @@ class Job(Reportable):
     numbers: tuple[int, ...]
     exchanges: tuple[Matched, ...]
     offset_s: Floats
-    waits_s: Floats
+    step_waits_s: Floats
     stragglers: tuple[Straggler, ...]
     imbalance: float
+    step_imbalance: float
     missing: tuple[int, ...]
     left_out: tuple[str, ...] = ()
 
     @property
     def slowest(self) -> int:
-        """Number of the rank that computes longest."""
-        return self.numbers[int(np.argmax([rank.compute_s for rank in self.ranks]))]
+        """Number of the rank that computes longest in its median step."""
+        return self.numbers[int(np.argmax([rank.step_compute_s for rank in self.ranks]))]
+
+    @property
+    def waits_s(self) -> Floats:
+        """[waiting rank, rank that is waited for] -> time over all steps [s], shape (ranks, ranks)."""
+        return np.asarray(self.step_waits_s.sum(axis=0))
+
+    @property
+    def of_host(self) -> bool:
+        """Whether its ranks have no GPU."""
+        return all(rank.of_host for rank in self.ranks)
 
     @property
     def pace(self) -> int:
@@ -132,16 +115,17 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
     )
     _check_ends(ranks, aligned)
     world = max((rank.world_size or 0 for rank in ranks), default=0)
-    steps = _step_of(aligned, ranks[0], offset[0])
-    waits = _waits(aligned, steps, len(ranks))
+    waits = step_waits(aligned, ranks, offset)
+    imbalance, step_imbalance = _imbalance(ranks)
     return Job(
         ranks=ranks,
         numbers=numbers,
         exchanges=aligned,
         offset_s=offset,
-        waits_s=waits.sum(axis=0),
-        stragglers=_stragglers(ranks, numbers, aligned, waits),
-        imbalance=_imbalance(ranks),
+        step_waits_s=waits,
+        stragglers=stragglers(ranks, numbers, aligned, waits),
+        imbalance=imbalance,
+        step_imbalance=step_imbalance,
         missing=tuple(number for number in range(world) if number not in numbers),
         left_out=tuple(left_out),
     )
@@ -189,61 +173,46 @@ def _check_ends(ranks: Sequence[RankSummary], matched: Sequence[Matched]) -> Non
         )
 
 
-def _step_of(matched: Sequence[Matched], first: RankSummary, offset_s: float) -> NDArray[np.int64]:
-    """Return for each exchange the step of the first rank in which it ended, or the one after which it ended."""
-    starts = np.array([step.start_s for step in first.steps]) - offset_s
-    ends = np.array([one.end_s.max() for one in matched])
-    return np.asarray(np.clip(np.searchsorted(starts, ends, side="right") - 1, 0, len(first.steps) - 1))
-
-
-def _waits(matched: Sequence[Matched], steps: NDArray[np.int64], count: int) -> Floats:
-    """Return [step, waiting rank, rank that is waited for] -> time [s]; waits that overlap count once."""
-    spans: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
-    for one, step in zip(matched, steps.tolist(), strict=True):
-        arrival = float(one.start_s.max())
-        for rank, start_s in zip(one.ranks.tolist(), one.start_s.tolist(), strict=True):
-            if start_s < arrival:
-                spans.setdefault((step, rank, one.last), []).append((start_s, arrival))
-    waits = np.zeros((int(steps.max()) + 1, count, count))
-    for place, pairs in spans.items():
-        joined = union(*np.array(pairs).T)
-        waits[place] = float((joined[:, 1] - joined[:, 0]).sum())
-    return waits
-
-
-def _stragglers(
-    ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched], waits: Floats
-) -> tuple[Straggler, ...]:
-    """Return the ranks that the others wait for in most steps."""
-    step_s = float(np.median([step.wall_s for rank in ranks for step in rank.steps]))
-    waited = [one.last for one in matched if one.skew_s > _NOTHING * step_s]
-    last = Counter(waited)
-    compute = np.array([np.median([step.compute_s for step in rank.steps]) for rank in ranks])
-    found = []
-    for index, number in enumerate(numbers):
-        others = np.delete(waits[:, :, index], index, axis=1)
-        per_step = float(np.median(others.mean(axis=1)))
-        last_share = last[index] / len(waited) if waited else 0.0
-        if per_step > STRAGGLER_SHARE * step_s and last_share >= STRAGGLER_LAST:
-            excess = float(compute[index] - np.median(np.delete(compute, index)))
-            found.append(Straggler(number, per_step, per_step / step_s, last_share, excess))
-    return tuple(sorted(found, key=lambda one: -one.waited_per_step_s))
-
-
-def _imbalance(ranks: Sequence[RankSummary]) -> float:
-    """Return max / mean - 1 of the computation of the ranks, the median over the steps that all have."""
+def _imbalance(ranks: Sequence[RankSummary]) -> tuple[float, float]:
+    """Return max / mean - 1 of the computation of the ranks: in their median steps, and the median over the steps."""
     steps = min(len(rank.steps) for rank in ranks)
     computed = np.array([[step.compute_s for step in rank.steps[:steps]] for rank in ranks])
-    mean = computed.mean(axis=0)
-    ratio = np.divide(computed.max(axis=0), mean, out=np.ones(steps), where=mean > 0)
-    return max(float(np.median(ratio) - 1.0), 0.0)
+    typical_s = np.array([rank.step_compute_s for rank in ranks])
+    return _beyond_mean(typical_s), float(np.median([_beyond_mean(step_s) for step_s in computed.T]))
+
+
+def _beyond_mean(times_s: Floats) -> float:
+    mean_s = float(times_s.mean())
+    return float(times_s.max()) / mean_s - 1.0 if mean_s > 0 else 0.0
 
 
 def incomplete_notes(job: Job) -> tuple[str, ...]:
     """Return sentences about the ranks that are missing, and the files that were left out."""
     size = max((rank.world_size or 0 for rank in job.ranks), default=0)
-    missing = (f"Missing: rank {_spans(job.missing)} of {size}.",) if job.missing else ()
+    missing = (_missing(job.missing, size),) if job.missing else ()
     return (*missing, *(f"Left out: {reason}" for reason in job.left_out))
+
+
+def alone_notes(profile: Profile) -> tuple[str, ...]:
+    """Return a sentence that a profile is of one rank of several; none where it is of a job of its own."""
+    missing = missing_beside(profile)
+    if not missing:
+        return ()
+    return (
+        f"This is rank {profile.rank} alone. {_missing(missing, profile.world_size or 0)} Waits for them count as "
+        "communication; `perfmodel diagnose rank*.json.gz` compares all ranks of a job.",
+    )
+
+
+def missing_beside(profile: Profile) -> tuple[int, ...]:
+    """Return the numbers of the other ranks of the job that a profile is of, where it says so."""
+    if profile.rank is None or not profile.world_size:
+        return ()
+    return tuple(number for number in range(profile.world_size) if number != profile.rank)
+
+
+def _missing(numbers: Sequence[int], size: int) -> str:
+    return f"Missing: rank {_spans(numbers)} of {size}."
 
 
 def _spans(numbers: Sequence[int]) -> str:

@@ -14,7 +14,10 @@ import numpy as np
 
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.diagnosis.projection.replay import replay
+from perfmodel.diagnosis.ranks.host import computing_entries
 from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
+from perfmodel.diagnosis.ranks.summary import EXPOSED, RankSummary
+from perfmodel.diagnosis.ranks.waits import net_waits
 from perfmodel.diagnosis.wall import gap_dimension
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import HOST_WORK
@@ -23,6 +26,10 @@ from perfmodel.profile.timeline import Floats
 
 #: name of the part of a rank without a time line of its GPU in which the others wait for it
 LATE = "[idle: the others wait for this rank]"
+#: names of the parts of a rank without a GPU in which it computes nothing
+HOST_IDLE = "[idle: no operator computes]"
+HOST_EXPOSED = "[communication that no operator covers]"
+_NO_OPERATOR = "no operator computes"
 #: times since 1970 in float64 are exact to 0.24 us
 _SAME_S = 1e-6
 
@@ -66,47 +73,94 @@ def without_waits(profile: Profile, start_s: Floats, wait_s: Floats) -> Profile:
     return replace(profile, entries=entries, timeline=replay(timeline, factor, host=1.0))
 
 
+def host_wall(profile: Profile, rank: RankSummary) -> Profile:
+    """Return a rank without a GPU as a profile whose entries add up to its wall time.
+
+    wall = operators that compute + communication that no operator covers + the rest, in which no operator computes. Its
+    waits for others are in the communication. Operators of several threads at once are scaled to the wall time that is
+    left for them.
+
+    Parameters
+    ----------
+    profile, rank : the profile of the rank, and its summary.
+    """
+    entries = computing_entries(profile)
+    exposed_s = rank.times_s[EXPOSED]
+    left_s = rank.wall_s - exposed_s
+    computed_s = math.fsum(entry.time_s for entry in entries)
+    if computed_s > left_s:
+        entries = tuple(replace(entry, time_s=entry.time_s * left_s / computed_s) for entry in entries)
+    rest = (
+        ProfileEntry(HOST_EXPOSED, exposed_s, category=EventKind.COMMUNICATION, not_modelled="it ran on the CPU"),
+        ProfileEntry(HOST_IDLE, max(left_s - computed_s, 0.0), category=EventKind.HOST, not_modelled=_NO_OPERATOR),
+    )
+    return replace(profile, entries=(*entries, *(entry for entry in rest if entry.time_s > 0)))
+
+
 def lateness(job: Job, wall: Profile) -> tuple[Profile, Candidate | None]:
     """Return the wall time of the rank that sets the pace, and the candidate that it comes when the others do.
 
-    It can save what the rank that waits for it least waits; then that one sets the pace. A rank that computes longer
-    than the others hands work to them, so it saves no more than what it computes beyond the mean of all ranks; another
-    one loses time of its host.
+    It can save what the rank that waits for it least waits, less what it waits for that one; then that one sets the
+    pace. A rank that computes longer than the others hands work to them, so it saves no more than what it computes
+    beyond the mean of all ranks; another one loses time of its host.
 
     Parameters
     ----------
     job : the ranks.
-    wall : of the rank `Job.pace`; where it has no gaps, as without a GPU, the time of the host becomes an entry.
+    wall : of the rank `Job.pace`; one without a GPU is completed to its wall time (`host_wall`). Where it has no gaps,
+        the time in which the others wait becomes an entry.
     """
+    rank = job.ranks[job.pace]
+    if rank.of_host:
+        wall = host_wall(wall, rank)
     if not job.stragglers:
         return wall, None
     worst = job.stragglers[0]
-    late_s = float(np.delete(job.waits_s[:, job.pace], job.pace).min())
-    computes = worst.compute_excess_s > 0.5 * worst.waited_per_step_s
-    if computes:
-        computed_s = [rank.compute_s for rank in job.ranks]
+    late_s = float(net_waits(job.waits_s, job.pace).min())
+    if worst.computes:
+        computed_s = [one.compute_s for one in job.ranks]
         late_s = min(late_s, computed_s[job.pace] - math.fsum(computed_s) / len(computed_s))
-    gaps = [entry for entry in wall.entries if gap_dimension(entry.name)]
-    if not computes and not gaps:
-        late = ProfileEntry(LATE, late_s, category=EventKind.HOST, not_modelled="no operator runs")
-        wall, gaps = replace(wall, entries=(*wall.entries, late)), [late]
-    works = [entry for entry in wall.entries if _computes(entry)]
-    targets = works if computes else gaps
+        targets = [entry for entry in wall.entries if _computes(entry)]
+    else:
+        targets = [entry for entry in wall.entries if gap_dimension(entry.name)]
+        if rank.of_host or not targets:
+            wall, targets = _with_late(wall, late_s)
     total_s = math.fsum(entry.time_s for entry in targets)
     if late_s <= 0 or total_s <= 0:
         return wall, None
-    kind = "batch" if computes else HOST_WORK
+    kind = "batch" if worst.computes else HOST_WORK
     names = tuple(entry.name for entry in targets)
     new_s = max(total_s - late_s, 0.0)
     return wall, Candidate(f"even out rank {worst.rank}", names, new_time_s=new_s, kind=kind)
 
 
+def _with_late(wall: Profile, late_s: float) -> tuple[Profile, list[ProfileEntry]]:
+    """Return the wall time with the time in which the others wait as an entry, and that entry.
+
+    It is a part of the time in which no operator computes, where the wall time has that.
+    """
+    idle = next((entry for entry in wall.entries if entry.name == HOST_IDLE), None)
+    if late_s <= 0:
+        return wall, []
+    late_s = late_s if idle is None else min(late_s, idle.time_s)
+    late = ProfileEntry(LATE, late_s, category=EventKind.HOST, not_modelled=_NO_OPERATOR)
+    others = (replace(entry, time_s=entry.time_s - late_s) if entry is idle else entry for entry in wall.entries)
+    return replace(wall, entries=(*others, late)), [late]
+
+
 def pace_notes(job: Job) -> tuple[str, ...]:
     """Return sentences about the rank that sets the pace, the ranks that are missing, and the files left out."""
-    file = os.path.basename(job.ranks[job.pace].place)
+    rank = job.ranks[job.pace]
+    why = "the others wait for it" if job.stragglers else "it waits least for the others"
+    own = (
+        "The total is its wall time: operators on the CPU, communication that none covers, with its own waits for "
+        "others, and the time in which no operator computes."
+        if rank.of_host
+        else "Its own waits for others are taken out."
+    )
     found = (
-        f"{len(job.ranks)} ranks: rank {job.numbers[job.pace]} ({file}) sets the pace, the others wait for it. "
-        "What shortens it shortens the job, until another rank sets the pace; its own waits for others are taken out."
+        f"{len(job.ranks)} ranks: rank {job.numbers[job.pace]} ({os.path.basename(rank.place)}) sets the pace, {why}. "
+        f"What shortens it shortens the job, until another rank sets the pace. {own}"
     )
     return (found, *incomplete_notes(job))
 

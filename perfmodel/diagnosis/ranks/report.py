@@ -15,9 +15,10 @@ from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.report import COLUMNS as PART_COLUMNS
 from perfmodel.diagnosis.projection.report import part_row
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
-from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
+from perfmodel.diagnosis.ranks.job import APART, Job, incomplete_notes
 from perfmodel.diagnosis.ranks.projection import ProjectedJob
 from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
+from perfmodel.diagnosis.ranks.waits import Straggler
 
 #: rows of the further tables that people see
 _LISTED = 12
@@ -25,8 +26,8 @@ _LISTED = 12
 _RANKS_SHOWN = 8
 #: ranks and parts of a projected job that people see
 _MOST_RANKS = 20
-#: clocks that differ by less are called equal [s]
-_SAME_CLOCK_S = 20e-6
+#: a rank whose computation is longer by less than this share of its net wait computes no longer
+_NO_LONGER = 0.1
 
 COLUMNS = (
     Column("rank", merge=True),
@@ -60,7 +61,7 @@ _WAITS = (
     Column("rank"),
     Column("waits_for", "waits for rank"),
     Column("time_s", "time", "s"),
-    Column("per_step_s", "a step", "s"),
+    Column("per_step_s", "the median step", "s"),
 )
 
 
@@ -123,12 +124,13 @@ def _steps(job: Job) -> Iterator[dict[str, Any]]:
 
 
 def _waits(job: Job) -> Iterator[dict[str, Any]]:
-    steps = max(1, min(len(rank.steps) for rank in job.ranks))
+    waits_s, per_step_s = job.waits_s, np.median(job.step_waits_s, axis=0)
     for waiting, number in enumerate(job.numbers):
         for late, other in enumerate(job.numbers):
-            time_s = float(job.waits_s[waiting, late])
+            time_s = float(waits_s[waiting, late])
             if time_s > 0:
-                yield {"rank": number, "waits_for": other, "time_s": time_s, "per_step_s": time_s / steps}
+                typical_s = float(per_step_s[waiting, late])
+                yield {"rank": number, "waits_for": other, "time_s": time_s, "per_step_s": typical_s}
 
 
 def _facts(job: Job) -> dict[str, Any]:
@@ -138,6 +140,7 @@ def _facts(job: Job) -> dict[str, Any]:
         "left_out": list(job.left_out),
         "step_s": job.step_s,
         "imbalance": job.imbalance,
+        "step_imbalance": job.step_imbalance,
         "slowest_rank": job.slowest,
         "clock_offset_s": {str(number): float(value) for number, value in zip(job.numbers, job.offset_s, strict=True)},
         "stragglers": [asdict(one) for one in job.stragglers],
@@ -152,30 +155,44 @@ def _decision(job: Job) -> str:
     if not job.stragglers:
         return "No rank is late in most steps: the waits are spread over the ranks."
     worst = job.stragglers[0]
-    computes = worst.compute_excess_s > 0.5 * worst.waited_per_step_s
-    cause = (
-        f"it computes {format_si(worst.compute_excess_s, 's')} a step longer than the others: compare its batch, its "
-        "clocks and its share of the model"
-        if computes
-        else "its computation is no longer than that of the others: look for what its host does between the kernels "
-        "(input, logging, another process)"
-    )
     return (
-        f"Rank {worst.rank} is the straggler: the others wait {format_si(worst.waited_per_step_s, 's', 3)} a step for "
-        f"it ({worst.share:.0%} of the step), and it comes last at {worst.last_share:.0%} of the exchanges; {cause}."
+        f"Rank {worst.rank} is the straggler: in the median step the others wait "
+        f"{format_si(worst.waited_per_step_s, 's', 3)} longer for it than it waits for them ({worst.share:.0%} of the "
+        f"step), and it comes last at {worst.last_share:.0%} of the exchanges; {_cause(worst, of_host=job.of_host)}."
     )
+
+
+def _cause(worst: Straggler, *, of_host: bool) -> str:
+    """Return why the others wait for a rank, as far as its computation tells."""
+    longer = f"it computes {format_si(worst.compute_excess_s, 's', 3)} a step longer than the others"
+    if worst.computes:
+        return f"{longer}: compare its batch, its clocks and its share of the model"
+    between = "operators" if of_host else "kernels"
+    host = f"look for what its host does between the {between} (input, logging, another process)"
+    if worst.compute_excess_s > _NO_LONGER * worst.waited_per_step_s:
+        return f"{longer}, which explains the smaller part: {host}"
+    return f"its computation is no longer than that of the others: {host}"
 
 
 def _notes(job: Job) -> Iterator[str]:
-    yield f"Imbalance of the computation, max / mean - 1: {job.imbalance:.1%}; rank {job.slowest} computes longest."
+    yield (
+        f"Imbalance of the computation, max / mean - 1: {job.imbalance:.1%} of the ranks' median steps, where rank "
+        f"{job.slowest} computes longest; {job.step_imbalance:.1%} within a step, the median over the steps."
+    )
     hidden = [rank.hidden_share for rank in job.ranks]
     exposed = float(np.mean([rank.times_s[EXPOSED] / rank.wall_s for rank in job.ranks]))
     yield f"Computation covers {np.nanmean(hidden):.0%} of the communication; exposed: {exposed:.1%} of the wall time."
-    apart = float(np.abs(job.offset_s).max())
-    if apart > _SAME_CLOCK_S:
-        yield f"Clocks differ by up to {format_si(apart, 's', 3)}; they are aligned on the ends of the exchanges."
-    else:
-        yield "The clocks agree; the ends of the exchanges show it."
+    if job.of_host:
+        yield (
+            "The ranks have no GPU: operators on the CPU compute; what waits for an exchange does not, and nor do the "
+            "hooks of the backward pass."
+        )
+    apart_s = float(np.abs(job.offset_s).max())
+    if apart_s > APART * job.step_s:  # ranks of one host leave an exchange within this share of a step
+        yield (
+            f"The clocks of the hosts differ by up to {format_si(apart_s, 's', 3)}; they are aligned on the ends of "
+            "the exchanges."
+        )
     yield from incomplete_notes(job)
     without = sum(one.key.counted for one in job.exchanges)
     if without:

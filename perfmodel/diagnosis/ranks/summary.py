@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.core.vocabulary import Dimension, EventKind, Limiter
 from perfmodel.diagnosis.decompose import decompose, moves_data
 from perfmodel.diagnosis.intervals import minus, union
+from perfmodel.diagnosis.ranks.host import computing, is_of_host
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import STEP_NAME, Exchanges, Floats, Timeline
@@ -26,8 +27,6 @@ DIMENSIONS = (
     str(Dimension.SYNC),
     str(Dimension.IDLE),
 )
-#: operators that only queue an exchange, and so do not compute
-_QUEUES = "c10d::"
 
 
 class Step(NamedTuple):
@@ -59,6 +58,7 @@ class RankSummary:
     world_size : how many ranks the job has; None where the trace does not say.
     source, device : the file, and the GPU's name.
     gpu : number of the GPU in the file, where the file has several.
+    of_host : whether the rank has no GPU: operators on the CPU compute, and an exchange runs on threads beside them.
     times_s : dimension -> time of the window [s]; they add up to the wall time.
     communication_s, compute_s : union of the exchanges, and of the computation, in the window [s].
     steps : the profiler's steps, on the clock of the rank's host.
@@ -87,6 +87,7 @@ class RankSummary:
     window_s: tuple[float, float]
     notes: tuple[str, ...] = ()
     gpu: int | None = None
+    of_host: bool = False
 
     @property
     def place(self) -> str:
@@ -97,6 +98,11 @@ class RankSummary:
     def wall_s(self) -> float:
         """Length of the window [s]."""
         return self.window_s[1] - self.window_s[0]
+
+    @property
+    def step_compute_s(self) -> float:
+        """How long the rank computes in the median step [s]."""
+        return float(np.median([step.compute_s for step in self.steps]))
 
     @property
     def hidden_share(self) -> float:
@@ -157,6 +163,7 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
         window_s=(low + origin, high + origin),
         notes=profile.notes,
         gpu=gpu,
+        of_host=is_of_host(profile),
     )
 
 
@@ -195,14 +202,10 @@ def _in_window(exchanges: Exchanges, window_s: tuple[float, float]) -> Exchanges
 def _compute(timeline: Timeline) -> Floats:
     """Return the times in which a rank computes: kernels on its GPU, or operators of a rank without one."""
     gpu = timeline.gpu
-    if len(gpu):
-        works = ~gpu.are(EventKind.COMMUNICATION) & ~moves_data(timeline)
-        return union(gpu.start_s[works], gpu.end_s[works])
-    ops = timeline.ops
-    queues = np.array([name.startswith(_QUEUES) for name in timeline.names], dtype=bool)[ops.name]
-    outer = ops.parent < 0
-    all_work = union(ops.start_s[outer], ops.end_s[outer])
-    return minus(all_work, union(ops.start_s[queues], ops.end_s[queues]))
+    if not timeline.overlaps_window().any():
+        return computing(timeline)
+    works = ~gpu.are(EventKind.COMMUNICATION) & ~moves_data(timeline)
+    return union(gpu.start_s[works], gpu.end_s[works])
 
 
 def _times(timeline: Timeline, compute: Floats, exposed_s: float) -> dict[str, float]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
 from perfmodel.diagnosis.ranks.job import incomplete_notes, join
-from perfmodel.diagnosis.ranks.pace import LATE, lateness
+from perfmodel.diagnosis.ranks.pace import HOST_EXPOSED, HOST_IDLE, LATE, lateness
 from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, RankSummary, Step
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -71,6 +71,48 @@ def test_ranks_that_are_late_in_turn_have_no_straggler() -> None:
     assert join(late([0.02, -0.02, 0.02, -0.02])).stragglers == ()
 
 
+def test_a_rank_that_waits_as_long_as_the_others_wait_for_it_is_no_straggler() -> None:
+    # two exchanges a step: at the first the second rank comes 20 ms late, at the second the first rank does
+    meets = [n * STEP_S + at for n in range(4) for at in (0.02, 0.06)]
+    delays = ([0.0, 0.02] * 4, [0.02, 0.0] * 4)
+    ends = [meet + 0.03 for meet in meets]
+    starts = [[meet + delay for meet, delay in zip(meets, own, strict=True)] for own in delays]
+    steps = rank(0, meets[::2], ends[::2]).steps
+    job = join([rank(number, starts[number], ends, steps=steps) for number in range(2)])
+    assert job.waits_s[0, 1] == pytest.approx(4 * 0.02)
+    assert job.waits_s[1, 0] == pytest.approx(4 * 0.02)
+    assert job.stragglers == ()
+
+
+def test_a_rank_that_is_late_in_half_of_the_steps_is_no_straggler() -> None:
+    assert join(late([0.02, 0.0, 0.02, 0.0, 0.03, 0.0])).stragglers == ()
+
+
+def test_a_small_wait_is_named_where_it_is_steady_and_not_where_it_varies_as_much() -> None:
+    (steady,) = join(late([0.004, 0.0042, 0.0044] * 2)).stragglers
+    assert (steady.rank, steady.waited_per_step_s) == (1, pytest.approx(0.0042))
+    assert join(late([0.0, 0.002, 0.0042, 0.0044, 0.009, 0.02])).stragglers == ()
+    assert join(late([0.0025] * 6)).stragglers == (), "below 3 % of the step"
+
+
+def test_an_exchange_belongs_to_the_step_in_which_it_began() -> None:
+    # the second rank leaves each exchange 2 ms after the first, which is in its next step by then
+    meets = [(n + 1) * STEP_S - 0.021 for n in range(5)]
+    ends = [meet + 0.0205 for meet in meets]
+    later = [end + (0.002 if n % 2 else 0.0) for n, end in enumerate(ends)]
+    job = join([rank(0, meets, ends), rank(1, [meet + 0.02 for meet in meets], later)])
+    assert job.step_waits_s[:, 0, 1] == pytest.approx([0.02] * 5)
+
+
+def test_the_net_wait_is_the_mean_over_the_others() -> None:
+    # rank 2 comes 30 ms after rank 0 and 20 ms after rank 1
+    meets = [n * STEP_S + 0.02 for n in range(5)]
+    ends = [meet + 0.04 for meet in meets]
+    job = join([rank(n, [meet + 0.01 * lag for meet in meets], ends, world=3) for n, lag in ((0, 0), (1, 1), (2, 3))])
+    assert [one.rank for one in job.stragglers] == [2]
+    assert job.stragglers[0].waited_per_step_s == pytest.approx(0.025)
+
+
 @given(st.floats(-1e4, 1e4), st.lists(st.floats(0.0, 0.03), min_size=1, max_size=8))
 def test_clocks_that_differ_are_aligned_on_the_ends(clock_s: float, delays: list[float]) -> None:
     same, apart = join(late(delays)), join(late(delays, clock_s))
@@ -115,7 +157,17 @@ def test_what_is_no_job_is_refused() -> None:
 def test_imbalance_is_the_longest_computation_over_the_mean() -> None:
     job = join([rank(0, [0.05], [0.06], compute_s=0.02), rank(1, [0.05], [0.06], compute_s=0.06)])
     assert job.imbalance == pytest.approx(0.06 / 0.04 - 1)
+    assert job.step_imbalance == pytest.approx(0.06 / 0.04 - 1)
     assert job.slowest == 1
+
+
+def test_work_that_goes_from_rank_to_rank_is_imbalance_within_a_step_only() -> None:
+    short, long = (Step("", 0.0, STEP_S, compute_s, 0.0, 0.0) for compute_s in (0.02, 0.06))
+    steps = ((short, long, short, long), (long, short, long, short))
+    meets = [n * STEP_S + 0.05 for n in range(4)]
+    job = join([rank(number, meets, meets, steps=steps[number]) for number in range(2)])
+    assert job.imbalance == pytest.approx(0.0)
+    assert job.step_imbalance == pytest.approx(0.5)
 
 
 def test_bandwidths_are_those_of_nccl_tests_and_a_machine_says_what_to_expect() -> None:
@@ -154,6 +206,51 @@ def test_the_wait_of_the_second_rank_is_the_most_that_can_be_saved() -> None:
     wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.1),)))
     assert candidate is not None
     assert wall.total_time_s == pytest.approx(0.105)
+
+
+def test_a_rank_without_a_gpu_has_its_whole_wall_time_as_total() -> None:
+    # 0.5 s, of which 0.25 s are operators, 0.05 s communication, and 0.1 s the others wait for
+    pair = [replace(one, of_host=True) for one in late([0.02] * 5)]
+    wall, candidate = lateness(join(pair), Profile((ProfileEntry("matmul", 0.25),)))
+    times = {entry.name: entry.time_s for entry in wall.entries}
+    assert times == pytest.approx({"matmul": 0.25, HOST_EXPOSED: 0.05, HOST_IDLE: 0.1, LATE: 0.1})
+    assert candidate is not None
+    assert (candidate.targets, candidate.new_time_s) == ((LATE,), 0.0)
+    even = [replace(one, of_host=True) for one in late([0.0] * 5)]
+    wall, none = lateness(join(even), Profile((ProfileEntry("matmul", 0.25),)))
+    assert none is None
+    assert wall.total_time_s == pytest.approx(0.5)
+    # operators of two threads at once take no more than what is left
+    wall, _ = lateness(join(even), Profile((ProfileEntry("matmul", 0.9),)))
+    assert {entry.name: entry.time_s for entry in wall.entries} == pytest.approx({"matmul": 0.45, HOST_EXPOSED: 0.05})
+
+
+def test_a_rank_that_itself_waits_saves_only_the_difference() -> None:
+    # at the first exchange of a step it comes 30 ms late, at the second the other one 10 ms
+    meets = [n * STEP_S + at for n in range(4) for at in (0.02, 0.07)]
+    ends = [meet + 0.035 for meet in meets]
+    starts = ([meet + lag for meet, lag in zip(meets, own * 4, strict=True)] for own in ([0.0, 0.01], [0.03, 0.0]))
+    steps = rank(0, meets[::2], ends[::2]).steps
+    job = join([rank(number, own, ends, steps=steps) for number, own in enumerate(starts)])
+    wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.1),)))
+    assert candidate is not None
+    assert wall.total_time_s == pytest.approx(0.1 + 4 * (0.03 - 0.01))
+
+
+def test_clocks_are_spoken_of_where_they_matter() -> None:
+    assert not any("clocks" in note for note in join(late([0.02] * 5, clock_s=0.001)).report().notes)
+    assert any("clocks of the hosts differ by up to 5 s" in note for note in join(late([0.02] * 5, 5.0)).report().notes)
+
+
+@pytest.mark.parametrize(
+    ("excess_s", "said"),
+    [(0.0, "no longer than"), (0.006, "6 ms a step longer than the others, which explains the smaller part"),
+     (0.015, "15 ms a step longer than the others: compare its batch")],
+)  # fmt: skip
+def test_the_cause_is_what_the_computation_explains(excess_s: float, said: str) -> None:
+    pair = late([0.02] * 5)
+    steps = tuple(step._replace(compute_s=0.05 + excess_s) for step in pair[1].steps)
+    assert said in join([pair[0], replace(pair[1], steps=steps)]).report().decision
 
 
 def test_hundreds_of_ranks_are_joined_and_missing_ones_are_named_in_spans() -> None:
