@@ -1,8 +1,11 @@
-"""Collectives among several ranks: starts them, or joins those that torchrun started; rank 0 writes the record."""
+"""Collectives among several ranks: starts them, or joins those of torchrun or srun; rank 0 writes the record."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from perfmodel.cli._bench_collectives import check_gpus, check_ranks, collective
 from perfmodel.cli._bench_files import claimed
 from perfmodel.cli._device import base_machine, described_cpu, warn_if_busy
 from perfmodel.cli._output import Destination, status
+from perfmodel.core.units import format_count, format_si
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import PerfModelError, UnavailableError, UsageError
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from perfmodel.kernels.device import Device
     from perfmodel.kernels.distributed.group import Group
     from perfmodel.measure.benchmark.jobs import Job
+    from perfmodel.measure.benchmark.resume import EarlierRun
     from perfmodel.operators import Operator
 
 
@@ -66,20 +71,41 @@ def run_request(request: RanksRequest) -> int:
     UnavailableError
         When there are too few GPUs, or a rank fails.
     """
+    # before torch is imported: it prints a stack for a connection that breaks, which one line explains
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from perfmodel.kernels.device import open_device
-    from perfmodel.kernels.distributed.group import rank_of_environment
+    from perfmodel.kernels.distributed.job import job_rank
     from perfmodel.kernels.distributed.launch import launch
 
     check_ranks(request.num_gpus, request.timeout_s)
     collectives(request.words, request.num_gpus)
     settings_of(None, *request.rule)  # a wrong one is an error of this process, not of every rank
     device = open_device(request.device)
-    if rank_of_environment() is not None:
+    if job_rank() is not None:
         return rank_main(request)
     if device.kind == "cuda":
         check_gpus(request.num_gpus)
     with claimed(request.destination, resume=request.resume, overwrite=request.overwrite):
-        return launch(request.num_gpus, launched_rank, [request])
+        try:
+            return launch(request.num_gpus, launched_rank, [request])
+        except UnavailableError as error:
+            raise _with_rows(error, request) from None
+
+
+def _with_rows(error: UnavailableError, request: RanksRequest) -> UnavailableError:
+    """Return the error of some ranks with the number of rows that are finished: rank 0 may not be able to tell it."""
+    from perfmodel.measure.benchmark.resume import read_earlier
+
+    path = request.destination.path
+    earlier = None
+    if path is not None and request.destination.renderer.name == "json" and not request.quiet:
+        with contextlib.suppress(PerfModelError):
+            earlier = read_earlier(path)
+    if earlier is None:
+        return error
+    rows = format_count(len(earlier.rows), "row is", "rows are")
+    remedy = f"{error.remedy} --resume measures the other rows.".strip()
+    return UnavailableError(f"{error.message.rstrip('.')}; {rows} in {path}.", remedy=remedy)
 
 
 def launched_rank(request: RanksRequest) -> int:
@@ -93,9 +119,10 @@ def launched_rank(request: RanksRequest) -> int:
 
 
 def _explained(error: PerfModelError) -> int:
-    from perfmodel.kernels.distributed.group import rank_of_environment
+    from perfmodel.kernels.distributed.job import job_rank
 
-    if rank_of_environment() == 0:
+    job = job_rank()
+    if job is not None and job.rank == 0:
         status(f"perfmodel: {error}")
     return 2
 
@@ -103,21 +130,24 @@ def _explained(error: PerfModelError) -> int:
 def rank_main(request: RanksRequest, *, claims: bool = True) -> int:
     """Join the group, measure every collective, and write the record after each row on rank 0.
 
-    ``claims`` says whether rank 0 claims the file; where `launch` started the ranks, the process that asked has.
+    ``claims`` says whether rank 0 claims the file and tells what became of it; where `launch` started the ranks, the
+    process that asked does.
     """
     from perfmodel.kernels.device import open_device
     from perfmodel.kernels.distributed.group import joined
+    from perfmodel.kernels.distributed.job import job_rank
 
-    device = open_device(request.device)
-    with joined(device.kind, request.num_gpus, request.timeout_s) as group:
+    device, job = open_device(request.device), job_rank()
+    assert job is not None
+    with joined(job, device.kind, request.num_gpus, request.timeout_s) as group, group.watched():
         session = _session(request, group, device)
         if group.rank:
             _follow(session, group)
             return 0
         if not claims:
-            return _lead(session, group, request.destination, quiet=request.quiet)
+            return _lead(session, group, request.destination, quiet=request.quiet, tells=False)
         with claimed(request.destination, resume=request.resume, overwrite=request.overwrite):
-            return _lead(session, group, request.destination, quiet=request.quiet)
+            return _lead(session, group, request.destination, quiet=request.quiet, tells=True)
 
 
 def _follow(session: Session, group: Group) -> None:
@@ -127,7 +157,8 @@ def _follow(session: Session, group: Group) -> None:
         pass
 
 
-def _lead(session: Session, group: Group, destination: Destination, *, quiet: bool) -> int:
+def _lead(session: Session, group: Group, destination: Destination, *, quiet: bool, tells: bool) -> int:
+    """Measure as rank 0, which writes; ``tells`` says whether it says what is left where the run ends early."""
     from perfmodel.core.report import report
     from perfmodel.measure.benchmark.runner import collect
     from perfmodel.measure.collectives.ranks import run_collectives
@@ -140,9 +171,10 @@ def _lead(session: Session, group: Group, destination: Destination, *, quiet: bo
     rows, stopped = collect(running, keep)
     record = session.record(rows)
     if record.values:
-        destination.write(report(record), quiet=quiet)
+        destination.write(report(record), quiet=quiet or stopped is not None)
     if stopped:
-        status(f"{len(record.values)} of {session.planned} rows are measured and kept")
+        if tells:
+            status(f"{len(record.values)} of {session.planned} rows are measured and kept")
         raise stopped
     sys.stdout.flush()
     return 0
@@ -150,6 +182,7 @@ def _lead(session: Session, group: Group, destination: Destination, *, quiet: bo
 
 def _session(request: RanksRequest, group: Group, device: Device) -> Session:
     """Return the run of one rank. All ranks have the same jobs; only rank 0 reads and writes files."""
+    from perfmodel.measure.benchmark.resume import read_earlier
     from perfmodel.measure.telemetry.nvml import NoTelemetry, open_telemetry
 
     operators = collectives(request.words, request.num_gpus)
@@ -159,11 +192,17 @@ def _session(request: RanksRequest, group: Group, device: Device) -> Session:
         cache=CacheState.WARM, seed=request.seed, timing=Timing.KERNEL, keep_samples=request.keep_samples,
     )  # fmt: skip
     warning = warn_if_busy() if group.rank == 0 else ""
-    machine = compared_machine(request.on, group, device)
+    earlier = read_earlier(request.destination.path) if request.resume and request.destination.path else None
+    machine = compared_machine(request.on, group, device, earlier)
     jobs = planned(operators, machine, group.backend)
     telemetry = open_telemetry(device) if group.rank == 0 else NoTelemetry()
     facts = {**record_context(device, machine, telemetry, settings, None), "ranks": rank_facts(group)}
-    before, jobs = _resumed(request, group, facts, jobs)
+    before: Sequence[Mapping[str, Any]] = ()
+    if earlier:
+        earlier.check_same(facts)
+        jobs, before, facts = earlier.remaining(jobs), earlier.rows, earlier.continued(facts)
+        if group.rank == 0:
+            status(f"resuming {earlier.place}: {len(before)} rows are measured, {len(jobs)} remain")
     notes = tuple(filter(None, (warning,)))
     return Session(device, machine, settings, telemetry, jobs, before, facts, notes)
 
@@ -186,23 +225,6 @@ def _in_a_group(op: Any, inputs: Mapping[str, Any]) -> Any:
     raise UsageError(f"{op.op} runs in a group of ranks.", remedy="Add --num-gpus 2, say.")
 
 
-def _resumed(request: RanksRequest, group: Group, facts: Mapping[str, Any], jobs: list[Job]) -> tuple[Any, list[Job]]:
-    """Return the rows of the record that is resumed, and the jobs that remain, the same on every rank."""
-    from perfmodel.measure.benchmark.resume import read_earlier
-
-    path = request.destination.path
-    if not request.resume or path is None:
-        return (), jobs
-    earlier = read_earlier(path)
-    if earlier is None:
-        return (), jobs
-    earlier.check_same(facts)
-    remaining = earlier.remaining(jobs)
-    if group.rank == 0:
-        status(f"resuming {path}: {len(earlier.rows)} rows are measured, {len(remaining)} remain")
-    return earlier.rows, remaining
-
-
 def rank_facts(group: Group) -> dict[str, Any]:
     """Return size and backend of the group, its hosts by the hash of their names, and torch's version."""
     import platform
@@ -213,22 +235,47 @@ def rank_facts(group: Group) -> dict[str, Any]:
     return {"size": group.size, "backend": group.backend, "ranks_by_host": dict(hosts), "torch": installed("torch")}
 
 
-def compared_machine(on: Sequence[str], group: Group, device: Device) -> Hardware:
-    """Return the machine to compare with: of ``--on``, by the GPU's name, or this CPU with a link that is measured.
+def compared_machine(on: Sequence[str], group: Group, device: Device, earlier: EarlierRun | None) -> Hardware:
+    """Return the machine to compare with: of the earlier record, of ``--on``, by the GPU's name, or this CPU.
 
-    Every rank takes part in the measurement, and gets the machine of rank 0.
+    Where it has no link between ranks, every rank takes part in measuring one, and gets the same.
+
+    Raises
+    ------
+    UsageError
+        When ``--on`` and the earlier record name different machines.
+    UnavailableError
+        When nothing is known about this CPU.
     """
-    from perfmodel.measure.collectives.links import probe, with_link
-    from perfmodel.measure.machine_facts import now_utc
-    from perfmodel.prediction.ceilings import PEER_LINKS, PROCESS_LINK
+    from perfmodel.cli import _bench
+    from perfmodel.prediction.ceilings import PEER_LINKS
 
+    if earlier:
+        return _bench.compared_machine(device, on, (), earlier)
     machine = base_machine(device, on) or described_cpu()
     if machine is None:
         raise UnavailableError("the clock of this CPU is unknown.", remedy="Calibrate it and pass the file to --on.")
     if any(link.name in PEER_LINKS for link in machine.links):
         return machine
-    if group.rank == 0:
-        status("the machine has no link between ranks: measuring it first, which takes a few seconds")
+    return _with_measured_link(machine, group, device)
+
+
+def _with_measured_link(machine: Hardware, group: Group, device: Device) -> Hardware:
+    """Return a machine with the link between the ranks, which all of them measure now."""
+    from perfmodel.measure.collectives.links import probe, with_link
+    from perfmodel.measure.machine_facts import now_utc
+    from perfmodel.prediction.ceilings import PROCESS_LINK
+
+    begin = time.monotonic()
     fit = probe(group, device)
+    if group.rank == 0:
+        took, step, rate = (
+            format_si(value, unit, 3)
+            for value, unit in ((time.monotonic() - begin, "s"), (fit.alpha_s, "s"), (fit.beta_bytes_per_s, "B/s"))
+        )
+        status(
+            "the machine's specification has no link between ranks: measured it first, which took "
+            f"{took} ({step} a step, {rate}, {100 * fit.error:.0f} % off its messages)"
+        )
     source = f"{group.backend}, {group.size} processes of this machine, {now_utc()[:10]}"
     return with_link(machine, PROCESS_LINK, fit, source)

@@ -41,7 +41,7 @@ def command(
             "--from",
             metavar="FILE",
             help="Do not measure; fit the constants of the latency model to this bench record or measurement table. "
-            "Needs --on. May be repeated.",
+            "Needs --on: a machine, or the one of the record. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -109,6 +109,8 @@ def command(
                 remedy="Write: perfmodel calibrate --links --num-gpus 2.",
             )  # fmt: skip
         calibrated_links = _measured_links(num_gpus, device, on)
+        if calibrated_links is None:
+            return
         table = report(calibrated_links, context=context(hardware=[calibrated_links.machine.name]))
         _deliver(table, destination, calibrated_links.machine, output)
         return
@@ -149,13 +151,17 @@ def _from_runs(engine: str, paths: list[str], destination: Destination, output: 
         status(f"wrote {output}; use it with --engine {output}")
 
 
-def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> LinkCalibration:
-    """Measure collectives among some ranks into a record that is dropped afterwards, and fit the link to it."""
+def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> LinkCalibration | None:
+    """Measure collectives among some ranks into a record that is dropped afterwards, and fit the link to it.
+
+    Of the ranks of torchrun or srun only rank 0 has the record; None for the others.
+    """
     import tempfile
 
     from perfmodel.cli._bench_ranks import RanksRequest, run_request
     from perfmodel.cli._output import Destination
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
+    from perfmodel.kernels.distributed.job import job_rank
     from perfmodel.measure.collectives.links import calibrate_link
     from perfmodel.records.record import read_record
 
@@ -179,6 +185,9 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
         )
         if run_request(request):
             raise UnavailableError("the collectives could not be measured.", remedy="Try perfmodel bench first.")
+        job = job_rank()
+        if job is not None and job.rank:
+            return None
         measured = read_record(record, ("bench",))
         machine = to_hardware(parse_spec(dict(measured.facts["spec"]), "the record"), "the record")
         return calibrate_link(measured, machine)
@@ -201,13 +210,15 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     import datetime
 
     from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
+    from perfmodel.cli.validate import recorded_machine
     from perfmodel.core.report import report
-    from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog import hardware, same_machine
 
     named = only_machine(on)
     if named is None:
         raise UsageError("--from needs the machine that was measured.", remedy="Add --on a100-sxm4-80gb.")
-    machine = hardware(named)
+    recorded = (recorded_machine(path) for path in paths)
+    machine = next((one for one in recorded if one and same_machine(named, one)), None) or hardware(named)
     calls, notes = _calls(paths, machine)
     status(f"fitting {sum(map(len, calls))} rows")
     source = ", ".join(storage.name_of(path) for path in paths)

@@ -20,12 +20,13 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._sharing import Sharing
-from perfmodel.errors import InputFileError, UsageError
+from perfmodel.errors import InputFileError, PerfModelError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.published import PublishedRuns
     from perfmodel.accuracy.validate import Accuracy
-    from perfmodel.cli._judging import Judging
+    from perfmodel.cli._judging import JudgedFile, Judging
+    from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
 
 #: modules that judge published runs: each has ``recognises(columns)`` and ``judge(table, find)``
@@ -78,7 +79,8 @@ def command(
 ) -> int:
     """Compare predicted with measured times: the error of each group, beside that of the datasheet roofline.
 
-    Each row is predicted for its own conditions (columns timing, cache, load and implementation).
+    Each row is predicted for its own conditions (columns timing, cache, load and implementation). A record whose
+    machine is not in the catalog is judged with the specification in it.
 
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """
@@ -111,7 +113,7 @@ def _calls_report(judging: Judging, keys: tuple[str, ...] | None, worst: int, pl
     from perfmodel.core.report import report
 
     keys = ALWAYS if keys is None else keys
-    files, accuracy = judging.calls()
+    files, accuracy = _judged(judging)
     places = [file.place for file in files]
     _check_rows(accuracy, places)
     table = report(
@@ -126,6 +128,56 @@ def _calls_report(judging: Judging, keys: tuple[str, ...] | None, worst: int, pl
 
         save_plot(accuracy_plot(accuracy), plot)
     return table
+
+
+def _judged(judging: Judging) -> tuple[list[JudgedFile], Accuracy]:
+    """Judge measured calls; without ``--on``, on the specification in a record whose machine the catalog lacks."""
+    from perfmodel.accuracy.measured import Skips
+    from perfmodel.accuracy.validate import Accuracy
+
+    found = {} if judging.machines else {path: recorded_machine(path) for path in judging.paths}
+    own = {path: machine for path, machine in found.items() if machine is not None}
+    if not own:
+        return judging.calls()
+    others = tuple(path for path in judging.paths if path not in own)
+    parts = [judging._replace(paths=others)] if others else []
+    parts += [judging._replace(paths=(path,), machines=(machine,)) for path, machine in own.items()]
+    files: list[JudgedFile] = []
+    for part in parts:
+        if not judging.sharing.stopped:
+            files += part.calls()[0]
+    skips = Skips()
+    for file in files:
+        skips.update(file.skipped)
+    return files, Accuracy(tuple(one for file in files for one in file.judged), skips.all())
+
+
+def recorded_machine(path: str) -> Hardware | None:
+    """Return the machine that a record of bench was compared with, None where the catalog has one of its name.
+
+    Raises
+    ------
+    InputFileError
+        When the specification in the record is wrong.
+    """
+    from perfmodel.cli.plot import machine_of
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.records.record import read_record
+
+    if not storage.name_of(path).removesuffix(".gz").endswith(".json"):
+        return None
+    try:
+        record = read_record(path, ("bench",))
+    except PerfModelError:
+        return None  # what reads the rows explains it
+    name = (record.context.spec or {}).get("name")
+    if name is None:
+        return None
+    try:
+        hardware(name)
+    except UsageError:
+        return machine_of(name, record, path)
+    return None
 
 
 def _runs_report(

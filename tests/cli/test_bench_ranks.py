@@ -51,9 +51,15 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
-def started(*words: object, module: tuple[str, ...] = ("-m", "perfmodel")) -> subprocess.Popen[str]:
-    """Start a program without the variables of a job that may run the tests."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+#: how the variables of jobs begin, one of which may run the tests
+OF_JOBS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_")
+
+
+def started(
+    *words: object, module: tuple[str, ...] = ("-m", "perfmodel"), variables: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a program with some variables, and without those of a job."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(OF_JOBS)} | (variables or {})
     line = [sys.executable, *module, *map(str, words)]
     return subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -67,8 +73,8 @@ def bench(spec: Path, *words: object) -> tuple[object, ...]:
 @pytest.fixture
 def in_this_process(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
     """Run the program here, where torch is imported already; what its ranks print is captured as well."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith(OF_JOBS)]:
+        monkeypatch.delenv(name)
     handlers = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     }
@@ -98,34 +104,57 @@ def test_every_collective_is_checked_and_timed_by_all_ranks(
     assert rows[6]["status"] == "skipped", "1001 B are no whole numbers"
     assert document["context"]["ranks"]["size"] == 2
     assert document["context"]["ranks"]["backend"] == "gloo"
-    code, out, err = in_this_process("validate", path, "--on", spec, "--format", "json")
+    code, out, err = in_this_process("validate", path, "--format", "json")  # on the specification in it
     assert code == 0, err
     assert [row["rows"] for row in json.loads(out)["rows"]] == [6]
 
 
-def kill_rank(rank: int, path: Path) -> None:
-    """End a rank of this process once the record has a row: the launcher starts one after the other, each by spawn."""
+def signal_rank(rank: int, path: Path, number: int) -> None:
+    """Signal a rank of this process once the record has a row: the launcher starts one after the other, by spawn."""
     waited = time.monotonic() + 100
     while not path.exists() and time.monotonic() < waited:
         time.sleep(0.05)
     ranks = sorted(child.pid for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
-    os.kill(ranks[rank], signal.SIGKILL)
+    os.kill(ranks[rank], number)
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_named_and_no_finished_row_is_lost(
-    spec: Path, tmp_path: Path, in_this_process: Program
+@pytest.mark.parametrize(
+    ("rank", "number", "message"),
+    [
+        (1, signal.SIGKILL, "rank 1 of 2 failed: signal 9 ended it; "),
+        (0, signal.SIGSTOP, "rank 0 did not answer within 3 s; "),
+    ],
+)
+def test_a_rank_that_ends_or_stops_is_named_and_no_finished_row_is_lost(
+    spec: Path, tmp_path: Path, in_this_process: Program, rank: int, number: int, message: str
 ) -> None:
     path = tmp_path / "r.json"
     # 64 sizes of at least 0.1 s: the first row is there long before the last
-    line = bench(spec, "all_reduce", "bytes=1KiB..64KiB+1KiB", "--time-limit", 60, "--min-time", 0.1, "-o", path)
-    killer = threading.Thread(target=kill_rank, args=(1, path), daemon=True)
-    killer.start()
+    limits = ("--time-limit", 60, "--min-time", 0.1, "--rank-timeout", 3)
+    line = bench(spec, "all_reduce", "bytes=1KiB..64KiB+1KiB", *limits, "-o", path)
+    signaller = threading.Thread(target=signal_rank, args=(rank, path, number), daemon=True)
+    signaller.start()
     code, _, err = in_this_process(*line)
     assert code == 4
-    assert "rank 1 of 2 failed: signal 9 ended it" in err
+    rows = json.loads(path.read_text())["rows"]
+    assert message in err
+    assert f"{len(rows)} row{' is' if len(rows) == 1 else 's are'} in {path}." in err
     assert "Traceback" not in err
-    assert json.loads(path.read_text())["rows"][0]["status"] == "ok"
+    assert "SIGKILL" not in err, "torch asked a stopped process to end, and waited half a minute"
+    assert rows[0]["status"] == "ok"
+
+
+@pytest.mark.slow
+def test_the_tasks_of_srun_join(spec: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    line = bench(spec, "all_reduce", "bytes=1KiB", "--time-limit", 0.05, "--min-time", 0, "-o", path)
+    step = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_NNODES": "1"}
+    ranks = [started(*line, variables={**step, "SLURM_PROCID": task, "SLURM_LOCALID": task}) for task in "01"]
+    texts = [rank.communicate(timeout=100)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], texts
+    assert [text.count("wrote") for text in texts] == [1, 0]
+    assert json.loads(path.read_text())["context"]["ranks"]["size"] == 2
 
 
 STUCK = """
@@ -152,8 +181,7 @@ def test_ranks_of_torchrun_join_and_a_rank_that_hangs_is_named(spec: Path, tmp_p
     ran = started(*line, module=launcher)
     _, err = ran.communicate(timeout=100)
     assert ran.returncode != 0
-    assert "not all 2 ranks answered" in err
-    assert "rank 1" in err.lower().replace("ranks 1", "rank 1")
+    assert "rank 1 did not answer within 2 s" in err
     assert [row["params"]["bytes"] for row in json.loads(path.read_text())["rows"]] == [1024]
 
 
@@ -193,6 +221,69 @@ def test_wrong_options_start_no_rank(perfmodel, monkeypatch, options, said):
     assert ran.code == 2
     assert ran.err.count("\n") == 1
     assert said in ran.err
+
+
+class AloneInAGroup:
+    """Stands for the group on rank 0; the other rank says the same."""
+
+    rank, size, backend = 0, 2, "gloo"
+
+    def gather(self, fact: object) -> list[object]:
+        return [fact] * self.size
+
+
+def session_of(request):
+    from perfmodel.cli._bench_ranks import _session
+    from perfmodel.kernels.device import open_device
+
+    return _session(request, AloneInAGroup(), open_device("cpu"))
+
+
+@pytest.fixture
+def request_of(tmp_path: Path):
+    from perfmodel.cli._bench_ranks import RanksRequest
+    from perfmodel.cli._output import Destination
+
+    destination = Destination.of("bench", None, str(tmp_path / "r.json"))
+
+    def make(*, seed: int, resume: bool) -> RanksRequest:
+        words = ("all_reduce", "bytes=1KiB/2KiB")
+        return RanksRequest(
+            words, 2, "cpu", (), (None, None, None), seed, False, 60.0, resume, False, destination
+        )  # fmt: skip
+
+    return make
+
+
+def test_a_link_is_measured_in_one_line_and_not_again_to_resume(request_of, monkeypatch, capsys) -> None:
+    from perfmodel.core.report import report
+    from perfmodel.errors import UsageError
+    from perfmodel.measure.benchmark.rows import Outcome, build_row
+    from perfmodel.measure.collectives import links
+    from perfmodel.records.schema import Status
+
+    monkeypatch.setattr(links, "probe", lambda *_: links.AlphaBeta(1e-4, 1e9, 2e9, 0.25))
+    session = session_of(request_of(seed=0, resume=False))
+    assert "(100 us a step, 1 GB/s, 25 % off its messages)" in capsys.readouterr().err
+    row = build_row(session.jobs[0], Outcome(Status.SKIPPED, "for the test"), session.machine, session.settings)
+    request_of(seed=0, resume=False).destination.write(report(session.record([row])), quiet=True)
+
+    monkeypatch.setattr(links, "probe", lambda *_: pytest.fail("the link was measured"))
+    with pytest.raises(UsageError, match="seed 0 then, 1 now"):
+        session_of(request_of(seed=1, resume=True))
+    resumed = session_of(request_of(seed=0, resume=True))
+    assert (len(resumed.before), len(resumed.jobs)) == (1, 1)
+    assert resumed.facts["spec"] == session.facts["spec"]
+    assert resumed.machine.sustained_links == session.machine.sustained_links
+
+
+def test_what_a_rank_raised_is_a_sentence() -> None:
+    from types import SimpleNamespace
+
+    from perfmodel.kernels.distributed.launch import _reason
+
+    raised = {"message": "ValueError: 3 is odd", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1"}}
+    assert _reason(SimpleNamespace(exitcode=1, message=raised)) == "ValueError: 3 is odd"
 
 
 def test_ctrl_c_ends_the_launcher_as_an_interruption(monkeypatch):

@@ -184,3 +184,23 @@ def test_a_file_that_cannot_be_written_does_not_lose_the_table(
     table = made_up(tmp_path / "mine.csv")
     ran = perfmodel("calibrate", "--from", table, "--on", MACHINE, "-o", tmp_path / "my_gpu.toml")
     assert (ran.code, "launch" in ran.out, "wrote" in ran.err) == (2, True, False)
+
+
+def test_the_machine_may_be_the_one_in_the_record(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    spec = {
+        "name": "my-board", "vendor": "none", "architecture": "none",
+        "memory": {"hbm": {"bandwidth": "2039 GB/s"}}, "peak": {"vector": {"fp32": "19.5 TFLOP/s"}},
+    }  # fmt: skip
+    rows = [
+        {
+            "op": "elementwise", "hardware": "my-board", "dtype": "fp32", "status": "ok", "cache": "cold",
+            "params": {"numel": 1000 * i, "kind": "add"}, "kernel": "torch.elementwise",
+            "measured_time_s": 12000 * i / RATE + START,
+        }
+        for i in range(1, 3000, 60)
+    ]  # fmt: skip
+    path, out = tmp_path / "r.json", tmp_path / "my-board.toml"
+    path.write_text(json.dumps({"schema_version": 2, "command": "bench", "context": {"spec": spec}, "rows": rows}))
+    ran = perfmodel("calibrate", "--from", path, "--on", "my-board", "-o", out)
+    assert ran.code == 0, ran.err
+    assert pm.hardware(out).latency["elementwise"].source.startswith("fitted on r.json, 50 rows")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 
 import pytest
 
@@ -70,6 +71,45 @@ def test_several_workers_judge_the_same(perfmodel, table, tmp_path):
         alone, together = perfmodel(*command, *words), perfmodel(*command, *words, "--workers", 2)
         assert (alone.code, alone.err) == (together.code, together.err)
         assert str(message) in alone.err
+
+
+@pytest.fixture
+def own_record(tmp_path):
+    """A function that writes a record of five additions on a machine that only the specification in it knows."""
+
+    def write(name: str, bandwidth: str):
+        spec = {
+            "name": "my-board", "vendor": "none", "architecture": "none",
+            "memory": {"hbm": {"bandwidth": bandwidth}}, "peak": {"vector": {"fp32": "10 TFLOP/s"}},
+        }  # fmt: skip
+        rows = [
+            {"op": "elementwise", "hardware": "my-board", "dtype": "fp32", "status": "ok",
+             "kernel": "torch.elementwise", "params": {"numel": 10**6 * n, "kind": "add"}, "measured_time_s": n * 2e-5}
+            for n in range(1, 6)
+        ]  # fmt: skip
+        path = tmp_path / name
+        path.write_text(json.dumps({"schema_version": 2, "command": "bench", "context": {"spec": spec}, "rows": rows}))
+        return path
+
+    return write
+
+
+def test_a_record_is_judged_on_the_machine_in_it(perfmodel, table, own_record):
+    fast, slow = own_record("fast.json", "1 TB/s"), own_record("slow.json", "500 GB/s")
+    ran = perfmodel("validate", fast, table, slow, "--by", "table", "--format", "json")
+    assert ran.code == 0, ran.err
+    rows = {row["table"]: row for row in ran.json["rows"]}
+    assert [rows[name]["rows"] for name in ("fast.json", "slow.json", "t.csv", "all")] == [5, 5, 10, 20]
+    # 12 MB over 1 TB/s are 12 us of 20, over half the bandwidth 24
+    assert rows["fast.json"]["bound_mape"] == pytest.approx(0.4, abs=0.01)
+    assert rows["slow.json"]["bound_mape"] == pytest.approx(0.2, abs=0.01)
+    # a machine of --on comes first
+    assert "'my-board' is not among" in perfmodel("validate", fast, table, "--on", "v100-pcie-32gb").out
+
+
+def test_a_wrong_specification_in_a_record_is_named(perfmodel, own_record):
+    ran = perfmodel("validate", own_record("r.json", "fast"))
+    assert (ran.code, "r.json: context.spec" in ran.err) == (3, True), ran.err
 
 
 def test_ctrl_c_keeps_the_tables_that_were_judged(perfmodel, table, tmp_path, monkeypatch):

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.kernels.distributed.job import JobRank
+from perfmodel.kernels.distributed.roll import Roll, SilentRanksError
 
 #: kind of device -> backend of torch.distributed
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-#: after a failed exchange, how long a launcher has to notice a dead rank, and the others to answer the roll call [s]
-_GRACE_S, _ROLL_S = 1.0, 5.0
+#: how long a rank waits for the others to start at least: they import torch, and a launcher starts them one by one [s]
+_STARTING_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Group:
     backend : "nccl" or "gloo".
     device : where the messages are.
     control : a gloo group of the same ranks, over which they agree while the measured one is busy.
-    roll : another one, only to call the roll: it still works after an exchange has failed.
+    roll : who answers once an exchange has failed.
     timeout_s : how long a rank waits for the others [s].
     """
 
@@ -40,29 +42,12 @@ class Group:
     backend: str
     device: torch.device
     control: Any
-    roll: Any
+    roll: Roll
     timeout_s: float
-
-    def call_roll(self, timeout_s: float = 0.0) -> None:
-        """Wait until every rank is here, for ``timeout_s`` [s] instead of the group's limit where that is given.
-
-        Raises
-        ------
-        UnavailableError
-            When a rank does not come in time; on rank 0 the message names it.
-        """
-        limit_s = timeout_s or self.timeout_s
-        try:
-            dist.monitored_barrier(self.roll, timeout=datetime.timedelta(seconds=limit_s), wait_all_ranks=True)
-        except RuntimeError as error:
-            raise UnavailableError(
-                f"not all {self.size} ranks answered within {limit_s:g} s: {_first_line(error)}.",
-                remedy="Look at what the missing rank does; --rank-timeout sets the limit.",
-            ) from None
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Explain an exchange that fails inside the block: name the rank that is missing.
+        """Explain an exchange that fails inside the block: name the ranks that are missing.
 
         Raises
         ------
@@ -72,9 +57,10 @@ class Group:
         try:
             yield
         except RuntimeError as error:
-            # a launcher that sees a rank die ends the others meanwhile, and names the one that died
-            time.sleep(_GRACE_S)
-            self.call_roll(_ROLL_S)
+            late = "timed out" in str(error).lower()  # else a connection broke, and others may not know of it yet
+            silent = self.roll.call(0.0 if late else self.timeout_s)
+            if silent:
+                raise SilentRanksError(silent, self.timeout_s if late else 0.0) from None
             raise UnavailableError(f"an exchange between the ranks failed: {_first_line(error)}.") from None
 
     def meet(self) -> None:
@@ -94,18 +80,13 @@ class Group:
         return facts
 
 
-def rank_of_environment() -> int | None:
-    """Return the rank that a launcher gave this process (torchrun, srun with its variables); None outside a job."""
-    text = os.environ.get("RANK", "")
-    return int(text) if text.isdigit() else None
-
-
 @contextlib.contextmanager
-def joined(kind: str, num_gpus: int, timeout_s: float) -> Iterator[Group]:
-    """Join the group that the environment describes, and leave it at the end.
+def joined(job: JobRank, kind: str, num_gpus: int, timeout_s: float) -> Iterator[Group]:
+    """Join the group of a job's ranks, and leave it at the end.
 
     Parameters
     ----------
+    job : this rank.
     kind : "cpu" or "cuda".
     num_gpus : ranks that are expected.
     timeout_s : how long a rank waits for the others [s].
@@ -117,32 +98,43 @@ def joined(kind: str, num_gpus: int, timeout_s: float) -> Iterator[Group]:
     UnavailableError
         When the group cannot be joined, or this rank has no GPU.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size != num_gpus:
+    if job.size != num_gpus:
         raise UsageError(
-            f"the job has {size} ranks, not {num_gpus}.", place="--num-gpus", remedy=f"Write --num-gpus {size}."
+            f"the job has {job.size} ranks, not {num_gpus}.", place="--num-gpus", remedy=f"Write --num-gpus {job.size}."
         )
-    device = _own_device(kind)
+    device = _own_device(kind, job)
     limit = datetime.timedelta(seconds=timeout_s)
     try:
-        dist.init_process_group(BACKENDS[kind], timeout=limit)
+        roll = _entered(job, max(timeout_s, _STARTING_S))
+        dist.init_process_group(BACKENDS[kind], store=roll.store, rank=job.rank, world_size=job.size, timeout=limit)
     except (RuntimeError, ValueError) as error:
         raise UnavailableError(f"cannot join the group of ranks: {_first_line(error)}.") from None
     try:
-        control, roll = (dist.new_group(backend="gloo", timeout=limit) for _ in range(2))
-        yield Group(dist.get_rank(), size, BACKENDS[kind], device, control, roll, timeout_s)
+        control = dist.new_group(backend="gloo", timeout=limit)
+        yield Group(job.rank, job.size, BACKENDS[kind], device, control, roll, timeout_s)
     finally:
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()
 
 
-def _own_device(kind: str) -> torch.device:
+def _entered(job: JobRank, timeout_s: float) -> Roll:
+    """Return the roll of a job once this rank is on it; the store is that of rank 0, or of torch's launcher."""
+    url = f"tcp://{job.address}:{job.port}"
+    store, *_ = next(rendezvous(url, job.rank, job.size, timeout=datetime.timedelta(seconds=timeout_s)))
+    roll = Roll(store, job.rank, job.size, hosted=os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True))
+    roll.enter()
+    return roll
+
+
+def _own_device(kind: str, job: JobRank) -> torch.device:
     if kind == "cpu":
         return torch.device("cpu")
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    if local >= torch.cuda.device_count():
+    present = torch.cuda.device_count()
+    # srun --gpus-per-task shows each rank its own GPU alone
+    local = 0 if job.by_srun and present == 1 else job.local_rank
+    if local >= present:
         raise UnavailableError(
-            f"rank {local} of this machine has no GPU: there are {torch.cuda.device_count()}.",
+            f"rank {local} of this machine has no GPU: there are {present}.",
             remedy="Ask for fewer with --num-gpus, or measure processes with --device cpu.",
         )
     torch.cuda.set_device(local)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: messages from which the link of a machine without one is estimated: a latency, and a bandwidth [B]
 PROBES_BYTES = (4096.0, 2.0**20, 2.0**24)
+#: FLOP of a multiply-add in a lane of a vector, bytes of the lane, and ranks of the smallest exchange
+_FLOP_PER_LANE, _FP32_BYTES, _FEWEST_RANKS = 2.0, 4.0, 2.0
 _PROBE_RULE = StandardErrorRule(0.02, time_limit_s=0.5, min_time_s=0.1)
 
 
@@ -152,15 +154,30 @@ def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
 
 
 def with_link(machine: Hardware, name: str, fit: AlphaBeta, source: str) -> Hardware:
-    """Return a machine with the measured link: its latency, and beta as its sustained bandwidth.
+    """Return a machine with the measured link: its latency, beta as its sustained bandwidth, and the error of the fit.
 
-    A link that the specification lacks gets the fastest message as its bandwidth, so that the bound stays one.
+    A link that the specification lacks gets the bandwidth that no exchange can beat (`_most_bytes_per_s`): the fastest
+    message of one run is beaten by those of the next.
     """
-    latency = rounded(fit.alpha_s)
-    links = [dataclasses.replace(link, latency_s=latency) if link.name == name else link for link in machine.links]
+    latency, note = rounded(fit.alpha_s), f"the line is {100 * fit.error:.0f} % off its messages (root mean square)"
+    links = [
+        dataclasses.replace(link, latency_s=latency, note=note) if link.name == name else link for link in machine.links
+    ]
     if name not in {link.name for link in links}:
-        links.append(Link(name, rounded(fit.fastest_bytes_per_s), source=source, latency_s=latency))
+        most = rounded(max(fit.fastest_bytes_per_s, _most_bytes_per_s(machine)))
+        note = f"{note}; per direction what the cores' vector stores allow"
+        links.append(Link(name, most, source=source, note=note, latency_s=latency))
     rate = rounded(min(fit.beta_bytes_per_s, fit.fastest_bytes_per_s))
     sustained = MappingProxyType({**machine.sustained_links, name: rate})
     dated = machine.sustained_source or source
     return dataclasses.replace(machine, links=tuple(links), sustained_links=sustained, sustained_source=dated)
+
+
+def _most_bytes_per_s(machine: Hardware) -> float:
+    """Return a bandwidth that no rank exceeds in an exchange among processes of a CPU [B/s].
+
+    A core stores every byte that a rank receives at least once, whichever cache or memory it is in, and stores two
+    vectors a clock at most, as many as it multiplies and adds (Intel 64 and IA-32 Architectures Optimization Reference
+    Manual, 2.2: two 32 B or one 64 B). So B/s = FLOP/s / 2 x 4 B of the fp32 peak; two ranks at least share it.
+    """
+    return machine.vector_peak("fp32").flop_per_s / _FLOP_PER_LANE * _FP32_BYTES / _FEWEST_RANKS

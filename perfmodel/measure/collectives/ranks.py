@@ -42,7 +42,7 @@ def run_collectives(
     """
     for job in jobs:
         with group.watched():
-            group.call_roll()
+            group.meet()
             outcome = _outcome(job, group, device, settings.rule)
         yield with_bandwidths(build_row(job, outcome, hardware, settings), job.op)
 

@@ -27,6 +27,8 @@ _BANDS = ((0.1, (0, (5, 3))), (0.2, (0, (1, 2))))
 #: share of the rows that may lie outside the histogram
 _OUTSIDE = 0.02
 _BINS = 60
+#: share of the height of the histogram that its legend takes
+_LEGEND_SHARE = 0.13
 _LEGEND_COLUMNS = 3
 _ROW_INCHES = 0.24
 _WIDTH, _HEIGHT = 11.0, 4.9
@@ -101,9 +103,9 @@ def _draw_times(
         for factor in (1 + share, 1 / (1 + share)):
             axes.plot(ends, ends * factor, color="0.1", lw=0.7, ls=dashes, zorder=4)
     seconds = FuncFormatter(lambda value, _: format_si(value, "s", 3))
-    few = high / low > 1e6
+    few, narrow = high / low > 1e6, high / low < 1e2
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(numticks=7 if few else 12))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=7 if few else 12))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(seconds)
     axes.tick_params(labelsize=8)
@@ -122,9 +124,11 @@ def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
     """Draw a histogram of each family's errors, and the range of the middle 80 % of all rows."""
     reach = _reach(error)
     edges = np.linspace(-reach, reach, _BINS + 1)
+    highest = 0.0
     for code in range(int(codes.max()) + 1):
         mine = error[codes == code]
         shares = np.histogram(mine, edges)[0] / mine.size
+        highest = max(highest, float(shares.max()))
         axes.stairs(shares, edges, color=PALETTE[code % len(PALETTE)], lw=1.3, zorder=3)
     low, median, high = np.quantile(error, (0.1, 0.5, 0.9))
     axes.axvspan(max(low, -reach), min(high, reach), color="0.93", zorder=0, lw=0, label="80 % of all rows")
@@ -139,7 +143,7 @@ def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
         f"error: median {middle:+.1f} %, 80 % of the rows from {first:+.1f} to {last:+.1f} %{beyond}", fontsize=10
     )
     axes.set_xlim(-reach, reach)
-    axes.set_ylim(0, None)
+    axes.set_ylim(0, highest / (1.0 - _LEGEND_SHARE) or None)
     axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))

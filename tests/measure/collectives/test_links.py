@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,6 +84,27 @@ def test_a_calibrated_link_predicts_its_own_measurements(cpu_machine) -> None:
     launch = prediction.predicted_terms_s["launch"]
     assert prediction.predicted_time_s - launch == pytest.approx([1e-4 + size / 1e9 for size in SIZES], rel=0.01)
     assert np.all(prediction.predicted_time_s >= prediction.bound_time_s)
+
+
+def test_no_later_message_beats_the_bound_of_a_link_that_was_measured(cpu_machine) -> None:
+    slow = with_link(pm.hardware("h100"), "nvlink", AlphaBeta(1e-6, 1e9, 1e9, 0.0), "here")
+    assert slow.links[0].bandwidth_bytes_per_s == pm.hardware("h100").links[0].bandwidth_bytes_per_s
+    bare = dataclasses.replace(cpu_machine, links=())
+    link = with_link(bare, "processes", AlphaBeta(1e-4, 1e9, 2e9, 0.38), "here").links[0]
+    # one core of 100 GFLOP/s stores 200 GB/s, for two ranks
+    assert link.bandwidth_bytes_per_s == 100e9
+    assert "38 % off" in link.note
+    measured_faster = AlphaBeta(1e-4, 1e9, 2e11, 0.38)
+    assert with_link(bare, "processes", measured_faster, "here").links[0].bandwidth_bytes_per_s == 2e11
+
+
+def test_the_error_of_the_fit_stands_in_the_specification(cpu_machine, tmp_path) -> None:
+    from perfmodel.hardware_catalog.write import write_spec
+
+    path = tmp_path / "cpu.toml"
+    write_spec(calibrate_link(record(SIZES), cpu_machine).machine, path)
+    (link,) = pm.hardware(str(path)).links
+    assert link.note.startswith("the line is 0 % off its messages")
 
 
 def test_one_size_has_no_line(cpu_machine) -> None:

@@ -173,3 +173,17 @@ def test_families_have_a_colour_of_their_own_and_no_error_is_minus_zero(made):
     colors = [line.get_color() for line in legend.get_lines()]
     assert len(set(colors)) == len(colors) == 18
     assert "-0.0" not in figure.axes[1].get_title()
+
+
+def test_a_narrow_range_has_several_ticks_and_the_legend_covers_no_bar(made):
+    accuracy = made(roofline=(11, 0.5))
+    # times within a decade, as of one collective
+    accuracy = accuracy.where(lambda part: part.calls.time_s > 2e-3)
+    figure = accuracy_plot(accuracy)
+    labels = [text for text, _ in drawn_boxes(figure) if text.endswith(" ms")]
+    assert len(labels) >= 4, labels
+    errors = figure.axes[1]
+    bars = [patch for patch in errors.patches if isinstance(patch, StepPatch)]
+    legend = errors.get_legend().get_window_extent()
+    tops = [errors.transData.transform((0.0, np.max(bar.get_data().values)))[1] for bar in bars]
+    assert max(tops) <= legend.y0
