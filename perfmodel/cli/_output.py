@@ -26,6 +26,8 @@ INTERRUPTED = 130
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 _STDOUT = "-"
 _PACKED = ".gz"
+#: addresses of files that only this process has
+_MEMORY = "memory://"
 #: the words of the command line, see `remember_words`
 _words: list[str] = []
 
@@ -166,8 +168,9 @@ def status(message: str) -> None:
 
 
 def wrote(path: str) -> None:
-    """Report on stderr that a file was written."""
-    status(f"wrote {path}")
+    """Report on stderr that a file was written, and which one is lost with this process."""
+    lost = storage.place_of(path).lower().startswith(_MEMORY)
+    status(f"wrote {path}" + (", which is lost when this process ends: name a file to keep it" if lost else ""))
 
 
 def save_plot(figure: Any, path: str) -> None:

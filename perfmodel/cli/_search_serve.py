@@ -115,7 +115,7 @@ def command(
 
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
-    from perfmodel.cli._serving import Study, evaluate_all
+    from perfmodel.cli._serving import Study, evaluate_all, lost_of
     from perfmodel.cli._serving_checks import check_search
     from perfmodel.cli._serving_input import check_rate, specs_of, whole_numbers
     from perfmodel.serving.load import Fleet
@@ -154,7 +154,7 @@ def command(
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
     destination.write(_report(rows, outcomes, study, by, for_qps, top))
     if any(outcome.interrupted for outcome in outcomes):
-        raise typer.Exit(INTERRUPTED)
+        raise lost_of(outcomes) or typer.Exit(INTERRUPTED)
     if not rows and study.slo is not None:
         raise typer.Exit(BAD_FINDING)
 

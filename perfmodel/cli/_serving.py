@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from perfmodel.cli._progress import counted
 from perfmodel.cli._serving_input import Spec
@@ -17,6 +17,7 @@ from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
 from perfmodel.workers import executor, mapped
+from perfmodel.workers.lost import WorkersLostError
 
 #: most clients of the loads that are tried where none is given
 _MOST_CLIENTS = 256
@@ -34,7 +35,7 @@ class Study:
     percentiles, price_per_gpu_hour : see `perfmodel.serving.points.point_of`.
     interval : also simulate the ends of the steps' interval.
     steady : use the steady state, without a simulation.
-    only_largest : look only for the largest load that meets the objectives.
+    only_largest, only_loads : look only for the largest load that meets the objectives, or not for it.
     spread_start : the users of a closed loop start one after the other, not all at once.
     """
 
@@ -48,6 +49,7 @@ class Study:
     interval: bool = True
     steady: bool = False
     only_largest: bool = False
+    only_loads: bool = False
     spread_start: bool = False
 
     def requests(self, deployment: Deployment, value: float) -> Requests:
@@ -62,7 +64,7 @@ class Study:
 class Outcome:
     """What came of a deployment: its points, the largest load that meets the objectives, or why it is impossible.
 
-    ``stopped`` is one that the user ended before it was known.
+    ``stopped`` is one that the user, or the loss of the workers (``lost``), ended before all of it was known.
     """
 
     spec: Spec
@@ -71,10 +73,11 @@ class Outcome:
     beyond: tuple[str, ...] = ()
     fault: str = ""
     stopped: bool = False
+    lost: WorkersLostError | None = None
 
     @property
     def interrupted(self) -> bool:
-        """Whether the user ended a simulation."""
+        """Whether a simulation was ended before its time."""
         known = (*self.points, self.largest)
         replays = (point.replay for point in known if point is not None)
         return self.stopped or any(replay is not None and replay.interrupted for replay in replays)
@@ -106,7 +109,7 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
             replay = points[-1].replay
             if replay is not None and replay.interrupted:
                 return Outcome(spec, tuple(points))
-    if study.slo is None or study.steady or study.load == REQUESTS:
+    if study.slo is None or study.steady or study.load == REQUESTS or study.only_loads:
         return Outcome(spec, tuple(points))
     try:
         largest = _largest(deployment, study)
@@ -182,7 +185,7 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
 def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: str = "") -> list[Outcome]:
     """Return the outcomes of deployments in their order; several processes give the same results.
 
-    An interruption keeps the outcomes so far; the other deployments are `Outcome.stopped`.
+    An interruption, and the loss of the workers, keep the outcomes so far; the other deployments are `Outcome.stopped`.
 
     Parameters
     ----------
@@ -193,30 +196,87 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: s
     ------
     UsageError
         When the number of processes is impossible, or no deployment is possible.
-    KeyboardInterrupt
-        When nothing was known before the interruption.
+    KeyboardInterrupt, WorkersLostError
+        When nothing was known before the interruption, or the loss of the workers.
     """
-    outcomes: list[Outcome] = []
+    parts = [[study]] * len(specs)
+    results: dict[int, Outcome] = {}
+    ended: KeyboardInterrupt | WorkersLostError | None = None
     try:
         with executor(workers, scheduler) as pool:
-            if pool is None or len(specs) == 1:
-                outcomes.extend(_in_turn(specs, study))
+            if pool is not None:
+                parts = [_parts(spec, study) for spec in specs]
+            tasks = [(spec, part) for spec, of_spec in zip(specs, parts, strict=True) for part in of_spec]
+            if pool is None or len(tasks) == 1:
+                _keep(_in_turn(specs, study), results)
             else:
-                with counted(len(specs)) as advance:
-                    outcomes.extend(mapped(partial(evaluate, study=study), specs, pool, advance))
-    except KeyboardInterrupt:
-        pass
-    unknown = len(outcomes) < len(specs) or any(outcome.stopped for outcome in outcomes)
-    if unknown and not any(outcome.points or outcome.largest or outcome.fault for outcome in outcomes):
-        raise KeyboardInterrupt
+                with counted(len(tasks)) as advance:
+                    _keep(mapped(_evaluate_part, tasks, pool, advance, results), results)
+    except (KeyboardInterrupt, WorkersLostError) as error:
+        ended = error
+    places = itertools.count()
+    outcomes = [
+        _joined(spec, [results.get(next(places)) for _ in of_spec]) for spec, of_spec in zip(specs, parts, strict=True)
+    ]
+    if any(outcome.stopped for outcome in outcomes):
+        if not any(outcome.points or outcome.largest or outcome.fault for outcome in outcomes):
+            raise ended or KeyboardInterrupt
+        if isinstance(ended, WorkersLostError):
+            outcomes = [replace(outcome, lost=ended) if outcome.stopped else outcome for outcome in outcomes]
+    _check_possible(outcomes)
+    return outcomes
+
+
+def _keep(outcomes: Iterable[Outcome], results: dict[int, Outcome]) -> None:
+    """Put outcomes into ``results`` one by one, so that those before an interruption stay."""
+    for place, outcome in enumerate(outcomes):
+        results[place] = outcome  # noqa: PERF403 -- as above
+
+
+def lost_of(outcomes: Iterable[Outcome]) -> WorkersLostError | None:
+    """Return the error of workers that were lost before all outcomes were known."""
+    return next((outcome.lost for outcome in outcomes if outcome.lost), None)
+
+
+def _parts(spec: Spec, study: Study) -> list[Study]:
+    """Return the independent parts of a study of a deployment: each load, and the search for the largest one."""
+    if study.steady or study.only_largest or study.load == REQUESTS:
+        return [study]
+    try:
+        values = study.values or clients_that_fit(spec.deployment(), study.workload)
+    except PerfModelError:
+        return [study]  # which fails as well, where it is reported
+    parts = [replace(study, values=(value,), only_loads=True) for value in values]
+    return parts if study.slo is None else [*parts, replace(study, only_largest=True)]
+
+
+def _evaluate_part(task: tuple[Spec, Study]) -> Outcome:
+    """Return what comes of a part of a study; a function of a worker process."""
+    return evaluate(*task)
+
+
+def _joined(spec: Spec, parts: Sequence[Outcome | None]) -> Outcome:
+    """Return what came of a deployment from what came of its parts; None for those that are not known."""
+    known = [part for part in parts if part is not None]
+    fault = next((part.fault for part in known if part.fault), "")
+    if fault:
+        return Outcome(spec, fault=fault)
+    points = tuple(point for part in known for point in part.points)
+    best = next((part for part in known if part.largest), Outcome(spec))
+    stopped = len(known) < len(parts) or any(part.stopped for part in known)
+    return Outcome(spec, points, best.largest, best.beyond, stopped=stopped)
+
+
+def _check_possible(outcomes: Sequence[Outcome]) -> None:
+    """Raise a UsageError where no deployment is possible."""
     faults = [outcome for outcome in outcomes if outcome.fault]
-    if len(faults) == len(specs):
-        if len(faults) == 1:
-            raise UsageError(faults[0].fault)
-        raise UsageError(
-            f"none of the {len(faults)} deployments is possible; the first: {faults[0].spec.name}: {faults[0].fault}"
-        )
-    return outcomes + [Outcome(spec, stopped=True) for spec in specs[len(outcomes) :]]
+    if len(faults) < len(outcomes):
+        return
+    if len(faults) == 1:
+        raise UsageError(faults[0].fault)
+    raise UsageError(
+        f"none of the {len(faults)} deployments is possible; the first: {faults[0].spec.name}: {faults[0].fault}"
+    )
 
 
 def _in_turn(specs: Sequence[Spec], study: Study) -> Iterator[Outcome]:

@@ -11,6 +11,7 @@ from perfmodel import storage
 from perfmodel.cli._output import status
 from perfmodel.cli._progress import counted
 from perfmodel.errors import InputFileError
+from perfmodel.workers.lost import WorkersLostError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -20,19 +21,33 @@ _Result = TypeVar("_Result")
 class Sharing:
     """Who shares the work: processes of this machine, or the workers of a Dask scheduler.
 
-    ``stopped`` says whether Ctrl-C ended it before all of it was done.
+    ``ended`` is what ended it before all of it was done.
     """
 
     workers: int = 1
     scheduler: str = ""
-    stopped: bool = False
+    ended: KeyboardInterrupt | WorkersLostError | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended the work before all of it was done: asked when what was done is reported.
+
+        Raises
+        ------
+        WorkersLostError
+            When the loss of the workers ended it.
+        """
+        if isinstance(self.ended, WorkersLostError):
+            raise self.ended
+        return self.ended is not None
 
     def mapped(
         self, function: Callable[[_Item], _Result], items: Sequence[_Item], *, keep: bool = False
     ) -> list[_Result]:
         """Return the results of a function of a module, in the order of the items, with a bar of progress.
 
-        With ``keep``, Ctrl-C ends the work and not the program: the results of the first items are returned.
+        With ``keep``, Ctrl-C and the loss of the workers end the work and not the program: the results of the first
+        items are returned.
         """
         from perfmodel.workers import executor, mapped
 
@@ -41,10 +56,10 @@ class Sharing:
             with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
                 for result in mapped(function, items, pool, advance):
                     results.append(result)  # noqa: PERF402 -- what came before Ctrl-C stays
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, WorkersLostError) as error:
             if not keep or not results:
                 raise
-            self.stopped = True
+            self.ended = error
             status(f"interrupted: {len(results)} of {len(items)} files were read; the others are left out.")
         return results
 

@@ -255,12 +255,20 @@ def price_of(price: float | None) -> float:
 
 
 def finish(outcomes: Sequence[Outcome], study: Study) -> None:
-    """Report impossible deployments on stderr; end with the code of an interruption, or of objectives nobody meets."""
+    """Report impossible deployments on stderr; end with the code of an interruption, or of objectives nobody meets.
+
+    Raises
+    ------
+    WorkersLostError
+        When the workers were lost before all was known.
+    """
+    from perfmodel.cli._serving import lost_of
+
     for outcome in outcomes:
         if outcome.fault:
             status(f"left out: {outcome.spec.name}: {outcome.fault}")
     if any(outcome.interrupted for outcome in outcomes):
-        raise typer.Exit(INTERRUPTED)
+        raise lost_of(outcomes) or typer.Exit(INTERRUPTED)
     if study.slo is None:
         return
     if not any(outcome.largest or any(point.met for point in outcome.points) for outcome in outcomes):

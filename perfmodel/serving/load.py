@@ -18,7 +18,7 @@ from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import Requests
-from perfmodel.serving.simulate import INTERVAL_REQUESTS, Server, simulate_server
+from perfmodel.serving.simulate import INTERVAL_REQUESTS, Server, simulate_server, whole
 from perfmodel.serving.step import Step
 
 #: bandwidth of a NIC of 400 Gb/s, over which keys and values move between prefill and decode unless told [B/s]: assumed
@@ -187,7 +187,7 @@ def _held_back(server: Server, requests: Requests, deployment: Deployment) -> Se
     """
     if not deployment.held_back_steps:
         return server
-    replay = simulate_server(server, requests.first(INTERVAL_REQUESTS))
+    replay = whole(simulate_server(server, requests.first(INTERVAL_REQUESTS)))
     batch = max(replay.mean_batch, 1.0)
     step_s = float(deployment.step(decode=batch, context=max(replay.mean_context, 1.0)).time_s)
     held_s = deployment.held_back_steps * step_s * (1.0 - 1.0 / batch)

@@ -132,16 +132,32 @@ def simulate_server(
     """
     _check_fit(server, requests)
     replay = _run(server, requests, progress or _silent)
-    if replay.count:
-        replay = replace(replay, growth=growth_of(replay, lambda longer: _run(server, longer, _silent)))
-    if spread is None or replay.interrupted or not replay.count:
+    if replay.interrupted or not replay.count:
         return replay
-    first = requests.first(INTERVAL_REQUESTS)
-    scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
-    low, high = (_run(server.scaled(scale), first, _silent) for scale in scales)
-    expected = replay if len(first) == len(requests) else _run(server, first, _silent)
-    interrupted = low.interrupted or high.interrupted or expected.interrupted
-    return replay if interrupted else replace(replay, ends=(low, expected, high))
+    try:
+        replay = replace(replay, growth=growth_of(replay, lambda longer: whole(_run(server, longer, _silent))))
+        if spread is None:
+            return replay
+        first = requests.first(INTERVAL_REQUESTS)
+        scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
+        low, high = (whole(_run(server.scaled(scale), first, _silent)) for scale in scales)
+        expected = replay if len(first) == len(requests) else whole(_run(server, first, _silent))
+    except KeyboardInterrupt:
+        return replace(replay, interrupted=True)
+    return replace(replay, ends=(low, expected, high))
+
+
+def whole(replay: Replay) -> Replay:
+    """Return a simulation of which nothing is worth keeping if it is not complete.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When it was interrupted.
+    """
+    if replay.interrupted:
+        raise KeyboardInterrupt
+    return replay
 
 
 def _silent(done: int) -> None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import UsageError
+from perfmodel.workers.cluster import connected
+from perfmodel.workers.lost import WorkersLostError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -27,8 +30,6 @@ _MOST_PER_CPU = 4
 #: items of a stream that are left for the process that asks, and those that each other worker has before it, so that it
 #: never waits, where nothing else is said; those of all workers of a cluster, which nobody counts
 OWN, EACH, _ON_A_CLUSTER = 4, 4, 256
-#: how long a scheduler may take to answer [s]
-_CONNECT_S = 10.0
 
 
 @contextlib.contextmanager
@@ -44,12 +45,16 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
     Raises
     ------
     UsageError
-        When the number of workers is impossible, or the address is none.
+        When the number of workers is impossible or stands beside a scheduler, or the address is none.
     UnavailableError
-        When Dask is not installed, or nothing answers at the address.
+        As `perfmodel.workers.cluster.connected`, also within the block.
     """
     if scheduler:
-        with _dask(scheduler) as client:
+        if workers != 1:
+            raise UsageError(
+                "--workers has no effect: the workers of the scheduler share the work.", remedy="Leave out one of them."
+            )
+        with connected(scheduler) as client:
             yield client.get_executor(pure=False)
         return
     most = _MOST_PER_CPU * (os.cpu_count() or 1)
@@ -58,7 +63,7 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
     if workers == 1:
         yield None
         return
-    pool = ProcessPoolExecutor(workers - here, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(workers - here, mp_context=get_context("spawn"), initializer=_belong_to_parent)
     try:
         yield pool
     except BaseException:  # Ctrl-C too: what has not begun never does, and what runs is ended
@@ -70,8 +75,12 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
         pool.shutdown()
 
 
-def _end_with_parent() -> None:
-    """Let a worker end when the process that it works for does; one that was killed leaves it waiting for work."""
+def _belong_to_parent() -> None:
+    """Let a worker end when the process that it works for does; one that was killed leaves it waiting for work.
+
+    A terminal sends Ctrl-C to the worker as well, which leaves it to that process to end the worker.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
 
@@ -80,52 +89,6 @@ def _end_with_parent() -> None:
             os._exit(1)
 
         threading.Thread(target=wait, daemon=True).start()
-
-
-@contextlib.contextmanager
-def _dask(address: str) -> Iterator[Any]:
-    """Connect to a scheduler, whose workers have to have this version of perfmodel."""
-    if "://" not in address:
-        raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy="Write tcp://HOST:8786.")
-    try:
-        from distributed import Client
-    except ImportError:
-        raise UnavailableError(
-            "a scheduler needs Dask, which is not installed.",
-            place="--scheduler",
-            remedy="pip install 'perfmodel[dask]'",
-        ) from None
-    connect: Any = Client
-    try:
-        client = connect(address, timeout=_CONNECT_S)
-    except (OSError, ValueError) as error:
-        raise UnavailableError(
-            f"no scheduler answers: {error}.", place=f"--scheduler {address}", remedy="Start one with: dask scheduler"
-        ) from None
-    with client:
-        _check_versions(client, address)
-        yield client
-
-
-def _check_versions(client: Any, address: str) -> None:
-    """Raise an UnavailableError where a worker has another version of perfmodel, or none."""
-    own = _version()
-    found = {worker: version for worker, version in client.run(_version).items() if version != own}
-    for worker, version in found.items():
-        raise UnavailableError(
-            f"the worker {worker} has perfmodel {version or 'not installed'}, this program has {own}.",
-            place=f"--scheduler {address}",
-            remedy="Install the same version on all of them.",
-        )
-
-
-def _version() -> str:
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("perfmodel")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def ahead(workers: int, scheduler: str, own: int = OWN, each: int = EACH) -> int:
@@ -146,6 +109,7 @@ def mapped(
     items: Iterable[_Item],
     pool: Executor | None,
     advance: Callable[[int], None] | None = None,
+    kept: dict[int, _Result] | None = None,
 ) -> Iterator[_Result]:
     """Yield ``function(item)`` for each item, in the order of the items.
 
@@ -155,26 +119,36 @@ def mapped(
     items : what to work on.
     pool : from `executor`; None works in this process.
     advance : is called with the number of items that are done.
+    kept : gets the results by the places of their items: where an error or Ctrl-C ends the work also those of items
+        that come behind one that is not done.
 
     Raises
     ------
-    UnavailableError
+    WorkersLostError
         When a worker dies. An error that ``function`` raises is raised here.
     """
     given: Sequence[_Item] = list(items)
-    if pool is None:
-        results: Iterable[_Result] = map(function, given)
-    else:
-        results = (future.result() for future in [pool.submit(function, item) for item in given])
-    iterator = iter(results)
-    for done in range(1, len(given) + 1):
-        try:
-            result = next(iterator)
-        except BrokenProcessPool:
-            raise _died(f"{done - 1} of {len(given)}") from None
-        if advance is not None:
-            advance(done)
-        yield result
+    futures: list[Future[_Result]] = []
+    done = 0
+    try:
+        if pool is not None:
+            futures.extend(pool.submit(function, item) for item in given)
+        for result in map(function, given) if pool is None else (future.result() for future in futures):
+            if kept is not None:
+                kept[done] = result
+            done += 1
+            if advance is not None:
+                advance(done)
+            yield result
+    except BrokenProcessPool:
+        raise _died(f"{sum(map(_has_result, futures))} of {len(given)}") from None
+    finally:
+        if kept is not None:
+            kept.update({place: future.result() for place, future in enumerate(futures) if _has_result(future)})
+
+
+def _has_result(future: Future[_Result]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def streamed(
@@ -265,9 +239,9 @@ def _start() -> None:
     """Do nothing, in a process that has started."""
 
 
-def _died(done: str) -> UnavailableError:
-    return UnavailableError(
-        f"a worker died: {done} pieces of work were done.",
+def _died(done: str) -> WorkersLostError:
+    return WorkersLostError(
+        f"a worker died; pieces of work that were done: {done}.",
         place="--workers",
         remedy="It may have run out of memory: use fewer workers.",
     )

@@ -101,7 +101,7 @@ def test_a_draft_that_is_often_right_makes_tokens_faster(perfmodel):
 
 
 def test_processes_give_the_same_results(perfmodel):
-    arguments = (*SMALL, "--tp", "1/2", "--concurrency", "4", "--format", "json")
+    arguments = (*SMALL, "--tp", "1/2", "--concurrency", "1..4", "--slo", "ttft=1s,tpot=1s", "--format", "json")
     assert perfmodel(*arguments, "--workers", "2").json == perfmodel(*arguments).json
 
 

@@ -183,6 +183,24 @@ def test_an_interrupted_simulation_keeps_what_has_ended() -> None:
     assert np.isfinite(replay.statistics("ttft_s")["p99"])
 
 
+def test_an_interruption_of_the_interval_keeps_the_simulation_and_is_told() -> None:
+    """Ctrl-C while the ends of the interval are simulated ends the command, too."""
+    calls = 0
+
+    class Late(HandClock):
+        def mixed_s(self, sequences: int, context: float, prompts: object) -> float:
+            nonlocal calls
+            calls += 1
+            if calls > 250:
+                raise KeyboardInterrupt
+            return 0.01
+
+    replay = simulate_server(server(clock=Late()), open_loop(10.0, 200, 8, 10), spread=lambda *_: (0.8, 1.25))
+    assert replay.count == 200
+    assert replay.interrupted
+    assert replay.ends is None
+
+
 def test_the_interval_of_steps_becomes_that_of_every_figure() -> None:
     ran = server(clock=SLOWER_WITH_LOAD, max_num_seqs=4)
     load = closed_loop(8, 100, 50, 20)

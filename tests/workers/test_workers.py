@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,9 +62,32 @@ def test_a_stream_takes_items_as_results_are_asked_for() -> None:
         assert next(results) == 3.0
         assert len(taken) == 3
         assert [3.0, *results] == [3.0, 1.0, 4.0, 2.0] * 5
-        with pytest.raises(UnavailableError, match="a worker died: 2 pieces"):
+        with pytest.raises(UnavailableError, match="that were done: 2"):
             list(streamed(die, ITEMS, pool, ahead=1))
     assert list(streamed(slow_root, iter(ITEMS), None, ahead=1)) == [3.0, 1.0, 4.0, 2.0]
+
+
+class Interrupted(Executor):
+    """Does all tasks but those of 16, which wait until Ctrl-C ends the work."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if arguments == (16,):
+            future.set_exception(KeyboardInterrupt())
+        else:
+            future.set_result(function(*arguments))
+        return future
+
+
+def test_results_behind_one_that_is_not_done_are_kept_when_the_work_is_ended() -> None:
+    kept: dict[int, float] = {}
+    found: list[float] = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(mapped(slow_root, ITEMS, Interrupted(), kept=kept))
+    assert found == [3.0, 1.0]
+    assert kept == {0: 3.0, 1: 1.0, 3: 2.0}
+    alone: dict[int, float] = {}
+    assert list(mapped(slow_root, ITEMS, None, kept=alone)) == list(alone.values()) == [3.0, 1.0, 4.0, 2.0]
 
 
 def whose(value: int) -> tuple[int, int]:
@@ -121,9 +146,9 @@ def test_impossible_numbers_and_addresses_are_refused() -> None:
 
 def test_a_scheduler_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    from perfmodel import workers
+    from perfmodel.workers import cluster
 
-    monkeypatch.setattr(workers, "_CONNECT_S", 0.3)
+    monkeypatch.setattr(cluster, "_CONNECT_S", 0.3)
     with pytest.raises(UnavailableError, match="no scheduler answers"), executor(scheduler="tcp://127.0.0.1:1"):
         pass
 

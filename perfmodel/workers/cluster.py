@@ -1,0 +1,165 @@
+"""The workers of a Dask cluster: asked for before work is given out, and one message when they are lost."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from typing import Any
+
+from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.workers.lost import WorkersLostError
+
+#: how long a scheduler may take to answer, and how long it may be without workers [s]
+_CONNECT_S, _WORKERS_S = 10.0, 10.0
+#: how long a program that accepts a connection may take to greet as Dask does [s]
+_GREET_S = 1.0
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Yield a client of a Dask scheduler, whose workers have this version of perfmodel.
+
+    Raises
+    ------
+    UsageError
+        When the address is none.
+    UnavailableError
+        When Dask is not installed, no scheduler answers at the address, it has no workers, or one of them has another
+        version of perfmodel or none.
+    WorkersLostError
+        When the scheduler ends before the block does, or a piece of work ends each worker that begins it.
+    """
+    if "://" not in address:
+        raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy="Write tcp://HOST:8786.")
+    try:
+        from distributed import KilledWorker
+        from distributed.client import ClosedClientError
+        from distributed.comm.core import CommClosedError
+    except ImportError:
+        raise UnavailableError(
+            "a scheduler needs Dask, which is not installed.",
+            place="--scheduler",
+            remedy="pip install 'perfmodel[dask]'",
+        ) from None
+    place = f"--scheduler {address}"
+    try:
+        with _quiet(), _client(address, place) as client:
+            _check_workers(client, address, place)
+            _check_versions(client, place)
+            yield client
+    except (CancelledError, ClosedClientError, CommClosedError):
+        raise WorkersLostError(
+            "the scheduler no longer answers.", place=place, remedy="Start it again with: dask scheduler"
+        ) from None
+    except KilledWorker:
+        raise WorkersLostError(
+            "a piece of work ended each worker that began it.",
+            place=place,
+            remedy="They may have run out of memory: start fewer workers on a machine.",
+        ) from None
+
+
+def _client(address: str, place: str) -> Any:
+    """Return a client of a scheduler.
+
+    Raises
+    ------
+    UnavailableError
+        When none answers, or another program does, for which a client would wait without end.
+    """
+    from distributed import Client
+    from distributed.comm.core import CommClosedError
+    from distributed.utils import LoopRunner
+
+    other = UnavailableError(
+        "what answers there is no Dask scheduler.", place=place, remedy="Name the address that dask scheduler prints."
+    )
+    connect: Any = Client
+    loop: Any = LoopRunner()
+    try:
+        if loop.run_sync(_kind_of, address) == "Scheduler":
+            return connect(address, timeout=_CONNECT_S)
+    except (TimeoutError, CommClosedError, MemoryError, OverflowError):  # other words are read as an impossible length
+        raise other from None
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"no scheduler answers: {error}.", place=place, remedy="Start one with: dask scheduler"
+        ) from None
+    raise other
+
+
+async def _kind_of(address: str) -> str:
+    """Return what a program of Dask says that it is."""
+    import asyncio
+
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    security: Any = Security
+    connect: Any = rpc
+    arguments = security().get_connection_args("client")
+
+    async def asked() -> str:
+        async with connect(address, timeout=_CONNECT_S, connection_args=arguments) as there:
+            return str((await there.identity())["type"])
+
+    # The limit of the connection is none for the greeting that follows it.
+    return await asyncio.wait_for(asked(), _CONNECT_S + _GREET_S)
+
+
+def _check_workers(client: Any, address: str, place: str) -> None:
+    """Raise an UnavailableError where a scheduler stays without workers, which work would wait for without end."""
+    try:
+        client.wait_for_workers(1, timeout=_WORKERS_S)
+    except TimeoutError:
+        raise UnavailableError(
+            "the scheduler has no workers.", place=place, remedy=f"Start one with: dask worker {address}"
+        ) from None
+
+
+def _check_versions(client: Any, place: str) -> None:
+    """Raise an UnavailableError where a worker imports another version of perfmodel, or has none."""
+    version = _version()
+    own = version()
+    for worker, found in client.run(version).items():
+        if not found:
+            raise UnavailableError(
+                f"the worker {worker} has no perfmodel.", place=place, remedy=f"Install perfmodel {own} for it."
+            )
+        if found != own:
+            raise UnavailableError(
+                f"the worker {worker} has perfmodel {found}, this program has {own}.",
+                place=place,
+                remedy="Install the same version on all of them.",
+            )
+
+
+def _version() -> Callable[[], str]:
+    """Return a function for the version of the code that a process imports, "" where there is none.
+
+    It is within another one, so that it is sent by its code and not by its name: a worker without perfmodel can run it.
+    """
+
+    def version() -> str:
+        from importlib import import_module
+
+        try:
+            return getattr(import_module("perfmodel"), "__version__", "")
+        except ImportError:
+            return ""
+
+    return version
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Dask logs about a lost scheduler off stderr, since it is an error that is raised."""
+    log = logging.getLogger("distributed.client")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -1,0 +1,127 @@
+"""Work that is shared out: what is kept when it is ended, the bar of progress, and the same output in any case."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from perfmodel import workers
+from perfmodel.cli import _serving
+from perfmodel.cli._progress import counted
+from perfmodel.cli._sharing import Sharing
+from perfmodel.workers.lost import WorkersLostError
+
+MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
+SMALL = (MODEL, "--on", "h100", "--tp", "1/2", "--isl", "128", "--osl", "32", "--num-requests", "20", "-f", "json")
+GONE = WorkersLostError("the scheduler no longer answers.", place="--scheduler tcp://head:8786")
+
+
+class Ended(Executor):
+    """Does each task at once but one, which waits until something ends the work."""
+
+    def __init__(self, unfinished: int, end: BaseException) -> None:
+        self.tasks, self.unfinished, self.end = 0, unfinished, end
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.tasks == self.unfinished:
+            future.set_exception(self.end)
+        else:
+            future.set_result(function(*arguments))
+        self.tasks += 1
+        return future
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted."),
+        (GONE, 4, "--scheduler tcp://head:8786: the scheduler no longer answers."),
+    ],
+)
+def test_loads_of_few_deployments_are_kept_when_the_work_ends(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, end: BaseException, code: int, message: str
+) -> None:
+    command = ("serve", *SMALL, "--concurrency", "1/2/4")
+    whole = perfmodel(*command)
+    monkeypatch.setattr(_serving, "executor", lambda *_: contextlib.nullcontext(Ended(2, end)))
+    ran = perfmodel(*command)
+    assert (ran.code, ran.err) == (code, f"perfmodel: {message}\n")
+    assert ran.json["rows"] == [row for place, row in enumerate(whole.json["rows"]) if place != 2]
+
+
+def test_deployments_that_are_known_are_ranked_when_the_workers_are_lost(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("search", "serve", *SMALL, "--batch", "1..4", "--weights", "bf16", "--kv", "bf16")
+    command = (*command, "--slo", "ttft=1s,tpot=1s")
+    monkeypatch.setattr(_serving, "executor", lambda *_: contextlib.nullcontext(Ended(0, GONE)))
+    ran = perfmodel(*command)
+    assert ran.code == 4
+    assert [row["plan"]["tp"] for row in ran.json["rows"]] == [2]
+    assert any("Interrupted: 1 of 2 deployments" in note for note in ran.json["notes"])
+    monkeypatch.setattr(_serving, "executor", lambda *_: contextlib.nullcontext(Ended(0, KeyboardInterrupt())))
+    assert perfmodel(*command).code == 130
+
+
+def test_files_that_were_read_are_kept_when_the_workers_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, GONE)))
+    sharing = Sharing()
+    assert sharing.mapped(len, ["a", "bc", "def"], keep=True) == [1, 2]
+    with pytest.raises(WorkersLostError, match="no longer answers"):
+        _ = sharing.stopped
+    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, GONE)))
+    with pytest.raises(WorkersLostError):
+        Sharing().mapped(len, ["a", "bc", "def"])
+    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, KeyboardInterrupt())))
+    assert Sharing().mapped(len, ["a"], keep=True) == [1]
+    assert not Sharing().stopped
+
+
+def test_the_bar_of_progress_has_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with counted(2000) as advance:
+        for done in (500, 1000, 1500):
+            time.sleep(0.02)
+            advance(done)
+    assert "k/s" in terminal.getvalue()
+
+
+def test_a_search_says_nothing_of_its_workers(perfmodel: Any) -> None:
+    words = (
+        "search",
+        "train",
+        MODEL,
+        "--on",
+        "h100",
+        "--gpus",
+        "1",
+        "--batch",
+        "8",
+        "--seq",
+        "128",
+        "--micro-batch",
+        "1",
+    )
+    ran = perfmodel(*words, "--recompute", "none", "-f", "json")
+    assert ran.code == 0
+    assert "workers" not in ran.json["context"]
+
+
+def test_a_file_that_is_lost_with_the_process_is_said_to(perfmodel: Any) -> None:
+    words = ("analyze", "gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "h100", "-o")
+    ran = perfmodel(*words, "memory://lost/gemm.json")
+    assert ran.err == ("wrote memory://lost/gemm.json, which is lost when this process ends: name a file to keep it\n")
