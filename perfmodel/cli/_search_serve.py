@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from perfmodel.serving.points import Point
 
 THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
+#: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
+_NO_MORE = 0.01
 #: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
 _RANKINGS = (THROUGHPUT, COST, GPUS)
 
@@ -206,7 +208,9 @@ def _ranked(
     for outcome in outcomes:
         best = outcome.largest
         if study.slo is None and outcome.points:
-            best = max(outcome.points, key=lambda point: point.tokens_per_s_per_gpu)
+            most = max(point.tokens_per_s_per_gpu for point in outcome.points)
+            enough = (point for point in outcome.points if point.tokens_per_s_per_gpu >= (1.0 - _NO_MORE) * most)
+            best = min(enough, key=lambda point: point.value)
         if best is not None:
             price = prices.get(str(best.facts["hardware"]), prices.get("", math.nan))
             chosen.append((replace(best, price_per_gpu_hour=price), outcome))
