@@ -109,8 +109,9 @@ def command(
     )
     from perfmodel.core.report import report
     from perfmodel.training.framework import find_framework
-    from perfmodel.training.search import search
+    from perfmodel.training.search import Search, search
     from perfmodel.training.space import default_space
+    from perfmodel.workers.lost import WorkersLostError
     from perfmodel.workloads.catalog import find_model
 
     destination = Destination.of("search train", format_, output, wide=wide)
@@ -147,8 +148,16 @@ def command(
     sequences = {"seq": lengths[0]} if lengths else {}
     base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
-    with counted(space.points * len(clusters)) as advance:
-        found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance)
+    lost: WorkersLostError | None = None
+    try:
+        with counted(space.points * len(clusters)) as advance:
+            found = search(
+                model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance
+            )
+    except WorkersLostError as error:
+        if not isinstance(error.kept, Search):
+            raise
+        found, lost = error.kept, error
     prices = {"price_per_gpu_hour": price_per_gpu_hour,
               "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
     machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
@@ -158,5 +167,7 @@ def command(
         from perfmodel.render.plots import plot as draw
 
         save_plot(draw(found), plot)
+    if lost is not None:
+        raise lost
     if found.untried:
         raise typer.Exit(INTERRUPTED)

@@ -18,6 +18,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.search_job import INDIVISIBLE, REPEATED, TOO_LARGE, Job, Timed, run
 from perfmodel.training.space import Space, lacking_stages
 from perfmodel.training.step import train
+from perfmodel.workers.lost import WorkersLostError
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -104,13 +105,15 @@ def search(
         When no combination can run; the message has the reason of most. For an option that none of them uses.
     KeyboardInterrupt
         When the search is interrupted before it has found a set-up that fits.
+    WorkersLostError
+        When the workers are lost; ``kept`` is the search so far, where it has found a set-up that fits.
     """
     check_idle(plan, {axis: max(getattr(space, axis)) for axis in ("tp", "cp", "pp", "vp", "ep", "zero")})
     job = Job(config, tuple(clusters), plan, space)
     found: list[Timed] = []
     left_out = {INDIVISIBLE: 0, TOO_LARGE: 0, REPEATED: 0}
     problems: dict[str, int] = {}
-    tried, every = 0, space.points * len(clusters)
+    tried, every, lost = 0, space.points * len(clusters), None
     try:
         for part in run(job, workers, scheduler):
             found.extend(part.timed)
@@ -122,9 +125,10 @@ def search(
             tried += part.tried
             if progress is not None:
                 progress(tried)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, WorkersLostError) as error:
         if not found:
             raise
+        lost = error if isinstance(error, WorkersLostError) else None
     if not found:
         raise _nothing(left_out, problems, _first_problem(config, clusters[0], plan, space))
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
@@ -134,7 +138,7 @@ def search(
     def set_up(rank: int, timed: Timed) -> SetUp:
         return SetUp(rank, full_step(config, clusters[timed.cluster], plan.changed(**space.at(timed.point))))
 
-    return Search(
+    result = Search(
         model=config.name or config.model_type,
         clusters=tuple(clusters),
         best=tuple(set_up(rank, timed) for rank, timed in zip(ranks[:top], ranked[:top], strict=True)),
@@ -147,6 +151,10 @@ def search(
         notes=lacking_stages(plan, space),
         fastest_tight=set_up(1, found[0]) if found[0].tight and ranked is not found else None,
     )
+    if lost is not None:
+        lost.kept = result
+        raise lost
+    return result
 
 
 def full_step(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, laboratory: str = "") -> TrainingStep:

@@ -6,4 +6,11 @@ from perfmodel.errors import UnavailableError
 
 
 class WorkersLostError(UnavailableError):
-    """A worker died, or the scheduler of a cluster no longer answers, before all work was done."""
+    """A worker died, or the scheduler of a cluster no longer answers, before all work was done.
+
+    Attributes
+    ----------
+    kept : the result of what was done, where the work has one.
+    """
+
+    kept: object = None

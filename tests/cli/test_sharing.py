@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -16,6 +16,8 @@ from perfmodel import workers
 from perfmodel.cli import _serving
 from perfmodel.cli._progress import counted
 from perfmodel.cli._sharing import Sharing
+from perfmodel.training import search as training_search
+from perfmodel.training import search_job
 from perfmodel.workers.lost import WorkersLostError
 
 MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
@@ -69,6 +71,21 @@ def test_deployments_that_are_known_are_ranked_when_the_workers_are_lost(
     assert any("Interrupted: 1 of 2 deployments" in note for note in ran.json["notes"])
     monkeypatch.setattr(_serving, "executor", lambda *_: contextlib.nullcontext(Ended(0, KeyboardInterrupt())))
     assert perfmodel(*command).code == 130
+
+
+def test_set_ups_that_were_tried_are_ranked_when_the_workers_are_lost(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(job: search_job.Job, *_: Any) -> Iterator[search_job.Part]:
+        yield job.part(job.tasks()[0])
+        raise GONE
+
+    command = ("search", "train", MODEL, "--on", "h100", "--gpus", 8, "--batch", "32/64/128", "-f", "json")
+    monkeypatch.setattr(training_search, "run", lose)
+    ran = perfmodel(*command)
+    assert (ran.code, ran.err) == (4, "perfmodel: --scheduler tcp://head:8786: the scheduler no longer answers.\n")
+    assert ran.json["rows"][0]["rank"] == 1
+    assert any(note.startswith("Interrupted: ") for note in ran.json["notes"])
 
 
 def test_files_that_were_read_are_kept_when_the_workers_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import time
 
@@ -14,6 +15,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import report
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.training import search as search_module
 from perfmodel.training.checks import check_plan
 from perfmodel.training.framework import find_framework
 from perfmodel.training.memory import training_memory
@@ -22,6 +24,7 @@ from perfmodel.training.search import search
 from perfmodel.training.search_job import Job
 from perfmodel.training.space import AXES, Space, default_space, divides
 from perfmodel.training.step import train
+from perfmodel.workers.lost import WorkersLostError
 from perfmodel.workloads.catalog import named_model
 
 LLAMA = named_model("llama-3.1-8b")
@@ -93,6 +96,28 @@ def test_an_interruption_keeps_what_is_done():
     assert f"Interrupted: {found.untried:,} combinations" in report(found).notes[0]
     with pytest.raises(KeyboardInterrupt):
         search(LLAMA, [CLUSTER], PLAN, small_space(tp=(8,), vp=(3,), batch=(1,)), progress=interrupt_at_once)
+
+
+def test_lost_workers_leave_what_is_done(monkeypatch):
+    space = small_space(micro_batch=(1, 2, 4, 8), tp=(1, 2, 4, 8), batch=(64, 128))
+
+    def lose(job: Job, workers: int, scheduler: str, after: int = 2):
+        del workers, scheduler
+        yield from map(job.part, job.tasks()[:after])
+        raise WorkersLostError("a worker process ended before its work was done.", place="--workers")
+
+    monkeypatch.setattr(search_module, "run", lose)
+    with pytest.raises(WorkersLostError, match="a worker process ended") as lost:
+        search(LLAMA, [CLUSTER], PLAN, space, workers=2)
+    kept = lost.value.kept
+    assert isinstance(kept, search_module.Search)
+    assert kept.best[0].rank == 1
+    assert kept.considered + kept.untried == space.points
+    assert kept.untried > 0
+    monkeypatch.setattr(search_module, "run", functools.partial(lose, after=0))
+    with pytest.raises(WorkersLostError) as lost:
+        search(LLAMA, [CLUSTER], PLAN, space, workers=2)
+    assert lost.value.kept is None
 
 
 def interrupt_at_once(tried: int) -> None:
