@@ -169,6 +169,13 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "search a text": (lambda: pm.search(LLAMA, _cluster(), _plan(), tp="24"), "tp: '24' is no list of values"),
     "search words": (lambda: pm.search(LLAMA, _cluster(), _plan(), tp=["a"]), "tp: 'a' is no whole number"),
+    "read a number": (lambda: pm.read_profile(3), r"path: 3 is no path\. Write \"trace\.json\.gz\""),
+    "load a number": (lambda: pm.load_operator(3), r"name: 3 is no name of an operator\. Write \"gemm\""),
+    "parse nothing": (
+        lambda: pm.parse_operators(None),
+        r"tokens: None is no list of words\. Write pm\.parse_operators\(",
+    ),
+    "parse numbers": (lambda: pm.parse_operators([3]), "tokens: 3 is no word"),
     "search one word": (
         lambda: pm.search(LLAMA, _cluster(), _plan(), recompute="full"),
         r"Write recompute=\['none', 'full'",

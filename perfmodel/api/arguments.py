@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import UsageError, expect, wrong_type
@@ -86,14 +87,24 @@ def cluster_list(clusters: Cluster | Sequence[Cluster]) -> list[Cluster]:
     return listed
 
 
-def check_ranges(ranges: dict[str, Sequence[object]]) -> None:
-    """Raise a UsageError for a range of a search that is no list, or that has other values than whole numbers."""
-    for name, values in ranges.items():
-        words = name == "recompute"
-        remedy = f"Write {name}={['none', 'full'] if words else [1, 2, 4]!r}."
-        check_list(values, "values", place=name, remedy=remedy)
-        for value in values:
-            expect(value, str if words else int, "name" if words else "whole number", place=name, remedy=remedy)
+def range_values(ranges: dict[str, Sequence[object]]) -> dict[str, tuple[object, ...]]:
+    """Return the values of the ranges of a search; NumPy's whole numbers become Python's.
+
+    Raises
+    ------
+    UsageError
+        For a range that is no list, or that has other values than whole numbers, or names for ``recompute``.
+    """
+    return {name: _range_of(name, values) for name, values in ranges.items()}
+
+
+def _range_of(name: str, values: Sequence[object]) -> tuple[object, ...]:
+    words = name == "recompute"
+    remedy = f"Write {name}={['none', 'full'] if words else [1, 2, 4]!r}."
+    check_list(values, "values", place=name, remedy=remedy)
+    for value in values:
+        expect(value, str if words else Integral, "name" if words else "whole number", place=name, remedy=remedy)
+    return tuple(int(value) if isinstance(value, Integral) else value for value in values)
 
 
 def check_profile(profile: object) -> None:

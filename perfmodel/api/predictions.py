@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.api.arguments import check_operator, check_plan, check_ranges, cluster_list, operator_list
+from perfmodel.api.arguments import check_operator, check_plan, cluster_list, operator_list, range_values
 from perfmodel.api.machines import Machine, Model, find_machine, given
 
 if TYPE_CHECKING:
@@ -215,9 +215,8 @@ def search(
 
     model = find_model(config)
     check_plan(plan)
-    check_ranges(ranges)
     clusters = cluster_list(cluster)
-    space = default_space(model, clusters[0], plan, **ranges)
+    space = default_space(model, clusters[0], plan, **range_values(ranges))
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
 from perfmodel import storage
-from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, opened, read_text
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 from perfmodel.profile.profile import Profile
@@ -179,8 +179,9 @@ def read_profile(
     InputFileError
         When the file cannot be read, or has no known format.
     UsageError
-        For an unknown grouping.
+        For an unknown grouping, or what is no path.
     """
+    expect(path, str | os.PathLike, "path", place="path", remedy='Write "trace.json.gz".')
     options = ReadOptions(by, all_steps, stream_above_bytes=stream_above_bytes)
     file = storage.one(path)
     return find_format(file).read(file, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from perfmodel.errors import unknown_name
+from perfmodel.errors import expect, unknown_name
 from perfmodel.operators.base import Operator
 from perfmodel.plugins import load_attribute, module_names, warn_of_plugin
 
@@ -37,6 +37,7 @@ def load_operator(name: str, *, place: str = "") -> type[Operator]:
     UsageError
         When there is no such operator.
     """
+    expect(name, str, "name of an operator", place=place or "name", remedy='Write "gemm".')
     kind = _load(name) if name in operator_names() else None
     if kind is None:
         raise unknown_name("operator", name, operator_names(), place=place)

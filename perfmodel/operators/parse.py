@@ -20,7 +20,7 @@ import numpy as np
 
 from perfmodel import storage
 from perfmodel.core.units import parse_quantity, try_quantity
-from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.base import Operator
@@ -32,8 +32,8 @@ MOST_POINTS = 1_000_000
 _LIST_KEYS = ("operators", "ops", "operator", "op")
 
 
-def parse_operators(tokens: Sequence[str]) -> list[Operator]:
-    """Return the operators in the words of a command line.
+def parse_operators(tokens: Sequence[str] | str) -> list[Operator]:
+    """Return the operators in the words of a command line, or in a text of such words.
 
     A word is an operator's name, a ``dimension=value`` of the operator before it, or a file with a list of operators.
     An operator with ranges becomes one operator with array dimensions.
@@ -45,9 +45,14 @@ def parse_operators(tokens: Sequence[str]) -> list[Operator]:
     InputFileError
         When a file cannot be read or its content is wrong.
     """
+    if isinstance(tokens, str):
+        tokens = tokens.split()
+    remedy = "Write pm.parse_operators('gemm m=4096 n=4096 k=4096')."
+    expect(tokens, list | tuple, "list of words", place="tokens", remedy=remedy)
     operators: list[Operator] = []
     name, values = "", dict[str, str]()
     for token in tokens:
+        expect(token, str, "word", place="tokens", remedy=remedy)
         key, equals, value = token.partition("=")
         if equals and key.isidentifier():
             if not name:

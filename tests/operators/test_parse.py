@@ -19,6 +19,7 @@ INLINE = "gemm m=1 n=2 k=3 dtype=fp16 bias=true layer_norm rows=4 cols=5"
 
 def test_several_operators_inline() -> None:
     gemm, norm = parse_operators(INLINE.split())
+    assert [str(op) for op in parse_operators(INLINE)] == [str(gemm), str(norm)]
     assert (gemm.op, gemm.params()["m"], gemm.dtype, gemm.params()["bias"]) == ("gemm", 1, "fp16", True)
     assert (norm.op, norm.params()) == ("layer_norm", {"rows": 4, "cols": 5})
 

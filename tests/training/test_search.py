@@ -284,3 +284,11 @@ def test_a_search_fills_a_gpu_with_as_many_sequences_as_a_small_model_needs() ->
     assert found.best[0].plan.micro_batch == 64
     one = pm.train("gpt2", cluster, pm.TrainingPlan(batch=64, seq=1024, micro_batch=1))
     assert found.best[0].step.time_s < 0.7 * one.time_s
+
+
+def test_ranges_of_numpy_are_those_of_python() -> None:
+    cluster, plan = pm.Cluster("h100", gpus=4), pm.TrainingPlan(batch=16, seq=1024)
+    sizes = 2 ** np.arange(3)
+    found = pm.search("gpt2", cluster, plan, tp=sizes[:1], pp=sizes[:1], micro_batch=sizes)  # type: ignore[arg-type]
+    same = pm.search("gpt2", cluster, plan, tp=[1], pp=[1], micro_batch=[1, 2, 4])
+    assert report(found).json_text() == report(same).json_text()
