@@ -36,9 +36,10 @@ class CommandFaultError(Exception):
     """A command ended in a fault of perfmodel itself."""
 
 
-def _trace() -> bytes:
-    def event(category: str, name: str, start: float, **arguments: Any) -> dict[str, Any]:
-        return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": 5, "args": arguments}
+def _trace(rank: int = 0) -> bytes:
+    def event(category: str, name: str, start: float, dur: float = 5, **arguments: Any) -> dict[str, Any]:
+        where = {"pid": 1, "tid": 1, "ts": start, "dur": dur}
+        return {"ph": "X", "cat": category, "name": name, **where, "args": arguments}
 
     shapes = {"Input Dims": [[4, 8], [8, 2]], "Input type": ["float"] * 2, "Concrete Inputs": ["", ""]}
     message = {
@@ -49,7 +50,7 @@ def _trace() -> bytes:
         "dtype": "Float",
     }
     events = [
-        event("user_annotation", "ProfilerStep#1", 0),
+        event("user_annotation", "ProfilerStep#1", 0, dur=40),
         event("cpu_op", "aten::mm", 1, **{"External id": 5, **shapes}),
         event("cuda_runtime", "cudaLaunchKernel", 2, correlation=7),
         event("kernel", "sgemm", 9, correlation=7, stream=7, device=0),
@@ -58,7 +59,7 @@ def _trace() -> bytes:
         event("python_function", "train.py(3): main", 0),
         event("cuda_runtime", "cudaStreamSynchronize", 3, correlation=8),
     ]
-    header = {"deviceProperties": [{"id": 0, "name": "GPU"}], "distributedInfo": {"rank": 0}}
+    header = {"deviceProperties": [{"id": 0, "name": "GPU"}], "distributedInfo": {"rank": rank}}
     return json.dumps({"schemaVersion": 1, **header, "traceEvents": events}).encode()
 
 
@@ -254,6 +255,7 @@ def model_targets(data: Path | None, folder: Path) -> list[Target]:
     """Return the commands about models: configs, engines, machines, published runs, monitor's records and pages."""
     (folder / "config.json").write_bytes(MODEL)
     (folder / "rank0.json").write_bytes(_rank(0))
+    (folder / "gpu_rank0.json").write_bytes(_trace(0))
     config, page = str(folder / "config.json"), str(folder / "page.html")
     trained = ("--on", "h100", "--gpus", "4", "--seq", "64", "--batch", "8")
     served = ("--on", "h100", "--isl", "16", "--osl", "8", "--concurrency", "2")
@@ -275,8 +277,13 @@ def model_targets(data: Path | None, folder: Path) -> list[Target]:
         (("report", "INPUT", "-o", page), ".json", tuple(results)),
         (("report", str(folder / "record.json"), "INPUT", "-o", page), ".json", (SAMPLED,)),
         *(
-            ((command[0], str(folder / "rank0.json"), "INPUT", *command[1:]), ".json", (_rank(1),))
-            for command in (("diagnose",), ("roi",), ("project", "--from", "a100", "--to", "h100"))
+            ((command, str(folder / "rank0.json"), "INPUT"), ".json", (_rank(1), _trace(1)))
+            for command in ("diagnose", "roi")
+        ),
+        (
+            ("project", str(folder / "gpu_rank0.json"), "INPUT", "--from", "a100", "--to", "h100"),
+            ".json",
+            (_trace(1),),
         ),
     ]
     return _targets(lines)
