@@ -136,9 +136,9 @@ def refuse_cpu_times(of_host: bool, on: Sequence[str] | None, *, place: str, opt
     named = only_machine(on)
     if not of_host or (named and hardware(named).kind == "cpu"):
         return
-    took = f"they are no times of {named}" if named else "they say nothing about a GPU"
+    what = f"not times of {named}" if named else "which say nothing about a GPU"
     raise UsageError(
-        f"{place} has no GPU work: its times are those of operators on the CPU, and {took}.",
+        f"{place} has no GPU work: its times are those of operators on the CPU, {what}.",
         place=option,
         remedy="Record the run on its GPUs (ProfilerActivity.CUDA); or name the CPU that it ran on, with the spec that "
         "`perfmodel calibrate --device cpu` writes.",

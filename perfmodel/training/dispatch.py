@@ -7,7 +7,7 @@ models, or of few tokens at a time, are the host's.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.core.units import format_si
@@ -48,19 +48,19 @@ class Waits:
     Attributes
     ----------
     busy_s : what the GPU has to do [s].
-    dispatch_s : what the host takes to launch it [s].
-    forward_share : of the launches, those of the forward pass.
+    launch_s : what the host takes to launch a kernel [s].
+    forward, backward : kernels that it launches in each pass.
     """
 
     busy_s: float
-    dispatch_s: float
-    forward_share: float
+    launch_s: float
+    forward: float
+    backward: float
 
-    @classmethod
-    def of(cls, setup: Setup, launches: Sequence[float], busy_s: float) -> Waits:
-        """Return the waits of a GPU with some launches in both passes of a micro batch."""
-        count = sum(launches)
-        return cls(busy_s, setup.dispatch_s * count, launches[0] / count if count else 0.0)
+    @property
+    def dispatch_s(self) -> float:
+        """What the host takes to launch all kernels [s]."""
+        return self.launch_s * (self.forward + self.backward)
 
     def at(self, factor: float) -> float:
         """Return the wait with a host that takes some factor as long [s]: max(0, host - GPU)."""
@@ -69,12 +69,12 @@ class Waits:
     @property
     def forward_s(self) -> float:
         """Wait in the forward pass [s]."""
-        return self.forward_share * self.at(1.0)
+        return self.at(1.0) - self.backward_s
 
     @property
     def backward_s(self) -> float:
         """Wait in the backward pass [s]."""
-        return (1.0 - self.forward_share) * self.at(1.0)
+        return self.at(1.0) * self.backward / max(self.forward + self.backward, 1.0)
 
     def stretch(self, deviation: float, step_s: float, micro_batches: float) -> Stretch:
         """Return how far slower and faster hosts put the ends of an 80 % interval.
@@ -95,11 +95,10 @@ class Waits:
         """Return what a user should know about the waits of a step, "" where no usual host sets its pace."""
         stretch = self.stretch(fixed.dispatch_deviation, step_s, micro_batches)
         slower = math.exp(Z80 * fixed.dispatch_deviation)
-        expected = format_si(fixed.dispatch_s, "s")
+        expected = format_si(self.launch_s, "s")
         differ = f"hosts and codes take {1.0 / slower:.1f} to {slower:.1f} times the expected {expected} a kernel"
         if share := micro_batches * self.at(1.0) / step_s:
-            return (
-                f"The GPU waits for its host for {share:.0%} of the step; {differ}. Larger micro batches, "
-                "torch.compile and CUDA graphs shorten it."
-            )
+            compiling = "torch.compile" if self.launch_s >= fixed.dispatch_s else ""
+            shorter = ", ".join(filter(None, ("Larger micro batches", compiling))) + " and CUDA graphs shorten it."
+            return f"The GPU waits for its host for {share:.0%} of the step; {differ}. {shorter}"
         return f"A slow host would set the pace of the step: {differ}." if math.expm1(stretch.up) > NOTED else ""

@@ -45,8 +45,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         sharding += sum(_sharded_outer(setup, passes) for passes in [*outer, *_first(parts)])
     forward = sum((count * passes.forward for passes, count in parts), zero)
     backward = sum((count * passes.backward for passes, count in parts), zero)
-    launches = [sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1)]
-    waits = Waits.of(setup, launches, float(forward.sum() + backward.sum()) + sharding)
+    ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
+    waits = Waits(float(forward.sum() + backward.sum()) + sharding, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
     backward[INDEX["host"]] += waits.backward_s
     return StageGpu(
