@@ -43,6 +43,24 @@ class UnavailableError(PerfModelError):
     """A device or an optional dependency is missing."""
 
 
+def not_installed(need: str, extra: str, *, place: str = "", instead: str = "") -> UnavailableError:
+    """Build the error for a package of an extra that is not installed.
+
+    Parameters
+    ----------
+    need : what needs which package ("capturing needs torch").
+    extra : the extra of perfmodel that installs it.
+    place : the file or option that asked for it.
+    instead : what else would do ("convert the table to CSV").
+
+    >>> print(not_installed("capturing needs torch", "bench"))
+    capturing needs torch, which is not installed. pip install 'perfmodel[bench]'
+    """
+    command = f"pip install 'perfmodel[{extra}]'"
+    remedy = f"Install it ({command}), or {instead}." if instead else command
+    return UnavailableError(f"{need}, which is not installed.", place=place, remedy=remedy)
+
+
 def expect(value: object, kind: type | UnionType, what: str, *, place: str, remedy: str) -> None:
     """Raise for an argument of another type.
 

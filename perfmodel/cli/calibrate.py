@@ -210,7 +210,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     import datetime
 
     from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
-    from perfmodel.cli.validate import recorded_machine
+    from perfmodel.cli._recorded import recorded_machine
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware, same_machine
 

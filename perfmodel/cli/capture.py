@@ -9,7 +9,7 @@ import typer
 
 from perfmodel.cli._options import FormatOption, MachinesOption, OutputOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, wrote
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import UsageError, not_installed
 
 
 def command(
@@ -65,9 +65,7 @@ def command(
     import importlib.util
 
     if importlib.util.find_spec("torch") is None:
-        raise UnavailableError(
-            "capturing needs torch, which is not installed.", remedy="pip install 'perfmodel[bench]'"
-        )
+        raise not_installed("capturing needs torch", "bench")
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.module_capture.capture import capture

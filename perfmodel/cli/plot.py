@@ -10,7 +10,8 @@ import typer
 from perfmodel import storage
 from perfmodel.cli._options import MeasuredMachinesOption
 from perfmodel.cli._output import status
-from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
+from perfmodel.cli._recorded import machine_of
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.render.plots.records import check_kind, kind_names
 
 if TYPE_CHECKING:
@@ -140,29 +141,3 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
         if name not in names:
             raise unknown_name("machine of the records", name, dict.fromkeys(names))
     return [(machines[key], points[key]) for key in machines]
-
-
-def machine_of(name: str, record: Record, path: str) -> Hardware:
-    """Return the machine of a row, from the specification in the record's context or from the catalog.
-
-    Raises
-    ------
-    InputFileError
-        When neither has the machine.
-    """
-    from perfmodel.hardware_catalog import hardware, hardware_names
-    from perfmodel.hardware_catalog.read import parse_spec, to_hardware
-
-    document = record.context.spec
-    if document and document.get("name") == name:
-        place = f"{path}: context.spec"
-        return to_hardware(parse_spec(document, place), place)
-    try:
-        return hardware(name)
-    except UsageError:
-        known = nearest(name, hardware_names())
-        raise InputFileError(
-            f"holds no specification of its machine {name!r}, and the catalog has none.",
-            place=path,
-            remedy=f"{known} Pass the machine's file to --on.".strip(),
-        ) from None

@@ -19,14 +19,14 @@ from perfmodel.cli._options import (
     WorkersOption,
 )
 from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, context, save_plot, status
+from perfmodel.cli._recorded import recorded_machine
 from perfmodel.cli._sharing import Sharing
-from perfmodel.errors import InputFileError, PerfModelError, UsageError
+from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.published import PublishedRuns
     from perfmodel.accuracy.validate import Accuracy
     from perfmodel.cli._judging import JudgedFile, Judging
-    from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
 
 #: modules that judge published runs: each has ``recognises(columns)`` and ``judge(table, find)``
@@ -150,34 +150,6 @@ def _judged(judging: Judging) -> tuple[list[JudgedFile], Accuracy]:
     for file in files:
         skips.update(file.skipped)
     return files, Accuracy(tuple(one for file in files for one in file.judged), skips.all())
-
-
-def recorded_machine(path: str) -> Hardware | None:
-    """Return the machine that a record of bench was compared with, None where the catalog has one of its name.
-
-    Raises
-    ------
-    InputFileError
-        When the specification in the record is wrong.
-    """
-    from perfmodel.cli.plot import machine_of
-    from perfmodel.hardware_catalog import hardware
-    from perfmodel.records.record import read_record
-
-    if not storage.name_of(path).removesuffix(".gz").endswith(".json"):
-        return None
-    try:
-        record = read_record(path, ("bench",))
-    except PerfModelError:
-        return None  # what reads the rows explains it
-    name = (record.context.spec or {}).get("name")
-    if name is None:
-        return None
-    try:
-        hardware(name)
-    except UsageError:
-        return machine_of(name, record, path)
-    return None
 
 
 def _runs_report(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfmodel import storage
-from perfmodel.errors import InputFileError, UnavailableError
+from perfmodel.errors import InputFileError, not_installed
 from perfmodel.files import check_regular
 from perfmodel.operators.base import Operator
 from perfmodel.operators.moe import Moe
@@ -110,11 +110,8 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise UnavailableError(
-            "reading a Parquet table needs pyarrow, which is not installed.",
-            place=place,
-            remedy="Install it (pip install 'perfmodel[parquet]'), or convert the table to CSV.",
-        ) from None
+        need = "reading a Parquet table needs pyarrow"
+        raise not_installed(need, "parquet", place=place, instead="convert the table to CSV") from None
     try:
         table = parquet.read_table(storage.local(path)).to_pydict()
     except (OSError, ValueError) as error:  # pyarrow's errors are of these

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, not_installed, unknown_name
 from perfmodel.storage.failure import explained
 from perfmodel.storage.place import EXTRAS, READ_ONLY, Url
 
@@ -32,11 +32,7 @@ def _opened(url: Url) -> tuple[Any, str]:
         from fsspec import available_protocols
         from fsspec.core import url_to_fs
     except ImportError:
-        raise UnavailableError(
-            "addresses of remote stores need fsspec, which is not installed.",
-            place=url.text,
-            remedy=f"pip install 'perfmodel[{extra}]'",
-        ) from None
+        raise not_installed("addresses of remote stores need fsspec", extra, place=url.text) from None
     if url.scheme not in available_protocols():
         raise unknown_name("kind of store", url.scheme, sorted(EXTRAS), place=url.text)
     with explained(url):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
 
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import UnavailableError, UsageError, not_installed
 from perfmodel.workers.lost import WorkersLostError
 
 #: how long a scheduler may take to answer, and how long it may be without workers [s]
@@ -38,11 +38,7 @@ def connected(address: str) -> Iterator[Any]:
         from distributed.client import ClosedClientError
         from distributed.comm.core import CommClosedError
     except ImportError:
-        raise UnavailableError(
-            "a scheduler needs Dask, which is not installed.",
-            place="--scheduler",
-            remedy="pip install 'perfmodel[dask]'",
-        ) from None
+        raise not_installed("a scheduler needs Dask", "dask", place="--scheduler") from None
     place = f"--scheduler {address}"
     try:
         with _quiet(), _client(address, place) as client:

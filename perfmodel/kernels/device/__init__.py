@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import UsageError, not_installed
 from perfmodel.kernels.device.protocol import HOLD_S, Device, Stopwatch
 
 __all__ = ["HOLD_S", "KINDS", "Device", "Stopwatch", "open_device"]
@@ -38,9 +38,7 @@ def open_device(kind: str | None = None, *, threads: int | None = None) -> Devic
             f"cannot run kernels with {threads} threads.", place="--threads", remedy=f"Give 1 to {most} threads."
         )
     if importlib.util.find_spec("torch") is None:
-        raise UnavailableError(
-            "running kernels needs torch, which is not installed.", remedy="pip install 'perfmodel[bench]'"
-        )
+        raise not_installed("running kernels needs torch", "bench")
     from perfmodel.kernels.device import cpu, cuda
 
     if kind == "cuda" or (kind is None and cuda.is_available()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import UsageError, not_installed
 from perfmodel.measure.monitor.sources import Sample
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(?P<port>\d{1,5})")
@@ -29,10 +29,7 @@ class Exporter:
         try:
             import prometheus_client
         except ImportError:
-            raise UnavailableError(
-                "--prometheus needs prometheus-client, which is not installed.",
-                remedy="pip install 'perfmodel[monitor]'",
-            ) from None
+            raise not_installed("--prometheus needs prometheus-client", "monitor") from None
         self._client = prometheus_client
         self._registry = prometheus_client.CollectorRegistry()
         self._gauges: dict[str, Any] = {}

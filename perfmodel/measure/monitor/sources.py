@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import UnavailableError, UsageError, not_installed
 
 
 class Sample(NamedTuple):
@@ -35,9 +35,7 @@ def _psutil() -> Any:
     try:
         import psutil
     except ImportError:
-        raise UnavailableError(
-            "monitoring needs psutil, which is not installed.", remedy="pip install 'perfmodel[monitor]'"
-        ) from None
+        raise not_installed("monitoring needs psutil", "monitor") from None
     return psutil
 
 
