@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,25 @@ from perfmodel.errors import UsageError
 from perfmodel.render import format_names, renderer
 
 _MACHINE = "a catalog name, alias or spec file"
+
+
+def _price(value: float | None) -> float | None:
+    """Return a price as it is, and refuse one that is none before any work is done."""
+    if value is not None and not 0 < value < math.inf:
+        raise UsageError(f"a price of {value:g} is not above 0.", place="--price-per-gpu-hour", remedy="Write 2.5.")
+    return value
+
+
+PriceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--price-per-gpu-hour",
+        metavar="X",
+        help="Price of one GPU (not of the fleet) for an hour, in any currency.",
+        callback=_price,
+        show_default=False,
+    ),
+]
 
 
 def format_option(command: str = "") -> Any:

@@ -55,8 +55,8 @@ def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> J
     failed = [result for result in results if isinstance(result, str)]
     reading.sharing.check_seen(paths, [result if isinstance(result, str) else "" for result in results])
     if len(summaries) < 2:
-        if reading.sharing.stopped:
-            raise KeyboardInterrupt
+        if reading.sharing.ended is not None:
+            raise reading.sharing.ended
         read = len(paths) - len(failed)
         found = f"{read} of {len(paths)} traces can be read" if failed else "holds one rank"
         raise InputFileError(

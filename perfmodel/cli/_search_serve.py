@@ -19,7 +19,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, context, save_plot
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
 from perfmodel.cli._serving_options import (
     EngineOption,
     EngineVersionOption,
@@ -34,6 +34,7 @@ from perfmodel.cli._serving_options import (
     SloOption,
     SpreadOption,
 )
+from perfmodel.cli._sharing import end_code
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
     plot: PlotOption = None,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Search machines, parallel plans, chunks and formats for the deployment that serves most, and say what limits it.
 
     With --slo each deployment is simulated with the most users for whom it meets the objectives; they start one after
@@ -117,7 +118,7 @@ def command(
 
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
-    from perfmodel.cli._serving import Study, evaluate_all, lost_of
+    from perfmodel.cli._serving import Study, end_of, evaluate_all
     from perfmodel.cli._serving_checks import check_search
     from perfmodel.cli._serving_input import check_rate, specs_of, whole_numbers
     from perfmodel.serving.load import Fleet
@@ -155,10 +156,8 @@ def command(
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
     destination.write(_report(rows, outcomes, study, by, for_qps, top))
-    if any(outcome.interrupted for outcome in outcomes):
-        raise lost_of(outcomes) or typer.Exit(INTERRUPTED)
-    if not rows and study.slo is not None:
-        raise typer.Exit(BAD_FINDING)
+    missed = BAD_FINDING if not rows and study.slo is not None else 0
+    return end_code(end_of(outcomes)) or missed
 
 
 def _prices(text: str | None) -> Mapping[str, float]:
@@ -313,10 +312,10 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
     notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
     if len(faults) > len(notes):
         notes.append(f"{sum(faults.values())} of {len(outcomes)} deployments are impossible.")
-    stopped = sum(outcome.stopped for outcome in outcomes)
-    if stopped:
-        notes.append(f"Interrupted: {stopped} of {len(outcomes)} deployments are not known, and may be better.")
-    missing = len(outcomes) - sum(faults.values()) - len(rows) - stopped
+    ended = sum(outcome.ended is not None for outcome in outcomes)
+    if ended:
+        notes.append(f"Interrupted: {ended} of {len(outcomes)} deployments are not known, and may be better.")
+    missing = len(outcomes) - sum(faults.values()) - len(rows) - ended
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
     notes += elsewhere_notes(outcomes)

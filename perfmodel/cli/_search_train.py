@@ -11,12 +11,14 @@ from perfmodel.cli._options import (
     MachinesOption,
     OutputOption,
     PlotOption,
+    PriceOption,
     SchedulerOption,
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import INTERRUPTED, Destination, check_plot, context, save_plot
+from perfmodel.cli._output import Destination, check_plot, context, save_plot
 from perfmodel.cli._progress import counted
+from perfmodel.cli._sharing import end_code
 from perfmodel.cli._training_options import (
     AttentionOption,
     BatchOption,
@@ -38,7 +40,6 @@ from perfmodel.cli._training_options import (
     OptimizerOption,
     OverlapOption,
     PpOption,
-    PriceOption,
     RecomputeOption,
     ScheduleOption,
     SeqOption,
@@ -89,7 +90,7 @@ def command(
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
-) -> None:
+) -> int:
     """Find the fastest ways to train a model that fit: every combination of the ranges, pruned exactly and ranked.
 
     A size that is not given ranges over what may be useful; one number holds it fixed. Set-ups of one rank cannot be
@@ -109,9 +110,8 @@ def command(
     )
     from perfmodel.core.report import report
     from perfmodel.training.framework import find_framework
-    from perfmodel.training.search import Search, search
+    from perfmodel.training.search import search
     from perfmodel.training.space import default_space
-    from perfmodel.workers.lost import WorkersLostError
     from perfmodel.workloads.catalog import find_model
 
     destination = Destination.of("search train", format_, output, wide=wide)
@@ -119,6 +119,7 @@ def command(
     model = find_model(config)
     find_framework(framework)
     clusters = clusters_of(on, gpus, nic, gpus_per_node)
+    run_tokens = None if tokens is None else count_of(tokens, "--tokens")
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
     if stages := virtual_stages(model, schedule, ranges.get("vp")):
@@ -148,26 +149,13 @@ def command(
     sequences = {"seq": lengths[0]} if lengths else {}
     base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
-    lost: WorkersLostError | None = None
-    try:
-        with counted(space.points * len(clusters)) as advance:
-            found = search(
-                model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance
-            )
-    except WorkersLostError as error:
-        if not isinstance(error.kept, Search):
-            raise
-        found, lost = error.kept, error
-    prices = {"price_per_gpu_hour": price_per_gpu_hour,
-              "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
+    with counted(space.points * len(clusters)) as advance:
+        found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance)
     machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
     facts = context(hardware=machines, model=config, parameters=model.parameters)
-    destination.write(report(found, context=facts, **prices))
+    destination.write(report(found, context=facts, tokens=run_tokens, price_per_gpu_hour=price_per_gpu_hour))
     if plot:
         from perfmodel.render.plots import plot as draw
 
         save_plot(draw(found), plot)
-    if lost is not None:
-        raise lost
-    if found.untried:
-        raise typer.Exit(INTERRUPTED)
+    return end_code(found.ended)

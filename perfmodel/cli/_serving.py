@@ -17,7 +17,7 @@ from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
 from perfmodel.workers import executor, mapped
-from perfmodel.workers.lost import WorkersLostError
+from perfmodel.workers.lost import ENDS, Ended
 
 #: most clients of the loads that are tried where none is given
 _MOST_CLIENTS = 256
@@ -64,7 +64,7 @@ class Study:
 class Outcome:
     """What came of a deployment: its points, the largest load that meets the objectives, or why it is impossible.
 
-    ``stopped`` is one that the user, or the loss of the workers (``lost``), ended before all of it was known.
+    ``ended`` is what ended it before all of it was known: Ctrl-C, or the loss of the workers.
     """
 
     spec: Spec
@@ -72,15 +72,14 @@ class Outcome:
     largest: Point | None = None
     beyond: tuple[str, ...] = ()
     fault: str = ""
-    stopped: bool = False
-    lost: WorkersLostError | None = None
+    ended: Ended | None = None
 
     @property
     def interrupted(self) -> bool:
         """Whether a simulation was ended before its time."""
         known = (*self.points, self.largest)
         replays = (point.replay for point in known if point is not None)
-        return self.stopped or any(replay is not None and replay.interrupted for replay in replays)
+        return self.ended is not None or any(replay is not None and replay.interrupted for replay in replays)
 
 
 def evaluate(spec: Spec, study: Study, progress: Callable[[int], None] | None = None) -> Outcome:
@@ -113,8 +112,8 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
         return Outcome(spec, tuple(points))
     try:
         largest = _largest(deployment, study)
-    except KeyboardInterrupt:
-        return Outcome(spec, tuple(points), stopped=True)
+    except KeyboardInterrupt as error:
+        return Outcome(spec, tuple(points), ended=error)
     if largest is None:
         return Outcome(spec, tuple(points))
     point = _figures(deployment, study, _with_interval(deployment, study, largest), largest.load)
@@ -185,7 +184,7 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
 def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: str = "") -> list[Outcome]:
     """Return the outcomes of deployments in their order; several processes give the same results.
 
-    An interruption, and the loss of the workers, keep the outcomes so far; the other deployments are `Outcome.stopped`.
+    An interruption, and the loss of the workers, keep the outcomes so far; the other deployments are `Outcome.ended`.
 
     Parameters
     ----------
@@ -201,7 +200,7 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: s
     """
     parts = [[study]] * len(specs)
     results: dict[int, Outcome] = {}
-    ended: KeyboardInterrupt | WorkersLostError | None = None
+    ended: Ended = KeyboardInterrupt()
     try:
         with executor(workers, scheduler) as pool:
             if pool is not None:
@@ -212,17 +211,16 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: s
             else:
                 with counted(len(tasks)) as advance:
                     _keep(mapped(_evaluate_part, tasks, pool, advance, results), results)
-    except (KeyboardInterrupt, WorkersLostError) as error:
+    except ENDS as error:
         ended = error
     places = itertools.count()
     outcomes = [
-        _joined(spec, [results.get(next(places)) for _ in of_spec]) for spec, of_spec in zip(specs, parts, strict=True)
+        _joined(spec, [results.get(next(places)) for _ in of_spec], ended)
+        for spec, of_spec in zip(specs, parts, strict=True)
     ]
-    if any(outcome.stopped for outcome in outcomes):
-        if not any(outcome.points or outcome.largest or outcome.fault for outcome in outcomes):
-            raise ended or KeyboardInterrupt
-        if isinstance(ended, WorkersLostError):
-            outcomes = [replace(outcome, lost=ended) if outcome.stopped else outcome for outcome in outcomes]
+    known = any(outcome.points or outcome.largest for outcome in outcomes)
+    if not known and any(outcome.ended for outcome in outcomes):
+        raise ended
     _check_possible(outcomes)
     return outcomes
 
@@ -231,11 +229,6 @@ def _keep(outcomes: Iterable[Outcome], results: dict[int, Outcome]) -> None:
     """Put outcomes into ``results`` one by one, so that those before an interruption stay."""
     for place, outcome in enumerate(outcomes):
         results[place] = outcome  # noqa: PERF403 -- as above
-
-
-def lost_of(outcomes: Iterable[Outcome]) -> WorkersLostError | None:
-    """Return the error of workers that were lost before all outcomes were known."""
-    return next((outcome.lost for outcome in outcomes if outcome.lost), None)
 
 
 def _parts(spec: Spec, study: Study) -> list[Study]:
@@ -255,16 +248,21 @@ def _evaluate_part(task: tuple[Spec, Study]) -> Outcome:
     return evaluate(*task)
 
 
-def _joined(spec: Spec, parts: Sequence[Outcome | None]) -> Outcome:
-    """Return what came of a deployment from what came of its parts; None for those that are not known."""
+def end_of(outcomes: Iterable[Outcome]) -> Ended | None:
+    """Return what ended work, or a simulation, before all outcomes were known."""
+    return next((outcome.ended or KeyboardInterrupt() for outcome in outcomes if outcome.interrupted), None)
+
+
+def _joined(spec: Spec, parts: Sequence[Outcome | None], ended: Ended) -> Outcome:
+    """Return what came of a deployment from what came of its parts; None for those that ``ended`` left unknown."""
     known = [part for part in parts if part is not None]
     fault = next((part.fault for part in known if part.fault), "")
     if fault:
         return Outcome(spec, fault=fault)
     points = tuple(point for part in known for point in part.points)
     best = next((part for part in known if part.largest), Outcome(spec))
-    stopped = len(known) < len(parts) or any(part.stopped for part in known)
-    return Outcome(spec, points, best.largest, best.beyond, stopped=stopped)
+    of_part = next((part.ended for part in known if part.ended), None)
+    return Outcome(spec, points, best.largest, best.beyond, ended=ended if len(known) < len(parts) else of_part)
 
 
 def _check_possible(outcomes: Sequence[Outcome]) -> None:

@@ -62,10 +62,6 @@ SloOption = Annotated[
         "OBJECTIVES",
     ),
 ]
-PriceOption = Annotated[
-    float | None,
-    _option("--price-per-gpu-hour", "Price of one GPU for an hour, in any currency, for the cost of tokens.", "X"),
-]
 PolicyOption = Annotated[
     str,
     _option(

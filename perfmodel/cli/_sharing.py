@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from perfmodel import storage
-from perfmodel.cli._output import status
+from perfmodel.cli._output import INTERRUPTED, status
 from perfmodel.cli._progress import counted
 from perfmodel.errors import InputFileError
-from perfmodel.workers.lost import WorkersLostError
+from perfmodel.workers.lost import ENDS, Ended, WorkersLostError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -21,25 +21,12 @@ _Result = TypeVar("_Result")
 class Sharing:
     """Who shares the work: processes of this machine, or the workers of a Dask scheduler.
 
-    ``ended`` is what ended it before all of it was done.
+    ``ended`` is what ended it before all of it was done: see `end_code`.
     """
 
     workers: int = 1
     scheduler: str = ""
-    ended: KeyboardInterrupt | WorkersLostError | None = None
-
-    @property
-    def stopped(self) -> bool:
-        """Whether Ctrl-C ended the work before all of it was done: asked when what was done is reported.
-
-        Raises
-        ------
-        WorkersLostError
-            When the loss of the workers ended it.
-        """
-        if isinstance(self.ended, WorkersLostError):
-            raise self.ended
-        return self.ended is not None
+    ended: Ended | None = None
 
     def mapped(
         self, function: Callable[[_Item], _Result], items: Sequence[_Item], *, keep: bool = False
@@ -56,7 +43,7 @@ class Sharing:
             with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
                 for result in mapped(function, items, pool, advance):
                     results.append(result)  # noqa: PERF402 -- what came before Ctrl-C stays
-        except (KeyboardInterrupt, WorkersLostError) as error:
+        except ENDS as error:
             if not keep or not results:
                 raise
             self.ended = error
@@ -82,6 +69,19 @@ class Sharing:
                 place=unseen[0],
                 remedy="Put them into a folder that all machines share, or into s3:// or gs://.",
             )
+
+
+def end_code(ended: Ended | None) -> int:
+    """Return the exit code of a command by what ended its work early; asked when what was done is reported.
+
+    Raises
+    ------
+    WorkersLostError
+        When the loss of the workers did.
+    """
+    if isinstance(ended, WorkersLostError):
+        raise ended
+    return 0 if ended is None else INTERRUPTED
 
 
 def for_workers(path: str) -> str:

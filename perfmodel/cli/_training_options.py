@@ -122,10 +122,6 @@ LoraOption = Annotated[
 GradDtypeOption = Annotated[
     str, option("--grad-dtype", "Of the gradients that ranks exchange: fp32, bf16. Default: the framework's.", "DTYPE")
 ]
-PriceOption = Annotated[
-    float | None,
-    option("--price-per-gpu-hour", "Price of one GPU (not of the fleet) for an hour, in any currency.", "X"),
-]
 TokensOption = Annotated[
     str | None, option("--tokens", "Tokens of a run: 15T. Default with a price: 20 a parameter.", "T")
 ]

@@ -25,7 +25,6 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import (
     BAD_FINDING,
-    INTERRUPTED,
     Destination,
     check_plot,
     check_writable,
@@ -36,7 +35,7 @@ from perfmodel.cli._output import (
 )
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, read_job, refuse_workers
-from perfmodel.cli._sharing import Sharing
+from perfmodel.cli._sharing import Sharing, end_code
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def command(
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
-) -> None:
+) -> int:
     """Divide the wall time of a profile into compute, memory, launch, transfer, sync and idle, and suggest changes.
 
     Several traces are the ranks of one job: exposed communication, stragglers, and who waits for whom.
@@ -103,15 +102,14 @@ def command(
     table = parse_effort(effort or ())
     destination = Destination.of("diagnose", format_, output, wide=wide)
     check_plot(plot)
+    of_one = {"--plan-output": plan_output, "--annotate": annotate}
     if plan_output is not None:
         check_writable(plan_output, ".toml")
     if annotate is not None:
         check_writable(annotate, ".json", ".gz")
-    if against is not None and plan_output is not None:
+    if against is not None and (one := next((name for name, file in of_one.items() if file is not None), None)):
         raise UsageError(
-            "a plan belongs to one profile.",
-            place="--plan-output",
-            remedy="Write the plan of the later profile in a run without --against.",
+            "belongs to one profile.", place=one, remedy="Write it of the later profile in a run without --against."
         )
     profiles = storage.expand(profiles)
     if ranks or len(profiles) > 1:
@@ -125,8 +123,7 @@ def command(
             }
         )
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
-        _diagnose_ranks(profiles, reading, (on, assume), plot, destination)
-        return
+        return _diagnose_ranks(profiles, reading, (on, assume), plot, destination)
     refuse_workers(workers, scheduler)
     (profile,) = profiles
     measured = _read(profile, by, whole_trace)
@@ -137,14 +134,14 @@ def command(
         later = _read(against, by, whole_trace)
         after = diagnose(later, profiled_machine(later, on, assume=assume)[0], effort=table)
         _compare(diagnosis, after, (profile, against), plot, destination)
-        return
+        return 0
     if plot is not None:
         _draw(diagnosis, plot)
     if annotate is not None:
         _annotate(diagnosis, profile, annotate)
     destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)), result=diagnosis)
-    if plan_output is not None and not _write_plan(diagnosis, plan_output):
-        raise typer.Exit(BAD_FINDING)
+    written = plan_output is None or _write_plan(diagnosis, plan_output)
+    return 0 if written else BAD_FINDING
 
 
 def _refuse_beside_ranks(options: dict[str, object]) -> None:
@@ -160,7 +157,7 @@ def _diagnose_ranks(
     machine: tuple[list[str] | None, bool],
     plot: str | None,
     destination: Destination,
-) -> None:
+) -> int:
     """Report where the time of a job's ranks goes and who waits for whom; ``machine`` is --on and --assume."""
     from perfmodel.core.report import report
 
@@ -172,8 +169,7 @@ def _diagnose_ranks(
         save_plot(ranks_plot(job), plot)
     facts = context(profiles=paths, hardware=[hardware.name] if hardware else [])
     destination.write(report(job, hardware=hardware, context=facts))
-    if reading.sharing.stopped:
-        raise typer.Exit(INTERRUPTED)
+    return end_code(reading.sharing.ended)
 
 
 def _read(path: str, by: str, all_steps: bool) -> Profile:

@@ -118,7 +118,7 @@ def lint(
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
-) -> None:
+) -> int:
     """Check spec files: arithmetic, dense against sparse, units, known products, sources. Exit code 1: errors.
 
     Example: perfmodel hardware lint my_gpu.toml
@@ -130,8 +130,7 @@ def lint(
     destination = Destination.of("hardware lint", format_, output, wide=wide)
     result = lint_files(storage.expand(files) if files else [path for _, path in sorted(spec_files().items())])
     destination.write(report(result, context=context()))
-    if result.num_errors:
-        raise typer.Exit(BAD_FINDING)
+    return BAD_FINDING if result.num_errors else 0
 
 
 @app.command()

@@ -95,22 +95,20 @@ def _watch(
     from perfmodel.measure.monitor.session import Session, sources_of
     from perfmodel.measure.monitor.sources import ProcessSource, Readings
 
-    exporter = Exporter(prometheus) if prometheus else None
-    child = _started(program) if program else None
-    watched = child.pid if child else pid
-    sources = sources_of(watched)
-    ends = _ends(child, next(source for source in sources if isinstance(source, ProcessSource)), pid)
-    try:
-        with contextlib.ExitStack() as stack:
-            recorder = stack.enter_context(Recorder(record)) if record is not None else None
+    with contextlib.ExitStack() as held:
+        exporter = held.enter_context(contextlib.closing(Exporter(prometheus))) if prometheus else None
+        with contextlib.ExitStack() as recording:
+            recorder = recording.enter_context(Recorder(record)) if record is not None else None
+            child = _started(program) if program else None
+            held.callback(_code, child)  # no process is left behind an error
+            watched = child.pid if child else pid
+            sources = sources_of(watched)
+            ends = _ends(child, next(source for source in sources if isinstance(source, ProcessSource)), pid)
             session = Session(Readings(sources), recorder)
             with contextlib.suppress(KeyboardInterrupt), _screen() as show:
                 _loop(session, ends, times, show, exporter)
         _summary(session, destination, " ".join(program) or f"process {watched}" if watched else "this machine")
-    finally:
-        if exporter is not None:
-            exporter.close()
-    return _code(child)
+        return _code(child)
 
 
 def _started(program: list[str]) -> subprocess.Popen[bytes]:
@@ -131,7 +129,7 @@ def _ends(child: subprocess.Popen[bytes] | None, source: Any, pid: int | None) -
 
 
 def _code(child: subprocess.Popen[bytes] | None) -> int:
-    """Return the command's exit code as a shell does: 128 and the signal for one that was killed."""
+    """Return the command's exit code as a shell does: 128 and the signal for one that was killed; end it if it runs."""
     if child is None:
         return 0
     if child.poll() is None:

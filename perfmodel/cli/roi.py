@@ -16,6 +16,7 @@ from perfmodel.cli._options import (
     HostOption,
     JobArgument,
     OutputOption,
+    PriceOption,
     ProfiledMachineOption,
     RanksOption,
     SchedulerOption,
@@ -85,15 +86,7 @@ def command(
     gpus: Annotated[
         int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs that run this work.", show_default=False)
     ] = None,
-    price_per_gpu_hour: Annotated[
-        float | None,
-        typer.Option(
-            "--price-per-gpu-hour",
-            metavar="X",
-            help="Price of one GPU (not of the fleet) for an hour, in any currency.",
-            show_default=False,
-        ),
-    ] = None,
+    price_per_gpu_hour: PriceOption = None,
     dev_day_cost: Annotated[
         float | None,
         typer.Option(

@@ -13,11 +13,12 @@ from perfmodel.cli._options import (
     MachinesOption,
     OutputOption,
     PlotOption,
+    PriceOption,
     SchedulerOption,
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, status
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
     DraftOption,
     EagerOption,
@@ -31,7 +32,6 @@ from perfmodel.cli._serving_options import (
     OslOption,
     PolicyOption,
     PrefixOption,
-    PriceOption,
     RequestsOption,
     SamplingOption,
     SeedOption,
@@ -40,6 +40,7 @@ from perfmodel.cli._serving_options import (
     SpreadOption,
     UtilizationOption,
 )
+from perfmodel.cli._sharing import end_code
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def command(
         typer.Option("--timeline", metavar="FILE", help="Draw KV use, running and queued over time of the last load.",
                      show_default=False),
     ] = None,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Predict time to first token, time per token, throughput, KV memory and cost of a served language model.
 
     Each load is simulated step by step with the engine's scheduler; --steady uses a formula. Several machines, numbers
@@ -229,47 +230,31 @@ def command(
     fleet = Fleet(policy, rules, replicas, prefill_replicas, routing, link)
     study = Study(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),
-        price_of(price_per_gpu_hour), steady=steady, spread_start=spread_start,
+        math.nan if price_per_gpu_hour is None else price_per_gpu_hour, steady=steady, spread_start=spread_start,
     )  # fmt: skip
     outcomes = evaluate_all(specs, study, workers, scheduler)
     points = [point for outcome in outcomes for point in outcome.points]
-    if plot:
+    if plot and points:  # there is none where work ended before any load was known
         draw(points, outcomes, study, plot, plot_kind)
-    if timeline:
+    if timeline and points:
         draw_timeline(points[-1], timeline)
     destination.write(points_report(points, outcomes, study, notes, explain=explain, for_qps=for_qps))
-    finish(outcomes, study)
+    return _finish(outcomes, study)
 
 
-def price_of(price: float | None) -> float:
-    """Return a price, or NaN without one.
-
-    Raises
-    ------
-    UsageError
-        When it is not above 0.
-    """
-    if price is not None and not 0 < price < math.inf:
-        raise UsageError(f"a price of {price:g} is not above 0.", place="--price-per-gpu-hour")
-    return math.nan if price is None else price
-
-
-def finish(outcomes: Sequence[Outcome], study: Study) -> None:
-    """Report impossible deployments on stderr; end with the code of an interruption, or of objectives nobody meets.
+def _finish(outcomes: Sequence[Outcome], study: Study) -> int:
+    """Report impossible deployments on stderr; return the code of an interruption, or of objectives nobody meets.
 
     Raises
     ------
     WorkersLostError
         When the workers were lost before all was known.
     """
-    from perfmodel.cli._serving import lost_of
+    from perfmodel.cli._serving import end_of
 
     for outcome in outcomes:
         if outcome.fault:
             status(f"left out: {outcome.spec.name}: {outcome.fault}")
-    if any(outcome.interrupted for outcome in outcomes):
-        raise lost_of(outcomes) or typer.Exit(INTERRUPTED)
-    if study.slo is None:
-        return
-    if not any(outcome.largest or any(point.met for point in outcome.points) for outcome in outcomes):
-        raise typer.Exit(BAD_FINDING)
+    met = any(outcome.largest or any(point.met for point in outcome.points) for outcome in outcomes)
+    missed = BAD_FINDING if study.slo is not None and not met else 0
+    return end_code(end_of(outcomes)) or missed

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, MachinesOption, OutputOption, PlotOption, WideOption, fraction_option
+from perfmodel.cli._options import (
+    FormatOption,
+    MachinesOption,
+    OutputOption,
+    PlotOption,
+    PriceOption,
+    WideOption,
+    fraction_option,
+)
 from perfmodel.cli._output import Destination, check_plot, context, save_plot
 from perfmodel.cli._training_options import (
     AttentionOption,
@@ -32,7 +40,6 @@ from perfmodel.cli._training_options import (
     OptimizerOption,
     OverlapOption,
     PpOption,
-    PriceOption,
     RecomputeOption,
     ScheduleOption,
     SeqOption,

@@ -18,9 +18,9 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, context, save_plot, status
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._recorded import recorded_machine
-from perfmodel.cli._sharing import Sharing
+from perfmodel.cli._sharing import Sharing, end_code
 from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
@@ -102,9 +102,7 @@ def command(
     broken = [finding for gate in gates for finding in gate.findings(table)]
     for finding in broken:
         status(finding)
-    if judging.sharing.stopped:
-        return INTERRUPTED
-    return BAD_FINDING if broken else 0
+    return end_code(judging.sharing.ended) or (BAD_FINDING if broken else 0)
 
 
 def _calls_report(judging: Judging, keys: tuple[str, ...] | None, worst: int, plot: str | None) -> Report:
@@ -144,7 +142,7 @@ def _judged(judging: Judging) -> tuple[list[JudgedFile], Accuracy]:
     parts += [judging._replace(paths=(path,), machines=(machine,)) for path, machine in own.items()]
     files: list[JudgedFile] = []
     for part in parts:
-        if not judging.sharing.stopped:
+        if judging.sharing.ended is None:
             files += part.calls()[0]
     skips = Skips()
     for file in files:

@@ -53,7 +53,7 @@ def command(
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
-) -> None:
+) -> int:
     """Apply a scenario of changes to a run: total, throughput and bottleneck after each step, and doubtful claims.
 
     Several traces are the ranks of one job: the steps change the rank that the others wait for, and so the job.
@@ -74,8 +74,7 @@ def command(
         refuse_workers(workers, scheduler)
         if is_deployment_file(profiles[0]):
             check_names_machine(profiles[0], on)
-            _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
-            return
+            return _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
     steps = read_scenario(scenario)
     reading = Reading(by, whole_trace, Sharing(workers, scheduler))
     job, measured, machine = (_of_job if several else _alone)(profiles, reading, on, assume)
@@ -84,7 +83,7 @@ def command(
 
         # Steps change wall time: overlapping work counts once, and idle gaps of the GPU are entries too.
         measured = diagnose(measured, machine).wall
-    _write(what_if(measured, steps, machine, find=hardware, job=job), profiles, scenario, destination)
+    return _write(what_if(measured, steps, machine, find=hardware, job=job), profiles, scenario, destination)
 
 
 def _alone(
@@ -106,8 +105,8 @@ def _of_job(
     return job, pace_profile(job, reading), machine
 
 
-def _write(result: WhatIf, profiles: list[str], scenario: str, destination: Destination) -> None:
-    """Write the steps, and end with an exit code for doubtful claims."""
+def _write(result: WhatIf, profiles: list[str], scenario: str, destination: Destination) -> int:
+    """Write the steps, and return the exit code, which tells doubtful claims."""
     from perfmodel.core.report import report
 
     facts = context(
@@ -117,5 +116,4 @@ def _write(result: WhatIf, profiles: list[str], scenario: str, destination: Dest
         total_time_s=result.profile.total_time_s,
     )
     destination.write(report(result, context=facts))
-    if any(step.flags for step in result.steps):
-        raise typer.Exit(BAD_FINDING)
+    return BAD_FINDING if any(step.flags for step in result.steps) else 0

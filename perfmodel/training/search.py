@@ -18,7 +18,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.search_job import INDIVISIBLE, REPEATED, TOO_LARGE, Job, Timed, run
 from perfmodel.training.space import Space, lacking_stages
 from perfmodel.training.step import train
-from perfmodel.workers.lost import WorkersLostError
+from perfmodel.workers.lost import ENDS, Ended
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -50,7 +50,8 @@ class Search(Reportable):
     ----------
     model, clusters, best : what was asked for, and the first set-ups.
     considered : combinations that were tried: those of the space, unless the search was interrupted.
-    untried : combinations of the space that were not, since the search was interrupted.
+    untried : combinations of the space that were not, since something ended the search.
+    ended : what did: Ctrl-C, or the loss of the workers.
     left_out : reason -> combinations that were left out.
     fit : set-ups that fit.
     equal_to_best : set-ups that the interval cannot tell from the best one.
@@ -69,6 +70,7 @@ class Search(Reportable):
     fastest_tight: SetUp | None = None
     notes: tuple[str, ...] = field(default=())
     untried: int = 0
+    ended: Ended | None = None
 
 
 def search(
@@ -86,8 +88,8 @@ def search(
 
     Combinations whose sizes do not divide, whose batch is too small or that do not fit in memory are left out by the
     same rules as for a single plan; every other one is timed. Those that fit only without fragmentation are not ranked
-    unless there are no others. The result does not depend on ``workers``. An interruption (Ctrl-C) keeps what is done:
-    the result says how many combinations were not tried.
+    unless there are no others. The result does not depend on ``workers``. An interruption (Ctrl-C), or the loss of the
+    workers, keeps what is done: the result says how many combinations were not tried, and why.
 
     Parameters
     ----------
@@ -103,17 +105,16 @@ def search(
     ------
     UsageError
         When no combination can run; the message has the reason of most. For an option that none of them uses.
-    KeyboardInterrupt
-        When the search is interrupted before it has found a set-up that fits.
-    WorkersLostError
-        When the workers are lost; ``kept`` is the search so far, where it has found a set-up that fits.
+    KeyboardInterrupt, WorkersLostError
+        When the search ends before it has found a set-up that fits.
     """
     check_idle(plan, {axis: max(getattr(space, axis)) for axis in ("tp", "cp", "pp", "vp", "ep", "zero")})
     job = Job(config, tuple(clusters), plan, space)
     found: list[Timed] = []
     left_out = {INDIVISIBLE: 0, TOO_LARGE: 0, REPEATED: 0}
     problems: dict[str, int] = {}
-    tried, every, lost = 0, space.points * len(clusters), None
+    tried, every = 0, space.points * len(clusters)
+    ended: Ended | None = None
     try:
         for part in run(job, workers, scheduler):
             found.extend(part.timed)
@@ -125,10 +126,10 @@ def search(
             tried += part.tried
             if progress is not None:
                 progress(tried)
-    except (KeyboardInterrupt, WorkersLostError) as error:
+    except ENDS as error:
         if not found:
             raise
-        lost = error if isinstance(error, WorkersLostError) else None
+        ended = error
     if not found:
         raise _nothing(left_out, problems, _first_problem(config, clusters[0], plan, space))
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
@@ -138,12 +139,13 @@ def search(
     def set_up(rank: int, timed: Timed) -> SetUp:
         return SetUp(rank, full_step(config, clusters[timed.cluster], plan.changed(**space.at(timed.point))))
 
-    result = Search(
+    return Search(
         model=config.name or config.model_type,
         clusters=tuple(clusters),
         best=tuple(set_up(rank, timed) for rank, timed in zip(ranks[:top], ranked[:top], strict=True)),
         considered=tried,
         untried=every - tried,
+        ended=ended,
         left_out={reason: count for reason, count in left_out.items() if count},
         fit=len(found),
         equal_to_best=sum(rank == 1 for rank in ranks),
@@ -151,10 +153,6 @@ def search(
         notes=lacking_stages(plan, space),
         fastest_tight=set_up(1, found[0]) if found[0].tight and ranked is not found else None,
     )
-    if lost is not None:
-        lost.kept = result
-        raise lost
-    return result
 
 
 def full_step(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, laboratory: str = "") -> TrainingStep:

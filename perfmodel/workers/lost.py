@@ -1,16 +1,17 @@
-"""The error of work whose workers are gone: what they had finished may be kept."""
+"""The end of work before all of it was done: what was finished is kept beside it."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from perfmodel.errors import UnavailableError
 
 
 class WorkersLostError(UnavailableError):
-    """A worker died, or the scheduler of a cluster no longer answers, before all work was done.
+    """A worker died, or the scheduler of a cluster no longer answers, before all work was done."""
 
-    Attributes
-    ----------
-    kept : the result of what was done, where the work has one.
-    """
 
-    kept: object = None
+#: what ends work early, and leaves what is done to be reported
+Ended: TypeAlias = KeyboardInterrupt | WorkersLostError
+#: the same, to catch
+ENDS = (KeyboardInterrupt, WorkersLostError)

@@ -15,7 +15,7 @@ import pytest
 from perfmodel import workers
 from perfmodel.cli import _serving
 from perfmodel.cli._progress import counted
-from perfmodel.cli._sharing import Sharing
+from perfmodel.cli._sharing import Sharing, end_code
 from perfmodel.training import search as training_search
 from perfmodel.training import search_job
 from perfmodel.workers.lost import WorkersLostError
@@ -59,6 +59,28 @@ def test_loads_of_few_deployments_are_kept_when_the_work_ends(
     assert ran.json["rows"] == [row for place, row in enumerate(whole.json["rows"]) if place != 2]
 
 
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (GONE, 4)])
+def test_work_that_ends_before_any_load_is_known_is_one_message(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, end: BaseException, code: int
+) -> None:
+    big = "layers=80 hidden=8192 heads=64 kv_heads=8 ffn=28672 vocab=128256"  # 141 GB: one H100 cannot hold it
+    plot = tmp_path / "load.png"
+    command = ("serve", big, "--on", "h100", "--tp", "1/4", "--concurrency", "4", "--plot", plot, "--timeline", plot)
+    monkeypatch.setattr(_serving, "executor", lambda *_: contextlib.nullcontext(Ended(1, end)))
+    ran = perfmodel(*command)
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith("perfmodel: ")
+    assert "fault in perfmodel" not in ran.err
+    assert not plot.exists()
+
+
+@pytest.mark.parametrize("command", ["train", "search train", "serve", "roi"])
+def test_a_price_is_refused_before_any_work(perfmodel: Any, command: str) -> None:
+    ran = perfmodel(*command.split(), MODEL, "--on", "h100", "--price-per-gpu-hour", "-1")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "perfmodel: --price-per-gpu-hour: a price of -1 is not above 0. Write 2.5.\n"
+
+
 def test_deployments_that_are_known_are_ranked_when_the_workers_are_lost(
     perfmodel: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,13 +115,14 @@ def test_files_that_were_read_are_kept_when_the_workers_are_lost(monkeypatch: py
     sharing = Sharing()
     assert sharing.mapped(len, ["a", "bc", "def"], keep=True) == [1, 2]
     with pytest.raises(WorkersLostError, match="no longer answers"):
-        _ = sharing.stopped
+        end_code(sharing.ended)
     monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, GONE)))
     with pytest.raises(WorkersLostError):
         Sharing().mapped(len, ["a", "bc", "def"])
     monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, KeyboardInterrupt())))
     assert Sharing().mapped(len, ["a"], keep=True) == [1]
-    assert not Sharing().stopped
+    assert end_code(Sharing().ended) == 0
+    assert end_code(KeyboardInterrupt()) == 130
 
 
 def test_the_bar_of_progress_has_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,11 +46,13 @@ class Recorder:
         self._copy: WorkingCopy | None = None
 
     def __enter__(self) -> Recorder:
-        if storage.is_remote(self._place):
-            self._copy = self._held.enter_context(storage.held(self._place, keep=True))
-        self._path = self._copy.path if self._copy else Path(storage.place_of(self._place))
-        _drop_cut_line(self._path)
-        self._file = open(self._path, "a", encoding="utf-8")
+        with contextlib.ExitStack() as held:  # given up if the file cannot be opened
+            if storage.is_remote(self._place):
+                self._copy = held.enter_context(storage.held(self._place, keep=True))
+            self._path = self._copy.path if self._copy else Path(storage.place_of(self._place))
+            _drop_cut_line(self._path)
+            self._file = open(self._path, "a", encoding="utf-8")
+            self._held = held.pop_all()
         return self
 
     def __exit__(
