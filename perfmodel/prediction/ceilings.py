@@ -169,16 +169,21 @@ def _exchanges(kind: type[Operator]) -> bool:
 MOST_IN_A_HOST = 16
 
 
-def _check_reach(op: Collective, hardware: Hardware) -> None:
-    """Raise for an exchange among more devices than links inside a node join.
+def most_joined(hardware: Hardware) -> float:
+    """Return how many devices links inside a node join.
 
-    These are those of a host, and of a larger domain of NVLink (72 in an NVL72); a machine with a link "nic" says how
-    its network exchanges.
+    These are those of a host, or of a larger domain of NVLink (72 in an NVL72); any number on a machine with a link
+    "nic", which says how its network exchanges.
     """
     if any(link.name == "nic" for link in hardware.links):
-        return
+        return math.inf
     host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
-    most = max([host, *(link.domain or 0 for link in hardware.links)])
+    return max([host, *(link.domain or 0 for link in hardware.links)])
+
+
+def _check_reach(op: Collective, hardware: Hardware) -> None:
+    """Raise for an exchange among more devices than links inside a node join."""
+    most = most_joined(hardware)
     if anywhere(op.num_gpus > most):
         asked = int(np.max(op.num_gpus))
         raise UsageError(

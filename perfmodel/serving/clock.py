@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
+from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.serving.cost import Array, Cost
 from perfmodel.serving.grid import Curve, Surface
 from perfmodel.serving.kernels import Kernels
@@ -38,11 +40,27 @@ class Chunk(NamedTuple):
     keys: float
 
 
+@overload
+def busiest(number: float, share: int) -> float: ...
+@overload
+def busiest(number: Array, share: int) -> Array: ...
+def busiest(number: Number, share: int) -> Number:
+    """Return how many of some sequences the one of ``share`` copies and micro-batches has that has most of them.
+
+    They are dealt out evenly, and none is divided; of less than one, a mean over steps, the busiest has all.
+
+    >>> busiest(16.0, 4), busiest(3.0, 4), busiest(0.5, 4)
+    (4.0, 1.0, 0.5)
+    """
+    return maximum(number / share, minimum(number, 1.0))
+
+
 class Clock:
     """How long a step takes on one GPU of a stage.
 
-    Each method takes numbers of one GPU and one micro-batch; `perfmodel.serving.deployment.Deployment` divides the
-    sequences of the deployment among them.
+    Each method takes numbers of one GPU and one micro-batch, those that have most to do: `busiest` divides the
+    sequences of the deployment among them. Experts that copies of the attention share work on the tokens of all copies,
+    so that the mean of these counts.
     """
 
     def __init__(self, kernels: Kernels) -> None:
@@ -59,7 +77,14 @@ class Clock:
             Surface(SEQUENCES, CONTEXTS, time * deviation),
         )
         self.prefill, self.prefill_spread = self._prefill(kernels)
-        self._total = Curve(TOKENS, linear.total_s)
+        parallel = kernels.parallel
+        self._common = {"experts"} if parallel.ep > 1 and parallel.dp > 1 else set()
+        own, common = (
+            sum((linear.times[term] for term in linear.times if (term in self._common) == one), np.zeros(()))
+            for one in (False, True)
+        )
+        self._own = Curve(TOKENS, _full(own, TOKENS))
+        self._of_experts = Curve(TOKENS, _full(common, TOKENS)) if self._common else None
 
     def _prefill(self, kernels: Kernels) -> tuple[list[Surface], list[Surface]]:
         """Return for each number of prompts the time of attention of one of them, and its spread."""
@@ -76,6 +101,7 @@ class Clock:
         context: Array,
         chunks: Sequence[tuple[Array, Array, Array]],
         rows: Array,
+        mean_tokens: Array,
         each: float = 1.0,
     ) -> Cost:
         """Return the terms of the device's time for arrays of steps.
@@ -85,12 +111,17 @@ class Clock:
         sequences, context : decoding sequences, and their mean number of keys.
         chunks : prompts, their new tokens, and their keys; arrays of the same shape.
         rows : rows of logits.
+        mean_tokens : mean over all copies and micro-batches.
         each : tokens of a decoding sequence; more than one where a draft's are verified.
         """
         tokens = np.asarray(each * sequences + sum(count * new for count, new, _ in chunks))
+
+        def of(term: str) -> Array:
+            return mean_tokens if term.partition(" ")[0] in self._common else tokens
+
         cost = Cost(
-            {term: curve(tokens) for term, curve in self.linear.items()},
-            {family: curve(tokens) for family, curve in self.spread.items()},
+            {term: curve(of(term)) for term, curve in self.linear.items()},
+            {family: curve(of(family)) for family, curve in self.spread.items()},
         )
         busy = sequences > 0
         some = np.maximum(sequences, 1e-9)
@@ -107,30 +138,52 @@ class Clock:
         cost.add("head", self.head(rows), "head", np.full(np.shape(rows), 0.1))
         return cost
 
-    def decode_s(self, sequences: float, context: float, each: float = 1.0) -> float:
-        """Return the device's time of a step in which every sequence decodes, ``each`` tokens of it [s]."""
+    def decode_s(self, sequences: float, context: float, mean: float, each: float = 1.0) -> float:
+        """Return the device's time of a step in which every sequence decodes, ``each`` tokens of it [s].
+
+        ``mean`` is the number of sequences in the mean over copies and micro-batches.
+        """
         tokens = each * sequences
-        return self._total.at(tokens) + self.decode.at(sequences, context) + self.head.at(tokens)
+        return self._linear_s(tokens, each * mean) + self.decode.at(sequences, context) + self.head.at(tokens)
+
+    def _linear_s(self, tokens: float, mean_tokens: float) -> float:
+        """Return the time of all but attention and logits [s]."""
+        own = self._own.at(tokens)
+        return own if self._of_experts is None else own + self._of_experts.at(mean_tokens)
 
     def mixed_s(
         self,
         sequences: float,
         context: float,
+        mean: float,
         prompts: Iterable[tuple[float, float]],
+        share: int = 1,
         ended: float | None = None,
         each: float = 1.0,
     ) -> float:
-        """Return the device's time of a step with prompts of (new tokens, keys) each, of which some end [s]."""
+        """Return the device's time of a step with prompts [s].
+
+        Parameters
+        ----------
+        sequences, context, mean, each : as in `decode_s`.
+        prompts : (new tokens, keys) of each prompt of the deployment.
+        share : copies and micro-batches that share the prompts; none of these is divided, so that one has the longest.
+        ended : prompts of the deployment that end in the step; None: all.
+        """
         listed = list(prompts)
         decoded = each * sequences
-        tokens, index = decoded, _index(len(listed))
-        attention = self.decode.at(sequences, context) if sequences else 0.0
-        surface = self.prefill[index]
+        surface = self.prefill[_index(math.ceil(len(listed) / share))]
+        tokens = most = attention = longest = 0.0
         for new, keys in listed:
+            time = surface.at(new, keys - new)
             tokens += new
-            attention += surface.at(new, keys - new)
-        logits = decoded + (len(listed) if ended is None else ended)
-        return self._total.at(tokens) + attention + self.head.at(logits)
+            attention += time
+            most, longest = max(most, new), max(longest, time)
+        mean_tokens = each * mean + tokens / share
+        ends = len(listed) if ended is None else ended
+        logits = decoded + max(ends / share, min(ends, 1.0))
+        attention = max(attention / share, longest) + (self.decode.at(sequences, context) if sequences else 0.0)
+        return self._linear_s(decoded + max(tokens / share, most), mean_tokens) + attention + self.head.at(logits)
 
 
 def _index(prompts: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
+from perfmodel.serving.clock import busiest
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
 
@@ -71,7 +72,7 @@ class Cycle:
         copies = deployment.dp
         new = self.isl - prefix
         # A copy reads whole prompts, as many as end in a step and the budget has room for, or one in several chunks.
-        each = self.running / copies
+        each = busiest(self.running, copies)
         room = np.maximum(64.0, deployment.token_budget - each)
         self.answer = self.osl / deployment.gained  # steps of an answer
         self.prompts = np.clip(each / self.answer, 1.0, np.maximum(1.0, np.floor(room / new)))
@@ -80,10 +81,10 @@ class Cycle:
         self.new = new / self.chunks
         self.steps = each / self.prompts * self.chunks
         self.context = self.isl + self.osl / 2.0
-        decoding = np.maximum(self.running - copies * self.prompts, 0.0)
+        count = np.minimum(copies * self.prompts, np.maximum(self.running, 1.0))
+        decoding = np.maximum(self.running - count, 0.0)
         keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
-        count = copies * self.prompts
         prompts = [(count, self.new, keys)]
         self.mixed = deployment.device(decoding, self.context, shape, prompts, count / self.chunks)
 

@@ -12,13 +12,14 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, expect, unknown_name
+from perfmodel.prediction.ceilings import most_joined
 from perfmodel.prediction.uncertainty import Z80
-from perfmodel.serving.clock import Clock
+from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.cost import TERMS, Array, Cost
 from perfmodel.serving.engine import Engine, find_engine
 from perfmodel.serving.kernels import GREEDY, SAMPLINGS, Kernels
 from perfmodel.serving.laboratories import Elsewhere, elsewhere_of
-from perfmodel.serving.memory import Memory, memory_of
+from perfmodel.serving.memory import Held, Memory, held_by, memory_of
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard, shard
 from perfmodel.serving.speculation import Speculation
@@ -106,6 +107,18 @@ class Deployment:
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
         _ = self.profile, self.part, self.format
+        self._check_node()
+
+    def _check_node(self) -> None:
+        exchanging, most = self.tp * (self.dp if self.copies_share else 1), most_joined(self.hardware)
+        if exchanging > most:
+            raise UsageError(
+                f"{exchanging} GPUs exchange in each layer, more than the {most} that links inside a node of "
+                f"{self.hardware.name} join.",
+                place="deployment",
+                remedy=f"Serving is predicted with tp, and tp x dp of shared experts, up to {most}; pp, replicas, and "
+                "copies without ep take more GPUs.",
+            )
 
     @cached_property
     def profile(self) -> Engine:
@@ -168,10 +181,17 @@ class Deployment:
         UsageError
             When the model does not fit.
         """
+        draft = self.speculation.draft if self.speculation else None
+        held = self.held if draft is None else self.held.beside(draft.held)
         return memory_of(
-            self.config, self.part, self.parallel, self.profile, self.hardware, self.format, self.kv,
-            self.token_budget, self.kv_tokens, self.utilization,
+            held, self.part, self.parallel, self.profile, self.hardware, self.token_budget, self.kv_tokens,
+            self.utilization,
         )  # fmt: skip
+
+    @cached_property
+    def held(self) -> Held:
+        """What the model keeps on one GPU."""
+        return held_by(self.config, self.part, self.parallel, self.format, self.kv)
 
     @cached_property
     def table(self) -> Clock:
@@ -216,7 +236,7 @@ class Deployment:
         chunks: Sequence[tuple[Array, ...]] = (),
         ended: Array | float = 0.0,
     ) -> Cost:
-        """Return the cost of a step on the device, of one stage and micro-batch.
+        """Return the cost of a step on the device, of one stage, and of the copy and micro-batch with most to do.
 
         Parameters
         ----------
@@ -227,11 +247,13 @@ class Deployment:
         """
         shape = np.shape(sequences) if shape is None else shape
         share = self.dp * self.pp
-        rows = (self.verified * sequences + ended) / share
+        slot = busiest(sequences, share)
+        rows = self.verified * slot + busiest(ended, share)
+        tokens = (self.verified * sequences + sum(chunk[0] * chunk[1] for chunk in chunks)) / share
         cost = self.table.cost(
-            np.broadcast_to(sequences / share, shape), np.broadcast_to(keys, shape),
-            [_broadcast((chunk[0] / share, chunk[1], chunk[2]), shape) for chunk in chunks],
-            np.broadcast_to(rows, shape), self.verified,
+            np.broadcast_to(slot, shape), np.broadcast_to(keys, shape),
+            [_broadcast((busiest(chunk[0], share), chunk[1], chunk[2]), shape) for chunk in chunks],
+            np.broadcast_to(rows, shape), np.broadcast_to(tokens, shape), self.verified,
         )  # fmt: skip
         if self.speculation and self.speculation.draft:
             cost = cost.plus(self.speculation.draft.device(sequences, keys, shape), self.speculation.tokens)

@@ -234,19 +234,22 @@ def mean_step(deployment: Deployment, replay: Replay) -> Step:
     """Return the mean step of a simulated load: the steps that decode, that read prompts, and that do both.
 
     Each of these kinds has the mean of its sequences and prompts, and counts as often as it occurred. The parts are
-    scaled to the mean time of the simulated steps, since a step is not linear in what it holds.
+    scaled to the mean time of the simulated steps, since a step is not linear in what it holds. The simulation counts a
+    token of each sequence as a step; with a draft a step gains several.
     """
     batch, context = max(replay.mean_batch, 1.0), max(replay.mean_context, 1.0)
     prompts = _prompts_of(replay)
-    alone, apart = replay.steps - replay.prompt_steps, replay.steps - replay.decode_steps
+    apart = float(replay.steps - replay.decode_steps)
     both = replay.prompt_steps - apart
+    alone = max(0.0, replay.decode_steps / deployment.gained - both)
     kinds = ((alone, batch, ()), (apart, 0.0, prompts), (both, batch, prompts))
+    steps = alone + apart + both
     parts = [
-        (count / replay.steps, deployment.step(decode=decode, context=context if decode else 0.0, prefill=read))
+        (count / steps, deployment.step(decode=decode, context=context if decode else 0.0, prefill=read))
         for count, decode, read in kinds
         if count
     ]
-    return _mean_of(parts, replay.step_s)
+    return _mean_of(parts, replay.step_s * replay.steps / steps)
 
 
 def _prompts_of(replay: Replay) -> tuple[tuple[float, float, float], ...]:

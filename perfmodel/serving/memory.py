@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,14 +75,48 @@ class Memory(Reportable):
         return plain(np.floor(self.kv_tokens * self.kv_bytes_token_gpu / each))
 
 
+class Held(NamedTuple):
+    """What a model keeps on one GPU of its fullest stage.
+
+    Attributes
+    ----------
+    weights_bytes : of the weights [B].
+    token_bytes : keys and values of one token, in the layers that keep all tokens [B].
+    window_bytes : keys and values of one sequence in layers with a window, once it is full [B].
+    token_bytes_all : keys and values of one token over all GPUs of a copy of the model [B].
+    """
+
+    weights_bytes: float = 0.0
+    token_bytes: float = 0.0
+    window_bytes: float = 0.0
+    token_bytes_all: float = 0.0
+
+    def beside(self, other: Held) -> Held:
+        """Return what both models keep."""
+        return Held(*map(sum, zip(self, other, strict=True)))
+
+
+def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, kv: str) -> Held:
+    """Return what a model keeps on one GPU: its weights, and the keys and values of a token.
+
+    A part has the layers of the mean stage; where they do not divide, the fullest stage has the next whole number.
+    """
+    fullest = math.ceil(part.layers) / part.layers
+    each = kv_token_bytes(part, kv)
+    return Held(
+        weights_bytes(config, part, parallel, weights, fullest),
+        fullest * each,
+        fullest * _window_bytes(part, kv),
+        each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
+    )
+
+
 def memory_of(
-    config: ModelConfig,
+    held: Held,
     part: Shard,
     parallel: Parallel,
     engine: Engine,
     hardware: Hardware,
-    weights: Format,
-    kv: str,
     max_batched_tokens: int,
     kv_tokens: int | None,
     utilization: float | None = None,
@@ -96,24 +132,23 @@ def memory_of(
         When weights and activations do not fit: by how much, and what would.
     """
     capacity = float(hardware.main_memory.capacity_bytes or 0.0)
-    stored, activations = weights_bytes(config, part, parallel, weights), activation_bytes(part, max_batched_tokens)
+    stored, activations = held.weights_bytes, activation_bytes(part, max_batched_tokens)
     share = engine.utilization if utilization is None else utilization
     beside, room = activations + engine.workspace_bytes, USABLE * capacity
     left = share * (room - stored - beside) if engine.of_free else share * room - stored - beside
     if left <= 0 and kv_tokens is None:
         raise _does_not_fit(hardware, stored, beside, share * room, parallel)
-    each = kv_token_bytes(part, kv)
     return Memory(
         capacity_bytes=capacity,
         weights_bytes=stored,
         activations_bytes=activations,
         workspace_bytes=engine.workspace_bytes,
         kv_bytes=max(left, 0.0),
-        kv_bytes_token=each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
-        kv_bytes_token_gpu=each,
-        window_bytes_sequence=_window_bytes(part, kv),
+        kv_bytes_token=held.token_bytes_all,
+        kv_bytes_token_gpu=held.token_bytes,
+        window_bytes_sequence=held.window_bytes,
         window=part.window,
-        kv_tokens=int(left // each) * parallel.dp if kv_tokens is None else kv_tokens,
+        kv_tokens=int(left // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve,
@@ -142,8 +177,12 @@ def _window_bytes(part: Shard, kv: str) -> float:
     return part.window_layers * part.window * 2 * part.kv_heads * part.head_dim * kv_bytes(kv)
 
 
-def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
-    """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B]."""
+def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, fullest: float = 1.0) -> float:
+    """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B].
+
+    The first of several stages has the embedding, the last one the head; the fullest has ``fullest`` times the layers
+    of the mean one.
+    """
     hidden = part.hidden
     gates = 3 if part.gated else 2
     if part.kv_lora:
@@ -155,10 +194,10 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
         attention = hidden * (part.qkv_width + part.heads * part.head_dim)
     matrices = part.layers * attention + part.dense_layers * gates * hidden * part.ffn
     experts = part.moe_layers * gates * hidden * (part.experts / parallel.ep * part.expert_ffn + part.shared_ffn)
-    tables = (1 if config.tied else 2) * part.vocab * hidden
+    tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
     routers = part.moe_layers * part.experts * hidden
     beside = beside_experts(weights, "bf16") if part.experts else weights
-    return matrices * beside.bytes + experts * weights.bytes + 2.0 * (tables + routers)
+    return fullest * (matrices * beside.bytes + experts * weights.bytes + 2.0 * routers) + 2.0 * tables
 
 
 def _does_not_fit(hardware: Hardware, stored: float, rest: float, room: float, parallel: Parallel) -> UsageError:

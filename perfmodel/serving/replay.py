@@ -188,8 +188,9 @@ class Replay(Reportable):
         fast, expected, slow = (_figures(end, quantity, percentiles) for end in self.ends)
         sooner, later = self.first_ends if quantity == TTFT else (0.0, 0.0)
         for name, value, low, middle, high in zip(names, own, fast, expected, slow, strict=True):
-            figures[f"{name}_low"] = value / _wider(middle / low, sooner) if low > 0 else value
-            figures[f"{name}_high"] = value * _wider(high / middle, later) if middle > 0 else value
+            # requests may wait at one speed of the steps and not at another, of which no ratio tells
+            figures[f"{name}_low"] = value / _wider(middle / low, sooner) if low > 0 and middle > 0 else value
+            figures[f"{name}_high"] = value * _wider(high / middle, later) if high > 0 and middle > 0 else value
         return figures
 
     def interval(self, figure: str) -> tuple[float, float]:

@@ -133,7 +133,11 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
     if config.kv_heads % tp and tp % config.kv_heads:
         raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
     if pp > config.layers:
-        raise UsageError(f"pp={pp} is more than the model's {config.layers} layers.", place="deployment")
+        raise UsageError(
+            f"pp={pp} is more than the model's {config.layers} layers.",
+            place="deployment",
+            remedy=f"Give 1 to {config.layers} stages.",
+        )
     if ep > 1 and not config.experts:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
     if ep > 1 and config.experts % ep:

@@ -8,6 +8,7 @@ from typing import Protocol
 from perfmodel.errors import UsageError
 from perfmodel.serving.clock import Clock
 from perfmodel.serving.cost import Array, Cost
+from perfmodel.serving.memory import Held
 
 
 class Draft(Protocol):
@@ -16,6 +17,10 @@ class Draft(Protocol):
     @property
     def table(self) -> Clock:
         """Times of one GPU and one stage."""
+
+    @property
+    def held(self) -> Held:
+        """What it keeps on one GPU."""
 
     def device(self, sequences: Array, keys: Array, shape: tuple[int, ...] | None = None) -> Cost:
         """Return the cost of a step on the device in which each sequence decodes one token."""

@@ -62,7 +62,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     tokens = count * answer
     start = deployment.front_end_s
     fast, slow = ((start + steps * np.asarray(end)) / (start + ttft) for end in (first.low_s, first.high_s))
-    sooner, later = deployment.elsewhere.first
+    sooner, later = deployment.first_ends
     ttft_ends = (
         plain((start + ttft) * np.exp(-np.hypot(np.log(fast), sooner))),
         plain((start + ttft) * np.exp(np.hypot(np.log(slow), later))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from perfmodel.serving.clock import Clock
+from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.shard import Shard
 from perfmodel.serving.speculation import Speculation
@@ -71,7 +71,8 @@ class StepClock:
 
     def _decode_s(self, sequences: float, context: float) -> float:
         """Return the time of a step without prompts [s]."""
-        device = self._stages * self._table.decode_s(sequences / self._share, context, self._each)
+        slot, mean = busiest(sequences, self._share), sequences / self._share
+        device = self._stages * self._table.decode_s(slot, context, mean, self._each)
         return max(device, self._least_s) + self._beside_s(sequences, context)
 
     def _beside_s(self, sequences: float, context: float) -> float:
@@ -79,7 +80,8 @@ class StepClock:
         host = self._host_s + self._host_sequence_s * sequences
         if self._draft is None or not sequences:
             return host
-        return host + (self._each - 1.0) * self._stages * self._draft.decode_s(sequences / self._share, context)
+        slot, mean = busiest(sequences, self._share), sequences / self._share
+        return host + (self._each - 1.0) * self._stages * self._draft.decode_s(slot, context, mean)
 
     def mixed_s(
         self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
@@ -92,11 +94,9 @@ class StepClock:
         prompts : (new tokens, keys with the cached ones) of each prompt.
         ended : prompts that end in this step, and so get a first token; None: all.
         """
-        each = listed = list(prompts)
-        ends = (len(listed) if ended is None else ended) / self._share
-        if self._share > 1:  # the copies and micro-batches have a part of the prompts each
-            each = [(new / self._share, keys - new + new / self._share) for new, keys in listed]
-        device = self._stages * self._table.mixed_s(sequences / self._share, context, each, ends, self._each)
+        listed = list(prompts)
+        slot, mean = busiest(sequences, self._share), sequences / self._share
+        device = self._stages * self._table.mixed_s(slot, context, mean, listed, self._share, ended, self._each)
         time = max(device, self._least_s) + self._beside_s(sequences, context) + self._host_sequence_s * len(listed)
         if self._gained == 1.0 or not sequences:
             return time

@@ -1,0 +1,111 @@
+"""Sequences that copies and stages share: none is divided, and what each GPU keeps is counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.serving.clock import busiest
+from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.load import Fleet, mean_step, simulate_fleet
+from perfmodel.serving.points import Workload
+from perfmodel.serving.speculation import Speculation
+from perfmodel.serving.steady import steady
+from perfmodel.workloads.catalog import find_model
+
+H100 = pm.hardware("h100")
+LLAMA_8B = find_model("llama-3.1-8b")
+#: values of one GPU's part of 32 layers and a table of 128256 x 4096, 16 bits each [B]
+LAYERS_BYTES, TABLE_BYTES = 2 * 6.98e9, 2 * 128256 * 4096
+
+
+@pytest.fixture(scope="module")
+def plain() -> Deployment:
+    return Deployment(LLAMA_8B, H100)
+
+
+@given(st.floats(0.0, 1e4), st.integers(1, 64))
+def test_the_busiest_has_no_less_than_the_mean_and_no_more_than_all(number: float, share: int) -> None:
+    most = busiest(number, share)
+    assert number / share <= most <= number
+    assert most >= 1.0 or most == number
+    assert busiest(np.array([number]), share)[0] == most
+
+
+@pytest.mark.parametrize("sharing", [{"dp": 4}, {"pp": 4}, {"dp": 2, "pp": 2}])
+def test_no_copy_and_no_stage_divides_a_sequence(plain: Deployment, sharing: dict[str, int]) -> None:
+    shared = Deployment(LLAMA_8B, H100, **sharing)  # type: ignore[arg-type]
+    for what in ({"prefill": [(1, 8192, 8192)]}, {"decode": 1, "context": 100_000}):
+        assert shared.step(**what).time_s >= 0.99 * plain.step(**what).time_s  # type: ignore[arg-type]
+    clock, alone = shared.clock(), plain.clock()
+    assert clock.decode_s(1, 100_000) >= 0.99 * alone.decode_s(1, 100_000)
+    assert clock.mixed_s(0, 0, [(8192, 8192)]) >= 0.99 * alone.mixed_s(0, 0, [(8192, 8192)])
+
+
+def test_copies_with_a_prompt_each_take_as_long_as_one(plain: Deployment) -> None:
+    four = Deployment(LLAMA_8B, H100, dp=4).clock()
+    assert four.mixed_s(0, 0, [(2048, 2048)] * 4) == pytest.approx(
+        plain.clock().mixed_s(0, 0, [(2048, 2048)]), rel=1e-3
+    )
+
+
+def test_shared_experts_see_the_tokens_of_all_copies() -> None:
+    shared = Deployment(find_model("mixtral-8x7b"), H100, dp=8, ep=8)
+    one, eight = (shared.step(prefill=[(count, 8192, 8192)]).terms_s for count in (1, 8))
+    assert one["experts"] < 0.25 * eight["experts"]  # an eighth of the tokens, and the same GPUs
+    assert one["weights"] == pytest.approx(eight["weights"])  # one copy has a whole prompt in either
+    load = Workload(8192, 64)
+    replay = simulate_fleet(shared, load.requests("concurrency", 1), Fleet())
+    assert replay.statistics("ttft_s")["mean"] == pytest.approx(
+        steady(shared, isl=8192, osl=64, concurrency=1).ttft_s, rel=0.1
+    )
+
+
+def test_stages_hold_their_layers_and_one_table(plain: Deployment) -> None:
+    assert plain.memory().weights_bytes == pytest.approx(LAYERS_BYTES + 2 * TABLE_BYTES, rel=2e-3)
+    two, three = (Deployment(LLAMA_8B, H100, pp=pp).memory() for pp in (2, 3))
+    assert two.weights_bytes == pytest.approx(LAYERS_BYTES / 2 + TABLE_BYTES, rel=2e-3)
+    # 32 layers over 3 stages: the fullest has 11
+    assert three.weights_bytes == pytest.approx(LAYERS_BYTES * 11 / 32 + TABLE_BYTES, rel=2e-3)
+    assert three.kv_bytes_token_gpu == pytest.approx(plain.memory().kv_bytes_token_gpu * 11 / 32)
+    assert three.kv_bytes_token == pytest.approx(plain.memory().kv_bytes_token)
+
+
+def test_a_draft_takes_memory() -> None:
+    big, draft = find_model("llama-3.1-70b"), Deployment(LLAMA_8B, H100, tp=4)
+    alone = Deployment(big, H100, tp=4, weights="fp8")
+    both = replace(alone, speculation=Speculation(4, 0.7, draft)).memory()
+    assert both.weights_bytes - alone.memory().weights_bytes == pytest.approx(2 * 8.03e9 / 4, rel=2e-3)
+    # keys and values of a token on one of four GPUs: 80 layers of the model, 32 of the draft, 2 heads of 128 each
+    assert both.kv_bytes_token_gpu == (80 + 32) * 2 * 2 * 128 * 2
+    assert both.kv_tokens == pytest.approx(both.kv_bytes / (112 * 1024), rel=1e-3)
+    assert both.kv_tokens < 0.7 * alone.memory().kv_tokens
+
+
+def test_the_mean_step_of_a_draft_reads_all_weights() -> None:
+    deployment = Deployment(LLAMA_8B, H100, speculation=Speculation(4, 0.7))
+    replay = simulate_fleet(deployment, Workload(256, 64).requests("concurrency", 16), Fleet())
+    step = mean_step(deployment, replay)
+    assert step.terms_s["weights"] > LAYERS_BYTES / H100.main_memory.bandwidth_bytes_per_s
+    assert sum(step.terms_s.values()) == pytest.approx(step.time_s)
+
+
+def test_a_wait_that_only_slow_steps_have_is_no_ratio(plain: Deployment) -> None:
+    load = Workload(1024, 256).requests("concurrency", 16)
+    replay = simulate_fleet(plain, load, Fleet(prefill_replicas=1), interval=True)
+    for name in ("queued_s", "ttft_s"):
+        figures: dict[str, Any] = replay.statistics(name)
+        assert all(np.isfinite(value) for value in figures.values())
+
+
+@pytest.mark.parametrize(("sharing", "model"), [({"tp": 16}, "llama-3.1-70b"), ({"dp": 16, "ep": 16}, "deepseek-v3")])
+def test_exchanges_between_nodes_are_refused_with_what_is_possible(sharing: dict[str, int], model: str) -> None:
+    with pytest.raises(UsageError, match=r"16 GPUs exchange in each layer, more than the 8 .* up to 8; pp, replicas"):
+        Deployment(find_model(model), H100, weights="fp8", **sharing)  # type: ignore[arg-type]
