@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import open_tables
 import other_laboratories
 import other_laboratories_traces
@@ -20,9 +22,11 @@ def parts() -> tuple[dict[str, str], str]:
         "laboratory": table(other_laboratories.HEAD, other_laboratories.lines(rows)),
         "traces": table(other_laboratories_traces.HEAD, other_laboratories_traces.lines(traced)),
         "published": table(published_kernels.HEAD, published_kernels.lines(published_kernels.judged())),
-        "second": table(
-            published_kernels.SECOND_HEAD,
-            published_kernels.second_lines(published_kernels.judged(published_kernels.SECOND)),
-        ),
+        "second": _by_machine(published_kernels.SECOND),
+        "third": _by_machine(published_kernels.THIRD),
     }
     return tables, other_laboratories.sentence(rows)
+
+
+def _by_machine(rows: Path) -> str:
+    return table(published_kernels.BY_MACHINE, published_kernels.by_machine(published_kernels.judged(rows)))

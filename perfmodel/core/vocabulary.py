@@ -158,6 +158,7 @@ class ErrorSource(Vocabulary):
     DISPATCH = "dispatch"  # of the call, by another host than the one measured
     RELEASE = "release"  # of the library, where several differ and none that was measured is named
     POWER = "power"  # that a board needs, where its limit sets the clock
+    CACHE = "cache"  # what stays in it from one call to the next
     RUN = "run"  # of a whole model
 
 

@@ -37,11 +37,15 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.DISPATCH: "the dispatch of such calls was measured on another host, and hosts differ",
     ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
     ErrorSource.POWER: "nobody measured how much power a product takes of this board, whose limit sets the clock",
+    ErrorSource.CACHE: "nobody measured the same call again where a large L2 keeps what it reads",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }
 
 #: those of single calls of a family (`perfmodel.prediction.latency.family.Doubt`)
-DOUBTS = (ErrorSource.LINK, ErrorSource.EXTRAPOLATION, ErrorSource.DISPATCH, ErrorSource.RELEASE, ErrorSource.POWER)
+DOUBTS = (
+    ErrorSource.LINK, ErrorSource.EXTRAPOLATION, ErrorSource.DISPATCH, ErrorSource.RELEASE, ErrorSource.POWER,
+    ErrorSource.CACHE,
+)  # fmt: skip
 #: those that make a prediction no standard for good kernels: nobody measured what it is about
 UNMEASURED = frozenset((
     ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE,

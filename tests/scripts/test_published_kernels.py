@@ -17,7 +17,7 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     import published_kernels
 
     *_, alike, others = published_kernels.lines(published_kernels.judged())
-    *_, second = published_kernels.second_lines(published_kernels.judged(published_kernels.SECOND))
+    *_, second = published_kernels.by_machine(published_kernels.judged(published_kernels.SECOND))
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name, None)
     assert [alike[4], others[4]] == ["76", "185"]

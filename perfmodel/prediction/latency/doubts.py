@@ -34,8 +34,8 @@ class Doubt:
     Attributes
     ----------
     source : why: sizes that take other kernels, so that few rows or none tell of them (``EXTRAPOLATION``), a library
-        whose releases differ (``RELEASE``), a host that nobody measured (``DISPATCH``), or a board whose power limit
-        sets the clock (``POWER``).
+        whose releases differ (``RELEASE``), a host that nobody measured (``DISPATCH``), a board whose power limit sets
+        the clock (``POWER``), data that a cache keeps (``CACHE``), or kernels of a kind without rows (``KERNEL``).
     about : the calls.
     deviation : standard deviation that they add to ln(measured / predicted), in each regime: less at launch, where the
         doubt is about less than half of the time.

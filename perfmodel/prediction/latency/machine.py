@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -111,6 +111,11 @@ class Machine:
         if self.matrix_instruction not in OTHER_INSTRUCTIONS:
             return self.peak_flop_per_s
         return min(self.peak_flop_per_s, MMA_SYNC * self.tensor_share * self.sm_count * self.clock_hz)
+
+    @functools.cached_property
+    def by_mma_sync(self) -> Machine:
+        """The same machine as kernels see it that use mma.sync."""
+        return replace(self, matrix_instruction="mma.sync", peak_flop_per_s=self.mma_sync_flop_per_s)
 
     def fed(self, share: Number) -> Number:
         """Return the share of the engine's peak that kernels reach which feed an engine without slack at ``share``."""

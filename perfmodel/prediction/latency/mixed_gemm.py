@@ -5,6 +5,7 @@ kernels:
 
 - weights of 4 or 8 bits under activations of 16 (``gemm_w4a16``, ``gemm_w8a16``): each block widens its part of B, one
   clock of an integer lane a weight (LOP3 and PRMT), so that tiles of few rows pay for it and those of 128 hardly do;
+  most of these kernels are written for mma.sync, which is slower than the instructions of Hopper and Blackwell;
 - 8-bit integers with a scale a column (``gemm_w8a8``, SmoothQuant): k is not split; up to 4 rows run as a product with
   a vector, t = start + ||hbm, lanes||, with lanes = m n k / (v 64 SMs f), v the multiply-adds of a lane in a clock;
 - fp8 with scales of blocks (``gemm_fp8_block``): A is quantised first as in ``gemm_fp8``, k is not split. tcgen05 takes
@@ -69,6 +70,11 @@ DEQUANT = 1.0
 #: parts of k: weight-only kernels make a few, the others none
 _FEW_PARTS: Values = {"dequant": DEQUANT, "parts": 4.0}
 _ONE_PART: Values = {"parts": 1.0, "split": 0.0}
+#: words in the names of libraries whose kernels for narrow weights use mma.sync on Hopper, too: Marlin (SGLang's as
+#: well), and those of AWQ, ExLlama and bitsandbytes. vLLM's Machete and TensorRT-LLM's kernels use wgmma
+_MMA_SYNC_ON_HOPPER = ("marlin", "sglang", "awq", "gptq", "exllama", "bitsandbytes")
+#: words in the names of those that use tcgen05 on Blackwell: kernels in CuTe, for which vLLM has Marlin alone
+_NATIVE_ON_BLACKWELL = ("cute",)
 #: instructions that vLLM's kernels for scales of blocks are compiled for, and their names in the tables
 _VLLM = {"wgmma": "vllm_deepgemm", "tcgen05": "vllm_deepgemm"}
 #: dispatch of a product in Triton, whose arguments Python looks up and specialises in each call, over that of the same
@@ -88,7 +94,15 @@ _MEANINGS = {
 def weight_only(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a product with weights narrower than the activations."""
     product = _product(cast(Gemm, op), WEIGHT_ONLY)
-    return product_terms(product, machine, {**c, **_FEW_PARTS}, conditions)
+    engine = machine.by_mma_sync if _uses_mma_sync(machine, conditions.library) else machine
+    return product_terms(product, engine, {**c, **_FEW_PARTS}, conditions)
+
+
+def _uses_mma_sync(machine: Machine, library: str) -> bool:
+    """Whether a library's kernels for narrow weights use mma.sync where the tensor engine has another instruction."""
+    if machine.matrix_instruction == "wgmma":
+        return any(word in library for word in _MMA_SYNC_ON_HOPPER)
+    return machine.matrix_instruction == "tcgen05" and not any(word in library for word in _NATIVE_ON_BLACKWELL)
 
 
 def smooth_quant(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:

@@ -126,10 +126,7 @@ def _ragged_channels(conv: Conv2d, machine: Machine) -> Any:
 
 def _by_mma_sync(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a product by mma.sync, and of the kernel that computes its addresses before."""
-    if "mma.sync" not in machine.cache:
-        slower = machine.mma_sync_flop_per_s
-        machine.cache["mma.sync"] = replace(machine, matrix_instruction="mma.sync", peak_flop_per_s=slower)
-    return plus(product(conv, sizes, machine.cache["mma.sync"], c, conditions), LAUNCH, c["launch"])
+    return plus(product(conv, sizes, machine.by_mma_sync, c, conditions), LAUNCH, c["launch"])
 
 
 def _few_channels(conv: Conv2d, machine: Machine) -> Any:

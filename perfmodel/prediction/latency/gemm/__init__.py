@@ -27,6 +27,7 @@ from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
+from perfmodel.prediction.latency.gemm.unmeasured import IN_L2, OTHER_4_BITS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
@@ -294,7 +295,7 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    doubts=(OFF_VECTORS, STARVED),
+    doubts=(OFF_VECTORS, STARVED, IN_L2),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
@@ -311,7 +312,7 @@ GEMM_FP8 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
-    doubts=(OFF_VECTORS, STARVED),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS),
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 

@@ -1,0 +1,53 @@
+"""Products that the tables hardly have: with operands that stay in a large L2, and 4-bit ones of other libraries.
+
+Neither formula is known well enough to say how far off it is, so that the interval says it. The figures are read off
+published rows, which `docs/accuracy.md` names (third gathering).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.vocabulary import CacheState, ErrorSource
+from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import fitting_share
+
+#: an L2 of this size keeps the weights of a layer from one call to the next [B]
+LARGE_L2 = 64 * 2**20
+#: products of fewer rows wait for their weights
+FEW_ROWS = 256
+#: libraries whose 4-bit kernels the tables have: those of NVIDIA, which split k where there are few blocks
+MEASURED_IN_4_BITS = ("", "trtllm", "cublas", "cublaslt", "torch")
+
+
+def _has_large_l2(hardware: Hardware) -> bool:
+    return bool(hardware.caches) and (hardware.caches[-1].capacity_bytes or 0.0) >= LARGE_L2
+
+
+def _stays_in_l2(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a product of few rows, called again with the same operands, finds its weights in L2.
+
+    Tables with this state of the caches are of whole models, whose other layers run in between, so that little of a
+    layer is left. The same call again reads L2 alone, up to twice as fast on machines with GDDR memory.
+    """
+    if not isinstance(op, Gemm) or conditions.cache != CacheState.WARM or machine.engine != "tensor":
+        return False
+    weights = op.batch * (dtype_bytes(op.weight_dtype) * op.n * op.k + dtype_bytes(op.dtype) * op.m * op.k)
+    return (op.m <= FEW_ROWS) & (fitting_share(weights, machine.l2_bytes) > 0.0)
+
+
+def _is_of_another_library(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether a 4-bit product runs in a library that no table has: its steps of k may take twice as long."""
+    return isinstance(op, Gemm) and op.dtype == "fp4" and conditions.library not in MEASURED_IN_4_BITS
+
+
+#: the same call again on RTX 5090 and B200 took 0.46 to 0.8 of the predicted time (15 rows, two sources)
+IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.15, 0.3, 0.3), machines=_has_large_l2)
+#: CUTLASS's products of few rows on RTX 5090 and B200 took 1.3 to 2.2 times the predicted time, large ones 1.2 (40
+#: rows, three sources)
+OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
