@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -68,6 +69,7 @@ GAP_OF_FLOOR = 0.5
 #: what the caches hold, what runs beside it. The root mean squares that traces of two models on an H100 leave beyond
 #: the stated ones are 0.15 (Qwen1.5-0.5B, 32 operators) and 0.27 (BERT-small, 15; AMD-AGI/TraceLens @ 171dd74721ca)
 CALL_IN_A_RUN = 0.2
+_IN_A_RUN = Stretch(Z80 * CALL_IN_A_RUN, Z80 * CALL_IN_A_RUN)
 #: why a measurement can be faster than its bound
 TOO_FAST = "faster than its bound: wrong machine, cached data, or another FLOP count"
 #: metrics that hold the counted FLOP of one data type and engine
@@ -237,10 +239,8 @@ def _in_a_run(predicted_s: float, low_s: float, high_s: float, floor_s: float) -
 
     It does not reach further below the physical limit ``floor_s`` than it did.
     """
-    down, up = (
-        math.hypot(math.log(ratio), Z80 * CALL_IN_A_RUN) for ratio in (predicted_s / low_s, high_s / predicted_s)
-    )
-    return predicted_s, max(predicted_s * math.exp(-down), min(low_s, floor_s)), predicted_s * math.exp(up)
+    low, high = _IN_A_RUN.widened(predicted_s, low_s, high_s)
+    return predicted_s, max(low, min(low_s, floor_s)), high
 
 
 def _warm_floor(op: Operator, hardware: Hardware) -> float:

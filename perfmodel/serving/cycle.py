@@ -112,11 +112,11 @@ class Cycle:
             self._first_token(np.asarray(mixed_s), np.asarray(decode_s)) + waiting * ratio / rate
             for mixed_s, decode_s, ratio in ends
         )
-        sooner, later = deployment.first_ends
+        ttft_low, ttft_high = deployment.first_ends.widened(ttft, soon, late)
         values = {
             "ttft_s": ttft,
-            "ttft_low_s": ttft * np.exp(-np.hypot(np.log(soon / ttft), sooner)),
-            "ttft_high_s": ttft * np.exp(np.hypot(np.log(late / ttft), later)),
+            "ttft_low_s": ttft_low,
+            "ttft_high_s": ttft_high,
             "tpot_s": each, "tpot_low_s": each * token_fast, "tpot_high_s": each * token_slow,
             "output_tokens_per_s": rate,
             "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,

@@ -13,6 +13,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, expect, unknown_name
 from perfmodel.prediction.ceilings import most_joined
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.cost import TERMS, Array, Cost
@@ -260,11 +261,10 @@ class Deployment:
         return cost
 
     @property
-    def first_ends(self) -> tuple[float, float]:
-        """How far the time to the first token may lie below and above what steps explain: ln of both ratios."""
+    def first_ends(self) -> Stretch:
+        """How far the time to the first token may lie below and above what steps explain."""
         own = Z80 * self.profile.first_deviation
-        sooner, later = (math.hypot(own, end) for end in self.elsewhere.first)
-        return sooner, later
+        return self.elsewhere.first.beside(Stretch(own, own))
 
     @property
     def held_back_steps(self) -> float:
@@ -294,9 +294,9 @@ class Deployment:
         time = device + host
         spread = sum((stages * value / time) ** 2 for value in cost.spread.values())
         width = Z80 * np.sqrt(spread + engine.deviation**2)
-        down, up = (np.exp(np.hypot(width, end)) for end in self.elsewhere.step)
+        low, high = self.elsewhere.step.widened(time, time * np.exp(-width), time * np.exp(width))
         terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}
-        return Step(plain(time), plain(time / down), plain(time * up), terms)
+        return Step(plain(time), low, high, terms)
 
     @property
     def waiting(self) -> float:

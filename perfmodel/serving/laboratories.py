@@ -19,6 +19,7 @@ import msgspec
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document, shipped_folder
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.serving.engine import Engine, is_before
 
 #: keys of the two kinds of deployments
@@ -52,18 +53,6 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date: str = ""
 
 
-class Ends(NamedTuple):
-    """How far the ends of an interval lie below and above: ln of both ratios."""
-
-    down: float = 0.0
-    up: float = 0.0
-
-    @classmethod
-    def of(cls, span: Span) -> Ends:
-        """Return the ends of a span."""
-        return cls(-math.log(span.low), math.log(span.high))
-
-
 class Elsewhere(NamedTuple):
     """What a deployment's laboratory may differ by: in its steps, and beyond them in the time to the first token.
 
@@ -71,8 +60,8 @@ class Elsewhere(NamedTuple):
     """
 
     kind: str = ""
-    step: Ends = Ends()
-    first: Ends = Ends()
+    step: Stretch = Stretch()
+    first: Stretch = Stretch()
 
 
 @functools.cache
@@ -108,7 +97,7 @@ def elsewhere_of(
     since = engine.measured_since
     older = bool(since) and (is_before(version, since) if version else not release_known or engine.until != "")
     kind = UNMEASURED if older or hardware.vendor not in known.vendors else ELSEWHERE
-    return Elsewhere(kind, Ends.of(known.step[kind]), Ends.of(known.first[kind]))
+    return Elsewhere(kind, Stretch.of(known.step[kind]), Stretch.of(known.first[kind]))
 
 
 def because(found: Elsewhere) -> str:

@@ -13,6 +13,7 @@ from perfmodel.accuracy.published import PublishedRow, PublishedRuns
 from perfmodel.accuracy.run_table import Run, RunTable
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
@@ -135,8 +136,8 @@ def _open(deployment: Deployment, case: Case) -> Estimates:
     rate = float(np.sum(replay.requests.output)) / replay.duration_s
     slow, expected, fast = (float(np.sum(end.requests.output)) / end.duration_s for end in reversed(ends))
     drawn = Z80 * LENGTHS_DEVIATION
-    below, above = np.exp(np.hypot(np.log([expected / slow, fast / expected]), drawn))
-    return {TTFT: mean("ttft_s"), TPOT: mean("tpot_s"), RATE: (rate, rate / below, rate * above)}
+    low, high = Stretch(drawn, drawn).widened(rate, rate * slow / expected, rate * fast / expected)
+    return {TTFT: mean("ttft_s"), TPOT: mean("tpot_s"), RATE: (rate, low, high)}
 
 
 def _values(state: Steady | StaticBatch) -> Estimates:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
 from perfmodel.errors import unknown_name
+from perfmodel.prediction.stretch import NONE, Stretch
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.tally import Gaps, Tally
@@ -81,7 +82,7 @@ class Replay(Reportable):
     growth : how the requests pile up where the load is above the capacity, else None.
     ends : the first requests simulated with all steps at the low end of their interval, as expected, and at the high
         end.
-    first_ends : how far the time to the first token may lie below and above what steps explain: ln of both ratios.
+    first_ends : how far the time to the first token may lie below and above what steps explain.
     """
 
     requests: Requests
@@ -110,7 +111,7 @@ class Replay(Reportable):
     interrupted: bool = False
     growth: Growth | None = None
     ends: tuple[Replay, Replay, Replay] | None = field(default=None, repr=False)
-    first_ends: tuple[float, float] = (0.0, 0.0)
+    first_ends: Stretch = NONE
 
     @cached_property
     def ended(self) -> NDArray[np.bool_]:
@@ -186,11 +187,12 @@ class Replay(Reportable):
         if self.ends is None:
             return figures
         fast, expected, slow = (_figures(end, quantity, percentiles) for end in self.ends)
-        sooner, later = self.first_ends if quantity == TTFT else (0.0, 0.0)
+        more = self.first_ends if quantity == TTFT else NONE
         for name, value, low, middle, high in zip(names, own, fast, expected, slow, strict=True):
-            # requests may wait at one speed of the steps and not at another, of which no ratio tells
-            figures[f"{name}_low"] = value / _wider(middle / low, sooner) if low > 0 and middle > 0 else value
-            figures[f"{name}_high"] = value * _wider(high / middle, later) if high > 0 and middle > 0 else value
+            ends = value, value
+            if min(value, low, middle, high) > 0:  # requests may wait at one speed of the steps and not at another
+                ends = more.widened(value, value * low / middle, value * high / middle)
+            figures[f"{name}_low"], figures[f"{name}_high"] = ends
         return figures
 
     def interval(self, figure: str) -> tuple[float, float]:
@@ -200,11 +202,6 @@ class Replay(Reportable):
         fast, expected, slow = (float(getattr(end, figure)) for end in self.ends)
         value = float(getattr(self, figure))
         return value * slow / expected, value * fast / expected
-
-
-def _wider(ratio: float, more: float) -> float:
-    """Return the ratio of an end of an interval, with a further doubt of the logarithm beside that of the steps."""
-    return math.exp(math.hypot(math.log(ratio), more)) if more else ratio
 
 
 def _figures(replay: Replay, quantity: str, percentiles: Sequence[float]) -> list[float]:

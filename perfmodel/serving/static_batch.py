@@ -61,14 +61,10 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     ]
     tokens = count * answer
     start = deployment.front_end_s
-    fast, slow = ((start + steps * np.asarray(end)) / (start + ttft) for end in (first.low_s, first.high_s))
-    sooner, later = deployment.first_ends
-    ttft_ends = (
-        plain((start + ttft) * np.exp(-np.hypot(np.log(fast), sooner))),
-        plain((start + ttft) * np.exp(np.hypot(np.log(slow), later))),
-    )
+    soon, late = (start + steps * np.asarray(end) for end in (first.low_s, first.high_s))
+    ttft_low, ttft_high = deployment.first_ends.widened(start + ttft, soon, late)
     return StaticBatch(
         plain(count), plain(prompt), plain(answer),
-        plain(start + ttft), *ttft_ends, token.time_s, token.low_s, token.high_s,
+        plain(start + ttft), ttft_low, ttft_high, token.time_s, token.low_s, token.high_s,
         plain(tokens / time), plain(tokens / ends[1]), plain(tokens / ends[0]),
     )  # fmt: skip

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.core.units import format_si
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.training.framework import Constants
 from perfmodel.training.layer import LayerWork
 from perfmodel.training.plan import Recompute
 from perfmodel.training.setup import Setup
-from perfmodel.training.stretch import Stretch
 
 #: what the host launches for a layer and micro batch beside the kernels that are counted: casts of weights and inputs
 #: under autocast, copies of views, sums of gradients (estimated from the code of transformers and nanoGPT)

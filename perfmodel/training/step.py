@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
@@ -15,7 +16,6 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
-from perfmodel.training.stretch import Stretch
 from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig

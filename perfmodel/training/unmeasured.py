@@ -19,11 +19,11 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.setup import Setup
-from perfmodel.training.stretch import Stretch
 
 #: what all kernels of a machine share, in place of what one kernel or library differs by, which published runs show
 _OF_MACHINES = (

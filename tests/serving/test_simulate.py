@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.deployment import Deployment, StepClock
 from perfmodel.serving.journal import Journal
@@ -215,7 +216,7 @@ def test_the_interval_of_steps_becomes_that_of_every_figure() -> None:
 
 def test_what_steps_do_not_explain_widens_the_first_token_alone() -> None:
     replay = simulate_server(server(), closed_loop(8, 100, 50, 20), spread=lambda batch, context: (0.8, 1.25))
-    doubtful = replace(replay, first_ends=(Z80 * 0.1, Z80 * 0.3))
+    doubtful = replace(replay, first_ends=Stretch(Z80 * 0.1, Z80 * 0.3))
     narrow, wide = replay.statistics("ttft_s"), doubtful.statistics("ttft_s")
     expected = math.exp(math.hypot(math.log(narrow["mean_high"] / narrow["mean"]), Z80 * 0.3))
     assert wide["mean_high"] / wide["mean"] == pytest.approx(expected)

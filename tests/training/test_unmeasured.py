@@ -11,13 +11,13 @@ import perfmodel as pm
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.framework import Interval, constants
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.published import judge
 from perfmodel.training.search import search
 from perfmodel.training.space import AXES, Space
 from perfmodel.training.step import train
-from perfmodel.training.stretch import Stretch
 
 OTHERS = Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv"
 MODEL = pm.find_model("layers=8 hidden=2048 heads=16 vocab=32000")

@@ -32,6 +32,7 @@ from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import generation, has_another_chip, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
+from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
@@ -130,11 +131,8 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
 
 def _like(family: Family, near: Constants) -> Constants:
     """Return the defaults of a family with the interval of the one that it is like, widened."""
-    wider = family.unlike * Z80
-    ends = {
-        regime: (math.exp(-math.hypot(math.log(low), wider)), math.exp(math.hypot(math.log(high), wider)))
-        for regime, (low, high) in near.intervals.items()
-    }
+    wider = Stretch(family.unlike * Z80, family.unlike * Z80)
+    ends = {regime: wider.widened(1.0, low, high) for regime, (low, high) in near.intervals.items()}
     unlike = (family.unlike**2,) * len(REGIMES)
     return replace(
         near,
