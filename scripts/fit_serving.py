@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
+import public_data
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.published import PublishedRow
@@ -29,7 +28,7 @@ from perfmodel.serving.fit_engine import engine_cases, fit_engine, step_error
 from perfmodel.serving.published import judge
 from perfmodel.serving.published_case import Case
 
-DATA = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "e2e_serving"
+DATA = public_data.path_of("e2e_serving")
 TABLES = ("trtllm_max_throughput", "aic_silicon_agg", "trtllm_static_v05_v09", "trtllm_online_serving",
           "lmdeploy_a100_static", "consumer_single_stream")  # fmt: skip
 #: what a step's time says of a run; the time to the first token has its own deviation

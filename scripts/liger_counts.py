@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import public_data
 
 import perfmodel as pm
 
@@ -132,8 +132,7 @@ class Checked:
 
 def table() -> Path:
     """Return the path of Liger-Kernel's measurements."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("PERFMODEL_DATA", default)) / "other_latency" / "liger_kernel_benchmarks.csv"
+    return public_data.path_of("other_latency", "liger_kernel_benchmarks.csv")
 
 
 def checked(path: Path) -> Iterator[Checked]:

@@ -7,7 +7,6 @@ hash of their sizes: constants are fitted on one half, and judged on the other.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import public_data
 
 from perfmodel.accuracy.calibration import FOLDS, family_groups, usable
 from perfmodel.accuracy.fit import Group
@@ -161,8 +161,7 @@ class OpenTables:
 
 def folder() -> Path:
     """Return the folder of the measurement tables."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("PERFMODEL_DATA", default)) / "measurements"
+    return public_data.path_of("measurements")
 
 
 def tables() -> list[Path]:

@@ -25,6 +25,7 @@ from typing import Any
 
 import liger_counts
 import numpy as np
+import public_data
 from beside import Beside, figures
 from liger_counts import Row, config, dtype
 
@@ -190,8 +191,7 @@ def main() -> int:
     """Print each row, and the table."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     if not TABLE.is_file():
-        sys.stderr.write(f"{TABLE}: no such file. Set PERFMODEL_DATA.\n")
-        return 3
+        return public_data.missing(TABLE)
     rows = list(judged(TABLE))
     for row in rows:
         print(f"{row.what:24} {row.library:8} {row.size:12} {row.machine:14} {1e6 * row.measured_s:9.1f} us, predicted "

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-import os
 import sys
 from ast import literal_eval
 from collections import defaultdict
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import public_data
 from beside import figures
 from other_laboratories import Judged
 
@@ -37,7 +37,7 @@ from perfmodel.diagnosis.limits import profile_limits
 from perfmodel.formats import read_profile
 
 Shapes = list[list[int]]
-DATA = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+DATA = public_data.path_of()
 #: file -> what the table calls it, and the machine
 TRACES = {
     "traces/hta_a100_2rank_nccl_resnet.json.gz": ("ResNet, DDP", "a100-sxm4-40gb"),
@@ -198,8 +198,7 @@ def main() -> int:
     """Print the table, and what is left out."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     if not (DATA / "traces").is_dir():
-        sys.stderr.write(f"{DATA / 'traces'}: no such folder. Set PERFMODEL_DATA.\n")
-        return 3
+        return public_data.missing(DATA / "traces")
     for cells in [list(HEAD), *lines(list(judged())), [], ["left out"], *left_out()]:
         print("  ".join(cells))
     return 0

@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import public_data
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -99,11 +100,9 @@ def main() -> int:
         "machines", metavar="HARDWARE", nargs="*", help="machines; those of docs/accuracy.md by default"
     )
     machines = parser.parse_args().machines
-    default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-    folder = Path(os.environ.get("PERFMODEL_DATA", default))
+    folder = public_data.path_of()
     if not (folder / TABLE).is_file():
-        sys.stderr.write(f"{folder / TABLE}: no such file. Set PERFMODEL_DATA.\n")
-        return 3
+        return public_data.missing(folder / TABLE)
     sys.stdout.writelines(f"{line}\n" for line in lines(pairs(folder, machines or JUDGED)))
     return 0
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import fit_laboratories
 import numpy as np
+import public_data
 import serving_left_out
 
 from perfmodel.accuracy.published import PublishedRow
@@ -27,7 +27,7 @@ from perfmodel.workloads.catalog import find_model
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
-DATA = Path(os.environ.get("PERFMODEL_DATA", ROOT.parent / "shared" / "data")) / "e2e_serving"
+DATA = public_data.path_of("e2e_serving")
 BEGIN, END = "<!-- serving: written by scripts/serving_accuracy.py -->", "<!-- end of serving -->"
 TABLES = ("trtllm_max_throughput", "trtllm_static_v05_v09", "aic_silicon_agg", "trtllm_online_serving",
           "lmdeploy_a100_static", "consumer_single_stream", "llmservingsim_vllm_requests")  # fmt: skip

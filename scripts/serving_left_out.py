@@ -10,12 +10,11 @@ formulas stay as they are: both were chosen with all runs in view.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
+import public_data
 from fit_serving import fitted
 from numpy.typing import NDArray
 
@@ -29,7 +28,7 @@ from perfmodel.serving.published import predicted
 from perfmodel.serving.published_case import RATE, TPOT, TTFT, Case, Setup, SkipRun
 from perfmodel.serving.published_tables import reader_of
 
-DATA = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "e2e_serving"
+DATA = public_data.path_of("e2e_serving")
 TABLES = ("trtllm_max_throughput", "aic_silicon_agg")
 #: front ends that are tried [s]
 FRONT_ENDS = np.linspace(0.0, 0.3, 151)

@@ -16,12 +16,13 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import os
 import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+import public_data
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.hardware_catalog import hardware
@@ -134,11 +135,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("machines", metavar="HARDWARE", nargs="*", help="machines; all of the tables by default")
     machines = parser.parse_args().machines
-    default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-    folder = Path(os.environ.get("PERFMODEL_DATA", default)) / "measurements"
+    folder = public_data.path_of("measurements")
     if not folder.is_dir():
-        sys.stderr.write(f"{folder}: no such folder. Set PERFMODEL_DATA.\n")
-        return 3
+        return public_data.missing(folder)
     known: dict[str, Hardware] = {}
     samples: Samples = {}
     for part in (elementwise_rates(folder, known), fp32_gemm_rates(folder), low_precision_rates(folder, known)):

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import public_data
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.hardware_catalog import hardware
@@ -123,11 +124,9 @@ def main() -> int:
         "machines", metavar="HARDWARE", nargs="*", help="machines; those of docs/accuracy.md by default"
     )
     machines = parser.parse_args().machines
-    default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-    folder = Path(os.environ.get("PERFMODEL_DATA", default))
+    folder = public_data.path_of()
     if not (folder / TABLE).is_file():
-        sys.stderr.write(f"{folder / TABLE}: no such file. Set PERFMODEL_DATA.\n")
-        return 3
+        return public_data.missing(folder / TABLE)
     rows = comparison(folder, machines or JUDGED)
     if not rows:
         sys.stderr.write(f"no runs on {' '.join(machines)}. There are {', '.join(MACHINES.values())}.\n")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import public_data
 from beside import Beside
 from whole_models import CONFIGS, MACHINES, TABLE
 
@@ -78,11 +78,9 @@ def lines(rows: Iterable[Step]) -> list[list[str]]:
 def main() -> int:
     """Print each run."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-    folder = Path(os.environ.get("PERFMODEL_DATA", default))
+    folder = public_data.path_of()
     if not (folder / TABLE).is_file():
-        sys.stderr.write(f"{folder / TABLE}: no such file. Set PERFMODEL_DATA.\n")
-        return 3
+        return public_data.missing(folder / TABLE)
     rows = list(steps(folder))
     for cells in [list(HEAD), *lines(rows)]:
         print("  ".join(cells))
