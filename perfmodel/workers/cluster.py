@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
@@ -13,6 +15,8 @@ from perfmodel.workers.lost import WorkersLostError
 
 #: how long a scheduler may take to answer, and how long it may be without workers [s]
 _CONNECT_S, _WORKERS_S = 10.0, 10.0
+#: how long a scheduler may be without workers in the middle of the work, and how often that is looked at [s]
+_ALONE_S, _LOOK_S = 30.0, 2.0
 #: how long a program that accepts a connection may take to greet as Dask does [s]
 _GREET_S = 1.0
 
@@ -29,7 +33,8 @@ def connected(address: str) -> Iterator[Any]:
         When Dask is not installed, no scheduler answers at the address, it has no workers, or one of them has another
         version of perfmodel or none.
     WorkersLostError
-        When the scheduler ends before the block does, or a piece of work ends each worker that begins it.
+        When the scheduler ends before the block does, stays without workers, or a piece of work ends each worker that
+        begins it.
     """
     if "://" not in address:
         raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy="Write tcp://HOST:8786.")
@@ -40,12 +45,20 @@ def connected(address: str) -> Iterator[Any]:
     except ImportError:
         raise not_installed("a scheduler needs Dask", "dask", place="--scheduler") from None
     place = f"--scheduler {address}"
+    alone = threading.Event()
     try:
         with _quiet(), _client(address, place) as client:
             _check_workers(client, address, place)
             _check_versions(client, place)
-            yield client
+            with _watched(client, alone):
+                yield client
     except (CancelledError, ClosedClientError, CommClosedError):
+        if alone.is_set():
+            raise WorkersLostError(
+                f"all workers ended, and no other came within {_ALONE_S:g} s.",
+                place=place,
+                remedy=f"They may have run out of memory; start one with: dask worker {address}",
+            ) from None
         raise WorkersLostError(
             "the scheduler no longer answers.", place=place, remedy="Start it again with: dask scheduler"
         ) from None
@@ -55,6 +68,36 @@ def connected(address: str) -> Iterator[Any]:
             place=place,
             remedy="They may have run out of memory: start fewer workers on a machine.",
         ) from None
+
+
+@contextlib.contextmanager
+def _watched(client: Any, alone: threading.Event) -> Iterator[None]:
+    """Close a client whose scheduler stays without workers in the block, and say so by ``alone``.
+
+    Its work would wait for them without end. A cluster may replace a worker, which takes a while.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        since = time.monotonic()
+        while not done.wait(_LOOK_S):
+            try:
+                if client.scheduler_info()["workers"]:
+                    since = time.monotonic()
+            except Exception:  # noqa: BLE001 -- the scheduler has ended, which the work sees as well
+                return
+            if time.monotonic() - since > _ALONE_S:
+                alone.set()
+                client.close()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join(_LOOK_S)
 
 
 def _client(address: str, place: str) -> Any:

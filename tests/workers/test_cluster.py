@@ -30,6 +30,7 @@ class Client:
 
     def __init__(self, version: str = pm.__version__, *, workers: int = 1) -> None:
         self.version, self.workers = version, workers
+        self.closed = threading.Event()
 
     def __enter__(self) -> Client:
         return self
@@ -48,6 +49,12 @@ class Client:
     def get_executor(self, *, pure: bool) -> str:
         assert not pure
         return "executor"
+
+    def scheduler_info(self) -> dict[str, Any]:
+        return {"workers": dict.fromkeys(range(self.workers))}
+
+    def close(self) -> None:
+        self.closed.set()
 
 
 @pytest.fixture
@@ -94,6 +101,35 @@ def test_a_scheduler_that_ends_is_one_message_and_dask_logs_none(connected: Any)
         raise KilledWorker("task", None, 3)
     with pytest.raises(FileNotFoundError), executor(scheduler=ADDRESS):
         raise FileNotFoundError  # of the work
+
+
+def test_work_does_not_wait_for_ever_for_workers_that_are_gone(connected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_LOOK_S", 0.01)
+    monkeypatch.setattr(cluster, "_ALONE_S", 0.05)
+    client = Client()
+    connected(client)
+
+    def result_of_a_closed_client() -> None:
+        client.workers = 0
+        assert client.closed.wait(10.0)
+        raise CancelledError
+
+    with pytest.raises(WorkersLostError, match="all workers ended, and no other came"), executor(scheduler=ADDRESS):
+        result_of_a_closed_client()
+
+
+def test_a_worker_that_is_replaced_in_time_changes_nothing(connected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_LOOK_S", 0.01)
+    monkeypatch.setattr(cluster, "_ALONE_S", 1.0)
+    client = Client()
+    connected(client)
+    with executor(scheduler=ADDRESS):
+        client.workers = 0
+        assert not client.closed.wait(0.1)
+        client.workers = 1
+        assert not client.closed.wait(1.2)
+    client.workers = 0
+    assert not client.closed.wait(0.1)  # the block is over, and nobody looks any more
 
 
 def test_workers_beside_a_scheduler_have_no_effect() -> None:
