@@ -130,15 +130,14 @@ def stages_of(text: str | None) -> tuple[int, ...]:
 def default_sizes(config: ModelConfig, cluster: Cluster, framework: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of a plan: those given, and for the rest what is usual.
 
-    zero: 3 for FSDP, else 1 where the framework has it; seq: the model's positions, at most 8192; batch: one micro
-    batch for each data parallel rank, and 8 for each stage where there is a pipeline.
+    zero: 3 for FSDP and DeepSpeed, else 1 where the framework has it; seq: the model's positions, at most 8192; batch:
+    one micro batch for each data parallel rank, and 8 for each stage where there is a pipeline.
     """
     from perfmodel.training.framework import find_framework
 
     filled = dict.fromkeys(("tp", "cp", "pp", "vp", "ep", "micro_batch"), 1) | dict(sizes)
     if "zero" not in filled:
-        found = find_framework(framework)
-        filled["zero"] = 3 if found.shards_layers else 1 if 1 in found.zero_stages else found.zero_stages[0]
+        filled["zero"] = find_framework(framework).usual_zero
     if "seq" not in filled:
         filled["seq"] = min(config.positions or _LONGEST, _LONGEST)
     if "batch" not in filled:

@@ -49,7 +49,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
     wide_scores : whether these passes are in fp32 with activations in 16 bits, too: autocast runs softmax in fp32.
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
-    shards_layers : whether ZeRO 2 gathers weights and reduces gradients layer by layer (FSDP), not once a step.
+    shards_layers : whether ZeRO 2 shares out weights, too, and gathers them layer by layer (FSDP): elsewhere each rank
+        keeps all of them, reduces the gradients of every micro batch and gathers new weights once a step.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
     bias : whether the matrices of models with LayerNorm have a bias.
     main_gradients : dtype in which weight gradients are added up, and in which their product is written.
@@ -147,6 +148,11 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for dtype in self.sharded_dtypes:
             if dtype not in DTYPES:
                 raise unknown_name("dtype", dtype, DTYPES, place=f"{self.name}: sharded_dtypes", kind=InputFileError)
+
+    @property
+    def usual_zero(self) -> int:
+        """What plans share out unless they say: weights where how it does that is described, else the optimizer."""
+        return 3 if self.shard_bytes else 1 if 1 in self.zero_stages else self.zero_stages[0]
 
     def stages(self, dtype: str) -> tuple[int, ...]:
         """Return what its data parallel ranks can share out in a dtype, as ``zero`` of a plan."""

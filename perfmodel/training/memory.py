@@ -80,7 +80,10 @@ def slice_of(setup: Setup) -> Slice:
 
 @dataclass(frozen=True)
 class Held:
-    """Parameters of one GPU: of its layers without experts, of its routed experts, of embedding and head."""
+    """Parameters of one GPU: of its layers without experts, of its routed experts, of embedding and head.
+
+    The largest layer is that of which most is shared out: without what no other rank holds, as experts may be.
+    """
 
     dense: float
     experts: float
@@ -114,6 +117,8 @@ class _Holder:
         self.facts: MemoryFacts = setup.framework.memory
         self.part = slice_of(setup)
         self.dp, self.micro_batches = setup.dp, setup.plan.micro_batches(setup.cluster.gpus)
+        self.shards = setup.sharing(setup.groups.data).ranks
+        self.expert_shards = setup.sharing(setup.groups.expert_data).ranks if setup.config.experts else 1
         self.placed = gpu_layers(setup.config, setup.plan)
         self.layers = {kind: self._layer(kind) for gpu in self.placed for kind in gpu}
 
@@ -124,13 +129,6 @@ class _Holder:
             return layer_activations(self.config.encoder, part, False, self.plan.recompute)
         keys = min(self.part.keys, float(self.config.window)) if kind.windowed else self.part.keys
         return layer_activations(self.config, self.part._replace(keys=keys), kind.moe, self.plan.recompute)
-
-    @property
-    def shards(self) -> int:
-        """Ranks that share out weights, gradients or the optimizer; with context parallelism these too."""
-        ranks = self.dp * self.plan.cp
-        domain = max(1, self.cluster.nvlink_domain // self.plan.tp)
-        return math.gcd(ranks, domain) if self.plan.hsdp else ranks
 
     def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
         """Return the parameters of one GPU of the pipeline."""
@@ -144,7 +142,8 @@ class _Holder:
             copied = config.tied and plan.pp > 1
             outer += (config.vocab * config.embedding_dim if copied else config.head_parameters) / plan.tp
             outer += config.outer_norm_parameters
-        largest = max((frames[kind] + (expert if kind.moe else 0.0) for kind in counts), default=0.0)
+        dense, shared = self.shards > 1, expert * (self.expert_shards > 1)
+        largest = max((dense * frames[kind] + shared * kind.moe for kind in counts), default=0.0)
         return Held(
             dense=sum(frames[kind] * count for kind, count in counts.items()),
             experts=sum(expert * count for kind, count in counts.items() if kind.moe),
@@ -179,7 +178,7 @@ class _Holder:
                      "logits": logits, "temporary": head_input},
             "backward": {**common, "gathered": gathered, "activations": activations,
                          "temporary": working + working_gradients},
-            "update": {**common, "temporary": self.facts.temporary_bytes * held.total / self._optimizer_share},
+            "update": {**common, "temporary": self.facts.temporary_bytes * self._share(held, self.plan.zero >= 1)},
         }  # fmt: skip
         used = {moment: sum(parts.values()) - parts["pools"] for moment, parts in at.items()}
         moment = max(MOMENTS, key=lambda name: used[name])
@@ -190,44 +189,51 @@ class _Holder:
         """Whether gradients are there when the loss is computed: in a buffer, or from earlier micro batches."""
         return not self.facts.lazy_gradients or self.micro_batches > 1
 
-    @property
-    def _optimizer_share(self) -> float:
-        return float(self.shards) if self.plan.zero >= 1 else 1.0
+    def _share(self, held: Held, shared_out: bool) -> float:
+        """Return the parameters of one GPU of which it keeps something: all, or its share."""
+        if not shared_out:
+            return held.total
+        return (held.dense + held.outer) / self.shards + held.experts / self.expert_shards
 
     def _state(self, held: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
         plan, facts = self.plan, self.facts
         wide = self.part.element_bytes == _SINGLE
-        experts = max(1.0, self.shards * plan.tp / (plan.ep * plan.etp))
-        shared = [(held.dense + held.outer, float(self.shards)), (held.experts, experts)]
         narrow = plan.optimizer == "adam-bf16" or plan.lora
         weight = _SINGLE if wide else _HALF if narrow else facts.weight_bytes
         master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
         state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config) * self.setup.trained
         gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
-        gathers = 2 if self.framework.shards_layers else 3
-        rules = {"weights": (weight, gathers), "gradients": (gradient, 2), "optimizer": (state, 1)}
-        return {
-            name: sum(bytes_ * count / (ranks if plan.zero >= zero else 1.0) for count, ranks in shared)
-            for name, (bytes_, zero) in rules.items()
+        rules = {
+            "weights": (weight, self.setup.sharded),
+            "gradients": (gradient, plan.zero >= 2),
+            "optimizer": (state, plan.zero >= 1),
         }
+        return {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
 
     def _gathered(self, held: Held) -> tuple[float, float, float]:
         """Return weights that are gathered, gradients of one layer in backward, and pools of other streams [B]."""
         facts, plan = self.facts, self.plan
         e = self.part.element_bytes
-        if not self.setup.sharded or self.shards == 1:  # one rank has all weights and gathers none
+        if not self.setup.sharded or max(self.shards, self.expert_shards) == 1:  # all weights are there
             cast = facts.cast_bytes * held.total if e == _HALF else 0.0
-            return cast + self._narrow_copy * (held.dense + held.experts), 0.0, 0.0
+            # ZeRO 2 keeps its share of a layer's gradients once they are reduced
+            whole = facts.gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
+            return cast + self._narrow_copy * (held.dense + held.experts), whole * self.setup.trained, 0.0
+        # what a single rank holds, as experts may be, is there
+        outer = held.outer * (self.shards > 1)
+        dense, experts = held.dense * (self.shards > 1), held.experts * (self.expert_shards > 1)
+        everything = outer + dense + experts
         gradient = e + (_SINGLE if self.framework.gradient_dtype == "fp32" else 0.0)
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in fp32 until the last micro batch
-            return held.total * (e + _SINGLE * self.setup.trained), 0.0, 0.0
+            return everything * (e + _SINGLE * self.setup.trained), 0.0, 0.0
         stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
-        gathered = e * (held.total if stays else held.outer + facts.gathered_layers * held.largest_layer)
+        gathered = e * (everything if stays else outer + facts.gathered_layers * held.largest_layer)
         layer = gradient * held.largest_layer * self.setup.trained
-        shards = facts.gradient_bytes * held.total / self.shards * self.setup.trained
-        pools = held.outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
+        share = (outer + dense) / self.shards + experts / self.expert_shards
+        shards = facts.gradient_bytes * share * self.setup.trained
+        pools = outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 
     @property

@@ -6,11 +6,12 @@ import functools
 from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import Group
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Constants, Framework
-from perfmodel.training.plan import ContextAlgorithm, TrainingPlan
+from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -145,6 +146,16 @@ class Setup:
     def sharded(self) -> bool:
         """Whether each layer's weights are gathered and its gradients reduced in every micro batch."""
         return self.plan.zero == 3 or (self.plan.zero == 2 and self.framework.shards_layers)
+
+    def sharing(self, group: Group) -> Group:
+        """Return which ranks of those with the same weights share them out: all, or with HSDP some of one domain.
+
+        Shards are equal: with HSDP they are as many as divide the ranks and share a domain.
+        """
+        if not (self.plan.hsdp and self.sharded):
+            return group
+        ranks = max(size for size in divisors(group.ranks) if size <= group.inside)
+        return Group(group.cluster, ranks, group.stride)
 
     @functools.cached_property
     def trained(self) -> float:

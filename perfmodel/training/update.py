@@ -65,18 +65,26 @@ def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:
     return [parts[0][0]] if parts else []
 
 
-def _sharding_group(setup: Setup) -> Group:
-    """Return the ranks that share out the weights: all data parallel ones, or with HSDP those of a domain."""
-    group = setup.groups.data
-    return Group(setup.cluster, group.inside, group.stride) if setup.plan.hsdp else group
+def _held(setup: Setup, weights: Passes | StageGpu) -> list[tuple[Group, float]]:
+    """Return the ranks that hold the same weights, and how many parameters: of experts these may be others."""
+    data, experts = setup.groups.data, setup.groups.expert_data
+    if (data.ranks, data.stride) == (experts.ranks, experts.stride):
+        return [(data, weights.parameters + weights.expert_parameters)]
+    return [(data, weights.parameters), (experts, weights.expert_parameters)]
 
 
-def _gather_scatter(setup: Setup, parameters: float) -> tuple[float, float]:
-    """Return the time of gathering weights in 16 bits, and of reducing their gradients, over the shards [s]."""
-    group = _sharding_group(setup)
+def _gather_scatter(setup: Setup, passes: Passes) -> tuple[float, float]:
+    """Return the time of gathering weights in 16 bits, and of reducing their gradients, over the shards [s].
+
+    Experts are shared out among the ranks that hold the same ones; a single rank gathers and reduces nothing.
+    """
     wide = 2.0 if setup.shard.element_bytes == 2.0 else 4.0
-    gather = exchange_time(group, "all_gather", parameters * wide)
-    return gather, exchange_time(group, "reduce_scatter", parameters * setup.trained * setup.gradient_bytes)
+    gather = scatter = 0.0
+    for group, parameters in _held(setup, passes):
+        shards = setup.sharing(group)
+        gather += exchange_time(shards, "all_gather", parameters * wide)
+        scatter += exchange_time(shards, "reduce_scatter", parameters * setup.trained * setup.gradient_bytes)
+    return gather, scatter
 
 
 def gathers_once(setup: Setup) -> bool:
@@ -90,18 +98,19 @@ def _sharded_layer(setup: Setup, passes: Passes) -> float:
     Forward gathers beside the layer before, backward gathers again and reduces. Weights that stay gathered over the
     micro batches of a pipeline are gathered and reduced once a step.
     """
-    gather, scatter = _gather_scatter(setup, passes.parameters + passes.expert_parameters)
+    gather, scatter = _gather_scatter(setup, passes)
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
     again = gather if setup.plan.zero == 3 else 0.0
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
-    copies = stream_time(setup.hardware, setup.framework.shard_bytes * (passes.parameters + passes.expert_parameters))
+    shared = sum(parameters for group, parameters in _held(setup, passes) if setup.sharing(group).ranks > 1)
+    copies = stream_time(setup.hardware, setup.framework.shard_bytes * shared)
     cost += setup.constants.memory_bound[setup.framework.streams] * copies
     return cost / setup.micro_batches if gathers_once(setup) else cost
 
 
 def _sharded_outer(setup: Setup, passes: Passes) -> float:
     """Return what nothing hides in one micro batch: the first gather and the last reduction, embedding and head [s]."""
-    gather, scatter = _gather_scatter(setup, passes.parameters + passes.expert_parameters)
+    gather, scatter = _gather_scatter(setup, passes)
     return (gather + scatter) / (setup.micro_batches if gathers_once(setup) else 1.0)
 
 
@@ -109,24 +118,40 @@ def gradients_time(setup: Setup, gpu: StageGpu) -> float:
     """Return what the exchange of gradients and new weights of a step adds, on plans that keep whole weights [s].
 
     Hidden behind the last backward and the first forward pass of one virtual stage, and at least the last layer's share
-    is exposed. HSDP reduces the shards between domains.
+    is exposed. ZeRO 2 keeps a share of the gradients only, which it reduces in every micro batch, behind its backward
+    pass. HSDP reduces the shards between domains.
     """
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
-        group = groups.data
-        if not plan.hsdp or group.domains == 1:
-            return 0.0
-        between = Group(setup.cluster, group.domains, group.stride * group.inside)
-        shard = gpu.parameters * setup.trained / group.inside * setup.gradient_bytes
-        return exposed(exchange_time(between, "all_reduce", shard), float(gpu.backward.sum()), setup.contention)
-    exchange = gradient_exchange(groups, groups.data, gpu.parameters * setup.trained, setup.gradient_bytes)
+        return _between_domains(setup, gpu)
     experts = 0.0 if plan.lora else gpu.expert_parameters
-    exchange += gradient_exchange(groups, groups.expert_data, experts, setup.gradient_bytes)
+    held = [(groups.data, gpu.parameters * setup.trained), (groups.expert_data, experts)]
+    exchange = sum(gradient_exchange(groups, group, parameters, setup.gradient_bytes) for group, parameters in held)
+    last = _beside(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
+    if plan.zero < 2:
+        return last
+    reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
+    return last + (setup.micro_batches - 1.0) * _beside(setup, gpu, reduced, float(gpu.backward.sum()))
+
+
+def _beside(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> float:
+    """Return what an exchange of all gradients of a GPU adds to the passes that hide it, if they do [s]."""
     if not setup.framework.overlaps_data_parallel:
-        return exchange
-    hidden = float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)) / plan.vp
-    left = max(exchange / max(gpu.layers, 1), exchange - hidden)
-    return left + setup.constants.sm_share * min(exchange, hidden)
+        return exchange_s
+    hidden = passes_s / setup.plan.vp
+    left = max(exchange_s / max(gpu.layers, 1), exchange_s - hidden)
+    return left + setup.constants.sm_share * min(exchange_s, hidden)
+
+
+def _between_domains(setup: Setup, gpu: StageGpu) -> float:
+    """Return what reducing the gradients of shards between the domains of HSDP adds [s]; 0 without it."""
+    exchange = 0.0
+    for group, parameters in _held(setup, gpu):
+        shards = setup.sharing(group)
+        between = Group(setup.cluster, group.ranks // shards.ranks, group.stride * shards.ranks)
+        shard = parameters * setup.trained / shards.ranks * setup.gradient_bytes
+        exchange += exchange_time(between, "all_reduce", shard)
+    return exposed(exchange, float(gpu.backward.sum()), setup.contention)
 
 
 def update_time(setup: Setup, gpu: StageGpu) -> float:
@@ -134,13 +159,11 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     plan = setup.plan
     if plan.optimizer == "none":
         return 0.0
-    ranks = _sharding_group(setup).ranks if plan.zero == 3 else setup.groups.data.ranks
-    share = ranks if plan.zero else 1
-    experts = setup.groups.expert_data.ranks if plan.zero else 1
     # fp16: fp32 or 16-bit gradients are read, checked for overflow and written without the scale of the loss
     # (torch._amp_foreach_non_finite_check_and_unscale_)
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
-    held = setup.trained * (gpu.parameters / share + gpu.expert_parameters / experts)
+    shares = [(parameters, setup.sharing(group).ranks if plan.zero else 1) for group, parameters in _held(setup, gpu)]
+    held = setup.trained * sum(parameters / ranks for parameters, ranks in shares)
     moved = stream_time(setup.hardware, held * (setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer] + unscaled))
     return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 

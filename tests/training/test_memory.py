@@ -206,3 +206,35 @@ def test_overlapped_exchanges_keep_ten_hidden_states():
     )
     tokens = plan.micro_batch * plan.seq
     assert with_buffers["communication"] - without["communication"] == (6 * 1 + 4 * 2) * tokens * LLAMA.hidden
+
+
+def test_stage_2_of_deepspeed_keeps_whole_weights():
+    """2 P + 14 P / N of 16-bit weights, gradients and optimizer (Rajbhandari et al. 2020, figure 1), and no gathers."""
+    plan = TrainingPlan(batch=64, seq=4096, framework="deepspeed", zero=2)
+    parts = training_memory(LLAMA, Cluster.of(H100, 8), plan).stages[0].parts
+    assert sum(parts[name] for name in STATE) == pytest.approx((2 + 14 / 8) * LLAMA.parameters, rel=1e-6)
+    assert parts["gathered"] == parts["pools"] == 0
+
+
+def test_experts_that_one_rank_holds_are_not_gathered():
+    """With an expert a GPU of 8, data parallel ranks share out the rest of a layer only."""
+    plan = TrainingPlan(batch=64, seq=4096, framework="fsdp2-compile", zero=3, ep=8)
+    parts = training_memory(MIXTRAL, Cluster.of(H100, 8), plan).stages[0].parts
+    attention = 4096 * (2 * 4096 + 2 * 1024) + 8 * 4096 + 2 * 4096  # with the router and two norms
+    outer = MIXTRAL.embedding_parameters + MIXTRAL.head_parameters + MIXTRAL.outer_norm_parameters
+    assert parts["gathered"] == pytest.approx(2 * (outer + 2 * attention), rel=1e-3)
+    experts = MIXTRAL.layers * MIXTRAL.expert_parameters
+    assert parts["weights"] == pytest.approx(4 * ((outer + MIXTRAL.layers * attention) / 8 + experts), rel=1e-3)
+
+
+def test_hsdp_without_sharded_weights_changes_nothing():
+    cluster = Cluster.of(H100, 32, nic="400Gb/s")
+    plan = TrainingPlan(batch=32, seq=4096, framework="megatron-te", zero=2)
+    whole, hsdp = (training_memory(LLAMA, cluster, plan.changed(hsdp=hsdp)).stages for hsdp in (False, True))
+    assert whole == hsdp
+
+
+def test_hsdp_shares_out_over_the_gpus_of_a_node_that_is_not_full():
+    """Six GPUs share one node, whose domain of NVLink has room for eight: all six share out."""
+    plan = TrainingPlan(batch=6, seq=4096, framework="fsdp2-compile", zero=3, hsdp=True)
+    assert state(LLAMA, plan, gpus=6) == state(LLAMA, plan.changed(hsdp=False), gpus=6)

@@ -7,11 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.errors import UsageError
-from perfmodel.training.framework import frameworks
+from perfmodel.training.framework import constants, frameworks
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.step import train
 from perfmodel.workloads.architectures import Architecture
+from perfmodel.workloads.catalog import named_model
 from perfmodel.workloads.model_config import ModelConfig
 
 LLAMA = ModelConfig(
@@ -183,3 +185,35 @@ def test_no_plan_beats_the_peak(**plan: object) -> None:
     assert len(found.stage_forward_s) == plan["pp"]
     slower = step(64, batch=64, **{**plan, "recompute": "full"})
     assert slower.time_s >= found.time_s * (1 - 1e-12)
+
+
+def test_zero_2_with_whole_weights_is_zero_1_and_a_reduction_in_every_micro_batch() -> None:
+    one, two = (step(framework="deepspeed", zero=zero) for zero in (1, 2))
+    assert two.micro_batches == 8
+    group = Group(pm.Cluster("h100", gpus=8), 8)
+    reduced = exchange_time(group, "reduce_scatter", 2.0 * LLAMA.parameters)
+    backward, share = two.stage_backward_s[0], constants().sm_share
+    assert reduced < backward
+    each = max(reduced / LLAMA.layers, reduced - backward) + share * reduced
+    assert two.time_s - one.time_s == pytest.approx(7 * each, rel=1e-3)
+
+
+def test_experts_of_a_single_rank_are_neither_gathered_nor_reduced() -> None:
+    mixtral = named_model("mixtral-8x7b")
+    plan = {"framework": "fsdp2-compile", "zero": 3}
+    shared = step(8, mixtral, ep=8, **plan)
+    wider = dataclasses.replace(mixtral, expert_ffn=2 * mixtral.expert_ffn)
+    hidden = shared.terms_s["data"]
+    assert step(8, wider, ep=8, **plan).terms_s["data"] <= hidden * (1 + 1e-9)
+    assert step(8, wider, **plan).terms_s["data"] > 1.5 * step(8, mixtral, **plan).terms_s["data"]
+
+
+def test_gradients_of_shared_experts_cross_between_domains_of_hsdp() -> None:
+    mixtral = named_model("mixtral-8x7b")
+    plan = {"framework": "fsdp2-compile", "zero": 3, "hsdp": True, "ep": 4}
+    wide = step(32, mixtral, **plan).terms_s["data"]
+    one = step(8, mixtral, **{**plan, "batch": 16}).terms_s["data"]
+    experts = 2 * 32 * mixtral.expert_parameters  # of a GPU: two of eight experts
+    # 4 domains of 2 ranks of the same experts: a ring of the shards in fp32 over one network
+    ring = 2 * 3 / 4 * (experts / 2) * 4 / pm.Cluster("h100", gpus=32).network_bytes_per_s
+    assert wide - one > 0.1 * ring
