@@ -2,7 +2,8 @@
 
 Within a domain the time is that of `perfmodel.prediction`. Beyond it a ring crosses the network, and every GPU of a
 domain that takes part brings its own network: a group with 8 GPUs a node has 8 of them, one with a single GPU a node
-(data parallelism beside 8 tensor parallel ranks) has one.
+(data parallelism beside 8 tensor parallel ranks) has one. Where domains have unequally many GPUs, the one with the
+fewest networks bounds the ring.
 """
 
 from __future__ import annotations
@@ -62,14 +63,17 @@ class Group:
 
     @property
     def inside(self) -> int:
-        """GPUs of the group in one domain of NVLink."""
-        domain = usable_domain(self.cluster)
-        return max(1, min(self.ranks, domain // self.stride))
+        """GPUs of the group in one domain of NVLink; in the one with the fewest, where they are unequal."""
+        return min(self.ranks, self._spread[0])
 
     @property
     def domains(self) -> int:
         """Domains that the group reaches over."""
-        return math.ceil(self.ranks / self.inside)
+        return math.ceil(self.ranks / self._spread[1]) if self.crosses else 1
+
+    @property
+    def _spread(self) -> tuple[int, int]:
+        return _spread(self.cluster.gpus // self.stride, self.cluster.nvlink_domain // self.stride)
 
     @property
     def crosses(self) -> bool:
@@ -78,17 +82,24 @@ class Group:
 
 
 def usable_domain(cluster: Cluster) -> int:
-    """Return the GPUs of a domain that a job uses: the largest number up to it that divides the job's GPUs.
+    """Return the GPUs that a job uses of each domain, at least: it takes as few domains as it needs, equally filled.
 
-    Of an NVL72, 64 where a job has 256 GPUs: plans are made of powers of two.
+    Of an NVL72, 64 where a job has 256 GPUs; of nodes of 8, 7 and 6 where it has 13: 6.
     """
-    return _largest_divisor(cluster.gpus, min(cluster.nvlink_domain, cluster.gpus))
+    return _spread(cluster.gpus, cluster.nvlink_domain)[0]
 
 
 @functools.lru_cache(maxsize=4096)
-def _largest_divisor(number: int, most: int) -> int:
-    """Return the largest divisor of a number up to a limit."""
-    return next(size for size in range(most, 0, -1) if number % size == 0)
+def _spread(blocks: int, room: int) -> tuple[int, int]:
+    """Return the fewest and the most blocks of GPUs of a domain: as few domains as hold all, equally filled.
+
+    Parameters
+    ----------
+    blocks : of the job; each is as many neighbours as a group has one rank among.
+    room : blocks that a domain has room for; 0 where one block reaches beyond it.
+    """
+    domains = math.ceil(max(1, blocks) / max(1, room))
+    return max(1, blocks // domains), max(1, math.ceil(blocks / domains))
 
 
 @cached_per_machine

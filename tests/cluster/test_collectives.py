@@ -66,3 +66,31 @@ def test_a_rack_is_used_in_powers_of_two() -> None:
     assert usable_domain(pm.Cluster("gb200", gpus=72)) == 72
     assert not Group(pm.Cluster("gb200", gpus=256), 64).crosses
     assert usable_domain(CLUSTER) == 8
+
+
+def test_nodes_are_filled_equally_and_the_one_with_the_fewest_networks_bounds_a_ring() -> None:
+    """13 GPUs are 7 and 6 of two nodes of 8: the ring has 6 networks, and one step in 13 crosses each way."""
+    cluster = pm.Cluster("h100", gpus=13, nic="400Gb/s", nic_efficiency=1.0, alpha_s=0.0)
+    group = Group(cluster, 13)
+    assert (group.inside, group.domains) == (6, 2)
+    ring = GIB * 12 / 13 / (6 * 50e9) + 11 * NVLINK_STEP_S
+    assert exchange_time(group, "all_gather", GIB) == pytest.approx(ring)
+    pairs = Group(pm.Cluster("h100", gpus=26), 13, 2)  # tensor parallel pairs stay in a node: 4, 3, 3, 3
+    assert (pairs.inside, pairs.domains) == (3, 4)
+
+
+def test_one_gpu_more_costs_no_more_than_its_node() -> None:
+    """With an awkward number of GPUs, as a prime, the exchange does not fall back to one network a node."""
+    for gpus in range(9, 66):
+        group = Group(pm.Cluster("h100", gpus=gpus), gpus)
+        nodes = -(-gpus // 8)
+        assert group.domains == nodes
+        assert group.inside == gpus // nodes >= 4
+
+
+def test_ranks_that_fit_in_a_domain_stay_in_one() -> None:
+    for gpus in range(1, 200):
+        for stride in (1, 2, 3, 4, 8):
+            for ranks in range(1, 72 // stride + 1):
+                if gpus % (stride * ranks) == 0:
+                    assert not Group(pm.Cluster("gb200", gpus=gpus), ranks, stride).crosses
