@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
@@ -23,10 +25,10 @@ class MixedStep(Reportable):
 
     Attributes
     ----------
-    samples : samples of each GPU, in proportion to its rate as far as whole numbers allow.
+    samples : samples of each GPU, in proportion to its rate as far as whole numbers, or units of them, allow.
     time_s : of the step: the GPU that ends last [s].
     equal_s : the same with equal shares: the slowest GPU sets the step [s].
-    bound_s : with shares that need not be whole: all samples over all rates [s].
+    bound_s : with shares that need not be whole, where all end together [s].
     names : of the GPUs, or of the clusters that train together.
     exchange_s : of these, the exchange of gradients between the clusters; 0 where a network is unknown [s].
     """
@@ -44,49 +46,110 @@ class MixedStep(Reportable):
         return self.equal_s / self.time_s
 
 
-def mixed_step(samples: int, rates_per_s: Sequence[float]) -> MixedStep:
-    """Return the step of GPUs that each have a rate.
+def mixed_step(
+    samples: int, rates_per_s: Sequence[float], units: Sequence[int] = (), fixed_s: Sequence[float] = ()
+) -> MixedStep:
+    """Return the step of GPUs that each have a rate: with s samples one of rate r ends after t = fixed + s / r.
 
-    Samples go one by one to the GPU that would end first with one more, which makes the longest time the smallest
-    possible for whole samples.
+    Units of samples go one by one to the GPU that would end first with one more. With equal units that makes the
+    longest time the smallest possible; with unequal ones the last of them also have to sum to the samples.
 
     Parameters
     ----------
     samples : of the step, over all GPUs.
     rates_per_s : samples that each GPU trains in a second.
+    units : samples that each GPU takes together, of which it has at least one; by default any number, or none.
+    fixed_s : time of each GPU beside its samples [s]; by default 0.
 
     Raises
     ------
     UsageError
-        For no GPU, a rate that is not above 0, or no sample.
+        For no GPU, a rate that is not above 0, no sample, or samples that are no sum of units.
 
     >>> mixed_step(8, [1.0, 3.0]).samples
     (2, 6)
+    >>> mixed_step(12, [1.0, 3.0], units=[4, 4]).samples
+    (4, 8)
     """
     rates = [float(rate) for rate in rates_per_s]
     if not rates or any(not 0 < rate < math.inf for rate in rates):
         raise UsageError("every GPU needs a rate above 0.", place="mixed GPUs")
     if samples < 1:
         raise UsageError(f"{samples} samples are no step.", place="mixed GPUs")
-    total = sum(rates)
-    shares = [math.floor(samples * rate / total) for rate in rates]
-    for _ in range(samples - sum(shares)):
-        first = min(range(len(rates)), key=lambda i: (shares[i] + 1) / rates[i])
-        shares[first] += 1
+    fixed = [float(value) for value in fixed_s] or [0.0] * len(rates)
+
+    def end_s(index: int, share: int) -> float:
+        return fixed[index] + share / rates[index] if share else 0.0
+
+    bound = (samples + sum(map(operator.mul, fixed, rates))) / sum(rates)
+    steps = list(units) or [1] * len(rates)
+    common = math.lcm(*steps) if units else 0
+    wanted = [math.floor((bound - start) * rate) - common for start, rate in zip(fixed, rates, strict=True)]
+    shares = _shares(samples, steps, list(units) or [0] * len(rates), wanted, end_s)
+    equal = math.ceil(samples / sum(steps))
     return MixedStep(
         samples=tuple(shares),
-        time_s=max(share / rate for share, rate in zip(shares, rates, strict=True)),
-        equal_s=math.ceil(samples / len(rates)) / min(rates),
-        bound_s=samples / total,
+        time_s=max(end_s(index, share) for index, share in enumerate(shares)),
+        equal_s=max(end_s(index, equal * unit) for index, unit in enumerate(steps)),
+        bound_s=bound,
     )
+
+
+def _shares(
+    samples: int, units: Sequence[int], least: Sequence[int], wanted: Sequence[int], end_s: Callable[[int, int], float]
+) -> list[int]:
+    """Return how many samples each GPU has.
+
+    Parameters
+    ----------
+    samples : of all.
+    units : samples that each takes together.
+    least : samples that each has at least.
+    wanted : samples that each has in any case, where these are fewer than all: from there on units go one by one.
+    end_s : number and samples of a GPU -> when it ends [s].
+
+    Raises
+    ------
+    UsageError
+        When the samples are no sum of units.
+    """
+    shares = [max(few, many // unit * unit) for few, many, unit in zip(least, wanted, units, strict=True)]
+    if sum(shares) > samples:
+        shares = list(least)
+    left = samples - sum(shares)
+    reachable = _sums(left, units)
+    if not reachable[-1]:
+        near = max(1, round(samples / sum(units))) * sum(units)
+        sizes = ", ".join(map(str, units))
+        raise UsageError(
+            f"{samples} sequences are no shares in micro batches of all ranks, which take {sizes} of each cluster.",
+            place="mixed GPUs",
+            remedy=f"Use batch={near}.",
+        )
+    while left:
+        able = [index for index, unit in enumerate(units) if unit <= left and reachable[left - unit]]
+        first = min(able, key=lambda index: end_s(index, shares[index] + units[index]))
+        shares[first] += units[first]
+        left -= units[first]
+    return shares
+
+
+def _sums(most: int, units: Sequence[int]) -> list[bool]:
+    """Return which numbers from 0 to the most are sums of units; of a negative most, none."""
+    found = [True] + [False] * most if most >= 0 else [False]
+    for unit in sorted(set(units)):
+        for number in range(unit, most + 1):
+            found[number] = found[number] or found[number - unit]
+    return found
 
 
 def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: TrainingPlan) -> MixedStep:
     """Return the step of several clusters that train one model together, data parallel between them.
 
-    Each cluster runs the plan on its own GPUs; its rate is that of its share of the batch by GPUs. Sequences are given
-    in proportion to the rates. Gradients that are summed in each cluster are then summed between them, which nothing
-    hides (`between_time`).
+    Each cluster runs the plan on its own GPUs. Sequences are given out in micro batches of all data parallel ranks of a
+    cluster, since no GPU runs a part of one, and each cluster has one at least. Shares follow from the time of a step
+    with few and with many of them; the times are those of the steps with the shares. Gradients that are summed in each
+    cluster are then summed between them, which nothing hides (`between_time`).
 
     Parameters
     ----------
@@ -97,23 +160,33 @@ def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: Train
     Raises
     ------
     UsageError
-        For fewer than two clusters, and where the plan cannot run on one of them.
+        For fewer than two clusters, where the plan cannot run on one of them, and where the batch is no sum of micro
+        batches of all ranks.
     """
     if len(clusters) < 2:
         raise UsageError("mixed GPUs need two kinds.", place="mixed GPUs", remedy="Name a second machine.")
-    total = sum(cluster.gpus for cluster in clusters)
-    rates = []
-    for cluster in clusters:
-        unit = plan.dp(cluster.gpus) * plan.micro_batch
-        share = max(1, round(plan.batch * cluster.gpus / total / unit)) * unit
-        step = train(config, cluster, plan.changed(batch=share))
-        rates.append(share / step.time_s)
-    shared, between = mixed_step(plan.batch, rates), between_time(config, clusters, plan)
+
+    @functools.cache
+    def time_s(index: int, share: int) -> float:
+        return train(config, clusters[index], plan.changed(batch=share)).time_s
+
+    units = [plan.batch_unit(cluster.gpus) for cluster in clusters]
+    rounds = max(2, plan.batch // sum(units))
+    rates, fixed = [], []
+    for index, unit in enumerate(units):
+        few, many = time_s(index, unit), time_s(index, rounds * unit)
+        each = max((many - few) / (rounds - 1), 1e-3 * few)  # of a unit: a pipeline may take no longer for a second one
+        rates.append(unit / each)
+        fixed.append(max(0.0, few - each))
+    shared = mixed_step(plan.batch, rates, units, fixed)
+    between = between_time(config, clusters, plan)
+    equal = math.ceil(plan.batch / sum(units))
+    time = max(time_s(index, share) for index, share in enumerate(shared.samples))
     return dataclasses.replace(
         shared,
-        time_s=shared.time_s + between,
-        equal_s=shared.equal_s + between,
-        bound_s=shared.bound_s + between,
+        time_s=time + between,
+        equal_s=max(time_s(index, equal * unit) for index, unit in enumerate(units)) + between,
+        bound_s=min(shared.bound_s, time) + between,
         names=tuple(cluster.name for cluster in clusters),
         exchange_s=between,
     )

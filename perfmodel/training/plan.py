@@ -214,6 +214,16 @@ class TrainingPlan:
             raise _refused(f"batch = {self.batch} does not divide by dp = {ranks} ranks", f"Nearest: batch={near}")
         return math.ceil(self.batch // ranks / self.micro_batch)
 
+    def batch_unit(self, gpus: int) -> int:
+        """Return the sequences by which a batch grows: a micro batch of each rank, of interleaved stages pp of them.
+
+        Raises
+        ------
+        UsageError
+            When the plan does not divide the GPUs.
+        """
+        return self.dp(gpus) * self.micro_batch * (self.pp if self.vp > 1 else 1)
+
     def changed(self, **values: object) -> TrainingPlan:
         """Return the plan with some values changed, or without what has no effect.
 

@@ -11,6 +11,7 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.mixed import between_time, mixed_step, mixed_training
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
 
@@ -57,3 +58,38 @@ def test_clusters_sum_their_gradients_over_the_slower_network():
     assert step.exchange_s == pytest.approx(by_hand)
     assert step.bound_s < step.time_s < step.equal_s
     assert between_time(config, [clusters[0], Cluster.of(hardware("v100-sxm2-32gb"), 8)], plan) == 0
+
+
+@given(
+    rounds=st.lists(st.integers(1, 40), min_size=2, max_size=4),
+    units=st.lists(st.sampled_from((1, 2, 8, 12)), min_size=4, max_size=4),
+    rates=st.lists(st.floats(0.1, 100), min_size=4, max_size=4),
+    fixed=st.lists(st.floats(0, 5), min_size=4, max_size=4),
+)
+def test_units_stay_whole_and_each_gpu_has_one(rounds, units, rates, fixed):
+    count = len(rounds)
+    samples = sum(unit * number for unit, number in zip(units[:count], rounds, strict=True))
+    step = mixed_step(samples, rates[:count], units[:count], fixed[:count])
+    assert sum(step.samples) == samples
+    assert all(share >= unit and share % unit == 0 for share, unit in zip(step.samples, units[:count], strict=True))
+    assert step.bound_s <= step.time_s * (1 + 1e-9)
+
+
+def test_unequal_clusters_share_the_batch_in_micro_batches_of_all_ranks():
+    """16 sequences on 8 + 8 GPUs: no V100 runs less than a sequence, whose time is that of the step."""
+    config, plan = named_model("llama-3.1-8b"), TrainingPlan(batch=16, seq=2048, dtype="fp16", framework="megatron-te")
+    clusters = [Cluster.of(hardware(name), 8) for name in ("a100-sxm4-80gb", "v100-sxm2-32gb")]
+    step = mixed_training(config, clusters, plan)
+    assert step.samples == (8, 8)
+    assert step.time_s == train(config, clusters[1], plan.changed(batch=8)).time_s
+    more = mixed_training(config, clusters, plan.changed(batch=48, micro_batch=2))
+    assert more.samples == (32, 16)
+    ends = [
+        train(config, cluster, plan.changed(batch=share, micro_batch=2)).time_s
+        for cluster, share in zip(clusters, more.samples, strict=True)
+    ]
+    assert more.time_s == max(ends)
+    with pytest.raises(UsageError, match=r"17 sequences are no shares.*batch=16"):
+        mixed_training(config, clusters, plan.changed(batch=17))
+    with pytest.raises(UsageError, match="batch=16"):
+        mixed_training(config, clusters, plan.changed(batch=8))
