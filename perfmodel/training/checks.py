@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.idle import idle_options
 from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
 from perfmodel.training.stages import encoder_stages
@@ -92,11 +93,25 @@ def _other_sizes(config: ModelConfig, gpus: int, plan: TrainingPlan) -> Iterator
                 ranks = gpus // tp // cp // pp
                 equal = [vp for vp in divisors(config.layers) if pp > 1 and equal_stages(config.layers, pp * vp)]
                 for vp in {1, *equal}:
-                    micro = min(plan.micro_batch, max(1, plan.batch // ranks))
-                    unit = ranks * (micro * pp if vp > 1 else 1)
-                    batch = max(1, round(plan.batch / unit)) * unit
-                    sizes = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "micro_batch": micro, "batch": batch}
-                    yield from ({**sizes, "ep": ep} for ep in experts)
+                    for micro, batch in _other_batches(plan, ranks, pp if vp > 1 else 1):
+                        sizes = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "micro_batch": micro, "batch": batch}
+                        yield from ({**sizes, "ep": ep} for ep in experts)
+
+
+def _other_batches(plan: TrainingPlan, ranks: int, together: int) -> set[tuple[int, int]]:
+    """Return micro batches, each with the nearest batch that some of them on each rank make: the plan's or near it."""
+    share = max(1, plan.batch // ranks)
+    micros = {min(plan.micro_batch, share), nearest_divisor(share, plan.micro_batch)}
+    units = {micro: ranks * micro * together for micro in micros}
+    pairs = {(micro, max(1, round(plan.batch / unit)) * unit) for micro, unit in units.items()}
+    if _uneven(plan) and together == 1:
+        pairs.add((min(plan.micro_batch, share), max(1, round(plan.batch / ranks)) * ranks))
+    return pairs
+
+
+def _uneven(plan: TrainingPlan) -> bool:
+    """Return whether the last micro batch of a GPU may be smaller than the others."""
+    return nearest_framework(plan.framework, shards=plan.zero == 3)[0].uneven_micro_batches
 
 
 def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
@@ -123,6 +138,13 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         raise _refused(
             f"micro_batch = {plan.micro_batch} is more than the {share} sequences of a data parallel rank",
             f"Use micro_batch={share}",
+        )
+    if share % plan.micro_batch and not _uneven(plan):
+        unit = plan.micro_batch * plan.dp(cluster.gpus)
+        raise _refused(
+            f"micro_batch = {plan.micro_batch} does not divide the {share} sequences of a data parallel rank",
+            f"Nearest: batch={max(1, round(plan.batch / unit)) * unit}, or "
+            f"micro_batch={nearest_divisor(share, plan.micro_batch)}",
         )
     if plan.dtype == "mxfp8" and cluster.hardware.find_peak("fp4", "tensor") is None:
         raise _refused(

@@ -52,6 +52,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards_layers : whether ZeRO 2 shares out weights, too, and gathers them layer by layer (FSDP): elsewhere each rank
         keeps all of them, reduces the gradients of every micro batch and gathers new weights once a step.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
+    uneven_micro_batches : whether the last micro batch of a GPU may be smaller than the others; most frameworks refuse
+        a batch that micro batches do not divide.
     bias : whether the matrices of models with LayerNorm have a bias.
     main_gradients : dtype in which weight gradients are added up, and in which their product is written.
     adds_gradients : whether that product adds to the gradients of earlier micro batches.
@@ -106,6 +108,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dropout: Literal["never", "always", "learned_positions"] = "never"
     shards_layers: bool = False
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    uneven_micro_batches: bool = False
     bias: bool = True
     main_gradients: Literal["fp32", "bf16"] = "fp32"
     adds_gradients: bool = False

@@ -201,7 +201,8 @@ class TrainingPlan:
     def micro_batches(self, gpus: int) -> int:
         """Return the micro batches of a GPU in a step: batch / (dp micro_batch), rounded up.
 
-        The last one may be smaller (llm-foundry allows it): it counts as a whole one in the pipeline.
+        The last one may be smaller where the framework allows it (`Framework.uneven_micro_batches`): it counts as a
+        whole one in the pipeline.
 
         Raises
         ------

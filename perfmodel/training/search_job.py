@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.space import Space, worth_trying
@@ -80,7 +81,9 @@ class Job:
     def worth_trying(self, task: tuple[int, int, int]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return what `perfmodel.training.space.worth_trying` does of the combinations of a task."""
         index, start, stop = task
-        return worth_trying(self.config, self.clusters[index].gpus, self.space.between(start, stop), self.space)
+        framework, _ = nearest_framework(self.plan.framework)
+        sizes, uneven = self.space.between(start, stop), framework.uneven_micro_batches
+        return worth_trying(self.config, self.clusters[index].gpus, sizes, self.space, uneven=uneven)
 
     def tasks(self) -> list[tuple[int, int, int]]:
         """Return the tasks of a search: cluster, first combination and the one after the last.

@@ -136,10 +136,10 @@ def _powers(most: int) -> list[int]:
 
 
 def worth_trying(
-    config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space
+    config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space, *, uneven: bool = False
 ) -> tuple[_Bools, _Bools]:
     """Return which combinations divide (`divides`), and which of these are others by a second name (`repeats`)."""
-    even = divides(config, gpus, sizes)
+    even = divides(config, gpus, sizes, uneven=uneven)
     return even, even & repeats(config, gpus, sizes, space)
 
 
@@ -152,15 +152,23 @@ def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float
     return np.zeros_like(single) if config.experts else single
 
 
-def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]]) -> _Bools:
+def divides(
+    config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], *, uneven: bool = False
+) -> _Bools:
     """Return which combinations have sizes that divide GPUs, heads, layers and batch: before a plan is built.
 
     Virtual stages are equal ones (`equal_stages`).
+
+    Parameters
+    ----------
+    uneven : whether the last micro batch of a GPU may be smaller than the others.
     """
     tp, cp, pp, vp = (sizes[name] for name in ("tp", "cp", "pp", "vp"))
     model, stages = tp * cp * pp, pp * vp
     ranks = np.maximum(gpus // model, 1.0)
     deep = (vp == 1) | ((pp > 1) & equal_stages(config.layers, stages))
     fits = (gpus % model == 0) & (config.heads % tp == 0) & (stages <= config.layers + 2)
-    found: _Bools = fits & deep & (sizes["batch"] % (ranks * sizes["micro_batch"]) == 0)
+    batch, together = sizes["batch"], ranks * sizes["micro_batch"]
+    whole = (batch % ranks == 0) & (together <= batch) if uneven else batch % together == 0
+    found: _Bools = fits & deep & whole
     return found

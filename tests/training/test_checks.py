@@ -11,6 +11,8 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.checks import check_plan, check_sizes, nearest_plan
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.search import search
+from perfmodel.training.space import default_space
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
@@ -59,3 +61,22 @@ def test_a_batch_too_small_for_the_pipeline_names_one_that_fills_it() -> None:
     small, full = (train(DENSE, cluster, plan.changed(batch=batch)).notes for batch in (2, 4))
     assert any("Nearest: batch=4" in note for note in small)
     assert not any("do not fill" in note for note in full)
+
+
+@pytest.mark.parametrize("framework", ["megatron", "nemo", "deepspeed", "torchtitan", "huggingface"])
+def test_micro_batches_divide_the_sequences_of_a_rank(framework):
+    """Megatron-LM, DeepSpeed and torchtitan assert it; 24 sequences on 8 GPUs are 3 each, no pairs."""
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=24, seq=4096, micro_batch=2, framework=framework)
+    with pytest.raises(UsageError, match=r"2 does not divide the 3 sequences.*Nearest: batch=32"):
+        check_plan(DENSE, cluster, plan)
+    with pytest.raises(UsageError, match=r"Nearest: batch=32, or micro_batch=(1|3)\."):
+        check_sizes(DENSE, cluster, plan)
+
+
+def test_the_last_micro_batch_of_composer_may_be_smaller():
+    config, cluster = named_model("gpt2"), Cluster.of(H100, 8)
+    plan = TrainingPlan(batch=24, seq=1024, micro_batch=2, framework="llm-foundry")
+    check_plan(config, cluster, plan)
+    assert nearest_plan(config, cluster, plan) == plan
+    found = search(config, [cluster], plan, default_space(config, cluster, plan, micro_batch=(2,), zero=(0,)))
+    assert any(each.step.plan.micro_batch == 2 and each.step.dp == 8 for each in found.best)
