@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -278,8 +279,8 @@ def _run(
     hours: float | None,
 ) -> Goodput | None:
     """Return what failures and checkpoints leave of a long run, if it was asked for."""
-    from perfmodel.core.units import parse_quantity
-    from perfmodel.training.goodput import GPU_MTBF_S, HOUR_S, goodput
+    from perfmodel.core.units import HOUR_S, parse_quantity
+    from perfmodel.training.goodput import GPU_MTBF_S, goodput
 
     if rate is None:
         if beside or restart is not None or hours is not None:
@@ -287,13 +288,21 @@ def _run(
         return None
     if step is None:
         raise UsageError("--checkpoint-rate is for a single step.", place="train", remedy="Give no ranges.")
+    store = parse_quantity(rate, "B/s", place="--checkpoint-rate")
+    pause = parse_quantity(restart or "600s", "s", place="--restart")
+    if store <= 0:
+        raise UsageError(f"a rate of {rate} is not above 0.", place="--checkpoint-rate", remedy="Write 40GB/s.")
+    if pause < 0:
+        raise UsageError(f"{restart} is below 0.", place="--restart", remedy="Write 600s.")
+    if hours is not None and not 0 < hours < math.inf:
+        raise UsageError(f"{hours:g} hours are not above 0.", place="--gpu-mtbf-hours", remedy="Write 50700.")
     links = {link.name: link.bandwidth_bytes_per_s for link in step.cluster.hardware.links}
     return goodput(
         model.parameters,
         step.cluster.gpus,
-        store_bytes_per_s=parse_quantity(rate, "B/s", place="--checkpoint-rate"),
+        store_bytes_per_s=store,
         copy_bytes_per_s=links.get("pcie", float("inf")),
         synchronous=not beside,
-        restart_s=parse_quantity(restart or "600s", "s", place="--restart"),
+        restart_s=pause,
         gpu_mtbf_s=GPU_MTBF_S if hours is None else hours * HOUR_S,
     )

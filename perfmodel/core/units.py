@@ -11,6 +11,8 @@ import re
 
 from perfmodel.errors import PerfModelError, UsageError
 
+HOUR_S, DAY_S = 3600.0, 86400.0
+
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p": 1e-12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
@@ -193,7 +195,7 @@ def format_si(value: float, unit: str, digits: int = 4) -> str:
 
 
 #: units of long times, the longest first [s]
-_LONG_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_LONG_UNITS = ((DAY_S, "d"), (HOUR_S, "h"), (60.0, "min"))
 
 
 def format_long(seconds: float, digits: int = 3) -> str:

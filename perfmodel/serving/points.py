@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import HOUR_S
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
@@ -26,7 +27,6 @@ LOADS = (CONCURRENCY, QPS, REQUESTS)
 _WAVES, _LEAST, _MOST = 10, 64, 20_000
 #: requests of an open loop, where not told
 _OPEN = 1000
-SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ class Point(Reportable):
     @property
     def cost_per_million_tokens(self) -> float:
         """Price of a million tokens of answers; NaN without a price."""
-        return 1e6 * self.price_per_gpu_hour * self.gpus / SECONDS_PER_HOUR / self.rates["output_tokens_per_s"]
+        return 1e6 * self.price_per_gpu_hour * self.gpus / HOUR_S / self.rates["output_tokens_per_s"]
 
     @property
     def requests_per_money(self) -> float:
         """Requests for one unit of the price's currency; NaN without a price."""
-        return self.rates["requests_per_s"] * SECONDS_PER_HOUR / (self.price_per_gpu_hour * self.gpus)
+        return self.rates["requests_per_s"] * HOUR_S / (self.price_per_gpu_hour * self.gpus)
 
     @property
     def goodput_per_s(self) -> float:

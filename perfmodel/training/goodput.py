@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import DAY_S
 from perfmodel.errors import UsageError
 
-HOUR_S = 3600.0
 #: mean time between failures of one GPU with its share of the host and network: 419 unexpected interruptions of 16,384
 #: GPUs in 54 days (Llama Team 2024, "The Llama 3 Herd of Models", arXiv 2407.21783, section 3.3.4)
-GPU_MTBF_S = 54 * 24 * HOUR_S * 16384 / 419
+GPU_MTBF_S = 54 * DAY_S * 16384 / 419
 #: bytes a parameter of a checkpoint from which training goes on: 16-bit weights, fp32 master weights and two moments
 CHECKPOINT_BYTES = 14.0
 
@@ -137,7 +137,7 @@ def goodput(
         restart_s=restart_s,
         interval_s=chosen,
         fraction=useful_fraction(chosen, pause, restart_s, mtbf),
-        failures_per_day=24 * HOUR_S / mtbf,
+        failures_per_day=DAY_S / mtbf,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.units import format_binary, format_long, format_si
+from perfmodel.core.units import DAY_S, format_binary, format_long, format_si
 from perfmodel.training.data_loading import Loading
 from perfmodel.training.framework import constants
 from perfmodel.training.goodput import Goodput
@@ -33,7 +33,6 @@ MEANING = {
     "communication": "staged by exchanges",
     "pools": "reserved for other streams",
 }
-_DAY_S = 86400.0
 
 
 @report.register
@@ -111,11 +110,11 @@ def _notes(study: Study) -> list[str]:
         tokens, time = study.run_tokens(step), study.run_s(step)
         if tokens is not None and time is not None:
             cost = study.cost(step, time)
-            price = f", {cost:,.0f} in the currency of the price" if cost is not None else ""
+            price = f", {_money(cost)} in the currency of the price" if cost is not None else ""
             per_step = study.cost(step, step.time_s)
-            each = f" A step costs {per_step:,.2f}." if per_step is not None else ""
+            each = f" A step costs {_money(per_step)}." if per_step is not None else ""
             asked = "" if study.tokens is not None else " (20 a parameter)"
-            notes.append(f"{tokens:.4g} tokens{asked} take {time / _DAY_S:,.1f} days{price}.{each}")
+            notes.append(f"{tokens:.4g} tokens{asked} take {time / DAY_S:,.1f} days{price}.{each}")
     if study.refused:
         count = len(study.refused)
         which = f"{count} combinations cannot run and are" if count > 1 else "1 combination cannot run and is"
@@ -125,6 +124,11 @@ def _notes(study: Study) -> list[str]:
     if any(step.memory and step.memory.tight for step in study.steps):
         notes.append("Memory is tight: with fragmentation it may not fit, or the allocator gives blocks back.")
     return notes
+
+
+def _money(amount: float) -> str:
+    """Return an amount of money for people: whole from 1,000 on, below it with four significant digits."""
+    return f"{amount:,.0f}" if amount >= 1000 else format_si(amount, "")
 
 
 def _changes(study: Study) -> Report:

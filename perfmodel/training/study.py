@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import HOUR_S
 from perfmodel.errors import UsageError
 from perfmodel.training.fitting import Change
 from perfmodel.training.goodput import Goodput
 from perfmodel.training.mixed import MixedStep
 from perfmodel.training.result import TrainingStep
 
-HOUR_S = 3600.0
 #: tokens a parameter for which the loss of a given amount of compute is lowest (Hoffmann et al. 2022, arXiv 2203.15556)
 TOKENS_PER_PARAMETER = 20.0
 

@@ -79,6 +79,13 @@ def test_money_and_the_run(perfmodel):
     assert row["run_tokens"] == 20 * row["parameters"]
 
 
+def test_the_cost_of_a_short_step_has_significant_digits(perfmodel):
+    words = ("train", "gpt2", "--on", "h100", "--gpus", 8, "--price-per-gpu-hour", 2)
+    cost = perfmodel(*words, "--format", "json").json["rows"][0]["cost_per_step"]
+    assert 0 < cost < 0.005
+    assert f"A step costs {cost:.4g}." in " ".join(perfmodel(*words).out.split())
+
+
 def test_failures_and_checkpoints_lengthen_the_run(perfmodel):
     plain, failing = (
         perfmodel(*LLAMA, "--tokens", "1T", *more, "--format", "json").json
@@ -194,6 +201,9 @@ def test_plots(perfmodel, tmp_path, more):
         (("--loaders", 3), "belong together"),
         (("--checkpoint-async",), "--checkpoint-rate is missing"),
         (("--restart", "60s"), "--checkpoint-rate is missing"),
+        (("--checkpoint-rate", "0"), "a rate of 0 is not above 0. Write 40GB/s."),
+        (("--checkpoint-rate", "1GB/s", "--restart=-1"), "--restart: -1 is below 0"),
+        (("--checkpoint-rate", "1GB/s", "--gpu-mtbf-hours", 0), "--gpu-mtbf-hours: 0 hours are not above 0"),
         (("--etp", 2), "etp = 2, and the model has no experts"),
         (("--compress", "zip"), "unknown compression"),
         (("--plot", "step.doc"), "not supported"),

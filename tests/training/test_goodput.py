@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.core.units import HOUR_S
 from perfmodel.errors import UsageError
 from perfmodel.training.goodput import (
     GPU_MTBF_S,
-    HOUR_S,
     daly_interval_s,
     goodput,
     useful_fraction,
