@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfmodel.training.plan import Recompute
+from perfmodel.training.shard import key_heads, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
 
 #: bytes that flash attention keeps a token and head: the logarithm of the sum of exponentials, fp32
@@ -148,7 +149,7 @@ def _output_bytes(part: Slice) -> float:
 def _cross(config: ModelConfig, part: Slice) -> float:
     """Return what attention to the encoder keeps: e T (2 h / x + 2 q / t), keys and values of the encoder's tokens."""
     e, hidden = part.element_bytes, part.outer * config.hidden
-    keys = max(config.kv_heads / part.tp, 1.0) * (config.head_dim + config.value_dim)
+    keys = key_value_width(config, part.tp)
     normed = part.input_bytes * hidden + e * hidden + (hidden if part.dropout else 0.0)
     queries = e * (part.tokens * config.query_width / part.tp + part.cross_tokens * keys)
     values = _output_bytes(part) * part.tokens * config.heads * config.value_dim / part.tp
@@ -161,8 +162,7 @@ def _queries(config: ModelConfig, part: Slice) -> float:
     if config.latent_attention:
         heads = config.heads * (2 * config.head_dim + config.value_dim) / part.tp
         return e * tokens * (heads + 2 * (config.q_lora + config.kv_lora))
-    keys = max(config.kv_heads / part.tp, 1.0)
-    return e * tokens * (config.query_width / part.tp + keys * (config.head_dim + config.value_dim))
+    return e * tokens * (config.query_width / part.tp + key_value_width(config, part.tp))
 
 
 def _scores(config: ModelConfig, part: Slice) -> float:
@@ -224,11 +224,11 @@ def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: 
 def _every_second_product(config: ModelConfig, part: Slice, moe: bool) -> float:
     """Return the outputs that torchtitan keeps: of attention and of every second of q, k, v, out, gate, up, down."""
     e, tokens = part.element_bytes, part.tokens
-    keys = max(config.kv_heads / part.tp, 1.0) * config.value_dim
+    values = key_heads(config, part.tp) * config.value_dim
     inner = part.outer * config.top_k * config.expert_ffn / part.etp if moe else tokens * config.ffn / part.tp
     attention = config.heads * config.value_dim / part.tp
     last = part.outer * config.hidden if part.last_output else 0.0
-    return e * (tokens * (config.query_width / part.tp + keys + attention) + inner + last)
+    return e * (tokens * (config.query_width / part.tp + values + attention) + inner + last)
 
 
 def _gradients(config: ModelConfig, part: Slice, kept: Kept) -> float:

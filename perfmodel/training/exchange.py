@@ -8,7 +8,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
 from perfmodel.training.layer import COLUMNS, ROWS, LayerWork
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.shard import Shard
+from perfmodel.training.shard import Shard, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -168,7 +168,7 @@ def context_exchange(
     """
     if shard.cp == 1:
         return 0.0, 0.0
-    keys = shard.tokens * max(config.kv_heads / shard.tp, 1.0) * (config.head_dim + config.value_dim) * 2.0
+    keys = shard.tokens * key_value_width(config, shard.tp) * 2.0
     if shard.ulysses:
         queries = shard.tokens * config.heads / shard.tp * (config.head_dim + config.value_dim) * 2.0
         time = exchange_time(groups.context, "alltoall", keys + queries)

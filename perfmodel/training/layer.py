@@ -20,7 +20,7 @@ from perfmodel.training.kernels import (
     product_times,
     stream_time,
 )
-from perfmodel.training.shard import Shard, key_width
+from perfmodel.training.shard import Shard, key_heads, key_value_width
 from perfmodel.training.streams import chains, stream_bytes
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -156,11 +156,11 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
             "kv_up": _Matrix(tokens, up, config.kv_lora),
             "out": out,
         }
-    keys = key_width(config, tp)
-    found = {"qkv": _Matrix(tokens, config.query_width / tp + 2 * keys, hidden), "out": out}
+    keys = key_value_width(config, tp)
+    found = {"qkv": _Matrix(tokens, config.query_width / tp + keys, hidden), "out": out}
     if shard.cross_seq:
         found["cross_q"] = _Matrix(tokens, config.query_width / tp, hidden)
-        found["cross_kv"] = _Matrix(shard.cross_tokens, 2 * keys, hidden)
+        found["cross_kv"] = _Matrix(shard.cross_tokens, keys, hidden)
         found["cross_out"] = out
     return found
 
@@ -235,7 +235,7 @@ def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, windowed:
 def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
     """Return the core of attention of one GPU; of context parallel ranks, its share of the work of whole sequences."""
     heads = config.heads / shard.tp
-    keys = max(config.kv_heads / shard.tp, 1.0)
+    keys = key_heads(config, shard.tp)
     return Core(
         batch=shard.sequences,
         heads=heads,

@@ -21,6 +21,7 @@ from perfmodel.training.offloading import kept_on_device
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup
+from perfmodel.training.shard import key_value_width
 from perfmodel.training.stages import Kind, encoder_stages, gpu_layers
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -286,7 +287,7 @@ class _Holder:
         groups = sum(size > 1 for size in (plan.tp, plan.cp, plan.ep, self.dp, plan.pp))
         cross = self.part.cross_tokens / (plan.tp if self.part.sp else 1)
         sent = 2.0 * self.part.element_bytes * (self.part.outer + cross) * self.config.hidden * (plan.pp > 1)
-        keys = max(self.config.kv_heads / plan.tp, 1.0) * (self.config.head_dim + self.config.value_dim)
+        keys = key_value_width(self.config, plan.tp)
         ring = 2.0 * self.part.element_bytes * self.part.tokens * keys if plan.cp > 1 else 0.0
         if plan.cp_algorithm == ContextAlgorithm.ULYSSES:
             ring *= 2.0

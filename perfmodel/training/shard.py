@@ -92,6 +92,16 @@ class Shard(NamedTuple):
         return arithmetic(self.dtype) in NARROW
 
 
+def key_heads(config: ModelConfig, tp: int) -> float:
+    """Return the heads of keys and values of one of tp GPUs: ranks beyond the key heads hold copies."""
+    return max(config.kv_heads / tp, 1.0)
+
+
 def key_width(config: ModelConfig, tp: int) -> float:
-    """Return the width of the keys of one GPU: ranks beyond the key heads hold copies."""
-    return max(config.kv_heads / tp, 1.0) * config.head_dim
+    """Return the width of the keys of one of tp GPUs, in elements a token."""
+    return key_heads(config, tp) * config.head_dim
+
+
+def key_value_width(config: ModelConfig, tp: int) -> float:
+    """Return the width of the keys and the values of one of tp GPUs, whose heads may be unequal."""
+    return key_heads(config, tp) * (config.head_dim + config.value_dim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.kernels import row_slowness
-from perfmodel.training.shard import Shard, key_width
+from perfmodel.training.shard import Shard, key_heads, key_value_width, key_width
 from perfmodel.workloads.model_config import ModelConfig
 
 #: what a fused norm moves for an element forward, with activations in 16 bits [B]
@@ -43,7 +43,7 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     for inner in _activated(config, shard, moe):
         forward, backward = [*forward, wide * into * inner], [*backward, wide * back * inner]
     if shard.bias and config.qkv_bias:
-        width = config.query_width / shard.tp + 2 * key_width(config, shard.tp) + 2 * config.hidden
+        width = config.query_width / shard.tp + key_value_width(config, shard.tp) + 2 * config.hidden
         backward = [*backward, e * shard.tokens * (width + config.ffn / shard.tp)]
     if moe:
         routed = shard.outer_tokens * config.top_k * config.hidden
@@ -87,9 +87,10 @@ def _copied_queries(config: ModelConfig, shard: Shard) -> tuple[float, float]:
     The output holds the queries of a key head, its key and its value side by side. Queries of several heads a key head
     are copied, and values; keys the rotary kernel copies anyway. Backward joins the gradients of all three.
     """
-    queries, keys = shard.tokens * config.query_width / shard.tp, shard.tokens * key_width(config, shard.tp)
-    e = 2.0 * shard.element_bytes
-    return e * (queries * (config.kv_heads < config.heads) + keys), e * (queries + 2.0 * keys)
+    queries, values = config.query_width / shard.tp, key_heads(config, shard.tp) * config.value_dim
+    e = 2.0 * shard.element_bytes * shard.tokens
+    copied = queries * (config.kv_heads < config.heads) + values
+    return e * copied, e * (queries + key_value_width(config, shard.tp))
 
 
 def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
@@ -101,7 +102,7 @@ def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
     """
     steps = 3.0 * shard.element_bytes * (3.0 * shard.cp + 1.0) / 4.0
     queries = shard.tokens * config.heads * config.value_dim / shard.tp
-    keys = shard.tokens * max(config.kv_heads / shard.tp, 1.0) * (config.head_dim + config.value_dim)
+    keys = shard.tokens * key_value_width(config, shard.tp)
     return steps * queries, steps * (queries + keys)
 
 
