@@ -46,11 +46,11 @@ def fused_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
     return plain(np.add(launch_s, np.multiply(count, kernel_s)))
 
 
-def graph_time_s(count: Number, kernel_s: Number, launch_s: Number, gap_s: float = KERNEL_GAP_S) -> Number:
+def graph_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
     """Return the time of kernels replayed from one CUDA graph: one launch, then n kernels and n - 1 gaps [s].
 
     >>> round(graph_time_s(100, 5e-6, 7e-6) * 1e3, 6)
     0.705
     """
-    between = np.multiply(np.subtract(count, 1), gap_s)
+    between = np.multiply(np.subtract(count, 1), KERNEL_GAP_S)
     return plain(np.add(fused_time_s(count, kernel_s, launch_s), between))

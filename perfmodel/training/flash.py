@@ -32,11 +32,6 @@ def _charts() -> tuple[tuple[float, ...], Mapping[str, Mapping[str, Mapping[str,
     return tuple(map(float, document["seq"])), kernels
 
 
-def charted_kernels() -> tuple[str, ...]:
-    """Return the names of the kernels that have a chart."""
-    return tuple(_charts()[1])
-
-
 def flash_rate(hardware: Hardware, kernel: str, seq: float, head_dim: float) -> float | None:
     """Return the rate of forward and backward together of a charted kernel [FLOP/s]; None for one without a chart.
 

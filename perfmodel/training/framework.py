@@ -187,6 +187,7 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
+    sources : where each constant comes from, by key.
     memory_bound : class of kernels -> time over that of a copy of the same bytes.
     casts : time of a cast to 8 bits over that of a copy of the bytes that it has to move.
     sm_share : share of a hidden exchange that the compute beside it loses.
@@ -200,7 +201,9 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "unseen" for others, "experts" for mixtures of experts; "elsewhere" and "memory", what laboratories beside those
         that published these rows differ by in their steps and in the memory that they print.
     seen : frameworks with rows.
+    seen_machines : machines with rows, by their names in the catalog.
     laboratories : who published the rows, as the beginning of their sources.
+    date : when they were fitted, as in "2026-01-31".
     """
 
     sources: dict[str, str]

@@ -10,7 +10,6 @@ from perfmodel.accuracy.published import PublishedRow, PublishedRuns
 from perfmodel.accuracy.run_table import RunTable
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError
-from perfmodel.training.framework import Constants
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.published_memory import GIB, memory_row
 from perfmodel.training.published_run import PublishedRun, UnusableRunError, measured_time, read_run
@@ -43,9 +42,9 @@ def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:
     return PublishedRuns(tuple(rows), skipped, BASELINE)
 
 
-def judged_rows(published: PublishedRun, fitted: Constants | None = None) -> list[PublishedRow]:
+def judged_rows(published: PublishedRun) -> list[PublishedRow]:
     """Return the measured quantities of a run beside their predictions."""
-    run, step = published.run, published.step(fitted)
+    run, step = published.run, published.step()
     labels = run_labels(published)
     name, place = run.text("id") or run.place, run.place
     rows = []

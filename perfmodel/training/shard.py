@@ -18,17 +18,26 @@ class Shard(NamedTuple):
     ----------
     tokens : micro batch times sequence over the context parallel ranks.
     sequences : of the micro batch.
+    seq : tokens of a sequence, over all context parallel ranks.
     tp, ep, etp, cp : ranks that share out a layer, see `TrainingPlan`.
     sp : sequence parallelism.
     dtype : of the products of layers.
     kernel : of attention.
-    softmax_passes, dropout, bias, main_gradients, norm_bytes, rotary_bytes, gate_bytes, square_bytes, split_bytes,
-    row_library,
-    copies_queries : of the framework.
+    softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
+    dropout : whether activations are dropped.
+    bias : whether the matrices of models with LayerNorm have a bias.
+    main_gradients : dtype in which weight gradients are added up, "fp32" or "bf16".
+    norm_bytes, rotary_bytes, gate_bytes, square_bytes : what the kernels of a norm, of the rotary positions, of a gated
+        activation and of a squared ReLU move for an element of their output, forward and backward [B].
+    row_library : library whose fused norms and softmax its own are like.
+    split_bytes : what joining the gradients of queries, keys and values moves for an element of the hidden state [B].
+    copies_queries : whether queries and values are copied out of the projection's output.
     ulysses : whether attention has whole sequences and a share of the heads.
     imbalance : tokens of the busiest expert parallel rank over the mean.
     libraries, narrow_libraries : that run the kernels of products in 16 bits, and in 8 bits or fewer.
     cross_seq : tokens of the encoder's sequence that a decoder's layers attend to as well; 0 without an encoder.
+    accumulates : whether the products of weight gradients add to those of earlier micro batches.
+    gathers_cast : whether sequence parallel ranks cast to 8 bits or fewer before they gather.
     """
 
     tokens: float

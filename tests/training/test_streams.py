@@ -12,6 +12,7 @@ from perfmodel.training.framework import constants, find_framework
 from perfmodel.training.layer import layer_work
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
+from perfmodel.training.shard import key_heads, key_value_width
 from perfmodel.training.streams import stream_bytes
 from perfmodel.workloads.catalog import named_model
 
@@ -73,3 +74,22 @@ def test_gradients_that_are_added_up_are_read_in_their_dtype():
     )
     assert wide == pytest.approx(2 * narrow, rel=0.05)
     assert none == 0
+
+
+def test_values_of_another_width_than_keys_count_as_they_are():
+    """Keys of 128 and values of 64: 8 of each are 1,024 and 512 wide, an eighth of it on 16 ranks."""
+    config = dataclasses.replace(LLAMA, value_head_dim=64)
+    values = KEYS / 2
+    assert (key_heads(config, 4), key_heads(config, 16)) == (2, 1)
+    assert key_value_width(config, 4) == (KEYS + values) / 4
+    assert key_value_width(config, 16) == (KEYS + values) / 8
+    with_copies, without = (moved(shard()._replace(copies_queries=flag), config) for flag in (True, False))
+    assert with_copies[0] - without[0] == pytest.approx(4 * TOKENS * (QUERIES + values))
+    assert with_copies[1] - without[1] == pytest.approx(4 * TOKENS * (QUERIES + KEYS + values))
+    biased, plain = (
+        moved(shard()._replace(bias=True), dataclasses.replace(config, qkv_bias=bias)) for bias in (True, False)
+    )
+    width = QUERIES + KEYS + values + 2 * HIDDEN + LLAMA.ffn
+    assert biased[1] - plain[1] == pytest.approx(2 * TOKENS * width)
+    wide, narrow = (layer_work(H100, one, shard(), False, False).parameters for one in (LLAMA, config))
+    assert wide - narrow == HIDDEN * (values + QUERIES / 2)  # of values, and of the output
