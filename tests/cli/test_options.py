@@ -37,7 +37,7 @@ SEVERAL = {
     "--kv": 2,
     "--max-batched-tokens": 2,
     "--for-qps": 2,
-    "--price-per-gpu-hour": 3,  # of each machine in a search
+    "--price-per-gpu-hour": 2,  # of each machine in a search
     "--title": 2,  # of a picture, of a page
     "--top": 2,
     "--rank": 2,  # by gain, by throughput or cost
