@@ -31,7 +31,7 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.constants import Constants, constants, measured_constants
+from perfmodel.prediction.latency.constants import WIDEST, Constants, constants, measured_constants
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -46,6 +46,13 @@ MOST_ROWS = 1500
 BOOST = 1.1
 #: correlation of the errors of one shape, measured again in another version of a library: assumed
 ONE_SHAPE = 0.5
+#: a held-out residual counts for at most so many robust scales of them, in the interval of a regime with few rows
+OUTLYING = 3.0
+#: rows that a fit leaves off by more than this factor in the median do not describe what the family models: the widest
+#: interval that is stated without any measurement
+UNLIKE = WIDEST[1]
+#: what times in seconds may have been entered in, and how many times too large they are then
+_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 #: parts of the cross-validation that gives the intervals
 FOLDS = 4
 
@@ -61,7 +68,7 @@ class FamilyCalibration:
     start : the constants before.
     fit : the fit of the shared constants; ``library_fits`` are those of the constants of each library.
     log_ratio : ln(predicted / measured) of every row, from a fit without its part of the shapes.
-    error_before : mean absolute error of the rows with the constants before, a fraction.
+    log_ratio_before : the same with the constants before.
     """
 
     family: Family
@@ -70,12 +77,22 @@ class FamilyCalibration:
     fit: Fit
     library_fits: Mapping[str, Fit]
     log_ratio: Floats
-    error_before: float
+    log_ratio_before: Floats
 
     @property
     def rows(self) -> int:
         """The number of rows that the fit used."""
         return self.fit.rows
+
+    @property
+    def error(self) -> float:
+        """Mean absolute error of the rows with constants that were not fitted to them, a fraction."""
+        return float(np.mean(np.abs(np.expm1(self.log_ratio))))
+
+    @property
+    def error_before(self) -> float:
+        """Mean absolute error of the rows with the constants before, a fraction."""
+        return float(np.mean(np.abs(np.expm1(self.log_ratio_before))))
 
 
 def usable(call: MeasuredCalls, hardware: Hardware) -> tuple[NDArray[np.bool_], dict[str, int]]:
@@ -116,19 +133,31 @@ def family_groups(
 
 
 def calibrate_family(
-    family: Family, groups: Sequence[Group], start: Constants, source: str, date: str, own: Collection[str] = ()
+    family: Family,
+    groups: Sequence[Group],
+    start: Constants,
+    source: str,
+    date: str,
+    own: Collection[str] = (),
+    *,
+    follow: bool = False,
 ) -> FamilyCalibration:
     """Return the constants of a family that fit some rows best, with the interval of rows that were not fitted.
 
     Constants that the rows do not identify keep their value in ``start``. The table has them only if they are among the
     ``own`` ones of the machine, since the defaults may improve later. The stated interval is the middle 80 % of
     measured / predicted in a cross-validation over shapes; a regime with few rows narrows that of ``start``.
+
+    With ``follow``, rows that are all slower or faster than ``start`` by one factor move the constants, however far
+    that is, and a regime with few rows widens the interval of ``start``, too: the rows are all that is known of this
+    machine and its library. Without it, they are some of the rows of many machines that tell what is usual.
     """
     groups = sample(groups, MOST_ROWS)
-    fitted = fit_libraries(family, groups, start.values)
-    ratio, regime, shape, apart = _cross_validated(family, groups, start.values, fitted)
+    fitted = fit_libraries(family, groups, start.values, centred=follow)
+    ratio, regime, shape, apart = _cross_validated(family, groups, start.values, fitted, centred=follow)
     rows = [_independent(shape[regime == index]) for index in range(len(REGIMES))]
-    together = intervals(ratio, regime, _narrowed(start, ratio, regime, rows), rows)
+    restated = _restated if follow else _narrowed
+    together = intervals(ratio, regime, restated(start, ratio, regime, rows), rows)
     stated, others = stated_apart(ratio, regime, apart, together)
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
@@ -141,8 +170,7 @@ def calibrate_family(
         date=date,
     )
     before, _ = residuals(family, groups, FittedConstants(Fit(dict(start.values), (), {}, 0.0, 0)))
-    error = float(np.mean(np.abs(np.expm1(before))))
-    return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, error)
+    return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, before)
 
 
 def _independent(shapes: Floats) -> float:
@@ -158,27 +186,52 @@ def _independent(shapes: Floats) -> float:
 def _narrowed(
     start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
 ) -> dict[str, tuple[float, float]]:
-    """Return the intervals of some constants after independent rows of each regime, of their held-out residuals.
+    """Return the intervals of some constants, narrowed by the held-out residuals of independent rows of each regime."""
+    stated = dict(start.intervals)
+    reach = _reach(start, log_ratio, regime, rows)
+    for index, (name, end) in enumerate(reach.items()):
+        if rows[index]:
+            stated[name] = (max(stated[name][0], 1.0 / end), min(stated[name][1], end))
+    return stated
+
+
+def _restated(
+    start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
+) -> dict[str, tuple[float, float]]:
+    """Return the intervals of some constants that rows have moved: those that their held-out residuals show.
+
+    A row that is off by more than `OUTLYING` robust scales counts as one that is off by as much (Winsorised), since
+    the interval is that of most rows. A regime without rows is only widened: its offset nobody has seen.
+    """
+    limit = OUTLYING * 1.4826 * float(np.median(np.abs(log_ratio)))
+    stated = dict(start.intervals)
+    reach = _reach(start, np.clip(log_ratio, -limit, limit), regime, rows)
+    for index, (name, end) in enumerate(reach.items()):
+        low, high = (1.0, 1.0) if rows[index] else stated[name]
+        stated[name] = (min(low, 1.0 / end), max(high, end))
+    return stated
+
+
+def _reach(start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]) -> dict[str, float]:
+    """Return the high end of the interval in each regime after independent rows; none where shapes have no variance.
 
     Shapes differ with variance k v: v is that of other machines, and the scale k of this one is a mean of 1 and of
     what its n rows of all regimes show, k = (m + n mean(r^2 / v)) / (m + n) with m = `USUAL_ROWS` (an inverse gamma
     prior). What the constants had not seen (machine, library, dtype, vendor, host) differs with variance V. After the
     n_i rows of a regime it is known up to V k v / (k v + n_i V), as a normal mean is.
     """
-    stated = dict(start.intervals)
     usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
     if not usual.all():
-        return stated
+        return {}
     told = sum(rows)
     scale = (USUAL_ROWS + told * float(np.mean(log_ratio**2 / usual[regime]))) / (USUAL_ROWS + told)
+    ends = {}
     for index, name in enumerate(REGIMES):
         shape = scale * float(usual[index])
         unseen = sum(values[index] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)
-        if rows[index]:
-            left = unseen * shape / (shape + rows[index] * unseen) if unseen else 0.0
-            end = math.exp(half_width([shape, left]))
-            stated[name] = (max(stated[name][0], 1.0 / end), min(stated[name][1], end))
-    return stated
+        left = unseen * shape / (shape + rows[index] * unseen) if unseen else 0.0
+        ends[name] = math.exp(half_width([shape, left]))
+    return ends
 
 
 @dataclass(frozen=True)
@@ -238,18 +291,67 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
         if len({part for group in groups for part in _parts(group).tolist()}) < 2:
             reasons[f"of {family.name}: too few different shapes"] += rows
             continue
-        rows = min(rows, MOST_ROWS)
-        before = hardware.latency.get(family.name)
-        # constants in the machine's file stay there if the rows do not determine them; others come from the defaults
-        own = before.constants if before else measured_constants(family, hardware)
-        origin = f"fitted on {source}, {rows} rows"
-        start = constants(family, hardware)
-        found = calibrate_family(family, groups, start, origin, date, own)
-        calibrations.append(_knowing(found, start, groups))
+        origin = f"fitted on {source}, {min(rows, MOST_ROWS)} rows"
+        found = _calibrate_own(family, groups, hardware, origin, date)
+        off = float(np.median(found.log_ratio))
+        if abs(off) > math.log(UNLIKE):
+            reasons[f"of {family.name}: {_unlike(found)}"] += rows
+        else:
+            calibrations.append(found)
     unused = {reason: count for reason, count in reasons.items() if count}
     rows_of = {one.family.name: by_family[one.family.name][1] for one in calibrations}
     told = calibrate_siblings(rows_of, hardware, source, date)
     return MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
+
+
+def _calibrate_own(
+    family: Family, groups: Sequence[Group], hardware: Hardware, source: str, date: str
+) -> FamilyCalibration:
+    """Return the calibration of a family on a machine, whose table gives the fitted constants to a prediction.
+
+    The fit starts from what holds for the rows before: for their library and dtype, where all have one.
+    """
+    before = hardware.latency.get(family.name)
+    # constants in the machine's file stay there if the rows do not determine them; others come from the defaults
+    own = before.constants if before else measured_constants(family, hardware)
+    libraries = sorted({group.conditions.library for group in groups})
+    kinds = sorted({group.op.kernel_dtype for group in groups})
+    library, dtype = (found[0] if len(found) == 1 else "" for found in (libraries, kinds))
+    start = constants(family, hardware, library, dtype)
+    found = calibrate_family(family, groups, start, source, date, own, follow=True)
+    # rows that name no library are known, too: they tell what a prediction without one takes
+    table = replace(found.table, known_libraries=tuple(libraries))
+    fitted = FittedConstants(found.fit, found.library_fits)
+    for name in libraries:
+        table = _kept(table, family, hardware, name, fitted.values(name))
+    return _knowing(replace(found, table=table), start, groups)
+
+
+def _kept(table: LatencyTable, family: Family, hardware: Hardware, library: str, values: Values) -> LatencyTable:
+    """Return a table that gives a library the values of its fit: with the constants that would come from elsewhere.
+
+    A constant that the rows do not determine has its value from before in the fit, which may be that of a table that
+    the new one replaces, or of kernels of which there were no rows.
+    """
+    given = constants(family, replace(hardware, latency={**hardware.latency, family.name: table}), library).values
+    other = {name: value for name, value in values.items() if not math.isclose(value, given[name], rel_tol=1e-9)}
+    several = len(table.known_libraries) > 1
+    of_library = {constant.name for constant in family.all_constants if constant.library and library and several}
+    shared = {name: value for name, value in other.items() if name not in of_library}
+    apart = {name: value for name, value in other.items() if name in of_library}
+    libraries = (
+        {**table.libraries, library: {**table.libraries.get(library, {}), **apart}} if apart else table.libraries
+    )
+    return replace(table, constants={**table.constants, **shared}, libraries=libraries)
+
+
+def _unlike(found: FamilyCalibration) -> str:
+    """Say that no constants describe the rows: by how much they are off, and whether that is a mistake of units."""
+    slower = math.exp(-float(np.median(found.log_ratio_before)))
+    unit = next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
+    hint = f": are the times in {unit}?" if unit else ""
+    times = f"{slower:.3g} times as long" if slower > 1.0 else f"1/{1.0 / slower:.3g} of the time"
+    return f"they take {times} as predicted, which no constants of the model describe{hint}"
 
 
 def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
@@ -263,7 +365,7 @@ def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]
 
 
 def _cross_validated(
-    family: Family, groups: Sequence[Group], start: Values, near: FittedConstants
+    family: Family, groups: Sequence[Group], start: Values, near: FittedConstants, *, centred: bool
 ) -> tuple[Floats, NDArray[np.intp], Floats, NDArray[np.bool_]]:
     """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes.
 
@@ -279,7 +381,7 @@ def _cross_validated(
             shapes = [
                 libraries.index(group.conditions.library) + shape_hash(group.op, len(group)) for group in held_out
             ]
-            own = residuals(family, held_out, fit_libraries(family, fitted, start, near=near))
+            own = residuals(family, held_out, fit_libraries(family, fitted, start, near=near, centred=centred))
             results.append((*own, np.concatenate(shapes), told_apart(family, held_out)))
     ratios, regimes, every_shape, apart = map(np.concatenate, zip(*results, strict=True))
     return ratios, regimes, every_shape, apart

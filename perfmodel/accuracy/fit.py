@@ -114,6 +114,8 @@ def fit(
     free: Sequence[str] | None = None,
     steps: int = 30,
     near: Fit | None = None,
+    *,
+    centred: bool = False,
 ) -> Fit:
     """Return the constants of a family that fit the rows best.
 
@@ -127,6 +129,9 @@ def fit(
     near : a fit to nearly the same rows, as all but one machine's. The search starts there, leaves the constants alone
         that those rows did not identify, and needs few steps. It fits those whose prior has moved far, since rows that
         agree with one prior may tell it from another.
+    centred : whether the scale of the residuals is that about their median. About zero, an offset that all rows share
+        counts as noise, and the priors hold against it: right where the rows are some of many that tell what is usual.
+        About the median, the constants follow it, however far: right where these rows are what is to be predicted.
     """
     constants = family.all_constants
     if not any(group.conditions.timing.includes_host for group in groups):
@@ -148,9 +153,10 @@ def fit(
         starts = [{**base, **near.values}]
         steps = min(steps, NEAR_STEPS)
     while True:
-        problem = _Problem(family, tuple(groups), base, [c for c in chosen if c.name not in unidentified])
+        free_now = [c for c in chosen if c.name not in unidentified]
+        problem = _Problem(family, tuple(groups), base, free_now, centred=centred)
         if not problem.free:
-            guess, scale = base, _scale(problem.residuals(problem.prior))
+            guess, scale = base, problem.scale(problem.residuals(problem.prior))
             break
         # a constant of a path that is never the fastest has no slope; two starts find more than one
         point, scale = min(
@@ -196,8 +202,16 @@ def _least_error_host(family: Family, groups: Sequence[Group], values: Values) -
 class _Problem:
     """The residuals of a fit as a function of the logarithms of the free constants."""
 
-    def __init__(self, family: Family, groups: tuple[Group, ...], base: dict[str, float], free: list[Constant]):
-        self.family, self.groups, self.base, self.free = family, groups, base, free
+    def __init__(
+        self,
+        family: Family,
+        groups: tuple[Group, ...],
+        base: dict[str, float],
+        free: list[Constant],
+        *,
+        centred: bool = False,
+    ):
+        self.family, self.groups, self.base, self.free, self.centred = family, groups, base, free, centred
         self.low = np.log([c.low for c in free])
         self.high = np.log([c.high for c in free])
         self.prior = self.point(base)
@@ -248,6 +262,14 @@ class _Problem:
         rows = 2.0 * self.weights * (np.sqrt(1.0 + (residuals / scale) ** 2) - 1.0)
         return float(rows.sum() + (((point - self.prior) / self.spread) ** 2).sum())
 
+    def scale(self, residuals: Floats) -> float:
+        """Return the robust scale of residuals, at least `NOISE`: 1.48 times their median absolute value.
+
+        About zero, an offset that all rows share counts as their noise; about their median (``centred``) it does not.
+        """
+        about = float(np.median(residuals)) if self.centred else 0.0
+        return max(NOISE, 1.4826 * float(np.median(np.abs(residuals - about))))
+
     def total(self, point: Floats, scale: float) -> float:
         """Return the negative logarithm of the posterior at a point, including the scale of its residuals."""
         return self.cost(self.residuals(point), point, scale) + 2.0 * float(self.weights.sum()) * float(np.log(scale))
@@ -266,16 +288,11 @@ class _Problem:
         return share
 
 
-def _scale(residuals: Floats) -> float:
-    """Return the robust scale of residuals: 1.48 times their median absolute value, at least `NOISE`."""
-    return max(NOISE, 1.4826 * float(np.median(np.abs(residuals))))
-
-
 def _minimise(problem: _Problem, point: Floats, steps: int) -> tuple[Floats, float]:
     """Return the best point and the scale of the residuals there."""
     damping = 1e-2
     residuals = problem.residuals(point)
-    scale = _scale(residuals)
+    scale = problem.scale(residuals)
     for _ in range(steps):
         jacobian = problem.jacobian(point)
         matrix, robust = problem.curvature(jacobian, residuals, scale)
@@ -295,7 +312,7 @@ def _minimise(problem: _Problem, point: Floats, steps: int) -> tuple[Floats, flo
             break
         change = float(np.max(np.abs(tried - point)))
         point, residuals, damping = tried, new, damping / 4.0
-        scale = _scale(residuals)
+        scale = problem.scale(residuals)
         if change < CONVERGED:
             break
     return point, scale

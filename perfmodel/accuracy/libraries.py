@@ -73,7 +73,13 @@ def dtypes(family: Family, groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 def fit_libraries(
-    family: Family, groups: Sequence[Group], start: Values, *, host: bool = True, near: FittedConstants | None = None
+    family: Family,
+    groups: Sequence[Group],
+    start: Values,
+    *,
+    host: bool = True,
+    near: FittedConstants | None = None,
+    centred: bool = False,
 ) -> FittedConstants:
     """Fit the shared constants to all rows, then those of each library to its rows, starting from the shared ones.
 
@@ -81,12 +87,12 @@ def fit_libraries(
 
     Parameters
     ----------
-    family, groups, start : as in `perfmodel.accuracy.fit.fit`.
+    family, groups, start, centred : as in `perfmodel.accuracy.fit.fit`.
     host : whether the constants of the dispatch are fitted too.
     near : a fit to nearly the same rows, from which the search starts.
     """
     kernel = [constant.name for constant in family.all_constants if constant not in HOST_CONSTANTS]
-    shared = fit(family, groups, start, None if host else kernel, near=near.shared if near else None)
+    shared = fit(family, groups, start, None if host else kernel, near=near.shared if near else None, centred=centred)
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_library[group.conditions.library].append(group)
@@ -97,7 +103,14 @@ def fit_libraries(
     return FittedConstants(
         shared,
         {
-            library: fit(family, rows, shared.values, free, near=near.libraries.get(library) if near else None)
+            library: fit(
+                family,
+                rows,
+                shared.values,
+                free,
+                near=near.libraries.get(library) if near else None,
+                centred=centred,
+            )
             for library, rows in sorted(by_library.items())
             if sum(map(len, rows)) >= ENOUGH_ROWS
         },

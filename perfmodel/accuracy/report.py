@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from perfmodel import storage
 from perfmodel.accuracy.calibration import FamilyCalibration, MachineCalibration
 from perfmodel.accuracy.fit import Fit
@@ -288,10 +286,10 @@ def _constant_row(
 
 def _summary(calibration: FamilyCalibration) -> Iterator[str]:
     """Yield the error of one family, and the constants that its rows do not identify."""
-    error = float(np.mean(np.abs(np.expm1(calibration.log_ratio))))
     yield (
-        f"{calibration.family.name}: {format_count(calibration.rows, 'row')}; mean absolute error {error:.1%} on rows "
-        f"that were not fitted, {calibration.error_before:.1%} with the constants before."
+        f"{calibration.family.name}: {format_count(calibration.rows, 'row')}; mean absolute error "
+        f"{calibration.error:.1%} on rows that were not fitted, "
+        f"{calibration.error_before:.1%} with the constants before."
     )
     unidentified = calibration.fit.unidentified
     if unidentified:

@@ -40,7 +40,8 @@ class LatencyTable:
         about its own median: what shapes differ by.
     deviations : another source of error -> standard deviation of ln(measured / predicted) in each regime, see
         `DEVIATIONS`.
-    known_libraries : libraries of the rows that the constants were fitted on.
+    known_libraries : libraries of the rows that the constants were fitted on; "" where rows of the machine's owner name
+        none, so that they tell what a call without a library takes.
     dtypes : dtypes of the rows that they were fitted on; empty where that is unknown.
     source, date : what the constants were fitted on, and when.
     surface : what is left over at each size, where enough rows say.

@@ -115,7 +115,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
-    if family.borrows and library:
+    if family.borrows and library and not _has_own_rows(found, library, dtype):
         library, candidates = family.borrows(hardware, library, dtype)
         known = known_libraries([table for _, table in found])
         fitted = next((table for _, table in found if table.constants or table.libraries), None)
@@ -127,6 +127,13 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender, other_chip=chip,
         doubts=doubts,
     )  # fmt: skip
+
+
+def _has_own_rows(found: Sequence[Found], library: str, dtype: str) -> bool:
+    """Return whether the machine's own table has rows of a library under this name, so that nothing is borrowed."""
+    if not found or found[0][0] is not Calibration.CALIBRATED:
+        return False
+    return library in found[0][1].known_libraries and found[0][1].covers(dtype)
 
 
 def _like(family: Family, near: Constants) -> Constants:
@@ -172,8 +179,9 @@ def fitted_table(name: str, hardware: Hardware) -> LatencyTable | None:
 
 
 def measured_libraries(name: str, hardware: Hardware) -> list[str]:
-    """Return the libraries that the tables of a family for a machine were fitted on, given the family's name."""
-    return known_libraries([by_family[name] for _, by_family in _sources(hardware) if name in by_family])
+    """Return the named libraries that a family's tables for a machine were fitted on, given the family's name."""
+    tables = [by_family[name] for _, by_family in _sources(hardware) if name in by_family]
+    return [library for library in known_libraries(tables) if library]
 
 
 def combined(

@@ -51,7 +51,9 @@ def effects_of(
         if library not in nearest.known_libraries:
             elsewhere = any(library in table.known_libraries for table in tables)
             names.append(ErrorSource.LIBRARY_HERE if elsewhere else ErrorSource.LIBRARY)
-    elif len(nearest.known_libraries) > 1:  # any of them may run: they differ by as much as one that nobody measured
+    elif (
+        "" not in nearest.known_libraries and len(nearest.known_libraries) > 1
+    ):  # any of them may run: they differ by as much as one that nobody measured
         names.append(ErrorSource.LIBRARY)
     if dtype and not nearest.covers(dtype):
         elsewhere = any(table.covers(dtype) for table in tables[:-1])

@@ -91,9 +91,10 @@ def of_library(library: str, tables: Sequence[LatencyTable]) -> str:
         return ""
     if library in known:
         return f", those of {library}"
-    return f", none of {library}'s own" + (f" (known: {', '.join(known)})" if known else "")
+    named = ", ".join(filter(None, known))
+    return f", none of {library}'s own" + (f" (known: {named})" if named else "")
 
 
 def known_libraries(tables: Sequence[LatencyTable]) -> list[str]:
-    """Return the libraries that some tables were fitted on, in alphabetical order."""
+    """Return the libraries that some tables were fitted on, in alphabetical order; "" for rows that name none."""
     return sorted({name for table in tables for name in table.known_libraries})
