@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.accuracy.fit import Fit, Floats, Group
+from perfmodel.accuracy.fit import NOISE, Fit, Floats, Group
 from perfmodel.accuracy.libraries import (
     USUAL_ROWS,
     FittedConstants,
@@ -48,6 +48,8 @@ BOOST = 1.1
 ONE_SHAPE = 0.5
 #: a held-out residual counts for at most so many robust scales of them, in the interval of a regime with few rows
 OUTLYING = 3.0
+#: a factor of the kernels' time has to bring the mean error to this share of that without it
+EARNED = 0.8
 #: rows that a fit leaves off by more than this factor in the median do not describe what the family models: the widest
 #: interval that is stated without any measurement
 UNLIKE = WIDEST[1]
@@ -150,11 +152,19 @@ def calibrate_family(
 
     With ``follow``, rows that are all slower or faster than ``start`` by one factor move the constants, however far
     that is, and a regime with few rows widens the interval of ``start``, too: the rows are all that is known of this
-    machine and its library. Without it, they are some of the rows of many machines that tell what is usual.
+    machine and its library. Where physical limits hold the constants back, a `FACTOR` of the kernels' time is fitted
+    with them, if it brings the mean error of rows that were not fitted to less than `EARNED` of that without it.
+    Without ``follow``, they are some of the rows of many machines that tell what is usual.
     """
     groups = sample(groups, MOST_ROWS)
     fitted = fit_libraries(family, groups, start.values, centred=follow)
-    ratio, regime, shape, apart = _cross_validated(family, groups, start.values, fitted, centred=follow)
+    held_out = _cross_validated(family, groups, start.values, fitted, centred=follow)
+    if follow and _off(held_out[0]) > NOISE:
+        with_factor = fit_libraries(family, groups, start.values, centred=True, factor=True)
+        told = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
+        if _off(told[0]) < EARNED * _off(held_out[0]):
+            fitted, held_out = with_factor, told
+    ratio, regime, shape, apart = held_out
     rows = [_independent(shape[regime == index]) for index in range(len(REGIMES))]
     restated = _restated if follow else _narrowed
     together = intervals(ratio, regime, restated(start, ratio, regime, rows), rows)
@@ -173,6 +183,11 @@ def calibrate_family(
     return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, before)
 
 
+def _off(log_ratio: Floats) -> float:
+    """Return the mean of |ln(predicted / measured)|."""
+    return float(np.mean(np.abs(log_ratio)))
+
+
 def _independent(shapes: Floats) -> float:
     """Return how many independent rows tell as much as those of some shapes, m of each.
 
@@ -186,11 +201,20 @@ def _independent(shapes: Floats) -> float:
 def _narrowed(
     start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
 ) -> dict[str, tuple[float, float]]:
-    """Return the intervals of some constants, narrowed by the held-out residuals of independent rows of each regime."""
+    """Return the intervals of some constants after independent rows of each regime, of their held-out residuals.
+
+    Shapes differ with variance k v: v is that of other machines, and the scale k of this one is `_scale` of its rows of
+    all regimes. What the constants had not seen adds `_left`.
+    """
     stated = dict(start.intervals)
-    reach = _reach(start, log_ratio, regime, rows)
-    for index, (name, end) in enumerate(reach.items()):
+    usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
+    if not usual.all():
+        return stated
+    scale = _scale(log_ratio**2 / usual[regime], sum(rows))
+    for index, name in enumerate(REGIMES):
+        shape = scale * float(usual[index])
         if rows[index]:
+            end = math.exp(half_width([shape, _left(start, index, shape, rows[index])]))
             stated[name] = (max(stated[name][0], 1.0 / end), min(stated[name][1], end))
     return stated
 
@@ -198,40 +222,54 @@ def _narrowed(
 def _restated(
     start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
 ) -> dict[str, tuple[float, float]]:
-    """Return the intervals of some constants that rows have moved: those that their held-out residuals show.
+    """Return the intervals of constants that have followed some rows: what their held-out residuals show.
 
-    A row that is off by more than `OUTLYING` robust scales counts as one that is off by as much (Winsorised), since
-    the interval is that of most rows. A regime without rows is only widened: its offset nobody has seen.
+    The scale k of a regime's shapes is `_scale` of its own rows, or that of all rows where both narrow: the residuals
+    of one regime say little of how far another is off. A row that is off by more than `OUTLYING` robust scales counts
+    as one that is off by as much (Winsorised), and four of five rows are inside. A regime without rows keeps its
+    interval, or has a wider one where those with rows have.
     """
-    limit = OUTLYING * 1.4826 * float(np.median(np.abs(log_ratio)))
     stated = dict(start.intervals)
-    reach = _reach(start, np.clip(log_ratio, -limit, limit), regime, rows)
-    for index, (name, end) in enumerate(reach.items()):
-        low, high = (1.0, 1.0) if rows[index] else stated[name]
-        stated[name] = (min(low, 1.0 / end), max(high, end))
+    usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
+    if not usual.all():
+        return stated
+    off = np.abs(log_ratio)
+    squares = np.minimum(off, OUTLYING * 1.4826 * float(np.median(off))) ** 2 / usual[regime]
+    together = _scale(squares, sum(rows))
+    own = [_scale(squares[regime == index], count) for index, count in enumerate(rows)]
+    if together < 1.0:
+        own = [scale if scale > 1.0 else together for scale in own]
+    # of their logarithms, since regimes differ in v by more than in what their rows are off by
+    typical = math.exp(sum(count * math.log(scale) for count, scale in zip(rows, own, strict=True)) / sum(rows))
+    for index, name in enumerate(REGIMES):
+        here = off[regime == index]
+        shape = (own[index] if here.size else typical) * float(usual[index])
+        reach = half_width([shape, _left(start, index, shape, rows[index])])
+        if here.size:
+            end = math.exp(max(reach, float(np.quantile(here, 0.8, method="higher"))))
+            stated[name] = (1.0 / end, end)
+        elif typical > 1.0:
+            stated[name] = (min(stated[name][0], math.exp(-reach)), max(stated[name][1], math.exp(reach)))
     return stated
 
 
-def _reach(start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]) -> dict[str, float]:
-    """Return the high end of the interval in each regime after independent rows; none where shapes have no variance.
+def _scale(squares: Floats, rows: float) -> float:
+    """Return k = (m + sum) / (m + n) of n independent rows with a mean of r^2 / v: m is `USUAL_ROWS`.
 
-    Shapes differ with variance k v: v is that of other machines, and the scale k of this one is a mean of 1 and of
-    what its n rows of all regimes show, k = (m + n mean(r^2 / v)) / (m + n) with m = `USUAL_ROWS` (an inverse gamma
-    prior). What the constants had not seen (machine, library, dtype, vendor, host) differs with variance V. After the
-    n_i rows of a regime it is known up to V k v / (k v + n_i V), as a normal mean is.
+    That is the mean of an inverse gamma distribution, whose prior says 1.
     """
-    usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
-    if not usual.all():
-        return {}
-    told = sum(rows)
-    scale = (USUAL_ROWS + told * float(np.mean(log_ratio**2 / usual[regime]))) / (USUAL_ROWS + told)
-    ends = {}
-    for index, name in enumerate(REGIMES):
-        shape = scale * float(usual[index])
-        unseen = sum(values[index] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)
-        left = unseen * shape / (shape + rows[index] * unseen) if unseen else 0.0
-        ends[name] = math.exp(half_width([shape, left]))
-    return ends
+    told = rows * float(np.mean(squares)) if squares.size else 0.0
+    return (USUAL_ROWS + told) / (USUAL_ROWS + rows)
+
+
+def _left(start: Constants, regime: int, shape: float, rows: float) -> float:
+    """Return the variance that is left of what some constants had not seen (machine, library, dtype, vendor, host).
+
+    It was V. After the n rows of a regime, whose shapes differ with variance k v, it is known up to
+    V k v / (k v + n V), as a normal mean is.
+    """
+    unseen = sum(values[regime] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)
+    return unseen * shape / (shape + rows * unseen) if unseen else 0.0
 
 
 @dataclass(frozen=True)
@@ -365,7 +403,13 @@ def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]
 
 
 def _cross_validated(
-    family: Family, groups: Sequence[Group], start: Values, near: FittedConstants, *, centred: bool
+    family: Family,
+    groups: Sequence[Group],
+    start: Values,
+    near: FittedConstants,
+    *,
+    centred: bool,
+    factor: bool = False,
 ) -> tuple[Floats, NDArray[np.intp], Floats, NDArray[np.bool_]]:
     """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes.
 
@@ -381,7 +425,9 @@ def _cross_validated(
             shapes = [
                 libraries.index(group.conditions.library) + shape_hash(group.op, len(group)) for group in held_out
             ]
-            own = residuals(family, held_out, fit_libraries(family, fitted, start, near=near, centred=centred))
+            own = residuals(
+                family, held_out, fit_libraries(family, fitted, start, near=near, centred=centred, factor=factor)
+            )
             results.append((*own, np.concatenate(shapes), told_apart(family, held_out)))
     ratios, regimes, every_shape, apart = map(np.concatenate, zip(*results, strict=True))
     return ratios, regimes, every_shape, apart

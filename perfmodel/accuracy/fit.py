@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import HOST_CONSTANTS, Constant, Family, Values
+from perfmodel.prediction.latency.family import FACTOR, HOST_CONSTANTS, Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import starting_s
 
@@ -124,7 +124,7 @@ def fit(
     family : the family of the constants.
     groups : the rows; several machines share one set of constants, which makes it a set of defaults.
     start : the prior, where the fit starts too; None for the defaults of the constants.
-    free : names of the constants to fit; None for all.
+    free : names of the constants to fit; None for all those of the family, without `FACTOR`.
     steps : most Gauss-Newton steps.
     near : a fit to nearly the same rows, as all but one machine's. The search starts there, leaves the constants alone
         that those rows did not identify, and needs few steps. It fits those whose prior has moved far, since rows that
@@ -133,16 +133,16 @@ def fit(
         counts as noise, and the priors hold against it: right where the rows are some of many that tell what is usual.
         About the median, the constants follow it, however far: right where these rows are what is to be predicted.
     """
-    constants = family.all_constants
+    constants = family.table_constants if free and FACTOR.name in free else family.all_constants
     if not any(group.conditions.timing.includes_host for group in groups):
         constants = tuple(c for c in constants if c not in HOST_CONSTANTS)
-    base = {c.name: c.default for c in family.all_constants} | dict(start or {})
+    typical = {c.name: c.default for c in (*family.all_constants, *constants)}
+    base = typical | dict(start or {})
     chosen = [c for c in constants if free is None or c.name in free]
     hidden = STARTS if _longest_start(family, groups, base) < TELLING else ()
     certainty: dict[str, float] = {}
     unidentified = [c.name for c in chosen if c.name in hidden]
     guess: Mapping[str, float] = base
-    typical = {c.name: c.default for c in family.all_constants}
     starts: list[Mapping[str, float]] = [base] if typical == base else [base, typical]
     if near is not None:
         unidentified += [

@@ -80,6 +80,7 @@ def fit_libraries(
     host: bool = True,
     near: FittedConstants | None = None,
     centred: bool = False,
+    factor: bool = False,
 ) -> FittedConstants:
     """Fit the shared constants to all rows, then those of each library to its rows, starting from the shared ones.
 
@@ -90,14 +91,16 @@ def fit_libraries(
     family, groups, start, centred : as in `perfmodel.accuracy.fit.fit`.
     host : whether the constants of the dispatch are fitted too.
     near : a fit to nearly the same rows, from which the search starts.
+    factor : whether the kernels may take `FACTOR` times as long as their formula says.
     """
-    kernel = [constant.name for constant in family.all_constants if constant not in HOST_CONSTANTS]
-    shared = fit(family, groups, start, None if host else kernel, near=near.shared if near else None, centred=centred)
+    known = family.table_constants if factor else family.all_constants
+    chosen = [constant.name for constant in known if host or constant not in HOST_CONSTANTS]
+    shared = fit(family, groups, start, chosen, near=near.shared if near else None, centred=centred)
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_library[group.conditions.library].append(group)
     event = host and any(group.conditions.timing.includes_host for group in groups)
-    free = [c.name for c in family.all_constants if c.library and (event or c not in HOST_CONSTANTS)]
+    free = [c.name for c in known if c.library and (event or c not in HOST_CONSTANTS)]
     if len(by_library) < 2 or not free:
         return FittedConstants(shared)
     return FittedConstants(

@@ -259,7 +259,7 @@ def _siblings(calibrations: Sequence[SiblingCalibration]) -> Report:
 
 def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:
     """Yield the shared constants that were fitted, then those of each library."""
-    constants = {constant.name: constant for constant in calibration.family.all_constants}
+    constants = {constant.name: constant for constant in calibration.family.table_constants}
     for name in calibration.fit.certainty:
         yield _constant_row(calibration, constants[name], "", calibration.start[name], calibration.fit)
     for library, own in calibration.table.libraries.items():

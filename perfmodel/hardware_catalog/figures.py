@@ -190,7 +190,7 @@ def _latency(machine: Hardware) -> Iterator[Figure]:
         table = fitted_table(name, machine)
         if table is None:
             continue
-        units = {constant.name: constant.unit for constant in family(name).all_constants}
+        units = {constant.name: constant.unit for constant in family(name).table_constants}
         source = ", ".join(part for part in (table.source, table.date) if part)
         for library, values in (("", table.constants), *table.libraries.items()):
             place = f"latency.{name}" + (f".{library}" if library else "")

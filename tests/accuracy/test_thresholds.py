@@ -137,7 +137,7 @@ def test_ten_rows_narrow_what_the_machine_differs_by(simple_gpu) -> None:
     Ten rows without a residual make the scale k of the spread over shapes 5 / (5 + 10).
     """
     op = Elementwise(numel=np.arange(1.0, 11.0) * 1e8)
-    before = constants(families.family("elementwise"), simple_gpu, "", op.dtype)
+    before = constants(families.family("elementwise"), simple_gpu, "torch", op.dtype)
     made_up = replace(calls(predict(op, simple_gpu).predicted_time_s), op=op)
     result = calibrate_calls([made_up], simple_gpu, "test", "2026-01-01")
     (made,) = result.families

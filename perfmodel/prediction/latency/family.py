@@ -61,6 +61,10 @@ HOST_CONSTANTS = (
     ),
     Constant("hidden", "s", 13e-6, 3e-6, 500e-6, 0.5, "end of the dispatch that overlaps with the kernel", True),
 )
+#: what no constant of the formula can tell: slow kernels of one's own, a clock far below the usual one
+FACTOR = Constant(
+    "factor", "", 1.0, 0.1, 10.0, 0.3, "time of the kernel over what its formula says, in all its parts", library=True
+)
 
 
 def _always(op: Operator, machine: Machine, library: str) -> bool:
@@ -207,6 +211,11 @@ class Family:
         return (*self.doubts, OTHER_HOST) if self.dispatched and not self.on_cpu else self.doubts
 
     @functools.cached_property
+    def table_constants(self) -> tuple[Constant, ...]:
+        """The constants that a table may have: also the factor that calls of one's own may take (`FACTOR`)."""
+        return (*self.all_constants, FACTOR)
+
+    @functools.cached_property
     def all_terms(self) -> tuple[Term, ...]:
         """The terms of the formula, and those that `timed_terms` and the bound may add."""
         corrected = (*self.terms, SURFACE) if self.axes else self.terms
@@ -217,13 +226,16 @@ class Family:
     ) -> Terms:
         """Return the terms of the time that ``conditions.timing`` measures.
 
-        The kernel takes ``gain`` times longer than its formula says, by the residual surface of the machine.
+        The kernel takes ``gain`` times longer than its formula says, by the residual surface of the machine, and
+        `FACTOR` times as long where a table has one.
 
         Between events around a framework's call the host dispatches for ``host``, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
         more dispatch than a plain one (``call_cost``) spends it before it starts the kernel.
         """
         kernel = self.formula(op, machine, values, conditions)
+        if FACTOR.name in values:
+            kernel = kernel.times(values[FACTOR.name])
         if anywhere(gain):
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
         if conditions.timing != Timing.EVENT or not self.dispatched:
@@ -237,6 +249,8 @@ class Family:
         if self.total is None:
             return total_of(self.timed_terms(op, machine, values, conditions, gain))
         kernel_s, starting_s = self.total(op, machine, values, conditions)
+        if FACTOR.name in values:
+            kernel_s, starting_s = values[FACTOR.name] * kernel_s, values[FACTOR.name] * starting_s
         if anywhere(gain):
             kernel_s = kernel_s + kernel_s * gain
         if conditions.timing != Timing.EVENT or not self.dispatched:

@@ -104,7 +104,7 @@ def to_tables(specs: Mapping[str, LatencySpec], place: str) -> Mapping[str, Late
 
 
 def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
-    known = {constant.name: constant for constant in family(name).all_constants}
+    known = {constant.name: constant for constant in family(name).table_constants}
     libraries = {
         library: _constants(values, {k: c for k, c in known.items() if c.library}, f"{place}.library.{library}")
         for library, values in spec.library.items()
@@ -198,7 +198,7 @@ def latency_specs(tables: Mapping[str, LatencyTable]) -> dict[str, LatencySpec]:
 
 
 def _spec(name: str, table: LatencyTable) -> LatencySpec:
-    units = {constant.name: constant.unit for constant in family(name).all_constants}
+    units = {constant.name: constant.unit for constant in family(name).table_constants}
 
     def written(values: Mapping[str, float]) -> dict[str, Quantity]:
         return {key: _written(value, units[key]) for key, value in values.items()}
