@@ -389,7 +389,7 @@ def _unlike(found: FamilyCalibration) -> str:
     unit = next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
     hint = f": are the times in {unit}?" if unit else ""
     times = f"{slower:.3g} times as long" if slower > 1.0 else f"1/{1.0 / slower:.3g} of the time"
-    return f"they take {times} as predicted, which no constants of the model describe{hint}"
+    return f"{times} as predicted, which no constants of the model describe{hint}"
 
 
 def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:

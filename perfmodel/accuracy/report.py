@@ -261,11 +261,11 @@ def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:
     """Yield the shared constants that were fitted, then those of each library."""
     constants = {constant.name: constant for constant in calibration.family.table_constants}
     for name in calibration.fit.certainty:
-        yield _constant_row(calibration, constants[name], "", calibration.start[name], calibration.fit)
-    for library, own in calibration.table.libraries.items():
-        for name in own:
-            before = calibration.fit.values[name]
-            yield _constant_row(calibration, constants[name], library, before, calibration.library_fits[library])
+        before = calibration.start.get(name, constants[name].default)
+        yield _constant_row(calibration, constants[name], "", before, calibration.fit)
+    for library, fit in calibration.library_fits.items():
+        for name in fit.identified():
+            yield _constant_row(calibration, constants[name], library, calibration.fit.values[name], fit)
 
 
 def _constant_row(

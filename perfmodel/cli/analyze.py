@@ -78,7 +78,7 @@ def command(
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
     from perfmodel.core.report import report
-    from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog import machines_apart
     from perfmodel.operators.parse import parse_operators
     from perfmodel.prediction.conditions import Conditions
     from perfmodel.prediction.summary import summarize
@@ -91,7 +91,7 @@ def command(
         raise UsageError(
             "--on is missing.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
         )
-    machines = list({machine.name: machine for machine in map(hardware, on)}.values())
+    machines = machines_apart(on)
     if algorithms:
         refused = {"--explain": explain, "--measured": measured, "--library": library}
         refused |= {"--workers": workers != 1, "--scheduler": scheduler}

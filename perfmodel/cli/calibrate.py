@@ -227,7 +227,9 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     if not calibration.families:
         why = "; ".join(f"{count} {reason}" for reason, count in calibration.unused.items())
         raise InputFileError(
-            f"hold no family with {FEWEST_ROWS} rows to fit ({why}).", place=source, remedy="Measure more shapes."
+            f"hold no family with {FEWEST_ROWS} rows to fit ({why}).",
+            place=source,
+            remedy="Times are in seconds, and a family needs rows of several shapes.",
         )
     _deliver(report(calibration, context=context(), notes=notes), destination, calibration.hardware, output)
 

@@ -10,7 +10,9 @@ import difflib
 import functools
 import os
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfmodel import storage
@@ -160,6 +162,34 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     if not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR) and (advice := suggestion(text)):
         raise UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}; name the one that it is.")
     raise unknown_name("hardware", text, names, main=files)
+
+
+def machines_apart(names: Iterable[str]) -> list[Hardware]:
+    """Return machines, each once, under names that differ.
+
+    A file may have the name of another machine, as a calibration of one has. It has its file's name then, or its path
+    where two files have one name.
+
+    Parameters
+    ----------
+    names : as for `hardware`.
+    """
+    found: dict[str, Hardware] = {}
+    for name in dict.fromkeys(map(os.fspath, names)):
+        machine = hardware(name)
+        if not any(machine.name == other.name and machine == other for other in found.values()):
+            found[name] = machine
+    count = Counter(machine.name for machine in found.values())
+    taken = {machine.name for machine in found.values() if count[machine.name] == 1}
+    machines = []
+    for name, machine in found.items():
+        if count[machine.name] > 1 and storage.suffix_of(name) in DOCUMENT_SUFFIXES:
+            stem = storage.stem_of(name)
+            title = f"{machine.title or machine.name} ({stem})"
+            machine = replace(machine, name=name if stem in taken else stem, title=title)
+        taken.add(machine.name)
+        machines.append(machine)
+    return machines
 
 
 def suggestion(text: str) -> str:

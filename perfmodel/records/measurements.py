@@ -112,9 +112,11 @@ def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     timing = table.word("timing", int(rows[0]), _TIMING)
     cache = table.word("cache", int(rows[0]), _CACHE)
     load = table.word("load", int(rows[0]), _LOAD)
-    time = table.numbers("time_s", rows)
     if op not in operator_names():
         skips.add(reason_of(unknown_name("operator", op, operator_names())), table.place, table.line[rows])
+        return None
+    rows, time = _timed(table, rows, skips)
+    if not rows.size:
         return None
     words, sizes = _given(table, op, rows)
     # One call of a serving library's attention turns and writes the new keys; the tables do not say so.
@@ -122,7 +124,7 @@ def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
         words.setdefault("kv_write", "true")
     if op == Moe.op and library_of(implementation).startswith(Attention.WRITING):
         moe_words(implementation, words)
-    good = _usable(table, op, rows, {"time_s": time, **sizes}, skips)
+    good = _usable(table, op, rows, sizes, skips)
     good = _buildable(table, op, rows, (words, sizes), good, skips)
     if not good.any():
         return None
@@ -147,6 +149,18 @@ def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
         load=load,
         source=str(table.cells("source", rows[:1])[0]),
     )
+
+
+def _timed(table: Table, rows: Lines, skips: Skips) -> tuple[Lines, NDArray[np.float64]]:
+    """Return the rows with a possible time, and that [s]; count the others by what stands in their cells."""
+    time = table.numbers("time_s", rows)
+    finite = np.isfinite(time)
+    for row, cell in zip(rows[~finite], table.cells("time_s", rows[~finite]).tolist(), strict=True):
+        found = str(cell).strip()
+        skips.add(f"time_s is {found or 'blank'}", table.place, table.line[np.array([row])])
+    possible = finite & (time >= SHORTEST_S)
+    skips.add(f"time_s is not above zero ({SHORTEST_S:g} s)", table.place, table.line[rows[finite & ~possible]])
+    return rows[possible], time[possible]
 
 
 def _buildable(
@@ -207,13 +221,9 @@ def _usable(
     rules = load_operator(op).dimensions()
     good = np.ones(rows.shape, dtype=bool)
     for name, values in numbers.items():
-        if name == "time_s":
-            possible = np.isfinite(values) & (values >= SHORTEST_S)
-            reason = f"time_s is not above zero ({SHORTEST_S:g} s)"
-        else:
-            least = rules[name]["minimum"]
-            possible = (values >= least) & (values <= LARGEST_SIZE) & (values == np.floor(values))
-            reason = f"{op}: {name} is not a whole number from {least} to 2^53"
+        least = rules[name]["minimum"]
+        possible = (values >= least) & (values <= LARGEST_SIZE) & (values == np.floor(values))
+        reason = f"{op}: {name} is not a whole number from {least} to 2^53"
         skips.add(reason, table.place, table.line[rows[good & ~possible]])
         good &= possible
     if op == "elementwise" and all(name in table.columns for name in _SHAPE):

@@ -117,7 +117,7 @@ def test_impossible_rows_are_counted_with_the_line_of_the_first(read):
         + GEMM.replace(",8,", ",0,")
         + GEMM.replace(",8,", ",1.5,")
         + GEMM.replace("1e-5", "-1")
-        + GEMM.replace("1e-5", "")
+        + GEMM.replace("1e-5", "-2")
         + GEMM.replace("1e-5", "5e-324")
         + GEMM.replace("gemm", "gem")
         + GEMM.replace("fp32", "xyz")
@@ -131,6 +131,17 @@ def test_impossible_rows_are_counted_with_the_line_of_the_first(read):
         "gemm: bias=maybe is neither true nor false.": (1, 10),
     }
     assert sum(map(len, table.calls)) == 1
+
+
+def test_a_time_that_is_no_number_of_seconds_is_said_as_it_stands(read):
+    """A blank cell, "nan" and "inf" say that nobody measured, or that a timer failed; a number below zero does not."""
+    table = read(HEADER + "".join(GEMM.replace("1e-5", cell) for cell in ("", "nan", "inf", "nan", "0")))
+    assert skipped(table) == {
+        "time_s is blank": (1, 2),
+        "time_s is nan": (2, 3),
+        "time_s is inf": (1, 4),
+        "time_s is not above zero (1e-15 s)": (1, 6),
+    }
 
 
 def test_a_missing_dimension_is_said(read):
