@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
-from perfmodel.accuracy.calibration import BOOST, usable
+from perfmodel.accuracy.calibration import usable
+from perfmodel.accuracy.judge import BOOST
 from perfmodel.records.measurements import read_measurements
 
 TABLES = (

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.fit import NOISE, Fit, Floats, Group
+from perfmodel.accuracy.judge import faster_than_bound
 from perfmodel.accuracy.libraries import (
     USUAL_ROWS,
     FittedConstants,
@@ -35,15 +36,12 @@ from perfmodel.prediction.latency.constants import WIDEST, Constants, constants,
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.predict import floor_time
 from perfmodel.prediction.uncertainty import half_width
 
 #: a calibration needs this many rows of a family
 FEWEST_ROWS = 10
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
 MOST_ROWS = 1500
-#: a row that is faster than the floor by more than a clock can boost is an artefact
-BOOST = 1.1
 #: correlation of the errors of one shape, measured again in another version of a library: assumed
 ONE_SHAPE = 0.5
 #: a held-out residual counts for at most so many robust scales of them, in the interval of a regime with few rows
@@ -100,8 +98,7 @@ class FamilyCalibration:
 def usable(call: MeasuredCalls, hardware: Hardware) -> tuple[NDArray[np.bool_], dict[str, int]]:
     """Return which rows can be fitted, and how many cannot: flagged by their author, or faster than the floor."""
     flagged = call.flags != ""
-    floor = np.broadcast_to(floor_time(call.op, hardware, call.conditions.cache), call.time_s.shape)
-    faster = ~flagged & (call.time_s * BOOST < floor)
+    faster = ~flagged & faster_than_bound(call, hardware)
     reasons = {f"flagged {flag}": int((call.flags == flag).sum()) for flag in np.unique(call.flags[flagged])}
     if faster.any():
         reasons["faster than the bound"] = int(faster.sum())

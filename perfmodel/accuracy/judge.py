@@ -14,10 +14,12 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Sk
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Text
 from perfmodel.errors import UsageError
-from perfmodel.prediction.predict import predict
+from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
 
 Floats = NDArray[np.float64]
+#: a row that is faster than the floor by more than a clock can boost is an artefact
+BOOST = 1.1
 #: rows that are predicted at once, which bounds the memory of a sweep
 CHUNK = 50_000
 
@@ -56,6 +58,10 @@ class JudgedCalls:
         value = self.calls.op.params().get(key, "")
         return str(value).lower() if isinstance(value, bool) else value
 
+    def too_fast(self) -> NDArray[np.bool_]:
+        """Return which calls are faster than their bound: see `faster_than_bound`."""
+        return faster_than_bound(self.calls, self.hardware)
+
     def take(self, chosen: NDArray[np.bool_]) -> JudgedCalls:
         """Return the rows that a mask selects."""
 
@@ -89,6 +95,16 @@ GROUPINGS: dict[str, Callable[[JudgedCalls], Any]] = {
     "source": lambda judged: judged.calls.source,
     "table": lambda judged: storage.name_of(judged.calls.place),
 }
+
+
+def faster_than_bound(calls: MeasuredCalls, hardware: Hardware) -> NDArray[np.bool_]:
+    """Return which calls took less than their floor, that of warm caches where they were warm, over `BOOST`.
+
+    It counts only the FLOP that no known algorithm avoids, so that convolutions by Winograd are not among them.
+    """
+    floor_s = np.broadcast_to(floor_time(calls.op, hardware, calls.conditions.cache), calls.time_s.shape)
+    found: NDArray[np.bool_] = calls.time_s * BOOST < floor_s
+    return found
 
 
 def judge_calls(

@@ -77,6 +77,11 @@ _LEGEND = (
     "the rows inside their stated 80 % interval; width: median of its high / low end; roofline: MAPE of the datasheet "
     "roofline."
 )
+#: why measured rows may be faster than their bound
+_TOO_FAST = (
+    "the figures count them. Their data may have lain in a cache, their work be less than counted, a peak of the "
+    "specification be too low, or the time not be in seconds."
+)
 
 
 @report.register
@@ -107,11 +112,15 @@ def _(
     labels = tuple(Column(key, shown=key in by or not by) for key in ALWAYS)
     skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in accuracy.skipped]
     left_out = [f"Left out: {skipped}." for skipped in accuracy.skipped]
+    fast = accuracy.too_fast
+    if fast is not None:
+        left_out.append(f"{format_count(fast.rows, 'row')} faster than the bound (first: {fast.place}): {_TOO_FAST}")
+    facts = {"skipped": skipped, "faster_than_bound": fast.rows if fast else 0}
     return Report(
         "validate",
         (*labels, *extra, *FIGURES),
         accuracy.by(by),
-        {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), "skipped": skipped},
+        {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), **facts},
         notes=(_LEGEND, *left_out, *notes),
         title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
         more={"worst": _worst_rows(accuracy, worst)} if worst else {},

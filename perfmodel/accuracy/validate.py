@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.judge import GROUPINGS, Floats, JudgedCalls, judge_calls
-from perfmodel.accuracy.measured import Measurements, Skipped
+from perfmodel.accuracy.measured import Measurements, Skipped, Skips
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.report import Reportable
@@ -70,6 +70,14 @@ class Accuracy(Reportable):
     def predicted_s(self) -> Floats:
         """Predicted time of every row [s]."""
         return _concatenated([part.predicted_s for part in self.judged])
+
+    @property
+    def too_fast(self) -> Skipped | None:
+        """The rows that are faster than their bound, which count like all others; None where there are none."""
+        skips = Skips()
+        for part in self.judged:
+            skips.add("faster than the bound", part.calls.place, part.calls.line[part.too_fast()])
+        return next(iter(skips.all()), None)
 
     def where(self, keep: Callable[[JudgedCalls], Any]) -> Accuracy:
         """Return the rows that a mask of each group of calls selects; True is all of them."""

@@ -190,13 +190,27 @@ def _room_of(paths: list[str]) -> ModuleType | None:
 
 
 def _published_room(path: str) -> ModuleType | None:
+    """Return the module that predicts the runs of a table; None where it holds measured calls.
+
+    Raises
+    ------
+    InputFileError
+        When the table looks like one of training runs and lacks columns that those need.
+    """
     from perfmodel.accuracy.run_table import run_columns
+    from perfmodel.training.published import missing
 
     if storage.name_of(path).removesuffix(".gz").endswith((".json", ".parquet")) or not storage.is_file(path):
         return None  # a record of bench, or what the reader of measurements explains
     columns = frozenset(run_columns(path))
-    found = (module for module in map(import_module, _ROOMS) if module.recognises(columns))
-    return next(found, None)
+    found = next((module for module in map(import_module, _ROOMS) if module.recognises(columns)), None)
+    if found is None and (lacking := missing(columns)):
+        raise InputFileError(
+            f"looks like a table of training runs, and has no column {', '.join(lacking)}.",
+            place=path,
+            remedy='docs/data_formats.md, "Tables of training runs", lists the columns.',
+        )
+    return found
 
 
 def _keys(text: str) -> tuple[str, ...]:

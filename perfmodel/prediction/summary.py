@@ -59,10 +59,12 @@ def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str,
         if p.library and ErrorSource.LIBRARY in p.uncertainty:
             for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
                 known = measured_libraries(family, machines[p.hardware])
-                hint = nearest(p.library, [*known, *latency_family(family).aliases])
+                names = [name for name in (*known, *latency_family(family).aliases) if name != p.library]
+                hint = nearest(p.library, names)
                 warnings[family] = (
                     f"no table of {family} has rows of library {p.library!r} (measured: "
-                    f"{', '.join(known) or 'none'}); the interval is wider for it.{' ' if hint else ''}{hint}"
+                    f"{', '.join(known) or 'none'}); the interval is that of a library that nobody measured."
+                    f"{' ' if hint else ''}{hint}"
                 )
     return list(warnings.values())
 

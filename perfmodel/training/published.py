@@ -16,6 +16,10 @@ from perfmodel.training.published_run import PublishedRun, UnusableRunError, mea
 
 #: the columns that a table of training runs has
 REQUIRED = ("hardware", "num_gpus", "gbs", "seq", "step_time_s")
+#: those without which no run of it can be predicted: the model's sizes
+SIZES = ("hidden", "layers", "heads", "ffn", "vocab")
+#: columns that only tables of training runs have beside ``seq``, under their names and under others in use
+_OF_TRAINING = ("num_gpus", "gbs", "mbs", "step_time_s", "gpus", "global_batch", "micro_batch", "step_s", "pp", "dp")
 #: the rule of thumb beside the predictions
 BASELINE = "6 N D FLOP at 45 % of the dense peak"
 BASELINE_SHARE = 0.45
@@ -24,6 +28,13 @@ BASELINE_SHARE = 0.45
 def recognises(columns: Collection[str]) -> bool:
     """Return whether a table with these columns is one of training runs."""
     return set(REQUIRED) <= set(columns)
+
+
+def missing(columns: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that a table lacks which looks like one of training runs; none for one of another kind."""
+    if recognises(columns) or "op" in columns or "seq" not in columns or not set(_OF_TRAINING) & set(columns):
+        return ()
+    return tuple(name for name in (*REQUIRED, *SIZES) if name not in columns)
 
 
 def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:
