@@ -92,3 +92,14 @@ def test_bad_requests_get_one_message_before_anything_is_measured(perfmodel, arg
 def test_missing_gpu_exits_4(perfmodel, monkeypatch):
     monkeypatch.setattr(cuda, "is_available", lambda: False)
     assert perfmodel("calibrate", "--device", "cuda").code == 4
+
+
+def test_rows_in_milliseconds_are_refused_and_no_file_is_written(perfmodel, tmp_path):
+    """A table of products whose times are a thousand times too large describes no machine."""
+    sizes = [(m, k) for m in (512, 1024, 2048) for k in (1024, 2048, 4096, 8192)]
+    rows = [f"h100,gemm,bf16,{m},4096,{k},{1.3e-8 * m * k:.6g}\n" for m, k in sizes]  # at 630 TFLOP/s, in ms
+    (tmp_path / "ms.csv").write_text("hardware,op,dtype,m,n,k,time_s\n" + "".join(rows))
+    ran = perfmodel("calibrate", "--from", tmp_path / "ms.csv", "--on", "h100", "-o", tmp_path / "mine.toml")
+    assert ran.code == 3
+    assert "are the times in milliseconds?" in ran.err
+    assert not (tmp_path / "mine.toml").exists()

@@ -1,0 +1,133 @@
+"""Calibration from rows of one's own: the prediction follows them, and its interval holds those that were left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.accuracy.calibration import MachineCalibration, calibrate_calls, calibrate_family
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.hardware_catalog.write import write_spec
+from perfmodel.operators.base import Operator
+from perfmodel.prediction.latency.constants import WIDEST, Constants
+from tests.accuracy.test_fit import FAMILY, rows
+
+ROWS = np.repeat([512.0, 2048.0, 8192.0], 4)
+COLS = np.tile([512.0, 1024.0, 2048.0, 4096.0], 3)
+#: machine, operator with twelve sizes
+PRODUCTS = ("h100-sxm5-80gb", pm.Gemm(m=ROWS, n=2 * COLS, k=COLS[::-1], dtype="bf16"))
+SOFTMAX = ("l4", pm.Softmax(rows=ROWS, cols=COLS, dtype="fp16"))
+NORMS = ("rtx-4090", pm.RmsNorm(rows=ROWS, cols=COLS, dtype="bf16"))
+LOOK_UPS = ("a100-sxm4-80gb", pm.Embedding(tokens=ROWS, dim=COLS, vocab=32000, dtype="bf16"))
+PROMPTS = (
+    "h100-sxm5-80gb",
+    pm.Attention(batch=ROWS / 512, heads=16, seq_q=COLS, head_dim=128, causal=True, dtype="bf16"),
+)
+
+
+def timed(machine: str, op: Operator, factor: Any, library: str = "") -> MeasuredCalls:
+    """Rows that take a factor times what the shipped constants say."""
+    times = np.asarray(pm.predict(op, machine, library=library).predicted_time_s) * factor
+    line = np.arange(2, times.size + 2)
+    flags = np.full(times.size, "")
+    return MeasuredCalls(machine, op, times, Timing.KERNEL, CacheState.COLD, library, flags, "mine.csv", line)
+
+
+def calibrated(calls: MeasuredCalls) -> MachineCalibration:
+    return calibrate_calls([calls], pm.hardware(calls.hardware), "mine.csv", "2026-11-27")
+
+
+def off(calls: MeasuredCalls, machine: Hardware) -> tuple[Any, Any, Any]:
+    """Predicted over measured, which rows are inside the interval, and high over low."""
+    found = pm.predict(calls.op, machine, library=calls.library)
+    low, high = np.asarray(found.predicted_time_low_s), np.asarray(found.predicted_time_high_s)
+    inside = (low <= calls.time_s) & (calls.time_s <= high)
+    return np.asarray(found.predicted_time_s) / calls.time_s, inside, high / low
+
+
+@pytest.mark.parametrize("factor", [0.95, 1.3, 1.6, 2.0, 5.0])
+@pytest.mark.parametrize("rows_of", [PRODUCTS, SOFTMAX, NORMS, LOOK_UPS, PROMPTS], ids=lambda one: one[1].op)
+def test_rows_that_are_all_slower_move_the_prediction_by_as_much(rows_of: tuple[str, Any], factor: float) -> None:
+    """A factor that all rows share is no noise: it is told by twelve rows as well as by a thousand."""
+    calls = timed(*rows_of, factor)
+    ratio, inside, _ = off(calls, calibrated(calls).hardware)
+    assert np.exp(np.median(np.log(ratio))) == pytest.approx(1.0, abs=0.06)
+    assert np.abs(ratio - 1.0).mean() < 0.1
+    assert inside.mean() >= 0.8
+
+
+def test_noisy_rows_at_three_times_the_prediction_are_followed() -> None:
+    noise = np.exp(0.05 * np.random.default_rng(0).standard_normal(12))
+    calls = timed(*PRODUCTS, 3.0 * noise)
+    ratio, inside, _ = off(calls, calibrated(calls).hardware)
+    assert np.exp(np.median(np.log(ratio))) == pytest.approx(1.0, abs=0.1)
+    assert inside.mean() >= 0.8
+
+
+@pytest.mark.parametrize(("factor", "words"), [(1e3, "are the times in milliseconds?"), (1e6, "in microseconds?")])
+def test_rows_that_nothing_describes_are_refused_and_a_unit_is_guessed(factor: float, words: str) -> None:
+    result = calibrated(timed(*PRODUCTS, factor))
+    assert not result.families
+    (reason,) = result.unused
+    assert reason.startswith("of gemm_bf16: ")
+    assert words in reason
+
+
+def test_rows_that_scatter_widen_the_interval_to_their_scatter() -> None:
+    """The interval is that of rows left out, narrower than before or wider: four of five are inside."""
+    calls = timed(*PRODUCTS, np.random.default_rng(1).permutation(np.repeat([1.3, 3.0], 6)))
+    _, _, before = off(calls, pm.hardware(calls.hardware))
+    _, inside, width = off(calls, calibrated(calls).hardware)
+    assert inside.mean() >= 0.8
+    assert np.median(width) > 3.0 / 1.3 > 1.5 * np.median(before)
+
+
+@pytest.mark.parametrize("rows_of", [NORMS, LOOK_UPS], ids=lambda one: one[1].op)
+def test_rows_without_a_library_tell_what_a_call_without_one_takes(rows_of: tuple[str, Any], tmp_path: Any) -> None:
+    """The file that is written predicts its rows as well as the fit says, and is surer of them than before."""
+    calls = timed(*rows_of, 1.3)
+    result = calibrated(calls)
+    (made,) = result.families
+    write_spec(result.hardware, tmp_path / "mine.toml")
+    ratio, _, width = off(calls, pm.hardware(tmp_path / "mine.toml"))
+    assert np.abs(ratio - 1.0).mean() < 1.2 * made.error + 0.005
+    _, _, before = off(calls, pm.hardware(calls.hardware))
+    assert np.median(width) < np.median(before)
+
+
+def test_rows_of_attention_of_torch_are_those_that_torch_is_predicted_by() -> None:
+    """Shipped tables name the kernel within torch ("torch/cudnn"); a table of one's own has torch's rows as "torch"."""
+    calls = timed(*PROMPTS, 1.3, "torch")
+    _, _, before = off(calls, pm.hardware(calls.hardware))
+    machine = calibrated(calls).hardware
+    ratio, inside, width = off(calls, machine)
+    found = pm.predict(
+        pm.Attention(batch=4, heads=16, seq_q=2048, head_dim=128, dtype="bf16"), machine, library="torch"
+    )
+    assert found.calibration == "calibrated"
+    assert np.abs(ratio - 1.0).mean() < 0.05
+    assert inside.mean() >= 0.8
+    assert np.median(width) < np.median(before)
+
+
+def test_what_the_constants_may_not_reach_is_a_factor_of_the_kernels() -> None:
+    """The rate ends at 0.1 of the peak: kernels at a twentieth take twice as long, and the file says so."""
+    base = Constants({c.name: c.default for c in FAMILY.constants}, dict.fromkeys(REGIMES, WIDEST), "never seen", "")
+    found = calibrate_family(FAMILY, [rows(40, 0.05, 4e-6)], base, "mine", "2026-11-27", follow=True)
+    assert found.table.constants["factor"] > 1.5
+    assert np.abs(found.log_ratio).max() < 0.1
+    known = calibrate_family(FAMILY, [rows(40, 0.5, 4e-6)], base, "mine", "2026-11-27", follow=True)
+    assert "factor" not in known.table.constants
+
+
+def test_the_rows_of_many_machines_have_no_factor() -> None:
+    """They tell what is usual: what a machine of one's own differs by is none of that."""
+    base = Constants({c.name: c.default for c in FAMILY.constants}, dict.fromkeys(REGIMES, WIDEST), "never seen", "")
+    found = calibrate_family(FAMILY, [rows(40, 0.05, 4e-6)], base, "open", "2026-11-27")
+    assert "factor" not in found.table.constants
