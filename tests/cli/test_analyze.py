@@ -125,12 +125,35 @@ def test_the_users_own_machine_works_like_a_name(perfmodel, tmp_path):
     assert rows[0]["bound_time_s"] == pytest.approx(12e-3)
 
 
+def test_machines_of_one_name_are_both_shown(perfmodel, tmp_path):
+    """A calibration keeps the name of its machine: beside that, and beside another, it has the name of its file."""
+    folders = tmp_path / "mine.toml", tmp_path / "again" / "mine.toml"
+    folders[1].parent.mkdir()
+    for count, path in enumerate(folders):
+        path.write_text(
+            'name = "v100-sxm2-32gb"\nvendor = "me"\narchitecture = "new"\n'
+            f'[memory.hbm]\nbandwidth = "{count + 1} TB/s"\n[peak.vector]\nfp32 = "10 TFLOP/s"\n'
+        )
+    words = ("analyze", "elementwise", "numel=1e9", "--format", "json", "--on", "v100,v100-sxm2-32gb")
+    rows = perfmodel(*words, "--on", folders[0], "--on", folders[1]).json["rows"]
+    assert [row["hardware"] for row in rows] == ["v100-sxm2-32gb", "mine", str(folders[1])]
+    assert rows[1]["bound_time_s"] == pytest.approx(12e-3)
+    assert rows[2]["bound_time_s"] == pytest.approx(6e-3)
+    # alone it keeps the name that it has
+    assert perfmodel(*words[:-1], folders[0]).json["rows"][0]["hardware"] == "v100-sxm2-32gb"
+
+
 def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     words = ("analyze", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--on", "h100-sxm5-80gb", "--format", "json")
     ran = perfmodel(*words, "--library", "nonsense")
     assert ran.code == 0
     assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, torch, trtllm" in ran.err
     assert ran.json["rows"][0]["not_seen"] == ["library"]
+    # a call without a library may be of any, so that its interval is as wide
+    assert "wider" not in ran.err
+    ends = [perfmodel(*words, *more).json["rows"][0] for more in ((), ("--library", "nonsense"))]
+    widths = [row["predicted_time_high_s"] / row["predicted_time_low_s"] for row in ends]
+    assert widths[0] == pytest.approx(widths[1])
     assert not perfmodel(*words, "--library", "trtllm").err
     assert perfmodel(*words, "--library", "VLLM").err.strip().endswith("Did you mean 'vllm'?")
 

@@ -73,6 +73,40 @@ def test_several_workers_judge_the_same(perfmodel, table, tmp_path):
         assert str(message) in alone.err
 
 
+def test_rows_that_are_faster_than_their_bound_are_counted_and_judged(perfmodel, tmp_path):
+    """A product of 1.1 TFLOP takes an H100 1.1 ms at its peak; a clock may boost by a tenth, and no more."""
+    path = tmp_path / "fast.csv"
+    row = "h100,gemm,bf16,8192,8192,8192,{}\n"
+    path.write_text(
+        "hardware,op,dtype,m,n,k,time_s\n" + "".join(map(row.format, ("1.6e-3", "1.05e-3", "1e-6", "2e-6")))
+    )
+    ran = perfmodel("validate", path, "--format", "json")
+    assert (ran.code, ran.json["rows"][0]["rows"], ran.json["context"]["faster_than_bound"]) == (0, 4, 2)
+    assert any(f"2 rows faster than the bound (first: {path}:4)" in note for note in ran.json["notes"])
+
+
+def test_known_reasons_to_beat_the_bound_are_not_among_them(perfmodel, tmp_path):
+    """Winograd's algorithm needs 4/9 of the FLOP of a convolution by 3 x 3 filters, and warm data no device memory."""
+    path = tmp_path / "known.csv"
+    # 59 GFLOP take a V100 3.8 ms at its peak; 4 MB, which its L2 holds, 4.4 us from device memory
+    path.write_text(
+        "hardware,op,dtype,n,c,h,w,k,r,s,padding,kind,numel,time_s,cache\n"
+        "v100,conv2d,fp32,64,256,28,28,256,3,3,1,,,2.6e-3,cold\n"
+        "v100,elementwise,fp32,,,,,,,,,relu,500000,3e-6,warm\n"
+    )
+    context = perfmodel("validate", path, "--format", "json").json["context"]
+    assert (context["skipped"], context["faster_than_bound"]) == ([], 0)
+
+
+def test_what_a_table_of_training_runs_lacks_is_said(perfmodel, tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("model,hardware,gpus,tp,pp,dp,batch,seq,dtype,step_s\nllama,h100,8,1,1,8,64,4096,bf16,3.0\n")
+    ran = perfmodel("validate", path)
+    assert ran.code == 3
+    assert "has no column num_gpus, gbs, step_time_s, hidden, layers, heads, ffn, vocab" in ran.err
+    assert "data_formats.md" in ran.err
+
+
 @pytest.fixture
 def own_record(tmp_path):
     """A function that writes a record of five additions on a machine that only the specification in it knows."""
