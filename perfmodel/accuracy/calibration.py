@@ -158,9 +158,11 @@ def calibrate_family(
     held_out = _cross_validated(family, groups, start.values, fitted, centred=follow)
     if follow and _off(held_out[0]) > NOISE:
         with_factor = fit_libraries(family, groups, start.values, centred=True, factor=True)
-        told = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
-        if _off(told[0]) < EARNED * _off(held_out[0]):
-            fitted, held_out = with_factor, told
+        inside = [_off(residuals(family, groups, found)[0]) for found in (fitted, with_factor)]
+        if inside[1] < EARNED * inside[0]:  # what does not help the rows that it is fitted to helps no others
+            told = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
+            if _off(told[0]) < EARNED * _off(held_out[0]):
+                fitted, held_out = with_factor, told
     ratio, regime, shape, apart = held_out
     rows = [_independent(shape[regime == index]) for index in range(len(REGIMES))]
     restated = _restated if follow else _narrowed
@@ -385,7 +387,9 @@ def _unlike(found: FamilyCalibration) -> str:
     slower = math.exp(-float(np.median(found.log_ratio_before)))
     unit = next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
     hint = f": are the times in {unit}?" if unit else ""
-    times = f"{slower:.3g} times as long" if slower > 1.0 else f"1/{1.0 / slower:.3g} of the time"
+    ratio = max(slower, 1.0 / slower)
+    shown = f"{ratio:,.0f}" if ratio >= 10.0 else f"{ratio:.2g}"
+    times = f"{shown} times as long" if slower > 1.0 else f"1/{shown} of the time"
     return f"{times} as predicted, which no constants of the model describe{hint}"
 
 
