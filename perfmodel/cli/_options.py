@@ -164,7 +164,7 @@ HostOption = Annotated[
     typer.Option(
         "--host",
         metavar="X",
-        help="Time of the other machine's host over that of this one's. Default: 1, unknown within 25 %.",
+        help="Time of the other machine's host over that of this one's. Default: 1, unknown within 40 %.",
         show_default=False,
     ),
 ]

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.cli._options import HostOption
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import EventKind, Limiter
 from perfmodel.diagnosis.diagnose import diagnose
-from perfmodel.diagnosis.projection.project import project
+from perfmodel.diagnosis.projection.project import _host_note, project
 from perfmodel.diagnosis.projection.replay import replay
 from perfmodel.diagnosis.projection.scale import scale_entry, start_time
 from perfmodel.errors import UsageError
@@ -24,6 +25,7 @@ from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.predict import predict
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -159,6 +161,58 @@ def test_a_wait_of_the_host_ends_with_the_work_that_it_waits_for(traced):
     assert faster.gpu.start_s == pytest.approx(np.array([5, 105]) * US)
     slower_host = replay(line, np.array([1.0, 1.0]), host=2.0)
     assert slower_host.gpu.start_s[1] > line.gpu.start_s[1]
+
+
+def _inside(line):
+    """Return the GPU time in the window of a time line [s]."""
+    low, high = line.window_s
+    return np.clip(np.minimum(line.gpu.end_s, high) - np.maximum(line.gpu.start_s, low), 0.0, None).sum()
+
+
+_HOSTS = (0.1, 0.5, 1.0, 2.0, 4.0, 10.0, 100.0)
+
+
+@pytest.mark.parametrize("wait_us", [5, 90])
+@pytest.mark.parametrize("kernel_us", [4, 210])
+@pytest.mark.parametrize("cut_us", [None, 0.4, 1.5])
+def test_a_slower_host_never_makes_a_run_shorter_and_takes_no_kernel_out_of_it(traced, wait_us, kernel_us, cut_us):
+    api = [(n * 50, n * 50 + 10, "cudaLaunchKernel", "launch") for n in range(20)]
+    gpu, free = [], 0.0
+    for n in range(20):
+        start = max(free + 2, n * 50 + wait_us)
+        gpu.append((start, start + kernel_us, "k", "kernel", n))
+        free = start + kernel_us
+    line = traced((0, free + 1000), gpu=gpu, api=api).between_gpu_work()
+    if cut_us is not None:  # the window starts and ends within kernels
+        line = dataclasses.replace(
+            line, window_s=((gpu[3][0] + cut_us * kernel_us / 2) * US, (gpu[15][0] + cut_us * kernel_us / 2) * US)
+        )
+    lines = [replay(line, np.ones(20), host=host) for host in _HOSTS]
+    times_s = [high - low for low, high in (one.window_s for one in lines)]
+    assert times_s == sorted(times_s, key=lambda time_s: round(time_s, 12))
+    assert times_s[_HOSTS.index(1.0)] == pytest.approx(line.window_s[1] - line.window_s[0])
+    assert times_s[-1] > 2 * times_s[0]
+    for one in lines:
+        assert _inside(one) == pytest.approx(_inside(line))
+
+
+def test_on_its_own_machine_only_the_host_of_a_run_is_unsure(traced):
+    # the GPU sets the pace by far: a host 40 % faster or slower changes nothing, and the kernels were measured
+    line = _queued(traced, 210, 5).between_gpu_work()
+    line = dataclasses.replace(line, gpu=dataclasses.replace(line.gpu, entry=np.zeros(10, dtype=np.int64)))
+    profile = Profile((ProfileEntry("k", 2100 * US, 10, EventKind.KERNEL),), timeline=line)
+    own, other = (project(profile, A100, to) for to in (A100, H100))
+    assert own.whole.low == pytest.approx(own.whole.high) == pytest.approx(2100 * US)
+    assert sum(part.low for part in own.parts) == pytest.approx(own.whole.low)
+    assert other.whole.low < other.whole.projected_time_s < other.whole.high
+
+
+def test_the_note_on_the_host_has_the_deviation_that_the_interval_has():
+    note = project(Profile((_gemm(),)), A100, A100, host=None).notes
+    assert not any("host is assumed" in line for line in note)  # a table has no host
+    assert f"within {100 * HOST_DEVIATION:.0f} %" in _host_note(None)
+    (help_of_host,) = HostOption.__metadata__
+    assert f"within {100 * HOST_DEVIATION:.0f} %" in help_of_host.help
 
 
 @pytest.mark.parametrize(

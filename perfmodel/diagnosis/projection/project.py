@@ -86,7 +86,8 @@ def project(profile: Profile, source: Hardware, target: Hardware, *, host: float
     shorter where the host sets the pace; a table of times is added up.
 
     The interval of the whole: a machine or a library differs from its predictions in one direction for all kernels,
-    so their deviations are added up; the run (10 %) and the host are independent of them.
+    so their deviations are added up; the run (10 %) and the host are independent of them. On the profile's own machine
+    the kernels and the run are what was measured, and only the host is unsure.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def _summed(profile: Profile, source: Hardware, target: Hardware, scaled: Mappin
     times_s = [part.projected_time_s for part in parts]
     total_s = math.fsum(times_s)
     deviation = _shared_deviation(times_s, [scaled[entry.name].deviation for entry in entries])
-    half = Z80 * math.hypot(deviation, run_deviation(target))
+    half = Z80 * math.hypot(deviation, _run_deviation(source, target))
     whole = _whole(profile.total_time_s, total_s, total_s * math.exp(-half), total_s * math.exp(half))
     there = replace(
         profile,
@@ -133,6 +134,11 @@ def _shared_deviation(times_s: Sequence[float], deviations: Sequence[float]) -> 
     """Return the standard deviation of ln(sum) where the parts deviate together: the mean, weighted by time."""
     total_s = math.fsum(times_s)
     return math.fsum(t * d for t, d in zip(times_s, deviations, strict=True)) / total_s if total_s else 0.0
+
+
+def _run_deviation(source: Hardware, target: Hardware) -> float:
+    """Return the standard deviation of the run beyond its kernels': none on the machine that it was measured on."""
+    return 0.0 if source.name == target.name else run_deviation(target)
 
 
 def _part(entry: ProfileEntry, time_s: float, scaled: Scaled) -> ProjectedPart:
@@ -175,7 +181,7 @@ class _Traced:
         """Return the projection."""
         here = self._wall(self.timeline)
         speed = 1.0 if self.host is None else self.host
-        half = Z80 * np.hypot(self.deviation, run_deviation(self.target))
+        half = Z80 * np.hypot(self.deviation, _run_deviation(self.source, self.target))
         middle = self._replayed(self.factor, speed)
         kernels = [self._replayed(self.factor * np.exp(sign * half), speed) for sign in (-1, 1)]
         steps = (0.0, 0.0) if self.host is not None else (-Z80 * HOST_DEVIATION, Z80 * HOST_DEVIATION)
@@ -246,8 +252,8 @@ def _mean_factor(profile: Profile, factors: Sequence[float]) -> float:
 def _host_note(host: float | None) -> str:
     if host is None:
         return (
-            "The host is assumed to be as fast as the one of the profile, within 25 % (standard deviation); --host X "
-            "states its time over this one's."
+            "The host is assumed to be as fast as the one of the profile, within "
+            f"{100 * HOST_DEVIATION:.0f} % (standard deviation); --host X states its time over this one's."
         )
     return f"The host takes {host:g} times as long for its own work, as stated."
 

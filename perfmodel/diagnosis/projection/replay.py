@@ -69,18 +69,13 @@ def replay(timeline: Timeline, factor: Floats, *, host: float = 1.0) -> Timeline
     gpu = replace(timeline.gpu, start_s=start_s, duration_s=duration_s)
     columns = {item.name: getattr(gpu, item.name) for item in fields(gpu)}
     gpu = type(gpu)(**{name: values[order] if values.size else values for name, values in columns.items()})
-    low_s, high_s = (float(run.clock.of(np.array([edge]))[0]) for edge in timeline.window_s)
-    last_s = float((start_s + duration_s)[run.inside].max(initial=low_s))
-    was_s = float(timeline.gpu.end_s[run.inside].max(initial=timeline.window_s[0]))
-    if was_s >= timeline.window_s[1] - _CLOCKS_S:  # the window ended with the GPU's work
-        high_s = last_s
     return replace(
         timeline,
         gpu=gpu,
         api=_moved(timeline.api, run.clock),
         ops=_moved(timeline.ops, run.clock),
         annotations=_moved(timeline.annotations, run.clock),
-        window_s=(low_s, max(high_s, low_s)),
+        window_s=run.window(),
     )
 
 
@@ -144,6 +139,33 @@ class _Replay:
             else:
                 self._wait(*waits[item - moments.size])
         return np.array(self.new_start_s)
+
+    def window(self) -> tuple[float, float]:
+        """Return the new start and end of the window [s].
+
+        GPU work that was launched before the window and runs in it takes the start along: the window has the same part
+        of it, and begins as long before it, however fast the host is. Without such work the start is a moment of the
+        host. The end goes along with work that ended it, else it is a moment of the host, too. No work in the window is
+        left out of it.
+        """
+        low_s, high_s = self.timeline.window_s
+        new_low_s, new_high_s = self.clock.of(np.array(self.timeline.window_s)).tolist()
+        inside, end_s = self.inside, self.timeline.gpu.end_s
+        if inside.any():
+            queued = ~(self.launch_s > low_s)  # also work whose launch is not in the trace
+            starts_s = np.where(queued, self._along(low_s), self.new_start_s)[inside]
+            new_low_s = float(starts_s.min(initial=np.inf if queued[inside].any() else new_low_s))
+            ended_by_gpu = float(end_s[inside].max()) >= high_s - _CLOCKS_S
+            new_high_s = float(self._along(high_s)[inside].max(initial=-np.inf if ended_by_gpu else new_high_s))
+        return new_low_s, max(new_high_s, new_low_s)
+
+    def _along(self, time_s: float) -> Floats:
+        """Return when each event is as far as it was at a moment [s]: as long before its start; later, at its end."""
+        gpu, new_start_s, new_end_s = self.timeline.gpu, np.array(self.new_start_s), np.array(self.new_end_s)
+        since_s = time_s - gpu.start_s
+        part = since_s / np.maximum(gpu.duration_s, np.finfo(float).tiny)
+        within_s = new_start_s + np.clip(part, 0.0, 1.0) * (new_end_s - new_start_s)
+        return np.asarray(within_s + np.minimum(since_s, 0.0))
 
     def _waits(self) -> list[tuple[float, float, int]]:
         """Return start and end of each call that waited for GPU work [s], and the event that it waited for."""
