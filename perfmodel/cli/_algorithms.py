@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from perfmodel.cli._output import Destination, context, save_plot
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
-
-
-def refuse(options: Mapping[str, Any]) -> None:
-    """Raise a UsageError for options that have no meaning beside --algorithms.
-
-    Raises
-    ------
-    UsageError
-        When one of them is given.
-    """
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"{name} does not go with it.", place="--algorithms", remedy="Remove one of them.")
 
 
 def run(ops: Sequence[str], machines: Sequence[Hardware], destination: Destination, plot: str | None) -> None:

@@ -27,15 +27,6 @@ class Reading(NamedTuple):
     sharing: Sharing
 
 
-def refuse_workers(workers: int, scheduler: str) -> None:
-    """Raise a UsageError for workers beside one profile: one process reads it."""
-    option = "--scheduler" if scheduler else "--workers" if workers != 1 else ""
-    if option:
-        raise UsageError(
-            "one profile is read by one process.", place=option, remedy="Leave it out, or give the traces of a job."
-        )
-
-
 def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> Job:
     """Return the ranks of the job of which some files are the traces; files that cannot be read are named and left out.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli import _algorithms
+from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import (
     AlgorithmsOption,
     CacheOption,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    ctx: typer.Context,
     ops: Annotated[
         list[str],
         typer.Argument(
@@ -87,26 +89,21 @@ def command(
 
     destination = Destination.of("analyze", format_, output, wide=wide)
     check_plot(plot)
+    refuse_idle(ctx, (
+        Idle(algorithms, ("explain", "measured", "timing", "cache", "library", "load", "workers", "scheduler"),
+             "--algorithms compares a library's algorithms by their kernels, cold and in a burst"),
+        Idle(measured is not None, ("workers", "scheduler"), "a measured value belongs to one call"),
+    ))  # fmt: skip
     if not on:
         raise UsageError(
             "--on is missing.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
         )
     machines = machines_apart(on)
     if algorithms:
-        refused = {"--explain": explain, "--measured": measured, "--library": library}
-        refused |= {"--workers": workers != 1, "--scheduler": scheduler}
-        refused |= {
-            "--timing": timing != Timing.KERNEL,
-            "--cache": cache != CacheState.COLD,
-            "--load": load != Load.BURST,
-        }
-        _algorithms.refuse(refused)
         _algorithms.run(ops, machines, destination, plot)
         return
     operators = parse_operators(ops)
     if measured is not None:
-        if workers != 1 or scheduler:
-            raise UsageError("--workers and --scheduler share sweeps; a measured value belongs to one call.")
         given = {"timing": timing, "cache": cache, "library": library, "load": load}
         _judge(operators, machines, measured, destination, explain, plot, **given)
         return

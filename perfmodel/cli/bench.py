@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from perfmodel.cli._device import DeviceOption, ThreadsOption
+from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import (
     AlgorithmsOption,
     CacheOption,
@@ -19,10 +20,10 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import Destination, check_plot, status
 from perfmodel.core.vocabulary import CacheState
-from perfmodel.errors import UsageError
 
 
 def command(
+    ctx: typer.Context,
     ops: Annotated[
         list[str] | None,
         typer.Argument(
@@ -137,14 +138,15 @@ def command(
 
     Example: perfmodel bench all_reduce bytes=1KiB..64MiB --num-gpus 2 --device cpu
     """
-    from perfmodel.cli import _algorithms, _bench, _bench_algorithms, _bench_files
+    from perfmodel.cli import _bench, _bench_algorithms, _bench_files
     from perfmodel.cli._check import run_check
     from perfmodel.kernels.device import open_device
+    from perfmodel.measure.benchmark import presets
 
     destination = Destination.of("bench", format_, output, wide=wide)
     check_plot(plot)
+    _refuse_idle(ctx, ranks=num_gpus is not None, check=check, algorithms=algorithms)
     if num_gpus is not None:
-        _refuse_beside_ranks(preset or kernel, check, sustain, plot, algorithms)
         from perfmodel.cli._bench_ranks import RanksRequest, run_request
 
         rule = (time_limit, min_time, error)
@@ -157,13 +159,12 @@ def command(
         )  # fmt: skip
     opened = open_device(device, threads=threads)
     if check:
-        _refuse_beside_check(ops or op or preset or kernel, resume or overwrite, plot)
         return run_check(opened, on, Destination.of("bench --check", format_, output, wide=wide))
     if algorithms:
-        refused = {"--op": op, "--kernel": kernel, "--sustain": sustain, "--resume": resume, "--samples": samples}
-        _algorithms.refuse(refused)
         limit = _bench_algorithms.TIME_LIMIT_S if time_limit is None else time_limit
         chosen = _bench.settings_of(None, limit, min_time or 0.0, error, cache=cache, seed=seed, timing=timing)
+        if preset is not None:
+            presets.preset(preset, opened.kind)  # its name is checked; sizes are those of the problems
         long = preset == "full"
         with _bench_files.claimed(destination, resume=False, overwrite=overwrite):
             return _bench_algorithms.run(ops or (), opened, on, chosen, destination, plot, long=long)
@@ -191,18 +192,15 @@ def command(
     return 0
 
 
-def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: str | None, algorithms: bool) -> None:
-    """Raise a UsageError for options that a measurement of collectives would ignore."""
-    options = {"--preset or --kernel": what, "--check": check, "--sustain": sustain, "--plot": plot}
-    options["--algorithms"] = algorithms
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"{name} does not apply to collectives.", place="--num-gpus", remedy="Remove one of them.")
-
-
-def _refuse_beside_check(what: Any, resume: bool, plot: str | None) -> None:
-    """Raise a UsageError for options that a check of the device would ignore."""
-    options = {"operators, kernels or a preset": what, "--resume or --overwrite": resume, "--plot": plot}
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"a check of the device takes no {name}.", place="--check", remedy="Remove one of them.")
+def _refuse_idle(ctx: typer.Context, *, ranks: bool, check: bool, algorithms: bool) -> None:
+    """Raise a UsageError for options without effect on what is measured: ranks, the device or algorithms."""
+    refuse_idle(ctx, (
+        Idle(ranks, ("preset", "kernel", "check", "sustain", "plot", "algorithms", "cache", "timing", "threads"),
+             "--num-gpus measures collectives, among ranks that each start anew"),
+        Idle(not ranks, ("rank_timeout",), "there are no ranks", "Add --num-gpus 2, say."),
+        Idle(check, ("ops", "op", "preset", "kernel", "algorithms", "cache", "timing", "seed", "time_limit", "min_time",
+                     "error", "samples", "sustain", "resume", "overwrite", "plot"),
+             "--check has measurements of its own"),
+        Idle(algorithms, ("op", "kernel", "samples", "sustain", "resume"),
+             "--algorithms runs the algorithms of a problem and writes a table of them"),
+    ))  # fmt: skip

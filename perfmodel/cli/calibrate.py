@@ -9,6 +9,7 @@ import typer
 
 from perfmodel import storage
 from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
+from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, status
 from perfmodel.errors import InputFileError, UnavailableError, UsageError
@@ -35,6 +36,7 @@ _DTYPES = {
 
 
 def command(
+    ctx: typer.Context,
     from_: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,10 +104,16 @@ def command(
     if output is not None:
         check_writable(output, ".toml")
     destination = Destination.of("calibrate", format_, None, wide=wide)
+    refuse_idle(ctx, (
+        Idle(links, ("from_", "engine", "threads"), "--links measures the links between ranks"),
+        Idle(engine is not None, ("on", "device", "threads"),
+             "--engine is fitted to runs, whose tables name their machines", "Leave it out."),
+        Idle(bool(from_), ("device", "threads"), "--from does not measure", "Leave it out."),
+    ))  # fmt: skip
     if links or num_gpus is not None:
-        if not links or num_gpus is None or from_ or threads is not None:
+        if not links or num_gpus is None:
             raise UsageError(
-                "--links and --num-gpus belong together, without --from and --threads.", place="calibrate",
+                "--links and --num-gpus belong together.", place="calibrate",
                 remedy="Write: perfmodel calibrate --links --num-gpus 2.",
             )  # fmt: skip
         calibrated_links = _measured_links(num_gpus, device, on)
@@ -118,8 +126,6 @@ def command(
         _from_runs(engine, storage.expand(from_ or []), destination, output)
         return
     if from_:
-        if device is not None or threads is not None:
-            raise UsageError("does not measure, so that --device and --threads do not apply.", place="--from")
         _from_measurements(storage.expand(from_), on, destination, output)
         return
     opened = open_device(device, threads=threads)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
+from perfmodel.cli._idle import Idle, of_several, refuse_idle
 from perfmodel.cli._options import (
     AssumeOption,
     EffortOption,
@@ -34,7 +35,7 @@ from perfmodel.cli._output import (
     wrote,
 )
 from perfmodel.cli._profile import profiled_machine
-from perfmodel.cli._ranks import Reading, job_machine, read_job, refuse_workers
+from perfmodel.cli._ranks import Reading, job_machine, read_job
 from perfmodel.cli._sharing import Sharing, end_code
 from perfmodel.errors import UsageError
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    ctx: typer.Context,
     profiles: JobArgument,
     on: ProfiledMachineOption = None,
     assume: AssumeOption = False,
@@ -102,29 +104,22 @@ def command(
     table = parse_effort(effort or ())
     destination = Destination.of("diagnose", format_, output, wide=wide)
     check_plot(plot)
-    of_one = {"--plan-output": plan_output, "--annotate": annotate}
     if plan_output is not None:
         check_writable(plan_output, ".toml")
     if annotate is not None:
         check_writable(annotate, ".json", ".gz")
-    if against is not None and (one := next((name for name, file in of_one.items() if file is not None), None)):
-        raise UsageError(
-            "belongs to one profile.", place=one, remedy="Write it of the later profile in a run without --against."
-        )
     profiles = storage.expand(profiles)
-    if ranks or len(profiles) > 1:
-        _refuse_beside_ranks(
-            {
-                "--plan-output": plan_output,
-                "--effort": effort,
-                "--against": against,
-                "--annotate": annotate,
-                "--by": by != "shape",
-            }
-        )
+    is_job = ranks or len(profiles) > 1
+    refuse_idle(ctx, (
+        Idle(is_job, ("plan_output", "effort", "against", "annotate", "by"), "it belongs to one profile",
+             "Diagnose the slowest rank alone with it."),
+        Idle(against is not None, ("plan_output", "annotate"), "it belongs to one profile",
+             "Write it of the later profile in a run without --against."),
+        of_several(is_job),
+    ))  # fmt: skip
+    if is_job:
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
         return _diagnose_ranks(profiles, reading, (on, assume), plot, destination)
-    refuse_workers(workers, scheduler)
     (profile,) = profiles
     measured = _read(profile, by, whole_trace)
     machine, machine_source = profiled_machine(measured, on, assume=assume)
@@ -142,13 +137,6 @@ def command(
     destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)), result=diagnosis)
     written = plan_output is None or _write_plan(diagnosis, plan_output)
     return 0 if written else BAD_FINDING
-
-
-def _refuse_beside_ranks(options: dict[str, object]) -> None:
-    """Raise a UsageError for options that belong to one profile."""
-    for name, value in options.items():
-        if value:
-            raise UsageError("belongs to one profile.", place=name, remedy="Diagnose the slowest rank alone with it.")
 
 
 def _diagnose_ranks(

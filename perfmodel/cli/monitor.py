@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import FormatOption, WideOption
 from perfmodel.cli._output import Destination, check_writable, context, status
 from perfmodel.errors import UsageError
@@ -23,6 +24,7 @@ _STDERR = 2
 
 
 def command(
+    ctx: typer.Context,
     program: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- COMMAND...]", help="Command to run and watch; its exit code is returned."),
@@ -68,9 +70,9 @@ def command(
     Example: perfmodel monitor --pid 1234 --duration 60 --format json
     """
     destination = Destination.of("monitor", format_, output, wide=wide)
+    watching = ("program", "pid", "interval", "duration", "record", "prometheus")
+    refuse_idle(ctx, [Idle(read is not None, watching, "--read reports a record, and nothing is watched")])
     if read is not None:
-        if program or pid is not None or record is not None or prometheus:
-            raise UsageError("a record is not watched.", place="--read", remedy="Leave the other options out.")
         _summary(_read(read), destination, str(read))
         return 0
     if program and pid is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel import storage
+from perfmodel.cli._idle import of_several, refuse_idle
 from perfmodel.cli._options import (
     AssumeOption,
     FormatOption,
@@ -23,7 +24,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import Destination, context
 from perfmodel.cli._profile import profiled_machine
-from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_cpu_times, refuse_workers
+from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_cpu_times
 from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    ctx: typer.Context,
     profiles: JobArgument,
     source: Annotated[
         list[str] | None,
@@ -75,12 +77,13 @@ def command(
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
     there = hardware(target)
     profiles = storage.expand(profiles)
-    if ranks or len(profiles) > 1:
+    is_job = ranks or len(profiles) > 1
+    refuse_idle(ctx, [of_several(is_job)])
+    if is_job:
         _project_job(
             profiles, Reading(by, whole_trace, Sharing(workers, scheduler)), (source, assume), there, host, destination
         )
         return
-    refuse_workers(workers, scheduler)
     measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
     refuse_cpu_times(is_of_host(measured), source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
+from perfmodel.cli._idle import Idle, of_several, refuse_idle
 from perfmodel.cli._options import (
     AssumeOption,
     EffortOption,
@@ -28,7 +29,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import Destination, context, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, profiled_machine
-from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_cpu_times, refuse_workers
+from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_cpu_times
 from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError, unknown_name
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    ctx: typer.Context,
     profiles: JobArgument,
     plan: Annotated[
         str | None,
@@ -159,15 +161,20 @@ def command(
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
     profiles = storage.expand(profiles)
-    _check_beside(ranks or len(profiles) > 1, to, host)
+    is_job = ranks or len(profiles) > 1
+    refuse_idle(ctx, (
+        of_several(is_job),
+        Idle(is_job, ("to",), "the candidates of a job are ranked on the machine that it ran on",
+             "Use `perfmodel project` for the job, or rank one rank alone with --to."),
+        Idle(to is None, ("host",), "it belongs to a projection", "Add --to HW, or leave it out."),
+    ))  # fmt: skip
     job = None
-    if ranks or len(profiles) > 1:
+    if is_job:
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
         job = read_job(profiles, reading)
         planned, machine = read_plan(plan) if plan else None, job_machine(job, on, assume=assume)
         measured = pace_profile(job, reading)
     else:
-        refuse_workers(workers, scheduler)
         measured, planned, machine = _alone(profiles[0], plan, (on, assume, to), (by, whole_trace), efforts)
     if to is not None:
         measured, machine = _projected(measured, machine, to, host)
@@ -191,18 +198,6 @@ def command(
         skipped_rows=dict(measured.skipped),
     )
     destination.write(report(decision, context=facts, top=top, flips=sensitivity))
-
-
-def _check_beside(is_job: bool, to: str | None, host: float | None) -> None:
-    """Raise a UsageError for a projection of a job, and for a host without a projection."""
-    if to is not None and is_job:
-        raise UsageError(
-            "the candidates of a job are ranked on the machine that it ran on.",
-            place="--to",
-            remedy="Use `perfmodel project` for the job, or rank one rank alone with --to.",
-        )
-    if host is not None and to is None:
-        raise UsageError("belongs to a projection.", place="--host", remedy="Add --to HW, or leave it out.")
 
 
 def _alone(

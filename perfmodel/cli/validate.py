@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
+from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import (
     FormatOption,
     MeasuredMachinesOption,
@@ -34,6 +35,7 @@ _ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
 
 
 def command(
+    ctx: typer.Context,
     tables: Annotated[
         list[str],
         typer.Argument(
@@ -96,8 +98,12 @@ def command(
     given = list(dict.fromkeys(storage.expand(tables)))
     keys = None if by is None else _keys(by)
     room = _room_of(given)
+    refuse_idle(ctx, (
+        Idle(room is not None, ("flagged",), "tables of published runs flag no rows"),
+        Idle(room is not None, ("plot",), "published runs have no plot", "Leave it out, or use --worst 10."),
+    ))  # fmt: skip
     judging = Judging(tuple(given), tuple(map(hardware, on or [])), flagged, Sharing(workers, scheduler))
-    table = _runs_report(room, judging, keys, worst, plot) if room else _calls_report(judging, keys, worst, plot)
+    table = _runs_report(room, judging, keys, worst) if room else _calls_report(judging, keys, worst, plot)
     destination.write(table)
     broken = [finding for gate in gates for finding in gate.findings(table)]
     for finding in broken:
@@ -150,15 +156,11 @@ def _judged(judging: Judging) -> tuple[list[JudgedFile], Accuracy]:
     return files, Accuracy(tuple(one for file in files for one in file.judged), skips.all())
 
 
-def _runs_report(
-    room: ModuleType, judging: Judging, keys: tuple[str, ...] | None, worst: int, plot: str | None
-) -> Report:
+def _runs_report(room: ModuleType, judging: Judging, keys: tuple[str, ...] | None, worst: int) -> Report:
     """Judge published runs of whole models by the room that predicts them."""
     from perfmodel.accuracy.published import PUBLISHED_BY
     from perfmodel.core.report import report
 
-    if plot:
-        raise UsageError("published runs have no plot.", place="--plot", remedy="Leave it out, or use --worst 10.")
     keys = PUBLISHED_BY if keys is None else keys
     places, runs = judging.runs(room)
     _check_rows(runs, list(places))

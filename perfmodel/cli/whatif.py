@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
+from perfmodel.cli._idle import of_several, refuse_idle
 from perfmodel.cli._options import (
     AssumeOption,
     FormatOption,
@@ -22,7 +23,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, context
 from perfmodel.cli._profile import check_names_machine, deployment_path, profiled_machine
-from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_workers
+from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job
 from perfmodel.cli._sharing import Sharing
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 def command(
+    ctx: typer.Context,
     profiles: JobArgument,
     scenario: Annotated[
         str,
@@ -70,11 +72,10 @@ def command(
     destination = Destination.of("whatif", format_, output, wide=wide)
     profiles = storage.expand(profiles)
     several = ranks or len(profiles) > 1
-    if not several:
-        refuse_workers(workers, scheduler)
-        if is_deployment_file(profiles[0]):
-            check_names_machine(profiles[0], on)
-            return _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
+    refuse_idle(ctx, [of_several(several)])
+    if not several and is_deployment_file(profiles[0]):
+        check_names_machine(profiles[0], on)
+        return _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
     steps = read_scenario(scenario)
     reading = Reading(by, whole_trace, Sharing(workers, scheduler))
     job, measured, machine = (_of_job if several else _alone)(profiles, reading, on, assume)

@@ -73,4 +73,4 @@ def test_wrong_problems_are_one_message(ops: list[str], part: str, capsys: pytes
 @pytest.mark.parametrize("option", [["--explain"], ["--cache", "warm"], ["--library", "trtllm"], ["--measured", "1ms"]])
 def test_options_without_effect_are_refused(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["analyze", "sort", "--algorithms", "--on", "a100", *option]) == 2
-    assert f"{option[0]} does not go with it" in capsys.readouterr().err
+    assert f"{option[0]} has no effect: --algorithms compares" in capsys.readouterr().err

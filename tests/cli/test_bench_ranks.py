@@ -192,7 +192,7 @@ def test_ranks_of_torchrun_join_and_a_rank_that_hangs_is_named(spec: Path, tmp_p
         (("gemm", "m=8", "n=8", "k=8", "--num-gpus", 2), "gemm is no exchange"),
         (("all_reduce", "bytes=1KiB", "num_gpus=4", "--num-gpus", 2), "num_gpus=4 is not --num-gpus 2"),
         (("all_reduce", "bytes=1KiB", "--num-gpus", 2, "--rank-timeout", 0), "no number of seconds"),
-        (("all_reduce", "bytes=1KiB", "--num-gpus", 2, "--check"), "--check does not apply"),
+        (("all_reduce", "bytes=1KiB", "--num-gpus", 2, "--check"), "--check has no effect"),
     ],
 )
 def test_impossible_requests_are_one_message(perfmodel, words, message) -> None:
@@ -212,7 +212,7 @@ def test_calibrate_links_needs_ranks(perfmodel) -> None:
     [
         (("--resume",), "only a JSON record can be resumed"),
         (("--time-limit", "0"), "a time limit of 0.0 s is not positive"),
-        (("--algorithms",), "--algorithms does not apply to collectives"),
+        (("--algorithms",), "--algorithms has no effect: --num-gpus measures collectives"),
     ],
 )
 def test_wrong_options_start_no_rank(perfmodel, monkeypatch, options, said):

@@ -110,7 +110,7 @@ def test_rows_that_beat_physics_are_not_fitted(perfmodel: Callable[..., Any], tm
     [
         ((), 2, "--from needs the machine that was measured"),
         (("--on", MACHINE, "--on", "t4"), 2, "Name one machine"),
-        (("--on", MACHINE, "--device", "cpu"), 2, "--from: does not measure"),
+        (("--on", MACHINE, "--device", "cpu"), 2, "--device has no effect: --from does not measure"),
         (("--on", MACHINE, "-o", "spec.csv"), 2, "the suffix"),
     ],
 )

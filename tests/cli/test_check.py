@@ -64,9 +64,9 @@ def test_check_exits_1_when_something_is_wrong(checked, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("gemm", "m=8", "n=8", "k=8"), "takes no operators"),
-        (("--preset", "quick"), "takes no operators, kernels or a preset"),
-        (("--resume", "-o", "record.json"), "takes no --resume"),
+        (("gemm", "m=8", "n=8", "k=8"), "OPS has no effect: --check has measurements of its own"),
+        (("--preset", "quick"), "--preset has no effect"),
+        (("--resume", "-o", "record.json"), "--resume has no effect"),
         (("--on", "a100-sxm4-40gb"), "is of kind cpu, but NVIDIA A100-SXM4-40GB is of kind gpu"),
     ],
 )

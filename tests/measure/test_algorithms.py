@@ -86,7 +86,7 @@ def test_the_command_writes_a_record_and_a_plot(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("more", "part"),
-    [(["scan"], "unknown problem with kernels"), (["--kernel", "naive"], "--kernel does not go with it")],
+    [(["scan"], "unknown problem with kernels"), (["--kernel", "naive"], "--kernel has no effect: --algorithms runs")],
 )
 def test_wrong_use_is_one_message(more: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--algorithms", *more, "--device", "cpu"]) == 2
