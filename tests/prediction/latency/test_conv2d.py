@@ -241,8 +241,8 @@ def test_other_convolutions_run_by_wgmma(other: dict[str, Any]) -> None:
 
 def test_a_block_keeps_an_sm_busy_where_copies_bypass_the_registers() -> None:
     # 128 pixels and 32 filters are one block of 4,096 outputs; without such copies an SM takes as long as for 5,760
-    hopper = replace(ROUND, matrix_instruction="wgmma")  # no Winograd for 160 channels
-    op = Conv2d(n=1, c=160, h=8, w=16, k=32, **THREE)
+    hopper = replace(ROUND, matrix_instruction="wgmma")  # no Winograd for 224 channels
+    op = Conv2d(n=1, c=224, h=8, w=16, k=32, **THREE)
     copied, loaded = (terms(op, replace(hopper, copies_to_shared=copies)) for copies in (True, False))
     assert float(loaded.alone["math"]) == pytest.approx(5760 / 4096 * float(copied.alone["math"]))
     # ten of them take as long as one
@@ -279,9 +279,43 @@ def test_random_sizes_on_an_h200(sizes: dict[str, Any], measured_s: float) -> No
 
 def test_hopper_has_winograd_for_few_channels_only() -> None:
     hopper = replace(ROUND, matrix_instruction="wgmma")
-    for channels, machine, less in ((128, hopper, True), (129, hopper, False), (129, ROUND, True)):
+    for channels, machine, less in ((128, hopper, True), (216, hopper, False), (216, ROUND, True)):
         op = Conv2d(n=64, c=channels, h=32, w=32, k=512, **THREE)
         assert (seconds(op, machine) < op.flop() / 0.5e12) == less
+
+
+def test_where_hoppers_choice_is_unknown_its_time_lies_between_both_algorithms() -> None:
+    channels = np.arange(120, 225)
+    op = Conv2d(n=64, c=channels, h=32, w=32, k=512, **THREE)
+    time = np.asarray(terms(op, replace(ROUND, matrix_instruction="wgmma")).time_s)
+    winograd, implicit = (np.asarray(one.time_s) for one in (terms(op), _named(op, "implicit_gemm")))
+    assert time[channels <= 128] == pytest.approx(winograd[channels <= 128])
+    assert time[channels >= 216] == pytest.approx(implicit[channels >= 216])
+    share = np.log(time / winograd) / np.log(implicit / winograd)
+    assert np.all(np.diff(share) > -1e-9)
+    # in the middle, each is as likely
+    assert share[channels == 166] == pytest.approx(0.5, abs=0.01)
+
+
+def _named(op: Conv2d, name: str) -> Terms:
+    return algorithm_terms(op, ROUND, VALUES, Conditions(), of=(name,))[name]
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm5-80gb", "h200-sxm-141gb", "b200-sxm", "a100-sxm4-80gb"])
+@pytest.mark.parametrize(("n", "side"), [(1, 14), (8, 28), (32, 28), (64, 28), (64, 56)])
+def test_no_channel_more_takes_three_times_as_long(gpu: str, n: int, side: int) -> None:
+    channels = np.arange(64, 520, 8)
+    found = pm.predict(Conv2d(n=n, c=channels, h=side, w=side, k=channels, dtype="fp32", **THREE), gpu)
+    time = np.asarray(found.predicted_time_s)
+    assert np.all(time[1:] < 2.0 * time[:-1])
+
+
+def test_channels_whose_algorithm_is_unknown_have_a_wide_interval() -> None:
+    wide = []
+    for channels in (128, 168, 224):
+        found = pm.predict(Conv2d(n=64, c=channels, h=28, w=28, k=channels, dtype="fp32", **THREE), "h100-sxm5-80gb")
+        wide.append(found.predicted_time_high_s / found.predicted_time_low_s)
+    assert wide[1] > 1.5 * max(wide[0], wide[2])
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "h100-sxm5-80gb", "l40s", "mi300x"])

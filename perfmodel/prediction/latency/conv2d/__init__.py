@@ -15,13 +15,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.core.work import anywhere
+from perfmodel.core.work import anywhere, clipped, log2
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
-from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, TRANSFORMS, Sizes, fastest, only
+from perfmodel.prediction.latency.conv2d.parts import (
+    GATHERING,
+    IM2COL,
+    LAYOUT,
+    TRANSFORMS,
+    Sizes,
+    between,
+    fastest,
+    only,
+)
 from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, direct, implicit
 from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
 from perfmodel.prediction.latency.doubts import Doubt
@@ -71,13 +80,20 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         # The fused kernel has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented").
         fused_too = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")
         algorithms += [only(can, one(sizes, machine, c, conditions)) for one in (separate, fused)[: 1 + fused_too]]
+        if anywhere(conv.c > WINOGRAD_CHANNELS) and _from_hopper(machine):
+            without = algorithms[: -1 - fused_too]
+            return between(fastest(algorithms), fastest(without), _unlike_winograd(conv))
     return fastest(algorithms)
 
 
-#: channels up to which cuDNN's heuristics are known to choose Winograd's algorithm in fp32 from Hopper on. Its time
-#: follows the memory's bandwidth, as 128 channels do on an H100 and an H200; 320, 512, 1280 and 1920 take as long on
-#: both, up to 4 times what it would (own measurements, torch 2.11.0, cuDNN 9.19, without its benchmark mode)
-WINOGRAD_CHANNELS = 128
+#: channels up to which cuDNN's heuristics are known to choose Winograd's algorithm in fp32 from Hopper on, and from
+#: which they are known not to. Its time follows the memory's bandwidth, as 128 channels do on an H100 and an H200; 320,
+#: 512, 1280 and 1920 take as long on both, up to 4 times what it would, and 216, 304, 640 and 672 on an H200 what
+#: implicit GEMMs say (own measurements, torch 2.11.0, cuDNN 9.19, without its benchmark mode)
+WINOGRAD_CHANNELS, IMPLICIT_CHANNELS = 128.0, 216.0
+#: where between them the choice changes, nobody measured: where any place (in ln c) is as likely, ln of the time
+#: deviates by half of ln of both algorithms' ratio (3 to 4 times) in the middle, and by less towards the ends
+CHOICE_DEVIATION = (0.3, 0.5, 0.5)
 
 
 def _has_winograd(conv: Conv2d, machine: Machine) -> Any:
@@ -86,8 +102,21 @@ def _has_winograd(conv: Conv2d, machine: Machine) -> Any:
     cuDNN has it no more for tensor cores from Hopper on: convolutions in fp16 take as long as in bf16 on H100 and H200
     (own measurements, torch 2.11.0, cuDNN 9.19).
     """
-    few = (conv.c <= WINOGRAD_CHANNELS) & (machine.engine == "vector")
+    few = (conv.c < IMPLICIT_CHANNELS) & (machine.engine == "vector")
     return few if _from_hopper(machine) else few | True
+
+
+def _unlike_winograd(conv: Conv2d) -> Any:
+    """Return how likely cuDNN's heuristics do not choose Winograd's algorithm from Hopper on, in fp32."""
+    known = log2(IMPLICIT_CHANNELS / WINOGRAD_CHANNELS)
+    return clipped(log2(1.0 * conv.c / WINOGRAD_CHANNELS) / known, 0.0, 1.0)
+
+
+def _either(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a convolution has so many channels that nobody knows which algorithm cuDNN chooses from Hopper on."""
+    if machine.engine != "vector" or not _from_hopper(machine) or conv.layout != "nchw":
+        return False
+    return conv.winograd() & (conv.c > WINOGRAD_CHANNELS) & (conv.c < IMPLICIT_CHANNELS)
 
 
 def _from_hopper(machine: Machine) -> bool:
@@ -172,6 +201,7 @@ FAMILY = Family(
     doubts=(
         Doubt(ErrorSource.EXTRAPOLATION, _unusual, DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _other_taps, TAPS_DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _either, CHOICE_DEVIATION),
     ),
 )  # fmt: skip
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take

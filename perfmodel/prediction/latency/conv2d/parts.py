@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,19 @@ def plus(terms: Terms, name: Term, time: Number) -> Terms:
 def only(can: Any, terms: Terms) -> Terms:
     """Return terms that never win where an algorithm cannot be used."""
     return Terms({**terms.adds, IMPOSSIBLE: where(can, 0.0, math.inf)}, terms.alone)
+
+
+def between(first: Terms, second: Terms, share: Number) -> Terms:
+    """Return terms whose time is t1^(1 - share) t2^share: the mean of ln t where the second is that likely to run."""
+    t1, t2 = first.time_s, second.time_s
+    apart = where(t2 == t1, 1.0, t2 - t1)
+    of_second = (t1 * (t2 / t1) ** share - t1) / apart
+
+    def mixed(one: Mapping[Term, Number], other: Mapping[Term, Number]) -> dict[Term, Number]:
+        names = dict.fromkeys((*one, *other))
+        return {n: (1.0 - of_second) * one.get(n, 0.0) + of_second * other.get(n, 0.0) for n in names}
+
+    return Terms(mixed(first.adds, second.adds), mixed(first.alone, second.alone))
 
 
 def fastest(algorithms: Sequence[Terms]) -> Terms:
