@@ -90,7 +90,7 @@ class Link:
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP).
     domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72; None for those of
         a node.
-    per_peer_bytes_per_s : bandwidth per direction between two devices where no switch joins them [B/s]; None where any
+    per_peer_bytes_per_s : the most per direction between two devices where no switch joins them [B/s]; None where any
         two reach the whole bandwidth.
     latency_s : measured time of one step of an exchange between two devices, without its bytes [s]; None where nobody
         measured it.
@@ -113,6 +113,16 @@ class Link:
         if self.per_peer_bytes_per_s is None:
             return self.bandwidth_bytes_per_s
         return minimum(self.bandwidth_bytes_per_s, maximum(devices - 1.0, 1.0) * self.per_peer_bytes_per_s)
+
+    @property
+    def is_full_mesh(self) -> bool:
+        """Whether each two devices have links of their own: those to all peers fit into the bandwidth of a device.
+
+        In a hybrid cube mesh (DGX-1) they do not: some pairs have two links, some none.
+        """
+        if self.per_peer_bytes_per_s is None or self.domain is None:
+            return self.per_peer_bytes_per_s is not None
+        return (self.domain - 1) * self.per_peer_bytes_per_s <= 1.01 * self.bandwidth_bytes_per_s
 
     @property
     def is_bridge(self) -> bool:

@@ -73,7 +73,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         is at most 4.
     domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72. Default: those of
         a node, or with ``per_peer`` as many as have links of their own.
-    per_peer : bandwidth per direction between two devices, where each pair has links of its own and no switch.
+    per_peer : the most per direction between two devices, where pairs have links of their own and no switch.
     latency : measured time of one step of an exchange between two devices, without its bytes.
     """
 

@@ -100,7 +100,7 @@ def path_of(op: Collective, machine: Machine) -> Path:
     for link, here in parts:
         bandwidth = where(here, link.rate_among(op.reached()), bandwidth)
         in_switch = where(here, link.reduces_in_switch, in_switch)
-        meshed = where(here, link.per_peer_bytes_per_s is not None, meshed)
+        meshed = where(here, link.is_full_mesh, meshed)
     names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]
     return Path(names, bandwidth, CLOCK_HZ / machine.clock_hz, in_switch, meshed)
 

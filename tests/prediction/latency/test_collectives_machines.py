@@ -17,7 +17,9 @@ SIZES = np.round(256 * 1.1 ** np.arange(180))
 MACHINES = [machine for machine in map(pm.hardware, pm.hardware_names()) if machine.links]
 BRIDGED = [m.name for m in MACHINES if any(link.name == "nvlink" and link.domain == 2 for link in m.links)]
 #: cards without a switch: each pair has links of its own, so that two GPUs reach one of them
-MESHES = [m.name for m in MACHINES if any(link.per_peer_bytes_per_s for link in m.links)]
+#: machines whose GPUs have links of their own to some others, and those with links to all others
+PAIRED = [m.name for m in MACHINES if any(link.per_peer_bytes_per_s for link in m.links)]
+MESHES = [m.name for m in MACHINES if any(link.is_full_mesh for link in m.links)]
 
 
 def times(op: str, machine: str, n: int, library: str = "") -> pm.Prediction:
@@ -37,7 +39,7 @@ def test_time_grows_with_the_message_without_cliffs_and_beats_no_bound(op: str, 
         assert (found.predicted_time_s <= found.predicted_time_high_s).all()
 
 
-@pytest.mark.parametrize("machine", [machine.name for machine in MACHINES if machine.name not in MESHES])
+@pytest.mark.parametrize("machine", [machine.name for machine in MACHINES if machine.name not in PAIRED])
 @pytest.mark.parametrize("op", OPS)
 def test_more_gpus_take_no_less_time(op: str, machine: str) -> None:
     found = {n: times(op, machine, n).predicted_time_s for n in (2, 3, 4, 6, 8)}
@@ -148,6 +150,22 @@ def test_two_mi300x_have_one_of_seven_links() -> None:
     # 1/2 of the message at 64 GB/s against 7/8 at 448 GB/s
     ratio = pair.predicted_time_s[-1] / eight.predicted_time_s[-1]
     assert ratio == pytest.approx((1 / 2 / 64) / (7 / 8 / 448), rel=0.1)
+
+
+@pytest.mark.parametrize("machine", ["v100-sxm2-16gb", "v100-sxm2-32gb"])
+def test_two_gpus_of_a_dgx_1_have_two_of_six_links(machine: str) -> None:
+    pair, eight = times("all_gather", machine, 2), times("all_gather", machine, 8)
+    # 1/2 of the message at 50 GB/s against 7/8 at 150 GB/s
+    ratio = pair.predicted_time_s[-1] / eight.predicted_time_s[-1]
+    assert ratio == pytest.approx((1 / 2 / 50) / (7 / 8 / 150), rel=0.1)
+    op = pm.AllGather(bytes=2**30, num_gpus=2, dtype="bf16")
+    assert pm.predict(op, machine).bound_time_s == pytest.approx(2**29 / 50e9)
+    # not all pairs have links of their own, so that flags pass from one to the next; and no switch joins sixteen
+    assert machine not in MESHES
+    (nvlink,) = (link for link in pm.hardware(machine).links if link.name == "nvlink")
+    assert nvlink.domain == 8
+    sixteen = pm.AllReduce(bytes=2**30, num_gpus=16, dtype="bf16")
+    assert "nvlink" not in pm.predict(sixteen, machine).predicted_terms_s
 
 
 def test_more_gpus_than_have_links_to_each_other_exchange_through_the_host() -> None:
