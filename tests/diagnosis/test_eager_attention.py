@@ -121,4 +121,7 @@ def test_kernels_below_their_interval_are_reported():
     entry = replace(entry, time_s=(expected.predicted_low_s + expected.floor_time_s) / 2)
     diagnosis = diagnose(Profile((entry,)), H100)
     assert any(text.startswith("Faster than their expectation's interval") for text in diagnosis.not_advised)
-    assert not diagnosis.advice or all(item.kind != "tune-kernel" for item in diagnosis.advice)
+    assert "tune-kernel" not in {item.kind for item in diagnosis.advice}
+    # the same kernel at three times its expectation is to be tuned
+    slow = diagnose(Profile((replace(entry, time_s=3 * expected.predicted_high_s),)), H100)
+    assert "tune-kernel" in {item.kind for item in slow.advice}

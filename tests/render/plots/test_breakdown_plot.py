@@ -195,6 +195,7 @@ def test_a_label_in_a_segment_is_narrower_than_the_segment(share):
     (segment,) = [p for p in axes.patches if p.get_gid() == "dimension" and p.get_width() == pytest.approx(share)]
     box = segment.get_window_extent(renderer)
     inside = [t for t in axes.texts if t.get_text().startswith("memory") and t.get_horizontalalignment() == "center"]
+    assert len(inside) == 1
     for text in inside:
         extent = text.get_window_extent(renderer)
         assert extent.width < box.width or extent.y0 > box.y1, "inside of it, or above"

@@ -496,7 +496,9 @@ def test_bandwidth_names_keep_the_slope_of_their_line_at_any_size(size):
     # A decade of intensity is a decade of performance, so the slope on paper is that of the two axes' decades.
     box, (left, right), (bottom, top) = axes.get_window_extent(), axes.get_xlim(), axes.get_ylim()
     rise = (box.height / np.log10(top / bottom)) / (box.width / np.log10(right / left))
-    for text in figure.findobj(SlopeText):
+    names = figure.findobj(SlopeText)
+    assert len(names) == len(MACHINE.memory)
+    for text in names:
         assert np.tan(np.radians(text.get_rotation())) == pytest.approx(rise, rel=1e-6)
 
 
