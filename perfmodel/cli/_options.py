@@ -172,14 +172,6 @@ AssumeOption = Annotated[
     bool,
     typer.Option("--assume", help="Take the named machine although the profile names another device."),
 ]
-ProfileArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROFILE",
-        help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
-        "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls.",
-    ),
-]
 JobArgument = Annotated[
     list[str],
     typer.Argument(

@@ -59,21 +59,33 @@ class Hardware(Reportable):
 
     Attributes
     ----------
+    name, title : the catalog's name, and the product's for people.
+    vendor, architecture : as the vendor names itself and the design ("Hopper").
     memory : memory levels, from the outermost (HBM) inwards.
+    peaks : rates of arithmetic by dtype and engine.
+    kind : "gpu" or "cpu".
+    compute_capability : of NVIDIA's design ("9.0"), or the target of AMD's compilers ("gfx942"); "" where unknown.
     aliases : other names that the catalog accepts.
     device_names : the strings that NVML, nvidia-smi and torch report.
     boards : strings that they report for other boards with this chip and memory.
     generation : name of the machines of the same design; "" means architecture and compute capability.
+    sm_count : SMs, compute units or cores; None where unknown.
     process : the chip's manufacturing process as its foundry names it ("TSMC 4N").
     matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"; "" where
         unknown.
     tdp_w, tdp_alone_w : power limit [W]; of a device that shares it with others of its module, while they idle.
     clocks_hz : the clocks of the peaks by engine [Hz].
     chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
+    links : links off the device (PCIe, NVLink, xGMI), each per direction.
+    launch : what starting a kernel costs.
+    sustained_links : link -> measured bandwidth [B/s].
+    sustained_source : where the measured figures come from.
     run_deviation : standard deviation of ln(measured / predicted) of whole runs; None for that of all machines.
     latency : constants of the latency model that were fitted on this machine, by family.
     fabric : how these devices are joined to a cluster; None where the specification does not say.
     kernels : how the libraries' kernels for this machine are cut.
+    sources, notes : table of the specification -> its source, and its note.
+    path : the specification's file; "" for a machine that was made in code.
     """
 
     name: str

@@ -30,22 +30,21 @@ _TIMES = ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duratio
 _CYCLES = ("sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", "smsp__cycles_elapsed.avg", "smsp__cycles_elapsed.max")
 
 
-def ideal_sectors_per_request(element_bytes: float, lanes: int = LANES) -> float:
+def ideal_sectors_per_request(element_bytes: float) -> float:
     """Return the sectors that a fully coalesced request of a warp touches.
 
     Parameters
     ----------
     element_bytes : size of the element that each thread reads or writes [B].
-    lanes : participating threads.
 
     Returns
     -------
-    lanes x element size / 32 B, and at least 1: 4 for fp32, 2 for fp16, 1 for bytes.
+    32 lanes x element size / 32 B, and at least 1: 4 for fp32, 2 for fp16, 1 for bytes.
 
     >>> ideal_sectors_per_request(4), ideal_sectors_per_request(2), ideal_sectors_per_request(1)
     (4.0, 2.0, 1.0)
     """
-    return max(1.0, lanes * element_bytes / SECTOR_BYTES)
+    return max(1.0, LANES * element_bytes / SECTOR_BYTES)
 
 
 def coalescing(sectors_per_request: float, element_bytes: float) -> float:

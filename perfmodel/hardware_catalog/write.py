@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -103,8 +102,3 @@ def _text(value: str) -> str:
 
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def without_path(hardware: Hardware) -> Hardware:
-    """Return the machine without the name of its file, to compare what two files say."""
-    return dataclasses.replace(hardware, path="")

@@ -66,18 +66,6 @@ def amdahl_limit(fraction: Number) -> Number:
     return amdahl_speedup(fraction, np.inf)
 
 
-def combined_time_s(times_s: Sequence[float], local_speedups: Sequence[float]) -> float:
-    """Return the time of a run with a local speedup for each part: T = sum of t_i / s_i [s].
-
-    Amdahl's law for many parts; for two parts, one of them unchanged, it equals `amdahl_speedup`.
-
-    >>> combined_time_s([50.0, 30.0, 20.0], [2.0, 3.0, 1.0])
-    55.0
-    """
-    with np.errstate(over="ignore"):
-        return float(np.sum(np.divide(times_s, local_speedups)))
-
-
 def time_saved_fraction(speedup: Number) -> Number:
     """Return the share of the time that a speedup saves: 1 - 1 / S. Throughput rises by the larger S - 1.
 

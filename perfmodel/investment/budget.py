@@ -26,14 +26,13 @@ class Selection:
     Attributes
     ----------
     names : names of the chosen candidates.
-    budget_days, dev_days : days that may be spent, and days that the set takes.
+    dev_days : days that the set takes.
     time_s, speedup : of the run with the whole set, computed jointly [s].
     exact : whether every set was compared; otherwise candidates were added one by one.
     reasons : name of each other candidate -> why it is not in the set.
     """
 
     names: frozenset[str]
-    budget_days: float
     dev_days: float
     time_s: float
     speedup: float
@@ -101,7 +100,7 @@ def best_set(
     reasons |= {effect.candidate.name: _why_not(effect, chosen, days) for effect in usable if effect not in chosen}
     time_s = _joint_s(chosen, times_s, bounds)
     total_s = math.fsum(times_s.values())
-    return Selection(names, days, _days(chosen), time_s, total_s / time_s if time_s > 0 else math.inf, exact, reasons)
+    return Selection(names, _days(chosen), time_s, total_s / time_s if time_s > 0 else math.inf, exact, reasons)
 
 
 def _unfit(effect: Effect, days: float) -> str:

@@ -17,7 +17,7 @@ WARM_UP, RUNS = 2, 5
 
 
 def run_module(
-    module: torch.nn.Module, inputs: Any, *, backward: bool = False, loss: Callable[[Any], Any] | None = None
+    module: torch.nn.Module, inputs: Any, *, backward: bool = False
 ) -> tuple[Mapping[str, float], float | None]:
     """Return the median time of each module's forward pass [s], and of the whole backward pass, or None.
 
@@ -26,7 +26,7 @@ def run_module(
 
     Parameters
     ----------
-    module, inputs, backward, loss : as of `perfmodel.module_capture.capture.capture`; the tensors are real.
+    module, inputs, backward : as of `perfmodel.module_capture.capture.capture`; the tensors are real.
     """
     args, kwargs = arguments_of(inputs)
     on_gpu = any(parameter.is_cuda for parameter in module.parameters())
@@ -41,7 +41,7 @@ def run_module(
                 out = module(*args, **kwargs)
             if backward:
                 begin = marks.now()
-                scalar_of(out, loss).backward()
+                scalar_of(out, None).backward()
                 backwards.append((begin, marks.now()))
             marks.end_of_run()
     return marks.medians(), float(np.median([marks.between(*pair) for pair in backwards])) if backwards else None

@@ -9,7 +9,6 @@ event, graph), ``cache`` (cold, warm, rotating), ``implementation``, and optiona
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import os
 import re
@@ -285,9 +284,3 @@ def measurement_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(cells)
     return stream.getvalue()
-
-
-def measurement_bytes(rows: Sequence[Mapping[str, Any]], *, packed: bool) -> bytes:
-    """Return the table as bytes, gzip where ``packed``; equal rows give equal bytes."""
-    data = measurement_csv(rows).encode()
-    return gzip.compress(data, mtime=0) if packed else data

@@ -16,7 +16,7 @@ from perfmodel import storage
 from perfmodel.core.report import SCHEMA_VERSION, report
 from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.errors import InputFileError
-from perfmodel.files import read_document, write_atomic
+from perfmodel.files import read_document
 from perfmodel.records.schema import Document, Record
 
 READABLE_VERSIONS = (1, SCHEMA_VERSION)
@@ -90,17 +90,6 @@ def reason_of(error: msgspec.ValidationError) -> str:
 def record_text(record: Record) -> str:
     """Return a record as JSON text."""
     return report(record).json_text()
-
-
-def write_record(record: Record, path: str | os.PathLike[str]) -> None:
-    """Write a record to a file, atomically.
-
-    Raises
-    ------
-    UsageError
-        When the file cannot be written.
-    """
-    write_atomic(path, record_text(record))
 
 
 def _in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:

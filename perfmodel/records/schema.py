@@ -112,11 +112,6 @@ class Row(PredictedRow, kw_only=True):
     sustain: dict[str, Any] | None = None
 
     @property
-    def is_ok(self) -> bool:
-        """Whether nothing went wrong; rows of ``analyze`` have no status."""
-        return self.status in (None, Status.OK)
-
-    @property
     def is_composed(self) -> bool:
         """Whether the kernel runs several operators one after another; their traffic differs from the operator's."""
         return is_composed({"kernel": self.kernel, "composition_time_s": self.composition_time_s})

@@ -62,15 +62,15 @@ def _options(scheme: str) -> Mapping[str, Any]:
     return {"use_listings_cache": False} if EXTRAS.get(scheme) == "gcs" else {}
 
 
-def info(url: Url, kind: type[PerfModelError] = InputFileError) -> Mapping[str, Any]:
+def info(url: Url) -> Mapping[str, Any]:
     """Return what the store says about an object: size, type, and marks of its version.
 
     Raises
     ------
     InputFileError
-        Or an error of class ``kind``: when it is not there or cannot be reached.
+        When it is not there or cannot be reached.
     """
-    with explained(url, kind):
+    with explained(url, InputFileError):
         system, path = _opened(url)
         found: Mapping[str, Any] = system.info(path)
         return found

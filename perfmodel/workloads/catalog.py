@@ -115,11 +115,6 @@ def model_of(name: str) -> ModelConfig:
     return dataclasses.replace(config, name=name)
 
 
-def model_source(name: str) -> str:
-    """Return where the figures of a model of the catalog come from."""
-    return str(_entries()[name]["source"])
-
-
 @functools.cache
 def _entries() -> Mapping[str, Mapping[str, Any]]:
     """Return name -> the values of its file, with those that hold for the whole file."""

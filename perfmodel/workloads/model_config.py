@@ -53,11 +53,6 @@ class ModelConfig(ModelShape):
         """Parameters of one layer: with its experts in a mixture of experts, else with its dense MLP."""
         return self.moe_layer_parameters or self.dense_layer_parameters
 
-    @property
-    def active_layer_parameters(self) -> int:
-        """Parameters of one layer that a token visits."""
-        return self.layer_parameters - max(0, self.experts - self.top_k) * self.expert_parameters
-
     @cached_property
     def encoder_parameters(self) -> int:
         """Parameters of the encoder's layers in a model with encoder and decoder; 0 for a single stack."""

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
-from perfmodel.workloads.catalog import find_model, model_names, model_source, named_model
+from perfmodel.workloads import catalog
+from perfmodel.workloads.catalog import find_model, model_names, named_model
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 
@@ -86,7 +87,7 @@ def test_a_name_is_the_model_of_its_file(data_dir, name, file):
 def test_every_name_has_a_source_and_finds_itself():
     for name in model_names():
         assert find_model(name).name == name
-        assert model_source(name)
+        assert catalog._entries()[name]["source"]
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ def _read_shared(out, turns, mask, SLOT: gl.constexpr, SLOTS: gl.constexpr, UNRO
     gl.store(out + program * SLOT + offsets, total)
 
 
-def shared_probe(programs: int, moved: float = _MOVED_BYTES) -> Probe:
+def shared_probe(programs: int) -> Probe:
     """Return a read of shared memory by ``programs`` programs of four warps, 16 bytes per thread, no bank conflicts."""
-    turns = max(1, int(moved / (4.0 * _SLOT * _UNROLL * programs)))
+    turns = max(1, int(_MOVED_BYTES / (4.0 * _SLOT * _UNROLL * programs)))
     out = torch.empty(programs * _SLOT, device="cuda")
     call = functools.partial(
         _read_shared[(programs,)],

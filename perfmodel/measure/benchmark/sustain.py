@@ -31,13 +31,13 @@ def sustain(
     seconds: float,
     sampler: Sampler,
     *,
-    interval_s: float = INTERVAL_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Run calls in turn, back to back; return the series of their rate and of the device's state.
 
-    Two batches are always enqueued, so that the device never waits. The rate of an interval is the work of the batches
-    that ended in it over the time that the device spent on them; the state is the last reading in it.
+    Two batches are always enqueued, so that the device never waits. The rate of an interval (`INTERVAL_S`; the last one
+    may be shorter) is the work of the batches that ended in it over the time that the device spent on them; the state
+    is the last reading in it.
 
     Parameters
     ----------
@@ -48,7 +48,6 @@ def sustain(
     rate_unit : "FLOP/s" or "B/s".
     seconds : how long [s].
     sampler : the source of the readings.
-    interval_s : time between two points [s]; the last one may be shorter.
     clock : monotonic clock [s].
 
     Returns
@@ -56,13 +55,13 @@ def sustain(
     dict : time_s, the end of each interval since the beginning [s], rate, rate_unit; sm_clock_hz [Hz], power_w [W] and
         temperature_c, which are empty where the device has no such readings.
     """
-    size = max(1, min(_MOST_CALLS, int(min(_BATCH_S, interval_s) / max(call_s, 1e-9))))
+    size = max(1, min(_MOST_CALLS, int(min(_BATCH_S, INTERVAL_S) / max(call_s, 1e-9))))
     turns = itertools.cycle(calls)
     series: dict[str, Any] = {"time_s": [], "rate": [], "rate_unit": rate_unit, **{key: [] for key in _KEYS}}
     waiting: deque[Stopwatch] = deque()
     busy_s, calls_done = 0.0, 0
     begin = now = clock()
-    end = begin + interval_s
+    end = begin + INTERVAL_S
     while waiting or now - begin < seconds:
         while len(waiting) < 2 and now - begin < seconds:
             waiting.append(_batch(turns, size, device))
@@ -72,7 +71,7 @@ def sustain(
         if now >= end or not (waiting or now - begin < seconds):
             _add(series, now - begin, calls_done * work / max(busy_s, 1e-12), sampler)
             busy_s, calls_done = 0.0, 0
-            end = now + interval_s
+            end = now + INTERVAL_S
     return series
 
 

@@ -77,13 +77,13 @@ class Transfer:
         return half * (times[last] - slope * sizes[last]) / (1 - half * slope)
 
 
-def transfers(device: Device, plan: CalibrationPlan, status: Status, sizes: Sequence[int] = SIZES) -> list[Transfer]:
+def transfers(device: Device, plan: CalibrationPlan, status: Status) -> list[Transfer]:
     """Return the times of copies in both directions, from and to pinned and pageable memory."""
     copies = []
     for pinned in (True, False):
         for direction in DIRECTIONS:
             status(f"measuring copies {direction}, {'pinned' if pinned else 'pageable'}")
-            copies.append(measured_transfer(device, plan, direction=direction, pinned=pinned, sizes=sizes))
+            copies.append(measured_transfer(device, plan, direction=direction, pinned=pinned))
     return copies
 
 

@@ -161,7 +161,7 @@ def counted(algorithm: str, time_s: float, *, flop: float, moved_bytes: float, k
 
 
 def in_sequence(algorithm: str, parts: Sequence[tuple[float, Cost]], *, workspace_bytes: float = 0.0,
-                why_not: str = "", basis: str = "") -> Cost:  # fmt: skip
+                why_not: str = "") -> Cost:  # fmt: skip
     """Return what an algorithm takes that runs some parts one after another, each a number of times."""
 
     def total(key: str) -> float:
@@ -177,5 +177,5 @@ def in_sequence(algorithm: str, parts: Sequence[tuple[float, Cost]], *, workspac
         time_low_s=total("time_low_s"),
         time_high_s=total("time_high_s"),
         why_not=why_not,
-        basis=basis or "sum of its kernels",
+        basis="sum of its kernels",
     )

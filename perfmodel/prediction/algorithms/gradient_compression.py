@@ -39,7 +39,7 @@ class _Method:
     passes : passes over the gradient to encode and decode, in fp32 [4 B an element].
     kernels : kernels of a layer.
     gathered : whether all parts are gathered and decoded by each device.
-    sent : elements of the gradient -> FLOP of encoding and decoding.
+    flop : elements of the gradient -> FLOP of encoding and decoding.
     """
 
     ratio: float

@@ -70,15 +70,6 @@ def _plugins() -> _Index:
     return _index(claims)
 
 
-def served_operators() -> dict[str, tuple[str, ...]]:
-    """Return the operators that each of perfmodel's own families serves."""
-    served: dict[str, tuple[str, ...]] = {}
-    for op, families in _own().families.items():
-        for family in families:
-            served[family] = (*served.get(family, ()), op)
-    return served
-
-
 def _index(claims: Any) -> _Index:
     files: dict[str, str] = {}
     families: dict[str, tuple[str, ...]] = {}

@@ -12,8 +12,8 @@ from perfmodel.errors import InputFileError
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.records.calls import measured_calls, read_calls
-from perfmodel.records.measurements import measurement_bytes, measurement_csv, measurement_rows, read_measurements
-from perfmodel.records.record import write_record
+from perfmodel.records.measurements import measurement_csv, measurement_rows, read_measurements
+from perfmodel.records.record import record_text
 from perfmodel.records.schema import Record
 
 
@@ -36,8 +36,8 @@ def _content(measurements):
 def test_a_table_has_the_same_calls_as_the_record(jobs, make_row, tmp_path, cache):
     rows = [make_row(job, timing=Timing.GRAPH, cache=cache) for job in jobs]
     table, record = tmp_path / "table.csv.gz", tmp_path / "record.json"
-    table.write_bytes(measurement_bytes(rows, packed=True))
-    write_record(Record("bench", rows), record)
+    table.write_bytes(gzip.compress(measurement_csv(rows).encode()))
+    record.write_text(record_text(Record("bench", rows)))
     from_table, from_record = read_measurements(table), read_calls(record)
     assert sorted(map(str, _content(from_table))) == sorted(map(str, _content(from_record)))
     assert from_table.skipped == ()
@@ -58,12 +58,6 @@ def test_the_first_character_tells_a_record_from_a_table(rows, tmp_path):
     assert len(read_calls(table).calls) == len(read_calls(record).calls) == len(rows)
     with pytest.raises(InputFileError, match="no such file"):
         read_calls(tmp_path / "none")
-
-
-def test_a_packed_table_is_the_plain_one(rows):
-    assert gzip.decompress(measurement_bytes(rows, packed=True)) == measurement_csv(rows).encode()
-    assert measurement_bytes(rows, packed=True) == measurement_bytes(rows, packed=True)
-    assert measurement_bytes(rows, packed=False) == measurement_csv(rows).encode()
 
 
 def test_rows_without_a_time_and_compositions_are_left_out(rows, make_job, make_row):
