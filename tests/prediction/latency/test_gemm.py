@@ -85,6 +85,19 @@ def test_one_whole_wave_by_hand() -> None:
     assert got.adds["contention"] == pytest.approx(9.58e-9, rel=1e-2)
 
 
+def test_an_sm_of_few_lanes_needs_few_outputs_in_flight() -> None:
+    small = replace(VECTOR_GPU, kernels=Kernels(gemm_batched_tiles=((32, 32),)))
+    # 2 blocks of 32 x 32 outputs: an SM of 64 lanes takes as long as for 5,760 outputs
+    whole = batched(2, 32, 32, 1008, small).alone["math"]
+    assert whole == pytest.approx(5760 / 1024 * 2 * 1024 * 1024 / 0.128e12)
+    # with 2 lanes, as for fp64, 180 outputs would do, and a block takes its own arithmetic, 32 times as long
+    few = batched(2, 32, 32, 1008, replace(small, dtype="fp64", peak_flop_per_s=0.4e12)).alone["math"]
+    assert few == pytest.approx(2 * 1024 * 1024 / 0.004e12)
+    # more lanes than 64 need no more
+    many = batched(2, 32, 32, 1008, replace(small, peak_flop_per_s=25.6e12)).alone["math"]
+    assert many <= whole
+
+
 def test_padding_to_tiles_is_waste_by_hand() -> None:
     # 600 rows take the tiles of 640, so that 40 / 640 of a block's time is wasted
     got = batched(2, 600, 640, 1008)

@@ -31,6 +31,10 @@ INTEGER_LANES = 64.0
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
+#: lanes of an SM that the outputs in flight keep busy. Fewer lanes, as an SM of most GPUs has for fp64, wait for as
+#: many clocks and need as many fewer outputs: their kernels were not measured. NeuSight's rows of machines with more
+#: lanes (P4) ask for no more
+DEPTH_LANES = 64.0
 #: pause between the calls of a loop that is timed by events around them, which the power limit of some boards counts.
 #: Chosen on the fitted half of T4's rows (NeuSight @ 6945927d9afc): 0.1, 0.3 and 0.6 ms leave 16.8, 16.6 and 16.8 %,
 #: none 17.5 %; on P4 0.3 ms leave 11.1 %, none 11.2. On MI100 linear layers get worse by it (11.6 to 12.1 %)
@@ -59,7 +63,7 @@ BATCH_ENERGY = 1.05
 #: constants that all machines share; those of a family override them
 _VECTOR: Values = {
     "step": 8.0,  # k of one stage of shared memory
-    "depth": 5760.0,  # outputs in flight that keep an SM busy: 90 for each of 64 lanes
+    "depth": 5760.0,  # outputs in flight that keep an SM of 64 lanes (`DEPTH_LANES`) busy: 90 for each
     "quantum": 0.9,
     "latency": 0.0,
     "parts": MOST_PARTS,
@@ -259,7 +263,7 @@ class Rates:
             step_s=block_s * c["step"],
             fill_s=block_s * (in_time * c["fill"]) * product.output_bytes / product.input_bytes,
             widening=widening_s / block_s,
-            least=np.maximum(1.0, c["depth"] / area),
+            least=np.maximum(1.0, c["depth"] * min(1.0, machine.flop_per_clock_per_sm / (2.0 * DEPTH_LANES)) / area),
             above=np.array([0.0, *up_to[:-1]]) if by_rows else np.zeros(len(tiles)),
             up_to=up_to,
         )
