@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +32,11 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.work import anywhere
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import WIDEST, Constants, constants, measured_constants
-from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.families import choices_of, families_of
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.uncertainty import half_width
@@ -122,13 +125,22 @@ def family_groups(
         hardware = machines[call.hardware]
         machine = Machine.of(hardware, resolve_peak(call.op, hardware) if np.any(call.op.flop()) else None)
         group = Group(call.op, machine, call.conditions, call.time_s)
-        for mask, family in families_of(call.op, machine, hardware.kind, call.conditions.library):
+        for mask, family, conditions in _kinds(call, machine, hardware):
             part = group if mask is True else group.take(np.broadcast_to(mask, call.time_s.shape))
-            if (library := family.key_of(call.conditions)) != call.conditions.library:
+            if (library := family.key_of(conditions)) != call.conditions.library:
                 part = replace(part, conditions=replace(part.conditions, library=library))
             if family.name != "roofline":
                 by_family.setdefault(family.name, (family, []))[1].append(part)
     return by_family
+
+
+def _kinds(call: MeasuredCalls, machine: Machine, hardware: Hardware) -> Iterator[tuple[Any, Family, Conditions]]:
+    """Yield the calls that a family predicts under the same conditions, as masks."""
+    for chosen, conditions in choices_of(call.op, machine, hardware.kind, call.conditions):
+        for mask, family in families_of(call.op, machine, hardware.kind, conditions.library):
+            both = chosen & mask
+            if anywhere(both):
+                yield both, family, conditions
 
 
 def calibrate_family(

@@ -27,6 +27,7 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import anywhere
 from perfmodel.operators.base import Operator
 from perfmodel.plugins import load_attribute, load_module, module_names, warn_of_plugin
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
@@ -137,6 +138,20 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
         if anywhere(mask):
             parts.append((mask, item))
     return parts or [(True, family(_ROOFLINE))]
+
+
+def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions) -> list[tuple[Any, Conditions]]:
+    """Return the points of a call as masks, and the conditions that name the kernel of each, by what a library chooses.
+
+    Raises
+    ------
+    UsageError
+        When the machine has no kernel of the name.
+    """
+    first = family(_serving(op.op)[0])
+    if first.chooses is None or first.on_cpu is not (kind == "cpu"):
+        return [(True, conditions)]
+    return first.chooses(op, machine, conditions)
 
 
 @functools.cache

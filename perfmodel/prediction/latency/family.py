@@ -142,6 +142,9 @@ class Family:
     since : library -> the release since which the kernels are those of calls that name none; older ones had others.
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
     of_release : library -> a release of which tables have the rows apart, since they ran where others did not.
+    chooses : (operator, machine, conditions) -> the points, as masks, and the conditions that name the kernel of each,
+        where a library has several and sizes, machine or release decide; asked of the first family of an operator for
+        all of its families. It raises what no machine has. None means that the conditions name it.
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     of_any_kind : whether it stands for kinds of kernels that no family is for, so that its interval is one error of all
@@ -175,6 +178,7 @@ class Family:
     since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     of_release: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    chooses: Callable[[Any, Machine, Conditions], list[tuple[Any, Conditions]]] | None = None
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     apart: Callable[[Any], Any] = _never
     doubts: tuple[Doubt, ...] = ()

@@ -20,7 +20,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants
 from perfmodel.prediction.latency.effects import Stating, widest_interval
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, regime_of
-from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.families import choices_of, families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.surfaces import gain
@@ -55,9 +55,10 @@ def estimate(
         return _estimate(family, op, machine, known, conditions, floor_s, None, basis=known.source)
     estimates = []
     later = None if whole else functools.partial(_terms_of, op, hardware, peak, conditions, floor_s)
-    for mask, family in families_of(op, machine, hardware.kind, conditions.library):
-        known = constants(family, hardware, family.library_of(conditions), op.kernel_dtype)
-        estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s, later)))
+    for chosen, those in choices_of(op, machine, hardware.kind, conditions):
+        for mask, family in families_of(op, machine, hardware.kind, those.library):
+            known = constants(family, hardware, family.library_of(those), op.kernel_dtype)
+            estimates.append((chosen & mask, _estimate(family, op, machine, known, those, floor_s, later)))
     return functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -183,6 +184,16 @@ def test_the_power_limit_takes_hold_in_long_calls() -> None:
     assert 1.0 < slower[0] < 1.1 < slower[1]
     sustained = Conditions(load="sustained")
     assert seconds(PREFILL, short, hot, sustained) > 1.1 * seconds(PREFILL, short, hot)
+
+
+def test_energy_beside_the_products_goes_with_their_columns() -> None:
+    """Of as many FLOP, heads of 64 columns have twice the scores of those of 128 and take no more energy."""
+    hot, sustained = replace(ROUND, tdp_w=250.0), Conditions(load="sustained")
+    assert kernel_of(causal(heads=1, seq_q=1), hot, "").beside > 0.5
+    wide, narrow = causal(heads=64, seq_q=16384), causal(heads=128, seq_q=16384, head_dim=64)
+    limited = [seconds(PREFILL, op, hot, sustained) for op in (wide, narrow)]
+    assert limited[0] > 1.5 * seconds(PREFILL, wide, ROUND, sustained)
+    assert limited[1] == pytest.approx(limited[0], rel=0.05)
 
 
 def test_eight_bit_products_run_at_the_rate_that_the_generation_has() -> None:
@@ -403,6 +414,11 @@ NEIGHBOURS = 16
 SMOOTH = ("", "sglang", "torch", "fa2", "fa3", "flashinfer", "triton", "cudnn")
 
 
+def running(libraries: Iterable[str]) -> list[tuple[str, str]]:
+    """Return machines with the libraries that run on them: FlashAttention-3 has no kernels for Blackwell."""
+    return [(one, name) for one in MACHINES for name in libraries if (one, name) != ("b200-sxm-180gb", "fa3")]
+
+
 def random_decodes(rows: int, seed: int) -> dict[str, np.ndarray]:
     """Return sizes of decodes of 1 to 512 sequences of 2 to 131,072 keys."""
     rng = np.random.default_rng(seed)
@@ -422,15 +438,13 @@ def predicted(machine: str, library: str, sizes: dict[str, np.ndarray], queries:
     return np.asarray(pm.predict(op, machine, library=library, cache="warm").predicted_time_s)
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("library", [*SMOOTH, "vllm", "trtllm"])
+@pytest.mark.parametrize(("machine", "library"), running([*SMOOTH, "vllm", "trtllm"]))
 def test_a_decode_is_never_slower_than_the_same_call_with_two_queries(machine: str, library: str) -> None:
     sizes = random_decodes(300, 1)
     assert np.all(predicted(machine, library, sizes) <= predicted(machine, library, sizes, 2.0) * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("library", SMOOTH)
+@pytest.mark.parametrize(("machine", "library"), running(SMOOTH))
 def test_a_decode_takes_no_less_time_for_a_larger_size_and_no_jump(machine: str, library: str) -> None:
     sizes = random_decodes(300, 2)
     here = predicted(machine, library, sizes)
@@ -477,8 +491,7 @@ def random_prompts(rows: int, seed: int) -> dict[str, np.ndarray]:
     return {"batch": batch, "heads": heads, "seq_q": tokens, "head_dim": rng.choice([64.0, 128], rows)}
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("library", ["", "sglang", "fa2", "fa3", "triton", "cudnn", "vllm"])
+@pytest.mark.parametrize(("machine", "library"), running(["", "sglang", "fa2", "fa3", "triton", "cudnn", "vllm"]))
 def test_keys_that_no_query_sees_make_no_call_slower(machine: str, library: str) -> None:
     sizes = random_prompts(400, 6)
 
@@ -493,8 +506,7 @@ def test_keys_that_no_query_sees_make_no_call_slower(machine: str, library: str)
         assert np.all(time(causal=True, window=np.floor(window)) <= 1.08 * causal), window
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("library", [*SMOOTH, "vllm", "trtllm"])
+@pytest.mark.parametrize(("machine", "library"), running([*SMOOTH, "vllm", "trtllm"]))
 def test_a_block_of_queries_multiplies_no_faster_than_the_peak(machine: str, library: str) -> None:
     sizes = {**random_decodes(300, 5), "window": 0.0}
     sizes["seq_kv"] = sizes["seq_kv"] + 512.0

@@ -50,7 +50,9 @@ class Kernel:
     sharing : blocks that share an SM and hide each other's waits: of a prefill one alone takes as many times longer
         than its part of a busy SM.
     splits_whole : whether the keys of a whole prompt are split as well, where it has few blocks.
-    score_flop : energy of a score's exponential and sums, over that of a 16-bit FLOP.
+    beside : energy of exponentials, sums and operands in registers, over that of the FLOP of both products in 16 bits.
+    columns : most columns of a head whose sums the registers of a block hold.
+    spills : whether a kernel for larger heads keeps its sums in memory, as the memory-efficient one does.
     step_by_head : whether the keys of a step are those of FlashAttention-2's split kernel, fewer for larger heads, in
         place of ``keys``.
     two_level : whether 8-bit products add up in two levels, on the vector lanes (vLLM's FlashAttention-3).
@@ -91,7 +93,9 @@ class Kernel:
     ascending: float = 0.0
     sharing: float = 1.0
     splits_whole: bool = False
-    score_flop: float = 0.0
+    beside: float = 0.0
+    columns: float = 256.0
+    spills: bool = False
     step_by_head: bool = False
     two_level: bool = False
     apart_in_windows: bool = False
@@ -128,18 +132,21 @@ _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=Tru
 _CUDNN = Kernel("cudnn", packed=False, splits=False)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
 # github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
+# Heads of more than 128 columns have cutlassF_*_32x128_gmem, whose sums are in device memory.
 _EFFICIENT = Kernel(
     "efficient", 64.0, 64.0, packed=False, splits=False, exponentials=5.5, tail=0.2, ascending=1.4, sharing=2.0,
-    tf32_products=3.0, decodes=False,
+    tf32_products=3.0, decodes=False, columns=128.0, spills=True,
 )  # fmt: skip
-_FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, score_flop=500.0)
+# The rows, of heads of 128 columns alone, do not tell an energy of a score from one of its columns. With one of 500
+# FLOP a score heads of 64 would reach 187 TFLOP/s on an H100 PCIe, which reaches 323 (flash-attention issue 1777).
+_FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, beside=500.0 / 512.0)
 _FA4 = replace(_FA3, name="fa4")
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
 
 #: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
 #: FlashInfer and TensorRT-LLM are read off rows of aiconfigurator on A100, L40S, H100, H200 and B200, unless a source
-#: is named. So are ``filled``, ``tail`` and ``score_flop``, in coarse steps, with the rows that judge in view as well:
+#: is named. So are ``filled``, ``tail`` and ``beside``, in coarse steps, with the rows that judge in view as well:
 #: both halves agree to 0.2 points. ``ascending`` of all, and ``tail``, ``sharing`` and ``exponentials`` of torch's
 #: kernels on Hopper are read off 65 rows of two own records (H100, torch 2.11) in the same way.
 KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
@@ -155,7 +162,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
-    "fa4": (_FA4, {TCGEN05: replace(_FA4, exponentials=0.4, score_flop=0.0)}),
+    "fa4": (_FA4, {TCGEN05: replace(_FA4, exponentials=0.4, beside=0.0)}),
     # Tiles of 16 rows: FA2DetermineCtaTileQ of include/flashinfer/utils.cuh, github.com/flashinfer-ai/flashinfer. Its
     # keys of 8 bits are widened in registers: 16 elements a clock and SM beside the products fit two decodes on an H20,
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
@@ -187,7 +194,7 @@ NARROWING_S = 1.5e-6
 IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "fa2": {"varlen": True, "splits": False, "write_token": 200.0},
     "fa3": {
-        "two_level": True, "score_flop": 0.0, "write_token": 200.0, "write_column": 0.6, "narrowing_s": NARROWING_S,
+        "two_level": True, "beside": 0.0, "write_token": 200.0, "write_column": 0.6, "narrowing_s": NARROWING_S,
     },
     "flashinfer": {"narrowing_s": NARROWING_S},
 })  # fmt: skip
@@ -208,16 +215,14 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("vllm", MMA, True, "flashinfer"),
     ("vllm", MMA, False, "fa2"),
     ("vllm", WGMMA, None, "fa3"),
-    # scaled_dot_product_attention prefers cuDNN on Hopper and Blackwell from cuDNN 9.15 on, FlashAttention-2 elsewhere:
-    # check_prefer_cudnn_attention in aten/src/ATen/native/transformers/cuda/sdp_utils.cpp of github.com/pytorch/pytorch
+    # what it usually launches; `perfmodel.prediction.latency.attention.choice` knows sizes, releases and older chips
     ("torch", WGMMA, None, "cudnn"),
     ("torch", TCGEN05, None, "cudnn"),
     ("torch", "", None, "fa2"),
     ("", TCGEN05, None, "trtllm_gen"),
     ("", "", None, "fa3"),
 )
-#: library -> its kernel in fp32, where those of `RUNS` have none: check_flash_attention_hardware_support and
-#: check_cudnn_tensor_shapes of sdp_utils.cpp ask for 16 bits
+#: library -> its kernel in fp32, where those of `RUNS` have none
 IN_FP32: Mapping[str, str] = MappingProxyType({"torch": "efficient"})
 
 #: kernel -> libraries whose rows it is in, or a kernel like it, by instruction: the first that was measured near the
@@ -254,7 +259,7 @@ def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
 
 @functools.cache
 def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitioned: bool) -> Kernel:
-    usual, on = KERNELS[_name(library, instruction, narrow, wide)]
+    usual, on = KERNELS[kernel_name(library, instruction, narrow, wide)]
     found = on.get(instruction, usual)
     if found.name == "fa2" and partitioned:
         # A100, whose L2 has two parts, has the shared memory for blocks of 128 rows, which chips for graphics lack.
@@ -266,7 +271,8 @@ def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitione
     return replace(found, **differs.get(found.name, {}))
 
 
-def _name(library: str, instruction: str, narrow: bool, wide: bool = False) -> str:
+def kernel_name(library: str, instruction: str, narrow: bool, wide: bool = False) -> str:
+    """Return the name of the kernel that a library usually runs, or that it names."""
     base, _, named = library.partition("/")
     if (named or base) in KERNELS and (named or base) != "trtllm":
         return named or base
@@ -286,7 +292,7 @@ def lenders(hardware: Hardware, library: str, dtype: str = "") -> tuple[str, tup
     """
     base, _, named = library.partition("/")
     instruction = hardware.matrix_instruction or MMA
-    own = _name(base, instruction, narrow=False, wide=bool(dtype) and dtype_bytes(dtype) > 2)
+    own = kernel_name(base, instruction, narrow=False, wide=bool(dtype) and dtype_bytes(dtype) > 2)
     if base == "torch":
         named = named or own
         library = f"{base}/{named}"

@@ -20,6 +20,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import decode
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
 from perfmodel.prediction.latency.attention.beyond import BEYOND
+from perfmodel.prediction.latency.attention.choice import choices
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
     WGMMA,
@@ -253,7 +254,7 @@ def _held_down(
     narrow = narrow_keys(op) and machine.matrix_instruction == WGMMA and not kernel.two_level
     flop = 4.0 * op.head_dim
     # A FLOP of 8 bits takes half the energy of one of 16.
-    joule = c["energy"] * (0.5 * (1.0 if narrow else dtype_bytes(op.dtype)) + kernel.score_flop / flop)
+    joule = c["energy"] * (0.5 * (1.0 if narrow else dtype_bytes(op.dtype)) + kernel.beside)
     limited = flop * visited * s_per_flop(machine, joule, load)
     share = 1.0 if load == Load.SUSTAINED else limited / (limited + POWER_S)
     return maximum(limited - run, 0.0) * share
@@ -273,6 +274,7 @@ PREFILL = Family(
     formula,
     (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
     applies,
+    chooses=choices,
     borrows=lenders,
     doubts=BEYOND,
     axes=PREFILL_AXES,

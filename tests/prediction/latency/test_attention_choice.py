@@ -1,0 +1,127 @@
+"""Which kernel of attention a library launches on a machine, by sizes, dtype and release; what no machine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.accuracy.judge import judge_calls
+from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.choice import NEEDS, choices
+from perfmodel.prediction.latency.attention.kernels import KERNELS
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.records.measurements import read_measurements
+
+
+def attention(**sizes: object) -> pm.Attention:
+    return pm.Attention(**{"heads": 32, "seq_q": 4096, "head_dim": 128, "dtype": "fp16", **sizes})  # type: ignore[arg-type]
+
+
+def seconds(machine: str, library: str, **sizes: object) -> float:
+    return float(pm.predict(attention(**sizes), machine, library=library).predicted_time_s)
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "sizes", "kernel"),
+    [
+        # FlashAttention is for Ampere and later, cuDNN preferred on Hopper and the Blackwell of data centres
+        *((name, "torch", {}, "efficient") for name in ("v100-sxm2-16gb", "t4", "p100-pcie-16gb")),
+        *((name, "torch", {}, "fa2") for name in ("a100-sxm4-80gb", "l40s", "rtx-5090", "mi300x")),
+        *((name, "torch", {}, "cudnn") for name in ("h100-sxm5-80gb", "b200-sxm-180gb")),
+        # FlashAttention ends at 256 columns, cuDNN at 128 or 256
+        ("a100-sxm4-80gb", "torch", {"head_dim": 256}, "fa2"),
+        ("h100-sxm5-80gb", "torch", {"head_dim": 256}, "cudnn"),
+        ("b200-sxm-180gb", "torch", {"head_dim": 256}, "fa2"),
+        *((name, "torch", {"head_dim": 320}, "efficient") for name in ("a100-sxm4-80gb", "h100-sxm5-80gb")),
+        ("h100-sxm5-80gb", "torch", {"head_dim": 100}, "fa2"),
+        # releases: 2.5.0 alone, 2.9, and 2.11 on
+        *(("h100-sxm5-80gb", f"torch-{v}", {}, "fa2") for v in ("2.1", "2.4", "2.5.1", "2.6", "2.8", "2.10.0")),
+        *(("h100-sxm5-80gb", f"torch-{v}", {}, "cudnn") for v in ("2.5.0", "2.9", "2.11", "2.12.1")),
+        ("a100-sxm4-80gb", "torch-2.11", {}, "fa2"),
+        ("h100-sxm5-80gb", "torch", {"dtype": "fp32"}, "efficient"),
+    ],
+)
+def test_pytorch_runs_what_its_dispatcher_finds_first(
+    machine: str, library: str, sizes: dict[str, object], kernel: str
+) -> None:
+    assert seconds(machine, library, **sizes) == seconds(machine, f"torch/{kernel}", **sizes)
+
+
+def test_a_sweep_over_heads_has_the_kernel_of_each() -> None:
+    heads = np.array([64.0, 128.0, 256.0, 320.0, 512.0])
+    got = pm.predict(attention(head_dim=heads), "b200-sxm-180gb", library="torch")
+    names = ("cudnn", "cudnn", "fa2", "efficient", "efficient")
+    for head_dim, name, time_s, low_s in zip(heads, names, got.predicted_time_s, got.predicted_time_low_s, strict=True):
+        alone = pm.predict(attention(head_dim=int(head_dim)), "b200-sxm-180gb", library=f"torch/{name}")
+        assert time_s == pytest.approx(float(alone.predicted_time_s))
+        assert low_s == pytest.approx(float(alone.predicted_time_low_s))
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "sizes", "wrong"),
+    [
+        ("b200-sxm-180gb", "fa3", {}, "fa3 does not run on b200"),
+        ("v100-sxm2-16gb", "fa3", {}, "does not run"),
+        ("a100-sxm4-80gb", "fa4", {}, "does not run"),
+        ("rtx-5090", "fa4", {}, "does not run"),
+        *((name, "fa2", {}, "does not run") for name in ("v100-sxm2-16gb", "t4", "p100-pcie-16gb")),
+        ("t4", "torch/cudnn", {}, "does not run"),
+        ("h100-sxm5-80gb", "trtllm_gen", {}, "does not run"),
+        ("mi300x", "fa3", {}, "does not run"),
+        ("h100-sxm5-80gb", "fa2", {"dtype": "fp8"}, "fa2 has no fp8"),
+        ("h100-sxm5-80gb", "fa2", {"kv_dtype": "fp8"}, "fa2 has no fp8"),
+        ("h100-sxm5-80gb", "fa2", {"dtype": "fp32"}, "fa2 has no fp32"),
+        ("l40s", "fa3", {"dtype": "fp8"}, "fa3 has no fp8"),
+        ("h100-sxm5-80gb", "torch", {"dtype": "fp8"}, "scaled_dot_product_attention has no fp8"),
+        ("h100-sxm5-80gb", "torch", {"dtype": "fp64"}, "no fused kernel for fp64"),
+    ],
+)
+def test_a_kernel_that_does_not_exist_is_refused(
+    machine: str, library: str, sizes: dict[str, object], wrong: str
+) -> None:
+    with pytest.raises(UsageError, match=wrong):
+        seconds(machine, library, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "sizes"),
+    [
+        # sgl-kernel builds FlashAttention-3 for Ampere and Ada
+        ("a100-sxm4-80gb", "fa3", {}),
+        ("l40s", "fa3", {}),
+        ("h100-sxm5-80gb", "fa3", {"dtype": "fp8"}),
+        ("h100-sxm5-80gb", "fa4", {}),
+        ("b200-sxm-180gb", "fa4", {}),
+        ("b200-sxm-180gb", "fa2", {}),
+        ("mi300x", "fa2", {}),
+        ("t4", "torch/efficient", {"dtype": "fp32"}),
+        ("t4", "flashinfer", {}),
+        ("h100-sxm5-80gb", "torch", {"dtype": "fp64", "algorithm": "unfused"}),
+    ],
+)
+def test_kernels_that_exist_are_not_refused(machine: str, library: str, sizes: dict[str, object]) -> None:
+    assert seconds(machine, library, **sizes) > 0.0
+
+
+def test_what_is_named_is_known_and_machines_of_symbols_are_not_asked() -> None:
+    assert set(NEEDS) <= set(KERNELS)
+    machine = Machine(100.0, 1e9, 4e14, "tensor", "bf16", 1e13, 1e13, 0.0, np.inf)
+    conditions = Conditions(library="torch")
+    assert choices(attention(dtype="fp8"), machine, conditions) == [(True, conditions)]
+
+
+def test_rows_of_a_kernel_that_does_not_exist_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text(
+        "hardware,op,dtype,heads,seq_q,head_dim,time_s,implementation\n"
+        "b200-sxm-180gb,attention,bf16,32,4096,128,1e-4,fa3\n"
+        "b200-sxm-180gb,attention,bf16,32,4096,128,1e-4,fa4\n"
+    )
+    judged, skipped = judge_calls([read_measurements(table)], hardware)
+    assert [part.calls.library for part in judged] == ["fa4"]
+    assert ["fa3 does not run" in skip.reason for skip in skipped] == [True]
