@@ -18,7 +18,7 @@ import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Kernels
-from perfmodel.core.vocabulary import CacheState
+from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.ceilings import resolve_peak
@@ -184,6 +184,51 @@ def test_the_power_limit_takes_hold_in_long_calls() -> None:
     assert 1.0 < slower[0] < 1.1 < slower[1]
     sustained = Conditions(load="sustained")
     assert seconds(PREFILL, short, hot, sustained) > 1.1 * seconds(PREFILL, short, hot)
+
+
+def test_heads_whose_sums_fill_the_registers_wait_for_their_operands() -> None:
+    """An SM reads 36 B a clock from L2, and from shared memory 128 B, whatever its tensor engine could compute."""
+    op = causal(heads=64, seq_q=16384, head_dim=512, kv_write=False)
+    cycles = 100.0 * 1e9
+
+    def flop_per_clock(library: str, instruction: str) -> float:
+        machine = replace(ROUND, matrix_instruction=instruction, peak_flop_per_s=4 * ROUND.peak_flop_per_s)
+        values = {**PREFILL_VALUES, "math": 1.0, "energy": 1e-15}
+        math = PREFILL.formula(op, machine, values, Conditions(library=library)).adds["math"]
+        return float(np.asarray(op.flop() / (math * cycles)))
+
+    # 32 rows and 128 keys of c columns: 2 128 c + 32 c elements of 2 B, sums of 2 32 c 4 B, for 4 32 128 c FLOP
+    moved = (2 * 128 + 32) * 2 + 2 * 32 * 4
+    for instruction in ("mma.sync", "wgmma", "tcgen05"):
+        assert flop_per_clock("efficient", instruction) == pytest.approx(36.0 * 4 * 32 * 128 / moved)
+    # m16n8k16: 2 16 8 16 FLOP from 16 16 + 8 16 elements of 2 B
+    assert flop_per_clock("triton", "mma.sync") == pytest.approx(128.0 * 2 * 16 * 8 * 16 / ((256 + 128) * 2))
+    assert flop_per_clock("fa3", "wgmma") == pytest.approx(4 * 4096)
+
+
+@pytest.mark.parametrize("library", ["", "sglang", "torch", "fa3", "triton"])
+@pytest.mark.parametrize("queries", [1, 4096])
+def test_heads_above_those_of_all_tables_are_less_sure(library: str, queries: int) -> None:
+    def found(head_dim: int) -> pm.Prediction:
+        op = pm.Attention(heads=16, seq_q=queries, seq_kv=32768, head_dim=head_dim, dtype="bf16")
+        return pm.predict(op, "h100", library=library)
+
+    usual, large = found(256), found(512)
+    widths = [float(p.predicted_time_high_s / p.predicted_time_low_s) for p in (usual, large)]
+    assert widths[1] > 1.3 * widths[0]
+    assert ErrorSource.EXTRAPOLATION in large.uncertainty.variances(large.regime)
+    assert ErrorSource.EXTRAPOLATION not in usual.uncertainty.variances(usual.regime)
+
+
+@pytest.mark.parametrize("queries", [1, 64, 4096])
+def test_products_without_a_tensor_engine_are_summed_at_the_rate_of_fp32(queries: int) -> None:
+    """A P100 has 18.7 TFLOP/s of packed multiply-adds, which add in fp16, and 9.3 of fp32."""
+    machine = hardware("p100-pcie-16gb")
+    op = pm.Attention(batch=64, heads=32, kv_heads=1, seq_q=queries, seq_kv=8192, head_dim=128, dtype="fp16")
+    peak = machine.find_peak("fp32", "vector")
+    assert peak is not None
+    for library in ("", "torch", "sglang"):
+        assert op.flop() / pm.predict(op, machine, library=library).predicted_time_s < peak.flop_per_s
 
 
 def test_energy_beside_the_products_goes_with_their_columns() -> None:

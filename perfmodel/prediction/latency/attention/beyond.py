@@ -1,4 +1,4 @@
-"""Calls of attention that no table has: heads of sizes between those of the kernels, and rows of a mask off vectors."""
+"""Calls of attention that no table has: heads of sizes between those of the kernels or above, masks off vectors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.kernels import kernel_of
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import FRAMEWORKS
@@ -18,6 +19,11 @@ MASK_ROW, MASKED = 8.0, (0.2, 0.5, 0.5)
 #: sizes of the heads of all tables are multiples of it; kernels pad others to one, or to multiples of 32, so that 80
 #: columns may take as long as 96 or as 128. The deviation is assumed: half of ln(128 / 80), and rounded up
 HEAD, PADDED = 64.0, (0.1, 0.3, 0.3)
+#: larger heads than those of all tables: libraries have kernels of their own for them, or none that is tuned. Assumed:
+#: published ones of 320 to 896 columns reach 13 to 80 % of the tensor peak on three chips (README.md of
+#: github.com/xlite-dev/ffpa-attn), and half of the logarithm of what these differ by is 0.9; half of it lies in the
+#: kernels' and chips' rates, which are known
+LARGE = (0.2, 0.5, 0.5)
 
 
 def _masked(op: Attention, machine: Machine, conditions: Conditions) -> Any:
@@ -32,4 +38,14 @@ def _padded(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     return op.head_dim % HEAD != 0
 
 
-BEYOND = (Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED), Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED))
+def _large(op: Attention, machine: Machine, conditions: Conditions) -> Any:
+    """Whether the sums of a block are more than the registers hold."""
+    return op.head_dim > kernel_of(op, machine, conditions.library).columns
+
+
+LARGE_HEADS = Doubt(ErrorSource.EXTRAPOLATION, _large, LARGE)
+BEYOND = (
+    Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED),
+    Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED),
+    LARGE_HEADS,
+)

@@ -18,6 +18,7 @@ from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum,
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.beyond import LARGE_HEADS
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
@@ -28,6 +29,7 @@ from perfmodel.prediction.latency.attention.kernels import (
     kernel_of,
     lenders,
 )
+from perfmodel.prediction.latency.attention.rates import summed_per_clock
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -112,7 +114,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
     narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
-    rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
+    rate = summed_per_clock(machine) * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
     if kernel.small_rows < rows:
         rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
     a_key = rows * 4.0 * op.head_dim / rate
@@ -181,7 +183,7 @@ def _group(
     waves = maximum(waves * (seen + (0.0 if wgmma8 else EMPTY) * (parts - seen)) / parts, 1.0)
     slope = WIDENED_SLOPE if widens else BLOCK_SLOPE
     start = c["block"] * (1.0 + slope * (op.head_dim / 128.0 - 1.0)) * (WGMMA_8BIT_BLOCK if wgmma8 else 1.0)
-    row = 4.0 * op.head_dim / (machine.flop_per_clock_per_sm * TILE_MATH)
+    row = 4.0 * op.head_dim / (summed_per_clock(machine) * TILE_MATH)
     a_key = GROUP_ROWS * row + group_lanes(op)
     further = a_key * maximum(minimum(keys, a_part) - KEYS, 0.0) * maximum(1.0, 0.4 * at_once)
     busy = waves * (start + further) / machine.clock_hz
@@ -304,4 +306,5 @@ DECODE = Family(
     (HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH),
     applies,
     borrows=lenders,
+    doubts=(LARGE_HEADS,),
 )

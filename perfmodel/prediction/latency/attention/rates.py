@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
@@ -9,7 +11,7 @@ from perfmodel.core.work import Number, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys
 from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, Kernel
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import Machine, product_line
 
 #: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed; with
 #: tcgen05, whose exponentials and corrections take longer than its products
@@ -22,6 +24,15 @@ ADA_8BIT_LARGE = 0.24
 TWO_LEVEL, TWO_LEVEL_LOSS = 1.12, 0.87
 #: rate of FlashInfer's kernels for heads above 128, whose accumulators leave the registers
 LARGE_HEADS = 0.55
+#: rows and keys of a step of the memory-efficient kernel for heads whose sums it keeps in memory
+#: (cutlassF_*_32x128_gmem): each step reads its keys, values and queries, and reads and writes the sums in fp32
+SPILLED_ROWS, SPILLED_KEYS, SUM_BYTES = 32.0, 128.0, 4.0
+#: bytes that an SM reads from L2 in a clock, where the machine's file has no measured bandwidth: 36 to 41 on A100,
+#: H100 PCIe and H200, 15 and 17 on L40S and A40
+L2_PER_CLOCK, L2_PER_CLOCK_GDDR = 36.0, 15.0
+#: bytes that shared memory delivers in a clock (32 banks of 4 B), and FLOP of 16 bits to a byte of the operands of
+#: mma.sync.m16n8k16 (4096 FLOP, 16 x 16 and 8 x 16 elements), where the sums leave no registers to keep operands in
+SHARED_PER_CLOCK, MMA_FLOP_PER_BYTE = 128.0, 16.0 / 3.0
 #: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
 PADDED_HEADS = 0.65
 
@@ -35,7 +46,7 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     """
     if dtype_bytes(op.dtype) > 2:
         return _fp32_flop_per_clock(machine, kernel)
-    rate = machine.flop_per_clock_per_sm * kernel.rate
+    rate = summed_per_clock(machine) * kernel.rate
     instruction, narrow = machine.matrix_instruction, narrow_keys(op)
     if dtype_bytes(op.dtype) == 1:
         if ada_8bit(op, machine, kernel):
@@ -57,8 +68,18 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     return rate
 
 
-def reached_per_clock(op: Attention, machine: Machine, kernel: Kernel, math: float) -> Number:
-    """Return the FLOP of an SM in a clock that the kernel reaches in long blocks: the share ``math`` of its most.
+def summed_per_clock(machine: Machine) -> float:
+    """Return the FLOP of an SM in a clock of products that are summed in fp32.
+
+    On the vector lanes that is the rate of fp32: a packed multiply-add of fp16 (P100) would add in fp16.
+    """
+    if machine.engine == "vector" and machine.vector_flop_per_s < machine.peak_flop_per_s:
+        return machine.vector_flop_per_s / (machine.sm_count * machine.clock_hz)
+    return machine.flop_per_clock_per_sm
+
+
+def reached_per_clock(op: Attention, machine: Machine, kernel: Kernel, share: float) -> Number:
+    """Return the FLOP of an SM in a clock that the kernel reaches in long blocks: a share of its most.
 
     An engine that the vendor limits is fed with what the kernel reaches of the design's rate, up to what its
     instructions can take: FlashAttention-2, at half the rate of an H100, feeds the quarter of an H20 in time, of which
@@ -66,8 +87,35 @@ def reached_per_clock(op: Attention, machine: Machine, kernel: Kernel, math: flo
     """
     at_most = flop_per_clock(op, machine, kernel)
     if dtype_bytes(op.dtype) > 2:
-        return at_most * machine.fed(math)
-    return at_most / kernel.rate * minimum(kernel.instruction_rate, machine.fed(kernel.rate * math))
+        reached: Number = at_most * machine.fed(share)
+    else:
+        reached = at_most / kernel.rate * minimum(kernel.instruction_rate, machine.fed(kernel.rate * share))
+    return minimum(reached, where(op.head_dim > kernel.columns, _large_heads(op, machine, kernel), reached))
+
+
+def _large_heads(op: Attention, machine: Machine, kernel: Kernel) -> float:
+    """Return the FLOP of an SM in a clock that its memory feeds where the registers do not hold the sums of a block.
+
+    A kernel that spills them waits for L2: r rows and n keys of c columns move 2 n c elements of keys and values, r c
+    of queries and 2 r c sums for 4 r n c FLOP. One that keeps them has its operands from shared memory for each
+    instruction; those of wgmma and tcgen05 are there anyway.
+    """
+    if kernel.spills:
+        moved = 2.0 * dtype_bytes(op.kv_dtype) / SPILLED_ROWS
+        moved += (dtype_bytes(op.dtype) + 2.0 * SUM_BYTES) / SPILLED_KEYS
+        return _l2_bytes_per_clock(machine) * 4.0 / moved
+    if machine.engine == "tensor" and (machine.matrix_instruction == MMA or kernel.instruction_rate < 1.0):
+        return SHARED_PER_CLOCK * MMA_FLOP_PER_BYTE * 2.0 / dtype_bytes(op.dtype)
+    return math.inf
+
+
+def _l2_bytes_per_clock(machine: Machine) -> float:
+    """Return the bytes that an SM reads from L2 in a clock, as measured or else as on machines of its memory."""
+    level = machine.hardware.level("l2") if machine.hardware else None
+    if level is not None and level.sustained_bytes_per_s:
+        return level.sustained_bytes_per_s / (machine.sm_count * machine.clock_hz)
+    graphics = machine.hardware is not None and product_line(machine.hardware).endswith("gddr")
+    return L2_PER_CLOCK_GDDR if graphics else L2_PER_CLOCK
 
 
 def _fp32_flop_per_clock(machine: Machine, kernel: Kernel) -> float:
