@@ -220,6 +220,18 @@ def test_heads_above_those_of_all_tables_are_less_sure(library: str, queries: in
     assert ErrorSource.EXTRAPOLATION not in usual.uncertainty.variances(usual.regime)
 
 
+def test_vector_lanes_compute_no_rows_and_keys_that_are_not_there() -> None:
+    """A tile of 64 rows is the tensor engine's; on a T4 fp64 runs on lanes, at 1/32 of the rate of fp32."""
+    one = pm.Attention(batch=16, heads=32, kv_heads=8, seq_q=1, seq_kv=1, head_dim=128, dtype="fp64")
+    for library in ("trtllm", ""):
+        times = [pm.predict(x, "t4", library=library).predicted_time_s for x in (one, one.changed(seq_kv=2))]
+        assert 1.0 / 5.0 < times[1] / times[0] < 5.0
+    machine = hardware("t4")
+    prompt = one.changed(seq_q=16, seq_kv=16)
+    bound = prompt.flop() / machine.native_peak("fp64").flop_per_s
+    assert bound < pm.predict(prompt, machine).predicted_time_s < 5.0 * bound
+
+
 @pytest.mark.parametrize("queries", [1, 64, 4096])
 def test_products_without_a_tensor_engine_are_summed_at_the_rate_of_fp32(queries: int) -> None:
     """A P100 has 18.7 TFLOP/s of packed multiply-adds, which add in fp16, and 9.3 of fp32."""
@@ -525,6 +537,42 @@ def test_a_prompt_of_a_few_tokens_takes_no_less_than_one_of_a_single_token(machi
     for fewer, more in itertools.pairwise(times):
         assert np.all(more >= 0.9 * fewer)
         assert np.all(more < 4.0 * fewer)  # heads of a group share blocks until those are full
+
+
+@pytest.mark.parametrize(("machine", "library"), running([*SMOOTH, "vllm", "trtllm"]))
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_a_query_more_makes_no_jump(machine: str, library: str, dtype: str) -> None:
+    """The kernels of a few queries hand over to those of prompts, which 129 queries take, by and by."""
+    spec = hardware(machine)
+    if spec.find_peak(dtype, "tensor") is None or (dtype == "fp8" and library in ("torch", "fa2")):
+        return
+    if dtype == "fp8" and library in ("fa3", "cudnn") and spec.matrix_instruction == "mma.sync":
+        return
+    sizes = {**random_decodes(300, 7), "window": 0.0}
+    sizes["seq_kv"] = sizes["seq_kv"] + 512.0
+    for queries in (2.0, 7.0, 8.0, 9.0, 16.0, 63.0, 64.0, 65.0, 100.0, 127.0, 128.0, 129.0):
+        fewer, more = (
+            np.asarray(
+                pm.predict(
+                    Attention(dtype=dtype, causal=True, seq_q=n, **sizes),
+                    machine,
+                    library=library,  # type: ignore[arg-type]
+                ).predicted_time_s
+            )
+            for n in (queries, queries + 1.0)
+        )
+        assert np.all(more < 3.0 * fewer), queries
+        assert np.all(more > fewer / 3.0), queries
+
+
+def test_torch_with_cudnn_does_not_split_the_keys_of_several_queries() -> None:
+    """68 queries of 7961 keys take an H200 327 us, one 17 (`examples/records`); FlashAttention-2 splits them."""
+    sizes = {"heads": 32, "kv_heads": 8, "seq_kv": 8192, "head_dim": 128, "dtype": "bf16", "causal": True}
+    few = pm.Attention(seq_q=np.array([1.0, 2.0, 64.0]), **sizes)
+    now, before = (pm.predict(few, "h100", library=f"torch-{v}").predicted_time_s for v in ("2.11", "2.8"))
+    assert now[1] > 5.0 * now[0]
+    assert now[2] == pytest.approx(now[1], rel=0.1)
+    assert before[2] < 3.0 * before[0]
 
 
 def random_prompts(rows: int, seed: int) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ serves each query head by itself on the vector units; the group, the number of b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum,
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention import prefill
 from perfmodel.prediction.latency.attention.beyond import LARGE_HEADS
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
@@ -29,12 +31,23 @@ from perfmodel.prediction.latency.attention.kernels import (
     kernel_of,
     lenders,
 )
-from perfmodel.prediction.latency.attention.rates import summed_per_clock
+from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
+from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import warm_bandwidth
-from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, SPLIT_K, Terms, overlapped, smooth_max
+from perfmodel.prediction.latency.terms import (
+    CONTENTION,
+    HBM,
+    LAUNCH,
+    MATH,
+    SPLIT_K,
+    Term,
+    Terms,
+    overlapped,
+    smooth_max,
+)
 
 CONSTANTS = (
     Constant("launch", "s", 8e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
@@ -117,6 +130,9 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     rate = summed_per_clock(machine) * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
     if kernel.small_rows < rows:
         rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
+    if on_lanes(op, machine, kernel):
+        # No instruction has a shape there: rows without queries, and keys that are none, cost nothing.
+        rows, first = minimum(rows, where(apart, op.seq_q, op.seq_q * group)), minimum(first, keys)
     a_key = rows * 4.0 * op.head_dim / rate
     if kernel.widened and narrow_keys(op):
         a_key = a_key + 2.0 * op.head_dim / kernel.widened
@@ -253,6 +269,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     TensorRT-LLM's kernels run in whole waves: SMs = waves cycles / f, with the parts that its sources choose.
 
     The cache lies in L2 as far as it fits when it is used again (`perfmodel.prediction.latency.streams.fitting_share`).
+
+    Of many queries the time turns into that of a prompt of as many (`_towards_a_prompt`).
     """
     attention = cast(Attention, op)
     kernel = kernel_of(attention, machine, conditions.library)
@@ -267,44 +285,50 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads
     writes = attention.kv_write
-    adds = {
+    adds: dict[Term, Number] = {
         **body.adds,
         KV_WRITE: c["token"] * queries / (machine.sm_count * machine.clock_hz) if writes else 0.0,
         SPLIT_K: _join(c, run.parts),
         LAUNCH: c["launch"] * run.launches * (1.0 if writes else WITHOUT_WRITE) + narrowing_s(attention, kernel),
     }
-    return Terms(adds, body.alone)
+    few = Terms(adds, body.alone)
+    share = 0.0 if kernel.one_query else _of_a_prompt(attention)
+    return _towards_a_prompt(few, share, attention, machine, conditions) if anywhere(share) else few
 
 
-#: libraries that send a prompt of one token to the kernel of decode too
-PROMPTS_OF_ONE = ("vllm",)
-#: queries of a sequence that the kernels of decode serve (those of speculative decoding), and those of one block, which
-#: they serve where the keys are `LONGER` times as many
-FEW_QUERIES, BLOCK_QUERIES, LONGER = 8, 128, 4
+def _of_a_prompt(op: Attention) -> Number:
+    """Return the weight of a prompt's time: 1 where a decode ends, at `BLOCK_QUERIES` or `LONGER` times as many keys.
 
-
-def applies(op: Attention, machine: Machine, library: str) -> Any:
-    """Whether each point has few queries of a longer sequence; what holds no earlier keys is a (short) prompt.
-
-    A prompt has its own kernels, however short: 64 sequences of 32 heads take a B200 60 us with a prompt of one token,
-    and 16 us with one query of 16 keys; 256 of 64 heads take an H100 412 us, and 29 (aiconfigurator @ 095f58a51c4c,
-    SGLang and TensorRT-LLM). Kernels that have no form for few queries serve them as a prefill.
+    It is 0 up to half of the queries, and from twice as many keys on; between them it goes with the logarithm.
     """
-    kernel = kernel_of(op, machine, library)
-    if op.backward or not kernel.decodes:
-        return False
-    if kernel.one_query:
-        return (op.seq_q == 1) & (op.seq_kv > 1)
-    few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
-    return (few & (op.seq_kv > op.seq_q)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))
+    filled = maximum(2.0 * op.seq_q / BLOCK_QUERIES, 1.0)
+    short = where(op.seq_q > FEW_QUERIES, maximum(2.0 * LONGER * op.seq_q / op.seq_kv, 1.0), 1.0)
+    return minimum(plain(np.log2(maximum(filled, short))), 1.0)
+
+
+def _towards_a_prompt(few: Terms, share: Number, op: Attention, machine: Machine, conditions: Conditions) -> Terms:
+    """Return a mean of the terms of a few queries and of a prompt.
+
+    The one counts no exponentials, which few queries hide behind the cache, and fills a block with queries of any head;
+    the other is fitted to whole blocks. That the one holds for tens of queries was measured of
+    FlashAttention-2 alone (30 rows of LLMServingSim); where they meet is assumed.
+    """
+    values = prefill.values_on(machine, conditions.library, op.dtype)
+    whole = prefill.formula(op, machine, values, conditions)
+
+    def mean(one: Mapping[Term, Number], other: Mapping[Term, Number]) -> dict[Term, Number]:
+        names = dict.fromkeys((*one, *other))
+        return {name: (1.0 - share) * one.get(name, 0.0) + share * other.get(name, 0.0) for name in names}
+
+    return Terms(mean(few.adds, whole.adds), mean(few.alone, whole.alone))
 
 
 DECODE = Family(
     "attention_decode",
     CONSTANTS,
     formula,
-    (HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH),
-    applies,
+    tuple(dict.fromkeys((HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH, *prefill.PREFILL.terms))),
+    is_decode,
     borrows=lenders,
     doubts=(LARGE_HEADS,),
 )

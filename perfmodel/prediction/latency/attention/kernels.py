@@ -201,7 +201,8 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 #: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
 #: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it
 #: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor, which
-#: its kernels of prompts read.
+#: its kernels of prompts read. These split no keys: 68 queries of 32 heads and 7961 keys take an H200 327 us, and 256
+#: of 8192 keys 210 us (`examples/records`), where one query takes 17. The dispatcher does not ask how many they are.
 IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"cudnn": {"masks": True, "mask_cycles": 2.0, "one_query": True}}
 )

@@ -17,7 +17,6 @@ from perfmodel.core.work import Number, ceil, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention import decode
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
 from perfmodel.prediction.latency.attention.beyond import BEYOND
 from perfmodel.prediction.latency.attention.choice import choices
@@ -28,8 +27,10 @@ from perfmodel.prediction.latency.attention.kernels import (
     kernel_of,
     lenders,
 )
-from perfmodel.prediction.latency.attention.rates import ada_8bit, reached_per_clock
+from perfmodel.prediction.latency.attention.phases import is_decode
+from perfmodel.prediction.latency.attention.rates import ada_8bit, on_lanes, reached_per_clock
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX, WITHOUT_WRITE
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop
@@ -87,20 +88,21 @@ def masked(op: Attention, kernel: Kernel) -> Any:
 
 @record
 class _Blocks:
-    """Blocks of query rows: how many a head has, their share of rows with queries, the keys that one visits.
+    """Blocks of query rows: how many a head has, their rows and the share with queries, the keys that one visits.
 
     ``keys`` is the average over blocks, ``most_keys`` that of the block with the most.
     """
 
     a_head: Number
+    rows: Number
     filled: Number
     keys: Number
     most_keys: Number
     windowed: Any
 
     @classmethod
-    def of(cls, op: Attention, kernel: Kernel) -> _Blocks:
-        """Count the blocks.
+    def of(cls, op: Attention, kernel: Kernel, lanes: bool = False) -> _Blocks:
+        """Count the blocks; those on vector lanes have no rows without queries, and steps of one key.
 
         A causal block of r rows visits (r - 1) / 2 keys more than its average row, and as many again at the
         other end of a window, where its rows are past the first window of keys; never fewer than a step.
@@ -121,7 +123,9 @@ class _Blocks:
         most = minimum(op.seq_kv, window + kernel.rows)
         most = where(hidden, op.seq_kv, most)
         keys = where(hidden, most, minimum(op.pairs() / op.seq_q + edges, most))
-        return cls(count, filled, maximum(keys, step), maximum(most, step), windowed)
+        if lanes:
+            return cls(count, kernel.rows * filled, filled, keys, most, windowed)
+        return cls(count, kernel.rows, filled, maximum(keys, step), maximum(most, step), windowed)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -187,7 +191,7 @@ class _BlockTimes:
 
 
 def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load) -> _BlockTimes:
-    blocks = _Blocks.of(op, kernel)
+    blocks = _Blocks.of(op, kernel, on_lanes(op, machine, kernel))
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
     product = 4.0 * op.head_dim / reached_per_clock(op, machine, kernel, c["math"])
@@ -208,13 +212,13 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     if ada_8bit(op, machine, kernel):
         others = (op.head_dim != 128) & (op.head_dim != 192)
         block = block * where(others & (op.seq_q < TILE), ADA_8BIT_FEW, 1.0)
-    visited = heads * blocks.a_head * kernel.rows * blocks.keys
+    visited = heads * blocks.a_head * blocks.rows * blocks.keys
     math, softmax = (heads * op.pairs() * share / cycles for share in (product, exponential))
     if kernel.filled:
         block = block * (1.0 - kernel.filled) + block * kernel.filled * blocks.filled
     setup = heads * blocks.a_head * block / cycles
     split, joining = _split(op, machine, kernel, blocks)
-    longest = (kernel.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
+    longest = (blocks.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
     tail: Number = kernel.tail * longest
     if kernel.ascending:
@@ -264,8 +268,15 @@ def applies(op: Attention, machine: Machine, library: str) -> Any:
     """Whether each point has several queries, or a sequence of one token."""
     if op.backward:
         return False
-    one_query = decode.applies(op, machine, library)
+    one_query = is_decode(op, machine, library)
     return not one_query if isinstance(one_query, bool) else ~one_query
+
+
+def values_on(machine: Machine, library: str, dtype: str) -> Values:
+    """Return the constants of many queries on a machine, for families that use them."""
+    if machine.hardware is None:
+        return {constant.name: constant.default for constant in PREFILL.all_constants}
+    return constants(PREFILL, machine.hardware, library, dtype).values
 
 
 PREFILL = Family(

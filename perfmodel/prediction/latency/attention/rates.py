@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Peak
 from perfmodel.core.work import Number, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys
@@ -118,9 +119,19 @@ def _l2_bytes_per_clock(machine: Machine) -> float:
     return L2_PER_CLOCK_GDDR if graphics else L2_PER_CLOCK
 
 
+def on_lanes(op: Attention, machine: Machine, kernel: Kernel) -> bool:
+    """Return whether vector lanes compute the products, and no instruction for tiles."""
+    return machine.engine == "vector" and (dtype_bytes(op.dtype) <= 2 or _tf32(machine, kernel) is None)
+
+
+def _tf32(machine: Machine, kernel: Kernel) -> Peak | None:
+    """Return the peak of TF32 where a kernel multiplies fp32 by it."""
+    return machine.hardware.find_peak("tf32", "tensor") if machine.hardware and kernel.tf32_products else None
+
+
 def _fp32_flop_per_clock(machine: Machine, kernel: Kernel) -> float:
     """Return the FLOP of an SM in a clock in fp32: of some products in TF32 for one, or of the vector lanes."""
-    tf32 = machine.hardware.find_peak("tf32", "tensor") if machine.hardware and kernel.tf32_products else None
+    tf32 = _tf32(machine, kernel)
     if tf32 is None:
         return machine.flop_per_clock_per_sm * kernel.fp32_rate
     return tf32.flop_per_s * kernel.rate / kernel.tf32_products / (machine.sm_count * machine.clock_hz)
