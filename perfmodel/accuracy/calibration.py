@@ -408,7 +408,8 @@ def _unlike(found: FamilyCalibration) -> str:
 def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
     """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt."""
     known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
-    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in found.family.all_doubts]
+    doubts = [doubt for doubt in found.family.all_doubts if not doubt.lasting]
+    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in doubts]
     known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
     if not known:
         return found

@@ -278,7 +278,8 @@ def _doubted(
     effects: Mapping[ErrorSource, tuple[float, ...]],
 ) -> Doubted:
     """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
-    stated = [(doubt, deviation_of(tables, doubt.source) or doubt.deviation) for doubt in doubts]
+    known = (None if doubt.lasting else deviation_of(tables, doubt.source) for doubt in doubts)
+    stated = [(doubt, of_tables or doubt.deviation) for doubt, of_tables in zip(doubts, known, strict=True)]
     counted = (one for one in stated if any(one[1]) and one[0].part_of not in effects)
     return Doubted(tuple(counted), MappingProxyType(dict(shape)), MappingProxyType(dict(effects)))
 

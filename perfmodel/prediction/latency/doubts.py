@@ -41,6 +41,8 @@ class Doubt:
         doubt is about less than half of the time.
     part_of : a source of error whose deviation holds this one; there it adds nothing.
     machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
+    lasting : whether rows of such calls do not take it away, since each tells of its own kernel alone; nor do they keep
+        other doubts of the same source.
     """
 
     source: ErrorSource
@@ -48,6 +50,7 @@ class Doubt:
     deviation: tuple[float, float, float]
     part_of: ErrorSource | None = None
     machines: Callable[[Hardware], bool] = _on_any
+    lasting: bool = False
 
 
 @dataclass(frozen=True, eq=False)

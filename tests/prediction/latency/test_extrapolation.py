@@ -261,6 +261,16 @@ def test_rows_of_one_doubt_do_not_take_away_another_of_the_same_source() -> None
     assert ErrorSource.EXTRAPOLATION in calibrated(80.0, 2.0 * queries + 1.0)
 
 
+def test_rows_of_large_heads_leave_the_doubt_about_others() -> None:
+    machine = pm.hardware(H100)
+    table = machine.latency["attention_prefill"]
+    known = replace(table, deviations={**table.deviations, ErrorSource.EXTRAPOLATION: (0.0,) * len(REGIMES)})
+    machine = replace(machine, latency={**machine.latency, "attention_prefill": known})
+    padded, large = (pm.predict(attention(4096, 4096, size), machine, library="torch") for size in (80, 512))
+    assert ErrorSource.EXTRAPOLATION not in set(padded.uncertainty)
+    assert ErrorSource.EXTRAPOLATION in set(large.uncertainty)
+
+
 V100 = "v100-pcie-32gb"  # its dispatch was measured with torch 2.1
 
 

@@ -43,9 +43,6 @@ def _large(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     return op.head_dim > kernel_of(op, machine, conditions.library).columns
 
 
-LARGE_HEADS = Doubt(ErrorSource.EXTRAPOLATION, _large, LARGE)
-BEYOND = (
-    Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED),
-    Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED),
-    LARGE_HEADS,
-)
+BEYOND = (Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED), Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED))
+#: kernels for 320 and for 896 columns have little in common
+LARGE_HEADS = Doubt(ErrorSource.EXTRAPOLATION, _large, LARGE, lasting=True)

@@ -115,7 +115,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     """
     group = op.heads / op.kv_heads
     instruction = machine.matrix_instruction
-    rows = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
+    rows: Number = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
     blocks = 1.0 * op.batch * op.kv_heads * ceil(op.seq_q * group / rows)
     apart: Any = kernel.apart_in_windows and (op.window > 0)
     whole: Any = False
@@ -124,7 +124,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
         whole = apart | (group == 1)
     if kernel.apart_in_windows:
         blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / rows), blocks)
-    first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
+    first: Number = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
     narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
     rate = summed_per_clock(machine) * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
