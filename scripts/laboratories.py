@@ -24,6 +24,7 @@ def parts() -> tuple[dict[str, str], str]:
         "published": table(published_kernels.HEAD, published_kernels.lines(published_kernels.judged())),
         "second": _by_machine(published_kernels.SECOND),
         "third": _by_machine(published_kernels.THIRD),
+        "fourth": _by_machine(published_kernels.FOURTH),
     }
     return tables, other_laboratories.sentence(rows)
 

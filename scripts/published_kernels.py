@@ -2,8 +2,8 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv`` and ``third.csv`` of ``examples/published``; the README beside them names the
-sources. Rows that are flagged, whose inputs are all alike or whose clocks were locked, are judged apart.
+Reads ``kernels.csv``, ``second.csv``, ``third.csv`` and ``fourth.csv`` of ``examples/published``; the README beside
+them names the sources. Rows that are flagged, whose inputs are all alike or whose clocks were locked, are judged apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfmodel.accuracy.judge import JudgedCalls, judge_calls
 from perfmodel.records.measurements import read_measurements
 
 FOLDER = Path(__file__).parents[1] / "examples" / "published"
-TABLE, SECOND, THIRD = (FOLDER / f"{name}.csv" for name in ("kernels", "second", "third"))
+TABLE, SECOND, THIRD, FOURTH = (FOLDER / f"{name}.csv" for name in ("kernels", "second", "third", "fourth"))
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)
 BY_MACHINE = ("kernel", "machine", "sources", *FIGURES)
@@ -95,7 +95,7 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for line in [list(HEAD), *lines(judged())]:
         print(" | ".join(line))
-    for table in (SECOND, THIRD):
+    for table in (SECOND, THIRD, FOURTH):
         for line in [[], list(BY_MACHINE), *by_machine(judged(table))]:
             print(" | ".join(line))
     return 0

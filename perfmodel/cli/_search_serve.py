@@ -38,9 +38,9 @@ from perfmodel.cli._sharing import end_code
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.cli._serving import Outcome, Study
     from perfmodel.core.report import Report
     from perfmodel.serving.points import Point
+    from perfmodel.serving.study import Outcome, Study
 
 THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
 #: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
@@ -118,12 +118,13 @@ def command(
 
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
-    from perfmodel.cli._serving import Study, end_of, evaluate_all
+    from perfmodel.cli._progress import counted
     from perfmodel.cli._serving_checks import check_search
     from perfmodel.cli._serving_input import check_rate, specs_of, whole_numbers
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
     from perfmodel.serving.slo import parse_slo
+    from perfmodel.serving.study import Study, end_of, evaluate_all
 
     destination = Destination.of("search serve", format_, output, wide=wide)
     check_plot(plot)
@@ -147,7 +148,7 @@ def command(
         workload, Fleet(policy), CONCURRENCY, users, objectives, steady=objectives is None, only_largest=True,
         spread_start=True,
     )  # fmt: skip
-    outcomes = evaluate_all(specs, study, workers, scheduler)
+    outcomes = evaluate_all(specs, study, workers, scheduler, counted)
     rows = _ranked(outcomes, study, costs, by, for_qps)
     if plot and rows:
         from perfmodel.render.plots import plot as drawn

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from perfmodel.cli._output import save_plot
 
 if TYPE_CHECKING:
-    from perfmodel.cli._serving import Outcome, Study
     from perfmodel.serving.points import Point
+    from perfmodel.serving.study import Outcome, Study
 
 
 def draw(points: list[Point], outcomes: list[Outcome], study: Study, path: str, kind: str | None) -> None:

@@ -14,7 +14,7 @@ from perfmodel.serving.load_report import deployment_name, load_name, terms_repo
 from perfmodel.serving.points import CONCURRENCY, Point
 
 if TYPE_CHECKING:
-    from perfmodel.cli._serving import Outcome, Study
+    from perfmodel.serving.study import Outcome, Study
 
 #: from so many users on, their start together is worth a sentence
 _FEW_USERS = 4

@@ -44,7 +44,7 @@ from perfmodel.cli._sharing import end_code
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.cli._serving import Outcome, Study
+    from perfmodel.serving.study import Outcome, Study
 
 #: what `--plot` can draw
 _PLOTS = ("pareto", "load", "steps")
@@ -186,7 +186,7 @@ def command(
 
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
-    from perfmodel.cli._serving import Study, evaluate_all
+    from perfmodel.cli._progress import counted
     from perfmodel.cli._serving_checks import check_serve
     from perfmodel.cli._serving_drawn import draw, draw_timeline
     from perfmodel.cli._serving_input import check_rate, load_of, percentiles_of, specs_of, speculation_of, workload_of
@@ -195,6 +195,7 @@ def command(
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload
     from perfmodel.serving.slo import parse_slo
+    from perfmodel.serving.study import Study, evaluate_all
 
     destination = Destination.of("serve", format_, output, wide=wide)
     check_plot(plot)
@@ -232,7 +233,7 @@ def command(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),
         math.nan if price_per_gpu_hour is None else price_per_gpu_hour, steady=steady, spread_start=spread_start,
     )  # fmt: skip
-    outcomes = evaluate_all(specs, study, workers, scheduler)
+    outcomes = evaluate_all(specs, study, workers, scheduler, counted)
     points = [point for outcome in outcomes for point in outcome.points]
     if plot and points:  # there is none where work ended before any load was known
         draw(points, outcomes, study, plot, plot_kind)
@@ -250,7 +251,7 @@ def _finish(outcomes: Sequence[Outcome], study: Study) -> int:
     WorkersLostError
         When the workers were lost before all was known.
     """
-    from perfmodel.cli._serving import end_of
+    from perfmodel.serving.study import end_of
 
     for outcome in outcomes:
         if outcome.fault:

@@ -50,3 +50,27 @@ def test_four_bit_kernels_of_another_library_are_less_sure() -> None:
     op = pm.Gemm(m=16, n=6144, k=4096, **FP4)  # type: ignore[arg-type]
     known, other = (pm.predict(op, "b200", library=name) for name in ("trtllm", "vllm_cutlass"))
     assert _width(other) > 1.5 * _width(known)
+
+
+def test_products_in_triton_are_less_sure_than_those_of_the_vendor() -> None:
+    op = pm.Gemm(m=128, n=4096, k=11008, dtype="bf16")
+    triton, cublas = (pm.predict(op, "a100-sxm4-80gb", library=name) for name in ("triton", "cublas"))
+    assert _width(triton) > 1.3 * _width(cublas)
+
+
+def test_long_rows_of_both_operands_are_slow_on_a_p100_and_those_of_one_are_not() -> None:
+    # cuBLAS reaches 8.7 TFLOP/s in a square of 32768; a linear layer, whose weights lie [n, k], a third of that
+    plain, linear = (
+        float(pm.predict(pm.Gemm(m=32768, n=32768, k=32768, bias=bias), "p100-pcie-16gb").predicted_time_s)
+        for bias in (False, True)
+    )
+    assert 2.0 * 32768**3 / plain > 6e12
+    assert linear > 2.0 * plain
+
+
+@pytest.mark.parametrize("library", ["triton", "fa2", "efficient", "torch"])
+def test_compiled_attention_is_slower_than_assembly_on_matrix_cores_of_amd(library: str) -> None:
+    op = pm.Attention(batch=2, heads=40, seq_q=2048, head_dim=128, dtype="fp16")
+    compiled, usual = (float(pm.predict(op, "mi300x", library=name).predicted_time_s) for name in (library, ""))
+    assert 1.8 * usual < compiled < 4.0 * usual
+    assert float(np.asarray(op.flop())) / compiled < 0.3 * 1307e12

@@ -128,8 +128,14 @@ def head_step_keys(head_dim: Number) -> Number:
 #: share of Hopper's tensor peak that mma.sync reaches: Luo et al. 2025, "Dissecting the NVIDIA Hopper Architecture
 #: through Microbenchmarking and Multiple Level Analysis", arXiv 2501.12084
 HOPPER_MMA = 0.629
+#: share of the peak that compiled kernels, of Triton and Composable Kernel, reach on AMD's matrix cores, whose products
+#: wait for the exponentials between them: read off 15 rows of Triton's on an MI300X in `examples/published/fourth.csv`,
+#: 0.27 in the mean with all else, where AITER's assembly reaches half on an MI355X (`second.csv`). It is that of both,
+#: since Composable Kernel's one row is as fast as the best of these
+IN_TRITON = 0.3
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
 _CUDNN = Kernel("cudnn", packed=False, splits=False)
+_TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
 # github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
 # Heads of more than 128 columns have cutlassF_*_32x128_gmem, whose sums are in device memory.
@@ -157,6 +163,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "fa2": (_FA2, {
         WGMMA: replace(_FA2, rows=128.0, rate=0.5, instruction_rate=HOPPER_MMA, tail=0.2, ascending=1.4),
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
+        MFMA: replace(_FA2, rate=IN_TRITON),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
@@ -167,12 +174,12 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # keys of 8 bits are widened in registers: 16 elements a clock and SM beside the products fit two decodes on an H20,
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0, widened=16.0), {}),
-    "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
+    "triton": (_TRITON, {MFMA: replace(_TRITON, rate=IN_TRITON)}),  # assumed
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
         TCGEN05: replace(_EFFICIENT, rate=0.25),
         # On ROCm both are AOTriton's: aten/src/ATen/native/transformers/hip.
-        MFMA: replace(_FA2, name="efficient"),
+        MFMA: replace(_FA2, name="efficient", rate=IN_TRITON),
     }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
     "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0)}),

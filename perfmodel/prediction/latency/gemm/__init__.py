@@ -27,7 +27,7 @@ from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
-from perfmodel.prediction.latency.gemm.unmeasured import IN_L2, OTHER_4_BITS
+from perfmodel.prediction.latency.gemm.unmeasured import BY_TRITON, IN_L2, OTHER_4_BITS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
@@ -165,7 +165,9 @@ def _accumulating(gemm: Gemm, machine: Machine) -> Machine:
 
 
 def _product(gemm: Gemm) -> Product:
-    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype))
+    """Return the product with the bytes of each operand; a bias makes it a linear layer, whose weights lie [n, k]."""
+    own, out = dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype)
+    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, own, out, rows_apart=bool(gemm.bias))
 
 
 def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -> float:
@@ -295,7 +297,7 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip

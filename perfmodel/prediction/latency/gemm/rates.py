@@ -108,6 +108,7 @@ class Product:
     input_bytes, output_bytes : size of an element of A and of C [B].
     weight_bytes : size of an element of B with its share of the scales [B]; 0 where it is that of A.
     tiles : tiles of the kernels, where they are not those of products of one dtype.
+    rows_apart : whether the rows of both operands lie k elements apart, as in a linear layer.
     """
 
     m: Number
@@ -118,6 +119,7 @@ class Product:
     output_bytes: float
     weight_bytes: float = 0.0
     tiles: Tiles = ()
+    rows_apart: bool = True
 
     @property
     def b_bytes(self) -> float:
@@ -160,7 +162,7 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
 
     The sizes of the product do not matter, only those of its elements.
     """
-    element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles)
+    element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles, product.rows_apart)
     state = (conditions.timing, conditions.cache, conditions.library, conditions.load)
     key = (Rates, element, state, batched)
     return machine.kept(key, c, lambda: Rates(product, machine, c, conditions, batched))
@@ -216,8 +218,10 @@ class Rates:
         self.by_rows = bool(by_rows)
         tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
         self._set_tiles(machine, tiles, by_rows, batched)
-        # Not seen in batches, whose measured operands are within reach.
-        self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
+        # Not seen in batches, whose measured operands are within reach; nor where B lies row by row, as in torch.mm and
+        # cuBLAS's plain call: squares of 8192 to 32768 take a P100 what its rate says (two sources of
+        # `examples/published`)
+        self.walk = machine.kernels.translation_cost if fp32 and not batched and product.rows_apart else 0.0
         # Measured in fp32, over whose arithmetic they are stated.
         measured = machine.dtype == "fp32"
         self.ragged_batch = machine.kernels.ragged_batch_cost if batched and measured else 0.0

@@ -46,8 +46,16 @@ def _is_of_another_library(op: Any, machine: Machine, conditions: Conditions) ->
     return isinstance(op, Gemm) and op.dtype == "fp4" and conditions.library not in MEASURED_IN_4_BITS
 
 
+def _is_by_triton(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether a product in 16 bits is compiled by Triton: tiles that somebody tuned, or not, and no parts of k."""
+    return isinstance(op, Gemm) and machine.engine == "tensor" and "triton" in conditions.library
+
+
 #: the same call again on RTX 5090 and B200 took 0.46 to 0.8 of the predicted time (15 rows, two sources)
 IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.15, 0.3, 0.3), machines=_has_large_l2)
 #: CUTLASS's products of few rows on RTX 5090 and B200 took 1.3 to 2.2 times the predicted time, large ones 1.2 (40
 #: rows, three sources)
 OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
+#: products in Triton took 1.0 to 1.8 times the predicted time on A100 and B200, thin ones and those of a short k (19
+#: rows, two sources), where cuBLAS took 0.9 to 1.2
+BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2))

@@ -1,14 +1,15 @@
-"""Evaluation of deployments for `serve` and `search serve`, in processes if asked."""
+"""What becomes of deployments under loads: one after another, or by workers that share them."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from perfmodel.cli._progress import counted
-from perfmodel.cli._serving_input import Spec
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet, simulate_fleet
@@ -19,8 +20,25 @@ from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rat
 from perfmodel.workers import executor, mapped
 from perfmodel.workers.lost import ENDS, Ended
 
+#: a bar of progress for a number of pieces of work: yields what is called with the number of those that are done
+Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 #: most clients of the loads that are tried where none is given
 _MOST_CLIENTS = 256
+
+
+class Spec(Protocol):
+    """What makes a deployment; another process can make it, too."""
+
+    @property
+    def name(self) -> str:
+        """A short name for messages."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+
+    def deployment(self) -> Deployment:
+        """Return the deployment; a `PerfModelError` says why it is impossible."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,16 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
     return (*(2.0**power for power in range(int(math.log2(most)) + 1)),)
 
 
-def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: str = "") -> list[Outcome]:
+@contextlib.contextmanager
+def no_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows no progress."""
+    del total
+    yield lambda done: None
+
+
+def evaluate_all(
+    specs: Sequence[Spec], study: Study, workers: int = 1, scheduler: str = "", bar: Bar = no_bar
+) -> list[Outcome]:
     """Return the outcomes of deployments in their order; several processes give the same results.
 
     An interruption, and the loss of the workers, keep the outcomes so far; the other deployments are `Outcome.ended`.
@@ -190,6 +217,7 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: s
     ----------
     specs, study : the deployments, and what to do with each.
     workers, scheduler : see `perfmodel.workers.executor`.
+    bar : shows how many deployments, loads or requests are done.
 
     Raises
     ------
@@ -207,9 +235,9 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: s
                 parts = [_parts(spec, study) for spec in specs]
             tasks = [(spec, part) for spec, of_spec in zip(specs, parts, strict=True) for part in of_spec]
             if pool is None or len(tasks) == 1:
-                _keep(_in_turn(specs, study), results)
+                _keep(_in_turn(specs, study, bar), results)
             else:
-                with counted(len(tasks)) as advance:
+                with bar(len(tasks)) as advance:
                     _keep(mapped(_evaluate_part, tasks, pool, advance, results), results)
     except ENDS as error:
         ended = error
@@ -277,11 +305,11 @@ def _check_possible(outcomes: Sequence[Outcome]) -> None:
     )
 
 
-def _in_turn(specs: Sequence[Spec], study: Study) -> Iterator[Outcome]:
+def _in_turn(specs: Sequence[Spec], study: Study, bar: Bar) -> Iterator[Outcome]:
     loads = 1 if study.only_largest else max(1, len(study.values))
     single = len(specs) * loads == 1
     total = len(study.workload.requests(study.load, study.values[0] if study.values else 1)) if single else len(specs)
-    with counted(total) as advance:
+    with bar(total) as advance:
         for done, spec in enumerate(specs, start=1):
             outcome = evaluate(spec, study, advance if single else None)
             yield outcome
