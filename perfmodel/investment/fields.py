@@ -6,13 +6,25 @@ All of them raise `InputFileError` for a value of another type or out of range.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.units import parse_quantity
-from perfmodel.errors import InputFileError, UsageError
+from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.operators.base import Operator
 from perfmodel.operators.parse import build_operator
+
+
+def check_keys(table: Iterable[object], allowed: Collection[str], place: str) -> None:
+    """Check that a table has no key but those allowed; the first other one is named, with those that are.
+
+    >>> check_keys({"tpp": 8}, ("tp", "pp"), "plan.toml")
+    Traceback (most recent call last):
+    perfmodel.errors.InputFileError: plan.toml: unknown key 'tpp'. Did you mean 'tp'? Allowed: pp, tp.
+    """
+    for key in table:
+        if key not in allowed:
+            raise unknown_name("key", str(key), allowed, place=place, kind=InputFileError)
 
 
 def text(value: Any, key: str, place: str) -> str:

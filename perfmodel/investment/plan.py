@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from perfmodel.diagnosis.result import Advice
-from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
+from perfmodel.errors import InputFileError, UsageError, nearest
 from perfmodel.files import read_document
 from perfmodel.investment import fields
 from perfmodel.profile.candidate import Candidate
@@ -97,9 +97,7 @@ def parse_plan(document: Any, *, place: str = "plan") -> Plan:
         raise InputFileError(
             "has no list of candidates.", place=place, remedy="Write one [[candidates]] table per candidate."
         )
-    unknown = [key for key in document if key != "candidates"]
-    if unknown:
-        raise unknown_name("key", str(unknown[0]), ["candidates"], place=place, kind=InputFileError)
+    fields.check_keys(document, ("candidates",), place)
     return Plan(tuple(_candidate(item, n, place) for n, item in enumerate(items, start=1)), place)
 
 
@@ -111,10 +109,9 @@ def _candidate(item: Any, number: int, place: str) -> Candidate:
     name = item.get("name")
     if isinstance(name, str) and name.strip():
         where += f" {name!r}"
+    fields.check_keys(item, _KEYS, where)
     values: dict[str, Any] = {}
     for key, value in item.items():
-        if key not in _KEYS:
-            raise unknown_name("key", str(key), _KEYS, place=where, kind=InputFileError)
         attribute, convert = _KEYS[key]
         values[attribute] = convert(value, str(key), where)
     if "name" not in values or "targets" not in values:

@@ -182,10 +182,7 @@ def parse_scenario(document: Any, *, place: str = "scenario") -> Scenario:
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise InputFileError("has no list of steps.", place=place, remedy="Write one [[steps]] table per step.")
-    for key in document:
-        if key not in ("steps", "items", "item", "operators"):
-            allowed = ("steps", "items", "item", "operators")
-            raise unknown_name("key", str(key), allowed, place=place, kind=InputFileError)
+    fields.check_keys(document, ("steps", "items", "item", "operators"), place)
     items = document.get("items")
     return Scenario(
         tuple(_step(item, f"{place}: step {number}") for number, item in enumerate(document["steps"], start=1)),

@@ -12,7 +12,7 @@ import numpy as np
 
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import InputFileError, PerfModelError, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.files import holds_keys, read_document
 from perfmodel.investment import fields as checked
 from perfmodel.serving.deployment import Deployment
@@ -115,9 +115,7 @@ def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> 
     if not isinstance(document, Mapping) or not {"model", "hardware"} <= set(document):
         raise InputFileError("has no model and hardware.", place=place, remedy='Write model = "...", hardware = "...".')
     tables = {"load": _LOAD_KEYS, "engine_facts": _ENGINE_KEYS, "changes": ()}
-    for key in document:
-        if key not in _DEPLOYMENT_KEYS and key not in tables:
-            raise unknown_name("key", str(key), (*_DEPLOYMENT_KEYS, *tables), place=place, kind=InputFileError)
+    checked.check_keys(document, (*_DEPLOYMENT_KEYS, *tables), place)
     load = _table(document, "load", tables["load"], place)
     facts = _table(document, "engine_facts", tables["engine_facts"], place)
     values = {key: document[key] for key in _DEPLOYMENT_KEYS if key in document}
@@ -140,9 +138,7 @@ def _table(document: Mapping[str, Any], key: str, allowed: tuple[str, ...], plac
     table = document.get(key, {})
     if not isinstance(table, Mapping):
         raise InputFileError(f"{key} is not a table.", place=place, remedy=f"Write [{key}].")
-    for name in table:
-        if name not in allowed:
-            raise unknown_name("key", str(name), allowed, place=f"{place}: {key}", kind=InputFileError)
+    checked.check_keys(table, allowed, f"{place}: {key}")
     return table
 
 

@@ -137,9 +137,7 @@ def read_changes(items: Sequence[Any], place: str) -> tuple[Change, ...]:
 def _change(item: Any, place: str) -> Change:
     if not isinstance(item, Mapping):
         raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
-    for key in item:
-        if key not in _KEYS:
-            raise unknown_name("key", str(key), _KEYS, place=place, kind=InputFileError)
+    checked.check_keys(item, _KEYS, place)
     kind = checked.text(item.get("kind", ""), "kind", place)
     if kind not in KINDS:
         raise unknown_name("kind of change", kind, KINDS, place=place, kind=InputFileError)

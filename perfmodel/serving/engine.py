@@ -19,6 +19,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_document, shipped_folder
+from perfmodel.investment import fields as checked
 
 #: profile of an engine that nobody measured
 GENERIC = "generic"
@@ -184,9 +185,8 @@ def read_engine(path: str | os.PathLike[str]) -> Engine:
 
 
 def _check_smaller(table: Mapping[str, Any], place: str) -> None:
+    checked.check_keys(table, _SMALLER, place)
     for key, value in table.items():
-        if key not in _SMALLER:
-            raise unknown_name("key", key, _SMALLER, place=place, kind=InputFileError)
         if type(value) is not _SMALLER[key] or (isinstance(value, int) and value < 1):
             raise InputFileError(f"{value!r} is no {_SMALLER[key].__name__} above 0.", place=f"{place}.{key}")
 

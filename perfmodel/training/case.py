@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from perfmodel import storage
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import holds_keys, read_document
+from perfmodel.investment import fields as checked
 from perfmodel.training.framework import find_framework
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
@@ -103,13 +104,11 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
     """
     place = storage.one(path)
     document = read_document(path)
-    for key in document:
-        if key not in _KEYS:
-            raise unknown_name("key", str(key), _KEYS, place=place, kind=InputFileError)
+    checked.check_keys(document, _KEYS, place)
     plan, changes = document["plan"], document.get("changes", [])
     if not isinstance(plan, Mapping) or not isinstance(changes, list):
         raise InputFileError("plan is no table, or changes no list.", place=place, remedy="Write [plan], [[changes]].")
-    check_keys(plan, PLAN_KEYS, f"{place}: plan")
+    checked.check_keys(plan, PLAN_KEYS, f"{place}: plan")
     lacking = [key for key in ("batch", "seq") if key not in plan]
     if lacking:
         raise InputFileError(f"the plan has no {' and no '.join(lacking)}.", place=place, remedy="Add batch and seq.")
@@ -125,10 +124,3 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
     except PerfModelError as error:
         raise InputFileError(error.message, place=place, remedy=error.remedy) from None
     return case, changes
-
-
-def check_keys(table: Mapping[str, Any], allowed: Sequence[str], place: str) -> None:
-    """Raise an InputFileError for a key that is not allowed."""
-    for key in table:
-        if key not in allowed:
-            raise unknown_name("key", str(key), allowed, place=place, kind=InputFileError)

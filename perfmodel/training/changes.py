@@ -15,7 +15,7 @@ from perfmodel.investment.what_if import WhatIf
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.training.activations import UNFUSED
-from perfmodel.training.case import CLUSTER_KEYS, PLAN_KEYS, TOKENS, TrainingCase, check_keys
+from perfmodel.training.case import CLUSTER_KEYS, PLAN_KEYS, TOKENS, TrainingCase
 from perfmodel.training.framework import find_framework
 from perfmodel.training.setup import attention_kernel
 
@@ -86,11 +86,11 @@ def read_plan_changes(items: Sequence[Any], place: str) -> tuple[PlanChange, ...
 def _change(item: Any, place: str) -> PlanChange:
     if not isinstance(item, Mapping):
         raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
-    check_keys(item, _CHANGE_KEYS, place)
+    checked.check_keys(item, _CHANGE_KEYS, place)
     values = item.get("set")
     if not isinstance(values, Mapping) or not values:
         raise InputFileError("sets nothing.", place=place, remedy='Write set = { recompute = "none", tp = 4 }.')
-    check_keys(values, (*PLAN_KEYS, *CLUSTER_KEYS), place)
+    checked.check_keys(values, (*PLAN_KEYS, *CLUSTER_KEYS), place)
     usual = ", ".join(f"{key}={value}" for key, value in values.items())
     claim = item.get("claimed_speedup")
     return PlanChange(
