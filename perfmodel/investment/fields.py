@@ -27,6 +27,22 @@ def check_keys(table: Iterable[object], allowed: Collection[str], place: str) ->
             raise unknown_name("key", str(key), allowed, place=place, kind=InputFileError)
 
 
+def check_names(named: Sequence[tuple[str, str]]) -> None:
+    """Check that no two of some things, given as name and place, have one name."""
+    seen: set[str] = set()
+    for name, place in named:
+        if name in seen:
+            raise InputFileError(f"the name {name!r} is used twice.", place=place, remedy="Give each its own name.")
+        seen.add(name)
+
+
+def table(value: Any, place: str) -> Mapping[str, Any]:
+    """Return a table."""
+    if not isinstance(value, Mapping):
+        raise InputFileError(f"is not a table, but {str(value)[:40]!r}.", place=place)
+    return value
+
+
 def text(value: Any, key: str, place: str) -> str:
     """Return a text."""
     if not isinstance(value, str):

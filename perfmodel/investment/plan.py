@@ -104,9 +104,7 @@ def parse_plan(document: Any, *, place: str = "plan") -> Plan:
 def _candidate(item: Any, number: int, place: str) -> Candidate:
     """Return one table of the document as a candidate."""
     where = f"{place}: candidate {number}"
-    if not isinstance(item, Mapping):
-        raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=where)
-    name = item.get("name")
+    name = fields.table(item, where).get("name")
     if isinstance(name, str) and name.strip():
         where += f" {name!r}"
     fields.check_keys(item, _KEYS, where)

@@ -194,10 +194,8 @@ def parse_scenario(document: Any, *, place: str = "scenario") -> Scenario:
 
 
 def _step(item: Any, place: str) -> Step:
-    if not isinstance(item, Mapping):
-        raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
     values: dict[str, Any] = {}
-    for key, value in item.items():
+    for key, value in fields.table(item, place).items():
         if key == "operator":  # a candidate of a plan has it
             raise InputFileError(
                 "a step has no operator of its own.",

@@ -127,17 +127,12 @@ def read_changes(items: Sequence[Any], place: str) -> tuple[Change, ...]:
         When a key is unknown, missing or has a wrong value, or a name is used twice.
     """
     changes = tuple(_change(item, f"{place}: change {number}") for number, item in enumerate(items, start=1))
-    names = [change.name for change in changes]
-    for change in changes:
-        if names.count(change.name) > 1:
-            raise change.error(f"the name {change.name!r} is used twice.", "Give each change its own name.")
+    checked.check_names([(change.name, change.place) for change in changes])
     return changes
 
 
 def _change(item: Any, place: str) -> Change:
-    if not isinstance(item, Mapping):
-        raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
-    checked.check_keys(item, _KEYS, place)
+    checked.check_keys(checked.table(item, place), _KEYS, place)
     kind = checked.text(item.get("kind", ""), "kind", place)
     if kind not in KINDS:
         raise unknown_name("kind of change", kind, KINDS, place=place, kind=InputFileError)

@@ -76,17 +76,12 @@ def read_plan_changes(items: Sequence[Any], place: str) -> tuple[PlanChange, ...
         When a key is unknown, missing or has a wrong value, or a name is used twice.
     """
     changes = tuple(_change(item, f"{place}: change {number}") for number, item in enumerate(items, start=1))
-    names = [change.name for change in changes]
-    for change in changes:
-        if names.count(change.name) > 1:
-            raise InputFileError(f"the name {change.name!r} is used twice.", place=change.place)
+    checked.check_names([(change.name, change.place) for change in changes])
     return changes
 
 
 def _change(item: Any, place: str) -> PlanChange:
-    if not isinstance(item, Mapping):
-        raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
-    checked.check_keys(item, _CHANGE_KEYS, place)
+    checked.check_keys(checked.table(item, place), _CHANGE_KEYS, place)
     values = item.get("set")
     if not isinstance(values, Mapping) or not values:
         raise InputFileError("sets nothing.", place=place, remedy='Write set = { recompute = "none", tp = 4 }.')
