@@ -138,13 +138,15 @@ class Clock:
         cost.add("head", self.head(rows), "head", np.full(np.shape(rows), 0.1))
         return cost
 
-    def decode_s(self, sequences: float, context: float, mean: float, each: float = 1.0) -> float:
+    def decode_s(self, sequences: float, context: float, mean: float, each: float = 1.0, stages: float = 1.0) -> float:
         """Return the device's time of a step in which every sequence decodes, ``each`` tokens of it [s].
 
-        ``mean`` is the number of sequences in the mean over copies and micro-batches.
+        ``mean`` is the number of sequences in the mean over copies and micro-batches. A step passes all ``stages``, of
+        which the last has the logits.
         """
         tokens = each * sequences
-        return self._linear_s(tokens, each * mean) + self.decode.at(sequences, context) + self.head.at(tokens)
+        layers_s = self._linear_s(tokens, each * mean) + self.decode.at(sequences, context)
+        return stages * layers_s + self.head.at(tokens)
 
     def _linear_s(self, tokens: float, mean_tokens: float) -> float:
         """Return the time of all but attention and logits [s]."""
@@ -160,12 +162,13 @@ class Clock:
         share: int = 1,
         ended: float | None = None,
         each: float = 1.0,
+        stages: float = 1.0,
     ) -> float:
         """Return the device's time of a step with prompts [s].
 
         Parameters
         ----------
-        sequences, context, mean, each : as in `decode_s`.
+        sequences, context, mean, each, stages : as in `decode_s`.
         prompts : (new tokens, keys) of each prompt of the deployment.
         share : copies and micro-batches that share the prompts; none of these is divided, so that one has the longest.
         ended : prompts of the deployment that end in the step; None: all.
@@ -183,7 +186,8 @@ class Clock:
         ends = len(listed) if ended is None else ended
         logits = decoded + max(ends / share, min(ends, 1.0))
         attention = max(attention / share, longest) + (self.decode.at(sequences, context) if sequences else 0.0)
-        return self._linear_s(decoded + max(tokens / share, most), mean_tokens) + attention + self.head.at(logits)
+        layers_s = self._linear_s(decoded + max(tokens / share, most), mean_tokens) + attention
+        return stages * layers_s + self.head.at(logits)
 
 
 def _index(prompts: int) -> int:

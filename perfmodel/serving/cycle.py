@@ -69,10 +69,11 @@ class Cycle:
         self.deployment, self.users, self.waves = deployment, users, waves
         shape = np.broadcast_shapes(isl.shape, osl.shape, prefix.shape, users.shape, running.shape)
         self.isl, self.osl, prefix, self.running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
-        copies = deployment.dp
+        slots = deployment.slots
         new = self.isl - prefix
-        # A copy reads whole prompts, as many as end in a step and the budget has room for, or one in several chunks.
-        each = busiest(self.running, copies)
+        # A copy, or a micro-batch of a pipeline, reads whole prompts, as many as end in a step and the budget has room
+        # for, or one in several chunks.
+        each = busiest(self.running, slots)
         room = np.maximum(64.0, deployment.token_budget - each)
         self.answer = self.osl / deployment.gained  # steps of an answer
         self.prompts = np.clip(each / self.answer, 1.0, np.maximum(1.0, np.floor(room / new)))
@@ -81,7 +82,7 @@ class Cycle:
         self.new = new / self.chunks
         self.steps = each / self.prompts * self.chunks
         self.context = self.isl + self.osl / 2.0
-        count = np.minimum(copies * self.prompts, np.maximum(self.running, 1.0))
+        count = np.minimum(slots * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
         keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
@@ -93,7 +94,7 @@ class Cycle:
         deployment, osl, running, gained = self.deployment, self.osl, self.running, self.deployment.gained
         mixed = deployment.finished(self.mixed, running)
         cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.answer), running)
-        others = self.steps * np.maximum(0.0, 1.0 - deployment.dp / running)
+        others = self.steps * np.maximum(0.0, 1.0 - deployment.slots / running)
         token = deployment.finished(self.decode.blend(self.mixed, others / self.answer), running)
         step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
         fast, slow = np.asarray(cycle.low_s) / step, np.asarray(cycle.high_s) / step
@@ -138,7 +139,7 @@ class Cycle:
         before it.
         """
         deployment = self.deployment
-        users = np.maximum(1.0, self.running / deployment.dp)
+        users = np.maximum(1.0, self.running / deployment.slots)
         service = mixed_s * self.chunks / self.prompts
         start = service * (users - 1.0) / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
         steps = WAITED_STEPS + deployment.held_back_steps

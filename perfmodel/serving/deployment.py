@@ -165,8 +165,13 @@ class Deployment:
         return self.speculation.gained if self.speculation else 1.0
 
     @property
+    def slots(self) -> int:
+        """Copies of the attention times the micro-batches that stages keep in flight: each has sequences of its own."""
+        return self.dp * self.pp
+
+    @property
     def token_budget(self) -> int:
-        """Most tokens of a step of one copy of the model."""
+        """Most tokens of a step of one copy of the model, in one micro-batch."""
         return self.max_batched_tokens or self.profile.limits_on(self.hardware)[0]
 
     @property
@@ -247,7 +252,7 @@ class Deployment:
         ended : prompts that get their first token.
         """
         shape = np.shape(sequences) if shape is None else shape
-        share = self.dp * self.pp
+        share = self.slots
         slot = busiest(sequences, share)
         rows = self.verified * slot + busiest(ended, share)
         tokens = (self.verified * sequences + sum(chunk[0] * chunk[1] for chunk in chunks)) / share

@@ -119,7 +119,7 @@ class Fleet:
             raise UsageError(f"the policy {policy.name} admits whole batches.", remedy="Leave out --watermark.")
         return policy.changed(
             max_num_seqs=deployment.sequence_limit,
-            max_tokens=deployment.token_budget * deployment.dp,
+            max_tokens=deployment.token_budget * deployment.slots,
             block_tokens=engine.block_tokens,
         ).changed(**rules)
 

@@ -46,7 +46,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
         When a sequence is longer than the model's positions.
     """
     count, prompt, answer = (np.asarray(value, dtype=np.float64) for value in (batch, isl, osl))
-    budget = float(deployment.token_budget * deployment.dp)
+    budget = float(deployment.token_budget * deployment.slots)
     steps = np.maximum(1.0, np.ceil(count * prompt / budget))
     each = count / steps  # prompts of a step; below 1 where a prompt takes several
     whole = np.maximum(each, 1.0)

@@ -23,6 +23,10 @@ class Timed(Protocol):
         """Stages of layers."""
 
     @property
+    def slots(self) -> int:
+        """Copies times micro-batches in flight."""
+
+    @property
     def speculation(self) -> Speculation | None:
         """Speculative decoding."""
 
@@ -56,10 +60,9 @@ class StepClock:
 
     def __init__(self, deployment: Timed) -> None:
         self._table, self._engine = deployment.table, deployment.profile
-        self._share, self._stages = deployment.dp * deployment.pp, float(deployment.pp)
+        self._share, self._stages, self._waiting = deployment.slots, float(deployment.pp), deployment.waiting
         self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
         launches = deployment.part.layers * deployment.pp * self._table.kernels_per_layer * self._engine.launch_s
-        self._stages *= deployment.waiting
         self._least_s = 0.0 if self._engine.graph else launches
         self._each, self._gained = deployment.verified, deployment.gained
         draft = deployment.speculation.draft if deployment.speculation else None
@@ -72,7 +75,7 @@ class StepClock:
     def _decode_s(self, sequences: float, context: float) -> float:
         """Return the time of a step without prompts [s]."""
         slot, mean = busiest(sequences, self._share), sequences / self._share
-        device = self._stages * self._table.decode_s(slot, context, mean, self._each)
+        device = self._waiting * self._table.decode_s(slot, context, mean, self._each, self._stages)
         return max(device, self._least_s) + self._beside_s(sequences, context)
 
     def _beside_s(self, sequences: float, context: float) -> float:
@@ -81,7 +84,7 @@ class StepClock:
         if self._draft is None or not sequences:
             return host
         slot, mean = busiest(sequences, self._share), sequences / self._share
-        return host + (self._each - 1.0) * self._stages * self._draft.decode_s(slot, context, mean)
+        return host + (self._each - 1.0) * self._waiting * self._draft.decode_s(slot, context, mean, 1.0, self._stages)
 
     def mixed_s(
         self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
@@ -96,7 +99,9 @@ class StepClock:
         """
         listed = list(prompts)
         slot, mean = busiest(sequences, self._share), sequences / self._share
-        device = self._stages * self._table.mixed_s(slot, context, mean, listed, self._share, ended, self._each)
+        device = self._waiting * self._table.mixed_s(
+            slot, context, mean, listed, self._share, ended, self._each, self._stages
+        )
         time = max(device, self._least_s) + self._beside_s(sequences, context) + self._host_sequence_s * len(listed)
         if self._gained == 1.0 or not sequences:
             return time

@@ -49,6 +49,22 @@ def test_no_copy_and_no_stage_divides_a_sequence(plain: Deployment, sharing: dic
     assert clock.mixed_s(0, 0, [(8192, 8192)]) >= 0.99 * alone.mixed_s(0, 0, [(8192, 8192)])
 
 
+@pytest.mark.parametrize("sharing", [{"dp": 4}, {"pp": 4}])
+def test_waiting_prompts_fill_all_copies_and_all_stages(plain: Deployment, sharing: dict[str, int]) -> None:
+    shared = Deployment(LLAMA_8B, H100, **sharing)  # type: ignore[arg-type]
+    load = Workload(8000, 2, count=128).requests("concurrency", 32)
+    one, four = (simulate_fleet(each, load, Fleet()).output_tokens_per_s for each in (plain, shared))
+    assert 3.5 * one < four < 4.05 * one
+    formula = steady(shared, isl=8000, osl=2, concurrency=32).output_tokens_per_s
+    assert four == pytest.approx(formula, rel=0.06)
+
+
+def test_the_logits_are_those_of_one_stage(plain: Deployment) -> None:
+    four = Deployment(LLAMA_8B, H100, pp=4)
+    assert four.clock().decode_s(1, 1000) == pytest.approx(plain.clock().decode_s(1, 1000), rel=1e-3)
+    assert four.clock().decode_s(1, 1000) == pytest.approx(four.step(decode=1, context=1000).time_s, rel=1e-3)
+
+
 def test_copies_with_a_prompt_each_take_as_long_as_one(plain: Deployment) -> None:
     four = Deployment(LLAMA_8B, H100, dp=4).clock()
     assert four.mixed_s(0, 0, [(2048, 2048)] * 4) == pytest.approx(
