@@ -273,11 +273,12 @@ def test_copies_within_the_interval_of_their_elementwise_prediction():
     assert factor == pytest.approx(2039 / 3352, rel=0.15)
 
 
-def test_whole_models_measured_on_two_machines(data_dir):
+def test_whole_models_measured_on_two_machines(data_dir, monkeypatch):
     path = Path(__file__).parents[2] / "scripts" / "projections.py"
     spec = importlib.util.spec_from_file_location("projections", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["projections"] = module
+    monkeypatch.setitem(sys.modules, "projections", module)
+    monkeypatch.syspath_prepend(str(path.parent))  # scripts import one another
     spec.loader.exec_module(module)
     found = module.pairs(data_dir)
     assert len(found) >= 30

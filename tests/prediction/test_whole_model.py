@@ -137,10 +137,11 @@ def test_a_bf16_decoder_takes_what_its_trace_shows(data_dir):
 def runs(data_dir):
     spec = importlib.util.spec_from_file_location("whole_models", SCRIPT)
     script = importlib.util.module_from_spec(spec)
-    sys.modules["whole_models"] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
-    yield script, script.comparison(data_dir)
-    del sys.modules["whole_models"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "whole_models", script)  # dataclasses look their module up
+        patch.syspath_prepend(str(SCRIPT.parent))  # scripts import one another
+        spec.loader.exec_module(script)
+        yield script, script.comparison(data_dir)
 
 
 def test_the_measured_runs_are_all_compared(runs):

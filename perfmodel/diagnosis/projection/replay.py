@@ -143,18 +143,20 @@ class _Replay:
     def window(self) -> tuple[float, float]:
         """Return the new start and end of the window [s].
 
-        GPU work that was launched before the window and runs in it takes the start along: the window has the same part
-        of it, and begins as long before it, however fast the host is. Without such work the start is a moment of the
-        host. The end goes along with work that ended it, else it is a moment of the host, too. No work in the window is
-        left out of it.
+        Of GPU work that was launched before the window and runs in it, what ran when the window began, else the first,
+        takes the start along: the window has the same part of it, and begins as long before it, however fast the host
+        is. Without such work the start is a moment of the host. The end goes along with work that ended it, else it is
+        a moment of the host, too. No work in the window is left out of it.
         """
         low_s, high_s = self.timeline.window_s
         new_low_s, new_high_s = self.clock.of(np.array(self.timeline.window_s)).tolist()
         inside, end_s = self.inside, self.timeline.gpu.end_s
         if inside.any():
-            queued = ~(self.launch_s > low_s)  # also work whose launch is not in the trace
-            starts_s = np.where(queued, self._along(low_s), self.new_start_s)[inside]
-            new_low_s = float(starts_s.min(initial=np.inf if queued[inside].any() else new_low_s))
+            queued = inside & ~(self.launch_s > low_s)  # also work whose launch is not in the trace
+            first_s = max(low_s, float(self.timeline.gpu.start_s[queued].min(initial=np.inf)))
+            leading = queued & (self.timeline.gpu.start_s <= first_s)
+            starts_s = np.where(leading, self._along(low_s), self.new_start_s)[inside]
+            new_low_s = float(starts_s.min(initial=np.inf if leading.any() else new_low_s))
             ended_by_gpu = float(end_s[inside].max()) >= high_s - _CLOCKS_S
             new_high_s = float(self._along(high_s)[inside].max(initial=-np.inf if ended_by_gpu else new_high_s))
         return new_low_s, max(new_high_s, new_low_s)

@@ -67,6 +67,11 @@ FACTOR = Constant(
 )
 
 
+def scaled(terms: Terms, values: Values) -> Terms:
+    """Return the terms of a family's formula as its calls take: times the `FACTOR` that a table may have."""
+    return terms.times(values[FACTOR.name]) if FACTOR.name in values else terms
+
+
 def _always(op: Operator, machine: Machine, library: str) -> bool:
     return True
 
@@ -237,9 +242,7 @@ class Family:
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
         more dispatch than a plain one (``call_cost``) spends it before it starts the kernel.
         """
-        kernel = self.formula(op, machine, values, conditions)
-        if FACTOR.name in values:
-            kernel = kernel.times(values[FACTOR.name])
+        kernel = scaled(self.formula(op, machine, values, conditions), values)
         if anywhere(gain):
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
         if conditions.timing != Timing.EVENT or not self.dispatched:

@@ -12,7 +12,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import prefill
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
 
@@ -32,7 +32,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     attention = cast(Attention, op)
     forward = attention.changed(backward=False)
     values = prefill.values_on(machine, conditions.library, op.dtype)
-    terms = prefill.formula(forward, machine, values, conditions)
+    terms = scaled(prefill.formula(forward, machine, values, conditions), values)
     traffic = op.work().bytes / forward.work().bytes
     factors = {HBM: traffic, LAUNCH: 1.0}  # the rest is of blocks
     usual = PRODUCTS * c["slower"]

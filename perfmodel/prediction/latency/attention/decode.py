@@ -34,7 +34,7 @@ from perfmodel.prediction.latency.attention.kernels import (
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
 from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import FACTOR, Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import warm_bandwidth
 from perfmodel.prediction.latency.terms import (
@@ -131,6 +131,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     if kernel.small_rows < rows:
         rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
     if on_lanes(op, machine, kernel):
+        rate *= kernel.fp32_rate if dtype_bytes(op.dtype) > 2 else 1.0
         # No instruction has a shape there: rows without queries, and keys that are none, cost nothing.
         rows, first = minimum(rows, where(apart, op.seq_q, op.seq_q * group)), minimum(first, keys)
     a_key = rows * 4.0 * op.head_dim / rate
@@ -293,7 +294,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     }
     few = Terms(adds, body.alone)
     share = 0.0 if kernel.one_query else _of_a_prompt(attention)
-    return _towards_a_prompt(few, share, attention, machine, conditions) if anywhere(share) else few
+    return _towards_a_prompt(few, share, attention, machine, c, conditions) if anywhere(share) else few
 
 
 def _of_a_prompt(op: Attention) -> Number:
@@ -306,7 +307,9 @@ def _of_a_prompt(op: Attention) -> Number:
     return minimum(plain(np.log2(maximum(filled, short))), 1.0)
 
 
-def _towards_a_prompt(few: Terms, share: Number, op: Attention, machine: Machine, conditions: Conditions) -> Terms:
+def _towards_a_prompt(
+    few: Terms, share: Number, op: Attention, machine: Machine, c: Values, conditions: Conditions
+) -> Terms:
     """Return a mean of the terms of a few queries and of a prompt.
 
     The one counts no exponentials, which few queries hide behind the cache, and fills a block with queries of any head;
@@ -314,7 +317,8 @@ def _towards_a_prompt(few: Terms, share: Number, op: Attention, machine: Machine
     FlashAttention-2 alone (30 rows of LLMServingSim); where they meet is assumed.
     """
     values = prefill.values_on(machine, conditions.library, op.dtype)
-    whole = prefill.formula(op, machine, values, conditions)
+    whole = scaled(prefill.formula(op, machine, values, conditions), values)
+    whole = whole.times(1.0 / c.get(FACTOR.name, 1.0))  # what follows multiplies all terms by the factor of decodes
 
     def mean(one: Mapping[Term, Number], other: Mapping[Term, Number]) -> dict[Term, Number]:
         names = dict.fromkeys((*one, *other))

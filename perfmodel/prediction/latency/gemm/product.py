@@ -157,8 +157,8 @@ def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:
         return min(time, fourth_root(_shortest(_parted(sizes, r))) + r.c["split"])
     (places,) = np.nonzero(worth)
     in_parts = fourth_root(_shortest(_parted(sizes.at(places), r)))
-    in_parts += r.c["split"]
-    time[places] = np.minimum(time[places], in_parts, out=in_parts)
+    in_parts += r.c["split"]  # infinite, and no array, where no tile has parts
+    time[places] = np.minimum(time[places], in_parts)
     return time
 
 
