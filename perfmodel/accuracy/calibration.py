@@ -360,6 +360,7 @@ def _calibrate_own(
 
     The fit starts from what holds for the rows before: for their library and dtype, where all have one.
     """
+    groups = sample(groups, MOST_ROWS)
     before = hardware.latency.get(family.name)
     # constants in the machine's file stay there if the rows do not determine them; others come from the defaults
     own = before.constants if before else measured_constants(family, hardware)
@@ -373,7 +374,15 @@ def _calibrate_own(
     fitted = FittedConstants(found.fit, found.library_fits)
     for name in libraries:
         table = _kept(table, family, hardware, name, fitted.values(name))
-    return _knowing(replace(found, table=table), start, groups)
+    off = np.concatenate([_off_before(family, group, hardware) for group in groups])
+    return _knowing(replace(found, table=table, log_ratio_before=off), start, groups)
+
+
+def _off_before(family: Family, group: Group, hardware: Hardware) -> Floats:
+    """Return ln(predicted / measured) of rows with the constants that held for their library and dtype before."""
+    known = constants(family, hardware, group.conditions.library, group.op.kernel_dtype)
+    ratios, _ = residuals(family, [group], FittedConstants(Fit(dict(known.values), (), {}, 0.0, 0)))
+    return ratios
 
 
 def _kept(table: LatencyTable, family: Family, hardware: Hardware, library: str, values: Values) -> LatencyTable:

@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
@@ -51,8 +53,8 @@ def mixed_step(
 ) -> MixedStep:
     """Return the step of GPUs that each have a rate: with s samples one of rate r ends after t = fixed + s / r.
 
-    Units of samples go one by one to the GPU that would end first with one more. With equal units that makes the
-    longest time the smallest possible; with unequal ones the last of them also have to sum to the samples.
+    The shares make the longest time the smallest possible: equal units of samples go one by one to the GPU that would
+    end first with one more; of unequal ones all sums are compared.
 
     Parameters
     ----------
@@ -105,7 +107,7 @@ def _shares(
     samples : of all.
     units : samples that each takes together.
     least : samples that each has at least.
-    wanted : samples that each has in any case, where these are fewer than all: from there on units go one by one.
+    wanted : samples that each has in any case, where units are equal and these are fewer than all.
     end_s : number and samples of a GPU -> when it ends [s].
 
     Raises
@@ -113,34 +115,58 @@ def _shares(
     UsageError
         When the samples are no sum of units.
     """
-    shares = [max(few, many // unit * unit) for few, many, unit in zip(least, wanted, units, strict=True)]
+    left = samples - sum(least)
+    if left < 0 or left % math.gcd(*units):
+        raise _no_shares(samples, units)
+    if len(set(units)) > 1:
+        return _of_unequal_units(samples, units, least, end_s)
+    unit = units[0]
+    shares = [max(few, many // unit * unit) for few, many in zip(least, wanted, strict=True)]
     if sum(shares) > samples:
         shares = list(least)
-    left = samples - sum(shares)
-    reachable = _sums(left, units)
-    if not reachable[-1]:
-        near = max(1, round(samples / sum(units))) * sum(units)
-        sizes = ", ".join(map(str, units))
-        raise UsageError(
-            f"{samples} sequences are no shares in micro batches of all ranks, which take {sizes} of each cluster.",
-            place="mixed GPUs",
-            remedy=f"Use batch={near}.",
-        )
-    while left:
-        able = [index for index, unit in enumerate(units) if unit <= left and reachable[left - unit]]
-        first = min(able, key=lambda index: end_s(index, shares[index] + units[index]))
-        shares[first] += units[first]
-        left -= units[first]
+    for _ in range((samples - sum(shares)) // unit):
+        first = min(range(len(shares)), key=lambda index: end_s(index, shares[index] + unit))
+        shares[first] += unit
     return shares
 
 
-def _sums(most: int, units: Sequence[int]) -> list[bool]:
-    """Return which numbers from 0 to the most are sums of units; of a negative most, none."""
-    found = [True] + [False] * most if most >= 0 else [False]
-    for unit in sorted(set(units)):
-        for number in range(unit, most + 1):
-            found[number] = found[number] or found[number - unit]
-    return found
+def _of_unequal_units(
+    samples: int, units: Sequence[int], least: Sequence[int], end_s: Callable[[int, int], float]
+) -> list[int]:
+    """Return the shares with the smallest longest time, by dynamic programming over what the first GPUs have together.
+
+    best_i(s) = min over multiples k of unit i, from its least on, of max(best_(i-1)(s - k), end_i(k)).
+    """
+    common = math.gcd(*units)
+    best = np.full(samples // common + 1, np.inf)
+    best[0] = 0.0
+    chosen = []
+    for index, unit in enumerate(units):
+        after, share = np.full(best.size, np.inf), np.zeros(best.size, np.int64)
+        for own in range(least[index], samples + 1, unit):
+            place = own // common
+            ends = np.maximum(best[: best.size - place], end_s(index, own))
+            better = ends < after[place:]
+            after[place:][better], share[place:][better] = ends[better], own
+        best = after
+        chosen.append(share)
+    if not np.isfinite(best[-1]):
+        raise _no_shares(samples, units)
+    shares, place = [], samples // common
+    for share in reversed(chosen):
+        shares.append(int(share[place]))
+        place -= shares[-1] // common
+    return shares[::-1]
+
+
+def _no_shares(samples: int, units: Sequence[int]) -> UsageError:
+    near = max(1, round(samples / sum(units))) * sum(units)
+    sizes = ", ".join(map(str, units))
+    return UsageError(
+        f"{samples} sequences are no shares in micro batches of all ranks, which take {sizes} of each cluster.",
+        place="mixed GPUs",
+        remedy=f"Use batch={near}.",
+    )
 
 
 def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: TrainingPlan) -> MixedStep:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,26 @@ def test_units_stay_whole_and_each_gpu_has_one(rounds, units, rates, fixed):
     assert sum(step.samples) == samples
     assert all(share >= unit and share % unit == 0 for share, unit in zip(step.samples, units[:count], strict=True))
     assert step.bound_s <= step.time_s * (1 + 1e-9)
+
+
+@given(
+    samples=st.integers(20, 60),
+    units=st.lists(st.integers(1, 8), min_size=2, max_size=3),
+    rates=st.lists(st.floats(0.1, 40), min_size=3, max_size=3),
+    fixed=st.lists(st.floats(0, 5), min_size=3, max_size=3),
+)
+def test_no_other_shares_end_earlier(samples, units, rates, fixed):
+    ends = [
+        max(start + share / rate for share, rate, start in zip(shares, rates, fixed, strict=False))
+        for shares in itertools.product(*(range(unit, samples + 1, unit) for unit in units))
+        if sum(shares) == samples
+    ]
+    asked = (samples, rates[: len(units)], units, fixed[: len(units)])
+    if ends:
+        assert mixed_step(*asked).time_s == pytest.approx(min(ends))
+    else:
+        with pytest.raises(UsageError, match="are no shares in micro batches of all ranks"):
+            mixed_step(*asked)
 
 
 def test_unequal_clusters_share_the_batch_in_micro_batches_of_all_ranks():
