@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import UsageError
 from perfmodel.investment.effect import Combination, Effect, EntryBounds
+from perfmodel.investment.verdict import days_text
 
 Floats = NDArray[np.float64]
 #: every set is compared up to this many candidates, and this many sets times entries (about a second)
@@ -107,7 +108,7 @@ def _unfit(effect: Effect, days: float) -> str:
     """Return why a candidate cannot be in any set, or an empty string."""
     if effect.candidate.dev_days is None:
         return "it has no dev_days"
-    return f"it takes {effect.candidate.dev_days:g} days" if effect.candidate.dev_days > days else ""
+    return f"it takes {days_text(effect.candidate.dev_days)}" if effect.candidate.dev_days > days else ""
 
 
 def _why_not(effect: Effect, chosen: Sequence[Effect], days: float) -> str:

@@ -190,11 +190,12 @@ def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("basis", "basis of new time", drop=8),
     )
     flagged = tuple(f"Step {step.step}, {step.name}: {flag}." for step in result.steps for flag in step.flags)
+    speedup = f"{last.speedup:.3f}x" if math.isfinite(last.speedup) else "no time left"
     return Report(
         "whatif",
         columns,
         [dataclasses.asdict(step) for step in result.steps],
         context or {},
         (*flagged, *result.notes),
-        f"What if: {total}: {last.speedup:.3f}x{per_item} after {format_count(len(result.steps), 'step')}{suffix}",
+        f"What if: {total}: {speedup}{per_item} after {format_count(len(result.steps), 'step')}{suffix}",
     )

@@ -109,7 +109,9 @@ def headroom_verdict(row: RoiRow, limit: Limit | None = None) -> str:
     limit : the entry's limit on the machine, or None if no machine is named.
     """
     if limit is not None and row.efficiency is None:
-        return f"no bound: {limit.why_unknown}; {row.max_overall_speedup:.3g}x if it took no time"
+        most = row.max_overall_speedup
+        without = "it is all of the time" if math.isinf(most) else f"{most:.3g}x if it took no time"
+        return f"no bound: {limit.why_unknown}; {without}"
     look = "look here first" if row.rank == 1 else "worth a look"
     if limit is None or row.efficiency is None:
         return f"at most {row.max_overall_speedup:.3f}x" if row.max_overall_speedup < LOW_CEILING else look
@@ -136,7 +138,9 @@ def decision(rows: Sequence[RoiRow], total_s: float, economics: Economics | None
     first = next((row for row in rows if DO_FIRST in row.verdict.split("; ")), None)
     if first is None:
         return "Do none of the candidates: each is left out, marginal, slower, or does not pay back."
-    gains = [f"{first.overall_speedup:.4g}x overall", f"saves {format_si(first.time_saved_s, 's')} of {total}"]
+    gains = [f"saves {format_si(first.time_saved_s, 's')} of {total}"]
+    if math.isfinite(first.overall_speedup):  # nothing may be left
+        gains.insert(0, f"{first.overall_speedup:.4g}x overall")
     if first.dev_days is not None:
         gains.append(f"in {days_text(first.dev_days)}")
     if economics and first.net_value is not None:
@@ -168,7 +172,8 @@ def ranking_notes(rows: Sequence[RoiRow], *, selected: bool = False) -> list[str
     if math.isfinite(more) and more >= 0:
         notes.append(
             f"{first.name!r}: {first.overall_speedup:.4g}x overall is {100 * less:.3g} % less time for the same work, "
-            f"or {100 * more:.3g} % more work in the same time; ROI/day is the latter divided by the days."
+            f"or {100 * more:.3g} % more work in the same time"
+            + ("." if first.dev_days is None else "; ROI/day is the latter divided by the days.")
         )
     without_days = [row.name for row in rows if row.dev_days is None]
     if without_days:

@@ -176,6 +176,8 @@ def one(path: AnyPath) -> str:
     InputFileError
         When no file matches the pattern, or more than one.
     """
+    if not os.fspath(path):
+        raise InputFileError("the path is empty.", remedy="Is the variable in the command line set?")
     if not any(sign in os.fspath(path) for sign in "*?["):
         return place_of(path)
     from perfmodel.storage import globs

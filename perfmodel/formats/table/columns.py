@@ -40,6 +40,7 @@ _SELF = {"self", "direct", "exclusive"}
 _SUM = {"total", "sum"}
 _NESTED = {"subtree", "inclusive", "children", "cumulative", "cum"}
 _HOST = {"cpu", "host"}
+_DEVICE = {"kernel", "gpu", "device", "cuda", "hip"}
 
 
 def words(header: str) -> list[str]:
@@ -164,7 +165,8 @@ def _time_column(index: int, header: str) -> TimeColumn | None:
     unit = unit_s(parts[units[-1]]) if units else None
     kind = _kind(parts)
     order = ("total", "mean", "median").index(kind)
-    return TimeColumn(index, header, unit, kind, (order, int(not bag & _TIME), int(bool(bag & _HOST)), _scope(bag)))
+    where = 2 if bag & _HOST else 0 if bag & _DEVICE else 1
+    return TimeColumn(index, header, unit, kind, (order, int(not bag & _TIME), where, _scope(bag)))
 
 
 def _kind(parts: list[str]) -> str:

@@ -142,7 +142,9 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
     time_s = math.fsum(entry.time_s for entry in entries)
     without_s = math.fsum(entry.time_s for entry in entries if entry.op is None)
     if total and without_s > 0:
-        notes.append(f"Not modelled: {100 * without_s / time_s:.3g} % of the time ({format_si(without_s, 's')}).")
+        notes.append(
+            f"Not modelled: {100 * without_s / time_s:.3g} % of the work's time ({format_si(without_s, 's')})."
+        )
     notes.extend(f"Left out: {count} x {reason}." for reason, count in source.skipped.items())
     return notes
 

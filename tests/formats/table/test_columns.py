@@ -111,3 +111,17 @@ def test_any_headers_give_columns_or_a_message(headers):
     with contextlib.suppress(InputFileError):
         columns = choose_columns(headers, lambda _: True, place="p.csv")
         assert columns.name != columns.time.index
+
+
+@pytest.mark.parametrize(
+    ("headers", "chosen"),
+    [
+        (["name", "total_duration_us", "Kernel Time (µs)_sum"], 2),  # host time of operators, and that of their kernels
+        (["name", "duration_us", "kernel_time_us"], 2),
+        (["name", "time_ms", "gpu_time_ms"], 2),
+        (["name", "cpu_time_ms", "time_ms"], 2),
+        (["name", "cuda_time_us", "time_us"], 1),
+    ],
+)
+def test_time_on_the_device_is_preferred(headers: list[str], chosen: int) -> None:
+    assert choose(*headers)[1] == headers[chosen]

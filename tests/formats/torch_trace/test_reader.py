@@ -99,7 +99,7 @@ def test_what_is_not_modelled_says_why_and_how_much(read):
     )
     unique = next(e for e in profile.entries if e.launched_by == "aten::unique")
     assert (unique.op, unique.not_modelled) == (None, "the model has no operator for aten::unique")
-    assert "Not modelled: 25 % of the time (1 us)." in profile.notes
+    assert "Not modelled: 25 % of the work's time (1 us)." in profile.notes
 
 
 def test_kernels_of_a_graph_share_their_launch_and_stand_by_name(read):
