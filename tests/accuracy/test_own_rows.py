@@ -131,3 +131,24 @@ def test_the_rows_of_many_machines_have_no_factor() -> None:
     base = Constants({c.name: c.default for c in FAMILY.constants}, dict.fromkeys(REGIMES, WIDEST), "never seen", "")
     found = calibrate_family(FAMILY, [rows(40, 0.05, 4e-6)], base, "open", "2026-11-27")
     assert "factor" not in found.table.constants
+
+
+def test_gradients_and_turning_decodes_follow_the_factor_of_prompts() -> None:
+    machine = calibrated(timed(*PROMPTS, 8.0)).hardware
+    table = machine.latency["attention_prefill"]
+    assert table.constants["factor"] > 2.0  # limits of physics hold the constants back
+    prompt = pm.Attention(batch=2, heads=32, kv_heads=8, seq_q=4096, head_dim=128, causal=True, dtype="bf16")
+    forward, backward = (
+        float(pm.predict(prompt.changed(backward=back), machine).predicted_time_s) for back in (False, True)
+    )
+    assert backward > forward
+    few = prompt.changed(batch=8, seq_kv=8192)
+    before, after = (float(pm.predict(few.changed(seq_q=n), machine).predicted_time_s) for n in (128, 129))
+    assert before < after < 1.5 * before
+
+
+def test_the_error_before_is_that_of_each_library() -> None:
+    shapes, op = PRODUCTS
+    calls = [timed(shapes, op, factor, library) for library, factor in (("sglang", 1.0), ("vllm", 1.0))]
+    found = calibrate_calls(calls, pm.hardware(shapes), "mine.csv", "2026-11-27")
+    assert found.families[0].error_before < 0.05

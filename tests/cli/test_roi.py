@@ -226,3 +226,25 @@ def test_a_wish_is_flagged_and_counted_with_the_bound_unless_told_otherwise(perf
     assert (changed["local_speedup"], changed["dev_days"]) == (4.0, 1.0)  # days of its kind
     told = perfmodel("roi", trace, "--plan", plan, "--as-claimed", "--format", "json").json["rows"]
     assert {row["name"]: row["local_speedup"] for row in told}["4x products"] == 4.0
+
+
+def test_what_is_all_of_the_time_has_no_factor(perfmodel, tmp_path):
+    profile, plan, scenario = tmp_path / "one.csv", tmp_path / "plan.toml", tmp_path / "steps.toml"
+    profile.write_text("name,time_ms\na,5\n")
+    plan.write_text('[[candidates]]\nname = "x"\ntargets = ["a"]\nnew_time = "0 s"\ndev_days = 1\n')
+    scenario.write_text('[[steps]]\nname = "x"\nkind = "remove"\ntargets = ["a"]\n')
+    for command in (
+        ("roi", profile, "--on", "h100"),
+        ("roi", profile, "--plan", plan),
+        ("whatif", profile, scenario),
+    ):
+        ran = perfmodel(*command)
+        assert ran.code == 0
+        assert "infx" not in ran.out
+    assert "it is all of the time" in perfmodel("roi", profile, "--on", "h100", "--wide").out
+    assert "no time left after 1 step" in perfmodel("whatif", profile, scenario).out
+
+
+def test_an_empty_path_is_said_to_be(perfmodel):
+    ran = perfmodel("roi", "")
+    assert (ran.code, ran.err) == (3, "perfmodel: the path is empty. Is the variable in the command line set?\n")

@@ -302,3 +302,13 @@ def test_op_graphs_without_shapes_project_to_what_the_model_took(data_dir, tmp_p
     # the graph has one of 24 or 36 layers, so that the head weighs more than in the model
     assert whole.projected_time_s / whole.time_s == pytest.approx(ratio, rel=0.2)
     assert whole.low / whole.time_s < ratio < whole.high / whole.time_s
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("target", [A100, H100], ids=lambda machine: machine.name)
+def test_faster_kernels_with_the_same_host_take_no_longer(data_dir, workers, target):
+    """A deep queue in the middle of a trace: the window begins with its first work, and not with its last."""
+    path = data_dir / "traces" / f"kineto_resnet50_train_nw{workers}_2021.pt.trace.json.gz"
+    found = project(read_profile(path), V100, target, host=1.0)
+    assert found.whole.projected_time_s <= found.whole.time_s
+    assert found.whole.low <= found.whole.projected_time_s

@@ -74,3 +74,18 @@ def test_compiled_attention_is_slower_than_assembly_on_matrix_cores_of_amd(libra
     compiled, usual = (float(pm.predict(op, "mi300x", library=name).predicted_time_s) for name in (library, ""))
     assert 1.8 * usual < compiled < 4.0 * usual
     assert float(np.asarray(op.flop())) / compiled < 0.3 * 1307e12
+
+
+@pytest.mark.parametrize("machine", ["p4", "t4", "h100"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "int8"])
+def test_products_of_one_row_by_arrays_of_k_are_those_by_numbers(machine: str, dtype: str) -> None:
+    k = np.array([16.0, 17.0, 4096.0])
+    together = np.asarray(pm.predict(pm.Gemm(m=1, n=4096, k=k, dtype=dtype), machine).predicted_time_s)
+    alone = [float(pm.predict(pm.Gemm(m=1, n=4096, k=one, dtype=dtype), machine).predicted_time_s) for one in k]
+    assert together == pytest.approx(alone)
+
+
+def test_decodes_and_prompts_in_fp32_have_one_rate() -> None:
+    op = pm.Attention(batch=8, heads=32, kv_heads=8, seq_q=64, seq_kv=np.arange(200.0, 1024.0), head_dim=128)
+    time = np.asarray(pm.predict(op, "h100", library="triton").predicted_time_s)
+    assert (np.diff(time) > -0.02 * time[:-1]).all()
