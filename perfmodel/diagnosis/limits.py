@@ -146,13 +146,16 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
     """Return how far one entry is from its limit on a machine.
 
     With FLOP and bytes from counters, the bound is max(sum of FLOP / peak over the data types, bytes / bandwidth),
-    since counters measure the kernel's real traffic. With an operator, it is the roofline bound of all calls
-    (`perfmodel.prediction.predict`). Otherwise there is no bound, and the kind of event or its name gives the limiter.
+    since counters measure the kernel's real traffic; with bytes alone it is the latter, which may lie below that of the
+    FLOP. With an operator, it is the roofline bound of all calls (`perfmodel.prediction.predict`). Otherwise there is
+    no bound, and the kind of event or its name gives the limiter.
     """
     measured = _by_speed_of_light(entry, hardware)
     if hardware is not None and entry.flop is not None and entry.bytes is not None:
         counted = _by_counters(entry, hardware)
         return dataclasses.replace(counted, limiter=measured) if measured else counted
+    if hardware is not None and entry.bytes and entry.op is None and hardware.main_memory.bandwidth_bytes_per_s:
+        return _by_bytes(entry, hardware, measured)
     if measured is not None and entry.op is None:
         reason = entry.not_modelled or _why_unknown(entry, hardware)
         return Limit(entry, measured, Basis.COUNTERS, why_unknown=reason)
@@ -283,6 +286,17 @@ def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
         attainable_time_s=time_s,
         floor_time_s=time_s,
     )
+
+
+def _by_bytes(entry: ProfileEntry, hardware: Hardware, measured: Limiter | None) -> Limit:
+    """Return the bound for the bytes that counters measured, where none counted FLOP.
+
+    Memory limits what takes at most twice as long, unless Speed of Light says otherwise.
+    """
+    assert entry.bytes is not None
+    time_s = entry.bytes / (hardware.main_memory.bandwidth_bytes_per_s or math.inf)
+    near = _memory_of(hardware) if 2.0 * time_s >= entry.time_s else Limiter.UNKNOWN
+    return Limit(entry, measured or near, Basis.COUNTERS, attainable_time_s=time_s, floor_time_s=time_s)
 
 
 def _counted_compute_s(entry: ProfileEntry, hardware: Hardware) -> float:

@@ -124,6 +124,14 @@ def test_counted_flop_run_each_at_their_own_peak(simple_gpu):
     assert found.attainable_time_s == pytest.approx(110e-6)
 
 
+def test_counted_bytes_alone_are_a_bound(simple_gpu):
+    # 10^8 B at 1 TB/s: 100 us, whatever the FLOP that nobody counted
+    for time_s, limiter in ((150e-6, "hbm"), (1e-3, "unknown")):
+        found = limit(ProfileEntry("k", time_s, 1, "kernel", bytes=1e8), simple_gpu)
+        assert (found.limiter, found.basis) == (limiter, "counters")
+        assert found.attainable_time_s == found.floor_time_s == pytest.approx(100e-6)
+
+
 def test_what_beats_the_cold_bound_is_held_to_the_floor_of_all_its_calls(simple_gpu):
     # 12 MB at 1 TB/s are 12 us from memory; ten calls of 11 us had a part of it in the caches
     entry = ProfileEntry("add", 110e-6, 10, "kernel", op=Elementwise(numel=10**6, kind="add"))
