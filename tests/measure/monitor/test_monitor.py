@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.errors import InputFileError, UsageError
+from perfmodel.errors import InputFileError, UnavailableError, UsageError
+from perfmodel.measure.monitor import session as session_module
 from perfmodel.measure.monitor.expectation import Expectation
 from perfmodel.measure.monitor.findings import Finding, slow_steps
 from perfmodel.measure.monitor.gpu import GpuSource, gpu_source
@@ -254,3 +256,17 @@ def test_what_is_no_record_names_the_option_that_writes_one(perfmodel, tmp_path)
     ran = perfmodel("monitor", "--read", tmp_path / "r.jsonl")
     assert ran.code == 3
     assert "perfmodel monitor --record FILE.jsonl" in ran.err
+
+
+def test_no_process_is_left_behind_an_error(perfmodel, monkeypatch):
+    started = []
+
+    def fail(pid):
+        started.append(pid)
+        raise UnavailableError("monitoring needs psutil, which is not installed.")
+
+    monkeypatch.setattr(session_module, "sources_of", fail)
+    ran = perfmodel("monitor", "--", sys.executable, "-c", "import time; time.sleep(60)")
+    assert (ran.code, ran.err) == (4, "perfmodel: monitoring needs psutil, which is not installed.\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
