@@ -103,12 +103,12 @@ The fourth batch, 27 sources and 256 rows, was gathered when all below was done,
 
 {fourth}
 
-What was changed with these rows in view: attention that is compiled (Triton, Composable Kernel, PyTorch's on ROCm)
-reaches 0.3 of the peak on AMD's matrix cores, read off its 15 rows on an MI300X, which had been predicted at 0.38 of
-their time; an attention of torch.compile in an open trace of that machine, which set nothing, comes from 66 to 7 % off.
-Long rows are slow on a P100 in linear layers alone, of which the fitted table has them, not in the squares of two
-sources. Products in Triton are less sure. What they show and nothing models: products on a P100 that add up in fp16;
-gradients of norms on an MI300X, which take two to four times as long.
+What was changed with these rows in view: products of attention in Triton, and in PyTorch on ROCm, which is Triton's,
+reach 0.3 of the peak on AMD's matrix cores, read off 15 rows on an MI300X, which had been predicted at 0.38 of their
+time; an attention of torch.compile in an open trace of that machine, which set nothing, comes from 66 to 7 % off. Long
+rows are slow on a P100 in linear layers alone, of which the fitted table has them, not in the squares of two sources.
+Products in Triton are less sure. What they show and nothing models: products on a P100 that add up in fp16; gradients
+of norms on an MI300X, which take two to four times as long.
 
 The third batch, 29 sources and 238 rows, was gathered before that in the same way.
 **At first sight (commit 825c132) they were 28.5 % off, 22.3 % in the median, with 62 % in the interval at a width of

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.core.vocabulary import ErrorSource
 
 FP4 = {"dtype": "fp4", "scale": "group:16", "out_dtype": "bf16", "quantized": True}
 
@@ -48,8 +49,9 @@ def test_the_same_call_again_may_find_its_weights_in_a_large_l2() -> None:
 
 def test_four_bit_kernels_of_another_library_are_less_sure() -> None:
     op = pm.Gemm(m=16, n=6144, k=4096, **FP4)  # type: ignore[arg-type]
-    known, other = (pm.predict(op, "b200", library=name) for name in ("trtllm", "vllm_cutlass"))
-    assert _width(other) > 1.5 * _width(known)
+    known, too, other = (pm.predict(op, "b200", library=name) for name in ("trtllm", "sglang", "vllm_cutlass"))
+    assert _width(other) > 1.5 * max(_width(known), _width(too))
+    assert ErrorSource.KERNEL not in {*known.uncertainty, *too.uncertainty}
 
 
 def test_products_in_triton_are_less_sure_than_those_of_the_vendor() -> None:
@@ -68,8 +70,8 @@ def test_long_rows_of_both_operands_are_slow_on_a_p100_and_those_of_one_are_not(
     assert linear > 2.0 * plain
 
 
-@pytest.mark.parametrize("library", ["triton", "fa2", "efficient", "torch"])
-def test_compiled_attention_is_slower_than_assembly_on_matrix_cores_of_amd(library: str) -> None:
+@pytest.mark.parametrize("library", ["triton", "efficient", "torch"])
+def test_attention_in_triton_is_slower_than_the_usual_kernel_on_matrix_cores_of_amd(library: str) -> None:
     op = pm.Attention(batch=2, heads=40, seq_q=2048, head_dim=128, dtype="fp16")
     compiled, usual = (float(pm.predict(op, "mi300x", library=name).predicted_time_s) for name in (library, ""))
     assert 1.8 * usual < compiled < 4.0 * usual

@@ -128,10 +128,9 @@ def head_step_keys(head_dim: Number) -> Number:
 #: share of Hopper's tensor peak that mma.sync reaches: Luo et al. 2025, "Dissecting the NVIDIA Hopper Architecture
 #: through Microbenchmarking and Multiple Level Analysis", arXiv 2501.12084
 HOPPER_MMA = 0.629
-#: share of the peak that compiled kernels, of Triton and Composable Kernel, reach on AMD's matrix cores, whose products
-#: wait for the exponentials between them: read off 15 rows of Triton's on an MI300X in `examples/published/fourth.csv`,
-#: 0.27 in the mean with all else, where AITER's assembly reaches half on an MI355X (`second.csv`). It is that of both,
-#: since Composable Kernel's one row is as fast as the best of these
+#: share of the peak that the products of Triton's kernels reach on AMD's matrix cores: read off 15 rows on an MI300X in
+#: `examples/published/fourth.csv`, which reach 0.14 to 0.27 with all else, 0.21 in the mean. PyTorch's kernels on ROCm
+#: are Triton's, too (AOTriton: aten/src/ATen/native/transformers/hip)
 IN_TRITON = 0.3
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
 _CUDNN = Kernel("cudnn", packed=False, splits=False)
@@ -163,7 +162,6 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "fa2": (_FA2, {
         WGMMA: replace(_FA2, rows=128.0, rate=0.5, instruction_rate=HOPPER_MMA, tail=0.2, ascending=1.4),
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
-        MFMA: replace(_FA2, rate=IN_TRITON),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
@@ -178,7 +176,6 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
         TCGEN05: replace(_EFFICIENT, rate=0.25),
-        # On ROCm both are AOTriton's: aten/src/ATen/native/transformers/hip.
         MFMA: replace(_FA2, name="efficient", rate=IN_TRITON),
     }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
@@ -267,7 +264,10 @@ def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
 
 @functools.cache
 def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitioned: bool) -> Kernel:
-    usual, on = KERNELS[kernel_name(library, instruction, narrow, wide)]
+    base, name = library.partition("/")[0], kernel_name(library, instruction, narrow, wide)
+    if base == "torch" and instruction == MFMA:
+        name = "efficient"  # on ROCm FlashAttention-2 and the memory-efficient kernel are both AOTriton's
+    usual, on = KERNELS[name]
     found = on.get(instruction, usual)
     if found.name == "fa2" and partitioned:
         # A100, whose L2 has two parts, has the shared memory for blocks of 128 rows, which chips for graphics lack.
@@ -275,7 +275,7 @@ def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitione
     if partitioned and instruction == MMA:
         # And for two blocks at once, so that the last ones are no faster alone.
         found = replace(found, tail=1.0)
-    differs = {"vllm": IN_VLLM, "torch": IN_TORCH}.get(library.partition("/")[0], {})
+    differs = {"vllm": IN_VLLM, "torch": IN_TORCH}.get(base, {})
     return replace(found, **differs.get(found.name, {}))
 
 

@@ -1,7 +1,7 @@
 """Products that the tables hardly have: with operands that stay in a large L2, and 4-bit ones of other libraries.
 
 Neither formula is known well enough to say how far off it is, so that the interval says it. The figures are read off
-published rows, which `docs/accuracy.md` names (third gathering).
+published rows, which `docs/accuracy.md` names (third and fourth batch).
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
 
-#: an L2 of this size keeps the weights of a layer from one call to the next [B]
+#: an L2 of this size keeps the weights of a layer from one call to the next [B]: assumed, above those of A100 and H100,
+#: whose tables have calls from warm caches
 LARGE_L2 = 64 * 2**20
 #: products of fewer rows wait for their weights
 FEW_ROWS = 256
-#: libraries whose 4-bit kernels the tables have: those of NVIDIA, which split k where there are few blocks
-MEASURED_IN_4_BITS = ("", "trtllm", "cublas", "cublaslt", "torch")
+#: libraries whose 4-bit kernels the tables have (aiconfigurator @ 095f58a51c4c, B200); without a name it is one of them
+MEASURED_IN_4_BITS = ("", "sglang", "trtllm")
 
 
 def _has_large_l2(hardware: Hardware) -> bool:
