@@ -1,10 +1,11 @@
 """Measure whole models in plain PyTorch with Hugging Face transformers on this machine's GPU, as JSON lines.
 
-    python scripts/record_models.py OUT.jsonl [--device cpu --tiny] [--trace FOLDER]
+    python scripts/record_models.py OUT.jsonl [--device cpu --tiny] [--trace FOLDER] [--seed N]
 
 Needs transformers. Weights are random; the optimizer is AdamW in fp32, products run under autocast to bf16. Training
 lines hold the median time of a step [s] and the peak of allocated memory [B], serving lines the time of a prefill and
 of a decoding step. ``--trace`` also writes a profile of two training steps and of decoding, for `perfmodel diagnose`.
+``--seed`` draws models, batches and lengths at random in place of the usual ones, for a record that nobody chose.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import importlib
 import importlib.metadata
 import itertools
 import json
+import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,35 @@ import torch
 LLAMA_1B = {"layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 128256}
 LLAMA_8B = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256}
 TINY = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "vocab": 512}
+
+
+#: attention, batch and length of the usual training steps, of a model of 1 B; batch and context of those of serving
+TRAININGS = (("sdpa", 4, 2048), ("sdpa", 1, 2048), ("sdpa", 2, 4096), ("eager", 2, 2048))
+SERVINGS = ((1, 512), (1, 4096), (8, 1024), (32, 1024))
+#: drawn models of each kind; bytes of a weight in training and in serving; most bytes, and most logits at once
+DRAWN = 5
+TRAINED_BYTES, SERVED_BYTES, MOST_BYTES, MOST_LOGITS = 16.0, 2.0, 30e9, 1.1e9
+
+#: sizes of a model, attention, batch and length of its prompts
+Case = tuple[dict[str, int], str, int, int]
+
+
+def drawn(dice: random.Random, weight_bytes: float, *, training: bool) -> Case:
+    """Return a random model that fits, with a batch and a length."""
+    while True:
+        head_dim, kv_heads = dice.choice((64, 128)), dice.choice((2, 4, 8, 16))
+        heads = kv_heads * dice.choice((1, 2, 4))
+        hidden = heads * head_dim
+        shape = {"layers": dice.randint(2, 28), "hidden": hidden, "heads": heads, "kv_heads": kv_heads,
+                 "ffn": 128 * round(hidden * dice.uniform(2.0, 4.0) / 128),
+                 "vocab": dice.choice((32_000, 50_304, 128_256, 151_936))}  # fmt: skip
+        batch, seq = dice.choice((1, 2, 4, 8, 16, 32)), 64 * round(2 ** dice.uniform(7, 13) / 64)
+        layer = hidden * (2 * hidden + 2 * kv_heads * head_dim + 3 * shape["ffn"])
+        parameters = shape["layers"] * layer + 2 * hidden * shape["vocab"]
+        tokens = batch * seq
+        logits = tokens * shape["vocab"] if training else 0
+        if parameters * weight_bytes < MOST_BYTES and logits < MOST_LOGITS and 512 <= tokens <= 32768:
+            return shape, "sdpa", batch, seq
 
 
 def model_of(shape: dict[str, int], attention: str, device: str, dtype: torch.dtype) -> torch.nn.Module:
@@ -78,9 +109,9 @@ def traced(call: Callable[[], Any], path: Path, steps: int) -> None:
             profiler.step()
 
 
-def trainings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield the time of a training step with either attention and some sizes of the batch."""
-    for attention, batch, seq in (("sdpa", 4, 2048), ("sdpa", 1, 2048), ("sdpa", 2, 4096), ("eager", 2, 2048)):
+def trainings(cases: Iterable[Case], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield the time of a training step of each model."""
+    for shape, attention, batch, seq in cases:
         if tiny:
             seq //= 64
         model = model_of(shape, attention, device, torch.float32)
@@ -116,15 +147,16 @@ def trainings(shape: dict[str, int], device: str, tiny: bool, traces: Path | Non
             torch.cuda.empty_cache()
 
 
-def servings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield the times of a prefill and of a decoding step in bf16, at some sizes of the batch.
+def servings(cases: Iterable[Case], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield the times of a prefill and of a decoding step in bf16, of each model and batch.
 
     cuDNN builds a plan for each new length of the keys, so that decoding is measured with it and without.
     """
-    model = model_of(shape, "sdpa", device, torch.bfloat16)
-    model.eval()
-    sizes = ((1, 512), (1, 4096), (8, 1024), (32, 1024))
-    for (batch, context), cudnn in itertools.product(sizes, (False, True)):
+    model: Any = None
+    built: dict[str, int] = {}
+    for (shape, attention, batch, context), cudnn in itertools.product(cases, (False, True)):
+        if shape != built:
+            model, built = model_of(shape, attention, device, torch.bfloat16).eval(), shape
         torch.backends.cuda.enable_cudnn_sdp(cudnn)
         if tiny:
             context //= 64
@@ -132,13 +164,13 @@ def servings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None
         held: dict[str, Any] = {}
         with torch.inference_mode():
 
-            def prefill(tokens: Any = tokens, held: dict[str, Any] = held) -> None:
+            def prefill(model: Any = model, tokens: Any = tokens, held: dict[str, Any] = held) -> None:
                 held["cache"] = model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
 
             first = timed(prefill, device, 1, 3)
             one = tokens[:, :1].contiguous()
 
-            def decode(one: Any = one, held: dict[str, Any] = held) -> None:
+            def decode(model: Any = model, one: Any = one, held: dict[str, Any] = held) -> None:
                 held["cache"] = model(input_ids=one, past_key_values=held["cache"], use_cache=True).past_key_values
 
             each = timed(decode, device, 3, 20)
@@ -163,16 +195,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--trace", type=Path)
+    parser.add_argument("--seed", type=int)
     given = parser.parse_args(arguments)
     version = importlib.metadata.version("transformers")
     facts = {"torch": torch.__version__, "transformers": version, "device": given.device}
     if given.device == "cuda":
         facts["gpu"] = torch.cuda.get_device_name()
     small, large = (TINY, TINY) if given.tiny else (LLAMA_1B, LLAMA_8B)
+    trained: list[Case] = [(small, *rest) for rest in TRAININGS]
+    served: list[Case] = [(large, "sdpa", *rest) for rest in SERVINGS]
+    if given.seed is not None:
+        dice = random.Random(given.seed)
+        trained = [drawn(dice, TRAINED_BYTES, training=True) for _ in range(DRAWN)]
+        served = [drawn(dice, SERVED_BYTES, training=False) for _ in range(DRAWN)]
     with given.out.open("w", encoding="utf-8") as stream:
         for rows in (
-            trainings(small, given.device, given.tiny, given.trace),
-            servings(large, given.device, given.tiny, given.trace),
+            trainings(trained, given.device, given.tiny, given.trace),
+            servings(served, given.device, given.tiny, given.trace),
         ):
             for row in rows:
                 line = json.dumps({**facts, **row})

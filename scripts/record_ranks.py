@@ -2,10 +2,13 @@
 
     python scripts/record_ranks.py even --ranks 2 --out tests/diagnosis/ranks/traces
     python scripts/record_ranks.py slow_rank --ranks 4 --strategy fsdp
+    python scripts/record_ranks.py even --ranks 2 --device cuda
 
 Kinds: even; slow_rank, where rank 1 sleeps 20 ms a step before its backward pass; unequal, where rank 1 has 64 times
-the batch. DDP or FSDP of a model of three linear layers, gloo on the CPU, torch.profiler with shapes, six steps after
-one of warm-up. The traces are written as rank0.json.gz, rank1.json.gz, ... into a folder of the kind.
+the batch. DDP or FSDP of a model of three linear layers, gloo on the CPU or NCCL on GPUs, torch.profiler with shapes,
+six steps after one of warm-up. The traces are written as rank0.json.gz, rank1.json.gz, ... into a folder of the kind.
+Where there are fewer GPUs than ranks, they share them: by NCCL_HOSTID, NCCL takes the ranks for those of several hosts,
+and joins them by sockets. Their kernels then take turns on the GPU, so that an exchange lasts some time slices.
 
 Record on an idle machine. Beside other processes the ranks do not get the same share of the cores: at a load of four
 times the cores, a rank of an "even" FSDP training made the others wait for half of each step.
@@ -48,17 +51,32 @@ def model(strategy: str) -> nn.Module:
     return fully_shard(net)
 
 
-def train(kind: str, strategy: str, folder: str) -> None:
+def joined(device: str) -> int:
+    """Join the group of a kind of device, and return this rank."""
+    rank = int(os.environ["RANK"])
+    if device == "cpu":
+        dist.init_process_group("gloo")
+        return rank
+    count = torch.cuda.device_count()
+    torch.cuda.set_device(rank % count)
+    if count < int(os.environ["WORLD_SIZE"]):
+        os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank % count))
+    return rank
+
+
+def train(kind: str, strategy: str, folder: str, device: str) -> None:
     """Train some steps on one rank and write its trace."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
+    rank = joined(device)
+    torch.set_default_device(device)
     net = model(strategy)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     batch = 64 * (64 if kind == "unequal" and rank == SLOW else 1)
     x = torch.randn(batch, 64)
     plan = schedule(wait=1, warmup=1, active=STEPS)
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, schedule=plan) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA][: 2 if device == "cuda" else 1]
+    with profile(activities=activities, record_shapes=True, schedule=plan) as profiler:
         for _ in range(2 + STEPS):
             time.sleep(PAUSE_S)
             loss = net(x).square().mean()
@@ -67,6 +85,8 @@ def train(kind: str, strategy: str, folder: str) -> None:
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
+            if device == "cuda":
+                torch.cuda.synchronize()  # as a training does that prints its loss
             profiler.step()
     Path(folder).mkdir(parents=True, exist_ok=True)
     write(profiler, Path(folder) / f"rank{rank}.json.gz")
@@ -88,13 +108,15 @@ def main() -> int:
     parser.add_argument("kind", choices=("even", "slow_rank", "unequal"))
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--strategy", choices=("ddp", "fsdp"), default="ddp")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=Path("out/ranks"))
     given = parser.parse_args()
-    folder = given.out / f"{given.strategy}_{given.ranks}_{given.kind}"
+    nccl = "nccl_" if given.device == "cuda" else ""
+    folder = given.out / f"{nccl}{given.strategy}_{given.ranks}_{given.kind}"
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     config = LaunchConfig(1, 1, given.ranks, run_id="record", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0",
                           max_restarts=0, start_method="spawn")  # fmt: skip
-    elastic_launch(config, train)(given.kind, given.strategy, str(folder))
+    elastic_launch(config, train)(given.kind, given.strategy, str(folder), given.device)
     print(folder)
     return 0
 
