@@ -23,6 +23,7 @@ from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.decode import (
     DECODE,
     FIRST_KEYS_TCGEN05,
@@ -373,12 +374,71 @@ def test_blackwells_kernels_serve_eight_heads_of_a_group_at_once() -> None:
 
 def test_flashattention_2_gives_heads_with_a_window_blocks_of_their_own() -> None:
     ampere = replace(ROUND, matrix_instruction="mma.sync")
-    sizes = {"batch": 64, "heads": 64, "kv_heads": 8, "seq_q": 1, "seq_kv": 1024}
-    windowed, whole = (
-        DECODE.formula(causal(**sizes, window=w), ampere, DECODE_VALUES, Conditions(library="fa2")).alone["math"]
-        for w in (1024, 0)
+    sizes = {"heads": 64, "seq_q": 1, "seq_kv": 1024}
+    for batch in (1, 64):  # blocks that leave SMs idle, whose keys are split, and blocks for all of them
+        windowed, alone, together = (
+            DECODE.formula(causal(batch=batch, **sizes, **more), ampere, DECODE_VALUES, Conditions(library="fa2"))
+            for more in ({"kv_heads": 8, "window": 1024}, {"kv_heads": 64}, {"kv_heads": 8})
+        )
+        assert windowed.alone["math"] == pytest.approx(alone.alone["math"])
+        assert windowed.alone["math"] > together.alone["math"]
+
+
+@pytest.mark.parametrize("batch", [1, 4, 16, 64])
+def test_flashattention_2_packs_the_heads_of_a_group_for_one_query_alone(batch: int) -> None:
+    """15 sequences of 128 heads, 16 of them of keys, and 1648 keys take an H200 55 us with one query, 380 with two."""
+    sizes = {"batch": batch, "seq_kv": 4096, "head_dim": 128, "dtype": "bf16"}
+    one, two, alone = (
+        pm.predict(pm.Attention(seq_q=n, heads=64, kv_heads=kv, **sizes), "h200", library="torch/fa2").predicted_time_s
+        for n, kv in ((1, 8), (2, 8), (2, 64))
     )
-    assert windowed == pytest.approx(8 * whole)
+    assert two > one
+    # two queries of a group compute what those of 64 key heads do, which only read more
+    assert two <= alone * 1.001
+
+
+def test_the_tensor_of_a_mask_takes_kernels_of_its_own_and_cycles_of_every_score() -> None:
+    """8 heads of 96 columns, 2816 queries and keys, take an H200 58 us, and 287 with a key more, which need a mask."""
+    sizes = {"heads": 8, "seq_q": 2816, "head_dim": 96, "causal": True, "dtype": "bf16"}
+    square, aligned, off = (
+        pm.predict(pm.Attention(seq_kv=keys, **sizes), "h200", library="torch").estimate for keys in (2816, 2824, 2817)
+    )
+    assert square.time_s < aligned.time_s < off.time_s
+    assert 58e-6 == pytest.approx(square.time_s, rel=0.2)
+    assert 287e-6 == pytest.approx(off.time_s, rel=0.2)
+    assert square.terms.adds["mask"] == 0.0
+    # two kernels that read a byte of each score and write two; four where its rows are padded
+    elements = 2816 * 2824
+    assert aligned.terms.adds["mask"] > 2 * 1e-6 + 3 * elements / 4.8e12
+    assert off.terms.adds["mask"] > 2 * aligned.terms.adds["mask"]
+
+
+def test_a_window_beyond_the_sequence_masks_nothing() -> None:
+    sizes = {"heads": 8, "seq_q": 512, "head_dim": 128, "causal": True, "dtype": "bf16"}
+    whole, wide, narrow = (
+        pm.predict(pm.Attention(window=window, **sizes), "h200", library="torch").predicted_time_s
+        for window in (0, 512, 511)
+    )
+    assert wide == pytest.approx(whole)
+    assert narrow > whole
+
+
+@pytest.mark.parametrize(("kernel", "columns"), [("cudnn", {72: 128, 80: 128, 96: 128, 160: 192}), ("fa2", {80: 96})])
+def test_heads_are_padded_to_the_next_size_of_the_kernel(kernel: str, columns: dict[int, int]) -> None:
+    padded = KERNELS[kernel][0].padded
+    assert {size: padded(size) for size in columns} == columns
+    assert padded(np.array([64.0, *columns])).tolist() == [64.0, *columns.values()]
+
+
+def test_flashattention_2_splits_keys_where_blocks_leave_places() -> None:
+    # 2 blocks on each of 132 SMs: 0.8 of 264 is 211.2
+    sizes = {"heads": 8, "seq_q": 64, "seq_kv": 8192, "head_dim": 128, "dtype": "bf16"}
+    machine = replace(ROUND, sm_count=132.0)
+    calls = [pm.Attention(batch=batch, **sizes) for batch in (1, 26, 27)]
+    assert [bool(flash2.whole(call, machine)) for call in calls] == [False, False, True]
+    assert [flash2.parts(call, machine) for call in calls] == pytest.approx([264 / 8, 264 / 208, 1.0])
+    # of one block of keys there are no parts
+    assert flash2.parts(pm.Attention(heads=1, seq_q=16, seq_kv=64, head_dim=64, dtype="bf16"), machine) == 1.0
 
 
 @pytest.mark.parametrize("seq_kv", [128, 1024, 65536])

@@ -154,7 +154,7 @@ def added(one: tuple[float, ...], *others: tuple[float, ...]) -> tuple[float, ..
 
 def test_two_doubts_about_a_call_add_up() -> None:
     assert not_seen(reduced(2), "h100-pcie-80gb", "nccl") >= {ErrorSource.LINK, ErrorSource.INSTALLATION}
-    masked, padded = beyond.BEYOND  # rows of a mask off vectors, and heads of 72 columns
+    masked, padded, *_ = beyond.BEYOND  # rows of a mask off vectors, and heads of 72 columns
     found, alone = (pm.predict(attention(100, keys, 72), H100, library="torch") for keys in (201, 100))
     for regime, both, one in zip(REGIMES, added(masked.deviation, padded.deviation), padded.deviation, strict=True):
         assert math.sqrt(found.uncertainty.variances(regime)[ErrorSource.EXTRAPOLATION]) == pytest.approx(both)

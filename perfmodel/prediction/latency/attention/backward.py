@@ -6,12 +6,14 @@ twelve own rows (H100, torch 2.11: FlashAttention-2, memory-efficient and cuDNN,
 
 from __future__ import annotations
 
+import dataclasses
 from typing import cast
 
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import prefill
+from perfmodel.prediction.latency.attention.kernels import kernel_of
 from perfmodel.prediction.latency.family import Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
@@ -32,7 +34,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     attention = cast(Attention, op)
     forward = attention.changed(backward=False)
     values = prefill.values_on(machine, conditions.library, op.dtype)
-    terms = scaled(prefill.formula(forward, machine, values, conditions), values)
+    # no kernel of gradients splits keys
+    kernel = dataclasses.replace(kernel_of(forward, machine, conditions.library), splits=False)
+    terms = scaled(prefill.formula(forward, machine, values, conditions, kernel), values)
     traffic = op.work().bytes / forward.work().bytes
     factors = {HBM: traffic, LAUNCH: 1.0}  # the rest is of blocks
     usual = PRODUCTS * c["slower"]

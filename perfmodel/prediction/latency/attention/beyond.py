@@ -7,6 +7,7 @@ from typing import Any
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.flash2 import chooses_splits
 from perfmodel.prediction.latency.attention.kernels import kernel_of
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
@@ -19,6 +20,9 @@ MASK_ROW, MASKED = 8.0, (0.2, 0.5, 0.5)
 #: sizes of the heads of all tables are multiples of it; kernels pad others to one, or to multiples of 32, so that 80
 #: columns may take as long as 96 or as 128. The deviation is assumed: half of ln(128 / 80), and rounded up
 HEAD, PADDED = 64.0, (0.1, 0.3, 0.3)
+#: constants of PyTorch's FlashAttention-2 rest on six rows; 36 prompts that were drawn at random are 21 % off on an
+#: H200 (`examples/records`, 2026-11-27): those of up to 64 tokens are faster, sizes that fill no whole blocks slower
+FEW_ROWS = (0.25, 0.2, 0.1)
 #: larger heads than those of all tables: libraries have kernels of their own for them, or none that is tuned. Assumed:
 #: published ones of 320 to 896 columns reach 13 to 80 % of the tensor peak on three chips (README.md of
 #: github.com/xlite-dev/ffpa-attn), and half of the logarithm of what these differ by is 0.9; half of it lies in the
@@ -43,6 +47,15 @@ def _large(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     return op.head_dim > kernel_of(op, machine, conditions.library).columns
 
 
-BEYOND = (Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED), Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED))
+def _flash2_of_torch(op: Attention, machine: Machine, conditions: Conditions) -> bool:
+    """Whether it is PyTorch's build of FlashAttention-2 for sequences of one length."""
+    return chooses_splits(kernel_of(op, machine, conditions.library))
+
+
+BEYOND = (
+    Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED),
+    Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED),
+    Doubt(ErrorSource.KERNEL, _flash2_of_torch, FEW_ROWS),
+)
 #: kernels for 320 and for 896 columns have little in common
 LARGE_HEADS = Doubt(ErrorSource.EXTRAPOLATION, _large, LARGE, lasting=True)

@@ -19,7 +19,7 @@ from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum,
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention import prefill
+from perfmodel.prediction.latency.attention import flash2, prefill
 from perfmodel.prediction.latency.attention.beyond import LARGE_HEADS
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
@@ -32,7 +32,7 @@ from perfmodel.prediction.latency.attention.kernels import (
     lenders,
 )
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
-from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
+from perfmodel.prediction.latency.attention.rates import l2_bytes_per_clock, on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import FACTOR, Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
@@ -63,8 +63,11 @@ CONSTANTS = (
 
 #: rows that a block's tensor products have, however few query heads share its keys; its step of keys
 ROWS, KEYS = 128.0, 128.0
-#: rows of FlashAttention-2's split kernel: kBlockM in run_mha_fwd_splitkv_dispatch, flash_fwd_launch_template.h
-SPLIT_ROWS = 64.0
+#: rows of products of cuDNN's kernel of one query for heads of more than 128 columns, which splits no keys
+LARGE_ROWS = 64.0
+#: blocks over SMs up to which it does, as others do: 4 blocks of 8112 keys take an H200 20 us, 24 of 9248
+#: 97 us. What lies between is not known
+UNSPLIT = 0.125
 #: share of the tensor peak in such a block
 TILE_MATH = 0.8
 #: numbers of parts that keys are split into
@@ -114,39 +117,23 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     sequences, and so does the shortest of them.
     """
     group = op.heads / op.kv_heads
-    instruction = machine.matrix_instruction
-    rows: Number = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
+    rows: Number = ROWS
+    if kernel.step_by_head or machine.matrix_instruction == MMA:
+        rows = kernel.rows if machine.matrix_instruction == MMA else flash2.SPLIT_ROWS
     blocks = 1.0 * op.batch * op.kv_heads * ceil(op.seq_q * group / rows)
-    apart: Any = kernel.apart_in_windows and (op.window > 0)
-    whole: Any = False
-    if kernel.varlen:
-        apart = apart | (op.seq_q > 1)
-        whole = apart | (group == 1)
+    apart = _apart(op, kernel)
     if kernel.apart_in_windows:
         blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / rows), blocks)
     first: Number = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
-    # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
-    narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
-    rate = summed_per_clock(machine) * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
     if kernel.small_rows < rows:
         rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
     if on_lanes(op, machine, kernel):
-        rate *= kernel.fp32_rate if dtype_bytes(op.dtype) > 2 else 1.0
         # No instruction has a shape there: rows without queries, and keys that are none, cost nothing.
         rows, first = minimum(rows, where(apart, op.seq_q, op.seq_q * group)), minimum(first, keys)
-    a_key = rows * 4.0 * op.head_dim / rate
+    a_key = rows * _cycles_of_a_row(op, machine, kernel)
     if kernel.widened and narrow_keys(op):
         a_key = a_key + 2.0 * op.head_dim / kernel.widened
-    start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
-    over = maximum(op.seq_q * group / kernel.group_rows, 1.0)
-    extra: Number = 0.0
-    if instruction == TCGEN05:
-        over = minimum(over, ROWS / kernel.group_rows)
-        start = start * (1.0 + GROUP_DOUBLING * ceil(plain(np.log2(over))))
-        extra = GROUP_CYCLES * kernel.group_rows * (over - 1.0)
-    elif kernel.group_rows < ROWS:
-        extra = where(over > 1.0, start, 0.0)
-        start = start + extra
+    start, extra = _start_of_a_block(op, machine, c, kernel)
     # The first step is done in full however few the keys are.
     start = start + a_key * first
     parts = PARTS.reshape((-1,) + (1,) * np.ndim(keys + blocks + hbm))
@@ -155,12 +142,67 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     run: Any = maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
     total: Any = smooth_max(4, run, hbm) + _join(c, parts)
     if kernel.varlen:
-        total = where((parts > 1) & whole, math.inf, total)
+        total = where((parts > 1) & (apart | (group == 1)), math.inf, total)
     best = np.argmin(total, axis=0)
     if not np.ndim(best):
         return _Run(float(run[best]), float(PARTS[best]))
     run = np.take_along_axis(np.broadcast_to(run, total.shape), best[np.newaxis], axis=0)[0]
     return _Run(run, PARTS[best])
+
+
+def _apart(op: Attention, kernel: Kernel) -> Any:
+    """Whether each query head has blocks of its own, although several share their keys."""
+    apart: Any = kernel.apart_in_windows and (op.window > 0)
+    return apart | (op.seq_q > 1) if kernel.varlen or flash2.chooses_splits(kernel) else apart
+
+
+def _cycles_of_a_row(op: Attention, machine: Machine, kernel: Kernel) -> Number:
+    """Return the SM cycles of a key and a row of queries."""
+    # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
+    narrow = machine.matrix_instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
+    rate = summed_per_clock(machine) * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
+    if on_lanes(op, machine, kernel) and dtype_bytes(op.dtype) > 2:
+        rate *= kernel.fp32_rate
+    if not flash2.chooses_splits(kernel):
+        return 4.0 * kernel.padded(op.head_dim) / rate
+    # It hides no exponentials, and is no faster than where it does not split.
+    rate *= min(prefill.values_on(machine, kernel.name, op.dtype)["math"] / TILE_MATH, 1.0)
+    return 4.0 * kernel.padded(op.head_dim) / rate + kernel.exponentials / machine.exponentials_per_clock
+
+
+def _start_of_a_block(op: Attention, machine: Machine, c: Values, kernel: Kernel) -> tuple[Number, Number]:
+    """Return the SM cycles of a block, its keys aside, and those that a large group adds to the longest one."""
+    group = op.heads / op.kv_heads
+    over = maximum(op.seq_q * group / kernel.group_rows, 1.0)
+    if machine.matrix_instruction == MMA:
+        start: Number = c["block"]
+    else:
+        start = c["block"] * (FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
+    if machine.matrix_instruction == TCGEN05:
+        over = minimum(over, ROWS / kernel.group_rows)
+        start = start * (1.0 + GROUP_DOUBLING * ceil(plain(np.log2(over))))
+        return start, GROUP_CYCLES * kernel.group_rows * (over - 1.0)
+    if kernel.group_rows < ROWS:
+        extra: Number = where(over > 1.0, start, 0.0)
+        return start + extra, extra
+    return start, 0.0
+
+
+def _one_query_of_large_heads(
+    op: Attention, machine: Machine, c: Values, keys: Number, kernel: Kernel, hbm: Number
+) -> _Run:
+    """The kernel of cuDNN of one query for heads of more than 128 columns, which splits no keys.
+
+    A key of a block costs its products, or what an SM reads from L2 if that takes longer; blocks end together, and
+    compute little while they wait for memory, as far as they fill the SMs. Rows, waves and the sum were chosen with
+    seven rows of an H200 in view (`examples/records`, 2026-11-27), which are 17 % off.
+    """
+    columns = kernel.padded(op.head_dim)
+    products = LARGE_ROWS * 4.0 * columns / (summed_per_clock(machine) * TILE_MATH * kernel.rate)
+    a_key = maximum(products, 2.0 * columns * dtype_bytes(op.kv_dtype) / l2_bytes_per_clock(machine))
+    loads = 1.0 * op.batch * op.kv_heads / machine.sm_count
+    busy = ceil(loads) * (c["block"] * columns / 128.0 + a_key * maximum(keys, KEYS)) / machine.clock_hz
+    return _Run(busy + hbm * minimum(loads, 1.0), 1.0 + 0.0 * busy)
 
 
 def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
@@ -283,6 +325,11 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     run = _trtllm(attention, machine, c, keys) if kernel.heads_alone else None
     if run is None or anywhere(attention.seq_q > 1):
         run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
+    if kernel.one_query and anywhere(attention.head_dim > prefill.LARGE):
+        large = _one_query_of_large_heads(attention, machine, c, keys, kernel, hbm)
+        blocks = attention.batch * attention.kv_heads
+        here = (attention.head_dim > prefill.LARGE) & (blocks > machine.sm_count * UNSPLIT)
+        run = _Run(where(here, large.busy, run.busy), where(here, large.parts, run.parts), run.launches)
     body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads
     writes = attention.kv_write
@@ -294,6 +341,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     }
     few = Terms(adds, body.alone)
     share = 0.0 if kernel.one_query else _of_a_prompt(attention)
+    if flash2.chooses_splits(kernel):
+        return _of_two_kernels(few, share, attention, machine, c, conditions)
     return _towards_a_prompt(few, share, attention, machine, c, conditions) if anywhere(share) else few
 
 
@@ -316,15 +365,38 @@ def _towards_a_prompt(
     the other is fitted to whole blocks. That the one holds for tens of queries was measured of
     FlashAttention-2 alone (30 rows of LLMServingSim); where they meet is assumed.
     """
+    return _between(few, _as_a_prompt(op, machine, c, conditions), share)
+
+
+def _as_a_prompt(op: Attention, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of the kernel of prompts, over the factor that multiplies all terms of decodes."""
     values = prefill.values_on(machine, conditions.library, op.dtype)
-    whole = scaled(prefill.formula(op, machine, values, conditions), values)
-    whole = whole.times(1.0 / c.get(FACTOR.name, 1.0))  # what follows multiplies all terms by the factor of decodes
+    return scaled(prefill.formula(op, machine, values, conditions), values).times(1.0 / c.get(FACTOR.name, 1.0))
 
-    def mean(one: Mapping[Term, Number], other: Mapping[Term, Number]) -> dict[Term, Number]:
-        names = dict.fromkeys((*one, *other))
-        return {name: (1.0 - share) * one.get(name, 0.0) + share * other.get(name, 0.0) for name in names}
 
-    return Terms(mean(few.adds, whole.adds), mean(few.alone, whole.alone))
+def _of_two_kernels(
+    few: Terms, share: Number, op: Attention, machine: Machine, c: Values, conditions: Conditions
+) -> Terms:
+    """Return the terms of FlashAttention-2: of its kernel of prompts where the keys are not split.
+
+    That takes no less time than the other one would, as it has fewer blocks of more rows.
+    """
+    found = few
+    for here, call in flash2.by_blocks(op):
+        prompt = _as_a_prompt(call, machine, c, conditions)
+        weight = where(flash2.whole(op, machine), where(prompt.time_s > few.time_s, 1.0, 0.0), share)
+        found = _between(found, prompt, where(here, weight, 0.0))
+    return found
+
+
+def _between(one: Terms, other: Terms, share: Number) -> Terms:
+    """Return the mean of two calls' terms, with a share of the other."""
+
+    def mean(first: Mapping[Term, Number], second: Mapping[Term, Number]) -> dict[Term, Number]:
+        names = dict.fromkeys((*first, *second))
+        return {name: (1.0 - share) * first.get(name, 0.0) + share * second.get(name, 0.0) for name in names}
+
+    return Terms(mean(one.adds, other.adds), mean(one.alone, other.alone))
 
 
 DECODE = Family(

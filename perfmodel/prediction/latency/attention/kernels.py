@@ -67,9 +67,13 @@ class Kernel:
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
     tf32_products : products of TF32 that give one of fp32, for kernels with fp32 on the tensor engine; 0 without.
     fp32_rate : share of the vector engine's fp32 peak that other kernels reach in fp32.
+    sizes : columns of the heads that it is built for; smaller heads are padded to the next size. Empty: to none.
+    large_blocks : whether the cost of a block of a prefill grows with heads of more than 128 columns.
+    in_waves : whether equal blocks, which start and end together, show their last wave in full.
     masks : whether a tensor masks what lies beyond a query, unless queries and keys are equally many: all keys of a
         sequence are visited then.
-    mask_cycles : cycles of the vector lanes for a score that such a tensor masks, over those of an exponential.
+    mask_cycles : cycles of the vector lanes for a score that such a tensor masks, over those of an exponential: where
+        the queries fill whole blocks, where they do not, and where the rows of the mask are no multiples of 16 B.
     token : cycles of a token of a head before a prefill, over those of TensorRT-LLM, whose pass turns each pair of
         columns with a sine and a cosine. Others write vectors of 16 B: fits of each library without this share give
         3 to 8 cycles to vLLM and SGLang where TensorRT-LLM takes 40 to 54 (A100, H100, H200).
@@ -108,8 +112,11 @@ class Kernel:
     heads_alone: bool = False
     tf32_products: float = 0.0
     fp32_rate: float = 1.0
+    sizes: tuple[float, ...] = ()
+    large_blocks: bool = False
+    in_waves: bool = False
     masks: bool = False
-    mask_cycles: float = 0.0
+    mask_cycles: tuple[float, float, float] = (0.0, 0.0, 0.0)
     token: float = 0.15
     narrowing_s: float = 0.0
     write_token: float = 0.0
@@ -118,6 +125,14 @@ class Kernel:
     def step_keys(self, head_dim: Number) -> Number:
         """Return the keys of a step of a prefill."""
         return head_step_keys(head_dim) if self.step_by_head else self.keys
+
+    def padded(self, head_dim: Number) -> Number:
+        """Return the columns of a head that the products compute."""
+        if not self.sizes:
+            return head_dim
+        if np.ndim(head_dim):
+            return np.select([head_dim <= size for size in self.sizes], list(self.sizes), head_dim)
+        return next((size for size in self.sizes if head_dim <= size), head_dim)
 
 
 def head_step_keys(head_dim: Number) -> Number:
@@ -132,8 +147,13 @@ HOPPER_MMA = 0.629
 #: `examples/published/fourth.csv`, which reach 0.14 to 0.27 with all else, 0.21 in the mean. PyTorch's kernels on ROCm
 #: are Triton's, too (AOTriton: aten/src/ATen/native/transformers/hip)
 IN_TRITON = 0.3
-_FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
-_CUDNN = Kernel("cudnn", packed=False, splits=False)
+# The sizes of heads: csrc/flash_attn/src and hopper/instantiations of github.com/Dao-AILab/flash-attention. cuDNN's are
+# not known; heads of 80 and 96 columns take what those of 128 do (`examples/records`, nine rows), those of 192 less.
+_FA2 = Kernel(
+    "fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4,
+    sizes=(32.0, 64.0, 96.0, 128.0, 192.0, 256.0),
+)  # fmt: skip
+_CUDNN = Kernel("cudnn", packed=False, splits=False, sizes=(64.0, 128.0, 192.0, 256.0), large_blocks=True)
 _TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
 # github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
@@ -144,7 +164,9 @@ _EFFICIENT = Kernel(
 )  # fmt: skip
 # The rows, of heads of 128 columns alone, do not tell an energy of a score from one of its columns. With one of 500
 # FLOP a score heads of 64 would reach 187 TFLOP/s on an H100 PCIe, which reaches 323 (flash-attention issue 1777).
-_FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, beside=500.0 / 512.0)
+_FA3 = Kernel(
+    "fa3", filled=0.6, tail=0.3, splits_whole=True, beside=500.0 / 512.0, sizes=(64.0, 96.0, 128.0, 192.0, 256.0)
+)
 _FA4 = replace(_FA3, name="fa4")
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
@@ -208,7 +230,10 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 #: its kernels of prompts read. These split no keys: 68 queries of 32 heads and 7961 keys take an H200 327 us, and 256
 #: of 8192 keys 210 us (`examples/records`), where one query takes 17. The dispatcher does not ask how many they are.
 IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"cudnn": {"masks": True, "mask_cycles": 2.0, "one_query": True}}
+    {
+        "cudnn": {"masks": True, "mask_cycles": (2.2, 3.4, 6.2), "one_query": True, "in_waves": True},
+        "fa2": {"in_waves": True},
+    }
 )
 
 #: (library, instruction or "" for any other, whether keys and values are narrower than queries, or None for both) ->

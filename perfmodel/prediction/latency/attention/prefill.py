@@ -13,10 +13,11 @@ from typing import Any, cast
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Load
-from perfmodel.core.work import Number, ceil, maximum, minimum, where
+from perfmodel.core.work import Number, ceil, clipped, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
 from perfmodel.prediction.latency.attention.beyond import BEYOND, LARGE_HEADS
 from perfmodel.prediction.latency.attention.choice import choices
@@ -29,7 +30,7 @@ from perfmodel.prediction.latency.attention.kernels import (
 )
 from perfmodel.prediction.latency.attention.phases import is_decode
 from perfmodel.prediction.latency.attention.rates import ada_8bit, on_lanes, reached_per_clock
-from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX, WITHOUT_WRITE
+from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, MASK, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -75,15 +76,24 @@ STREAM, L2_SPEED = 0.85, 3.0
 WINDOW_16BIT = 2.0
 #: cycles of a score in fp32, over those of 16 bits, where products in fp32 run on the tensor engine
 FP32_SCORE = 2.0
+#: elements of a row of a mask that are 16 B, and the start of one of the small kernels that make one [s]
+MASK_ROW, MASK_KERNEL_S = 8.0, 2e-6
+#: columns of a head above which blocks of few queries have no room to load their next keys while they compute: four
+#: calls of an H200 with 64 queries and heads of 192 and 256 columns (`examples/records`, 2026-11-27)
+LARGE = 128.0
+#: rows of a warp group, of which a block has two (wgmma m64)
+GROUP_ROWS = 64.0
+#: most of a last wave that equal blocks show: the blocks of two waves overlap (assumed; no call jumps by three then)
+LAST_WAVE = 0.5
 #: start and drain of their kernels of heads of 128 in 16 bits, over that of others: no pass prepares Q (H100, H200)
 UNPREPARED = 0.78
 
 
 def masked(op: Attention, kernel: Kernel) -> Any:
-    """Return where a tensor masks the keys that a query may not see."""
+    """Return where a tensor masks the keys that a query may not see; a window beyond the sequence hides none."""
     if not (kernel.masks and op.causal):
         return False
-    return ((op.seq_kv > op.seq_q) & (op.seq_q > 1)) | (op.window > 0)
+    return ((op.seq_kv > op.seq_q) & (op.seq_q > 1)) | ((op.window > 0) & (op.window < op.seq_kv))
 
 
 @record
@@ -101,13 +111,13 @@ class _Blocks:
     windowed: Any
 
     @classmethod
-    def of(cls, op: Attention, kernel: Kernel, lanes: bool = False) -> _Blocks:
+    def of(cls, op: Attention, kernel: Kernel, rows: Number, step: Number, lanes: bool = False) -> _Blocks:
         """Count the blocks; those on vector lanes have no rows without queries, and steps of one key.
 
         A causal block of r rows visits (r - 1) / 2 keys more than its average row, and as many again at the
         other end of a window, where its rows are past the first window of keys; never fewer than a step.
         """
-        held = op.seq_q / kernel.rows
+        held = op.seq_q / rows
         count = ceil(held)
         if kernel.packed:
             group = op.heads / op.kv_heads
@@ -117,18 +127,17 @@ class _Blocks:
         window = where(op.window > 0, op.window, math.inf)
         hidden = masked(op, kernel)
         windowed = (window < op.seq_kv) & (hidden ^ True)
-        step = kernel.step_keys(op.head_dim)
         past = where(windowed, minimum((op.seq_kv - window) / op.seq_q, 1.0), 0.0)
-        edges = 0.5 * maximum(kernel.rows, step) * (float(op.causal) + past)
-        most = minimum(op.seq_kv, window + kernel.rows)
+        edges = 0.5 * maximum(rows, step) * (float(op.causal) + past)
+        most = minimum(op.seq_kv, window + rows)
         most = where(hidden, op.seq_kv, most)
         keys = where(hidden, most, minimum(op.pairs() / op.seq_q + edges, most))
         if lanes:
-            return cls(count, kernel.rows * filled, filled, keys, most, windowed)
-        return cls(count, kernel.rows, filled, maximum(keys, step), maximum(most, step), windowed)
+            return cls(count, rows * filled, filled, keys, most, windowed)
+        return cls(count, rows, filled, maximum(keys, step), maximum(most, step), windowed)
 
 
-def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions, kernel: Kernel | None = None) -> Terms:
     """Return launch + KV pass + || busy SMs and their tail, traffic ||_4 [s].
 
     With n blocks a head of r rows that visit k keys, F FLOP and X exponentials of an SM in a clock, f the clock:
@@ -140,19 +149,25 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         blocks   = || busy + tail longest, longest ||_4 + joining + what the power limit adds
         t        = launch + || blocks, bytes / W ||_4 + || token batch seq_q heads / (SM f), kv (new bytes) / W ||_2
 
+    head_dim is the size that the kernel pads a head to. Where all blocks visit as many keys, kernels whose blocks end
+    together show the rest of their last wave in place of the tail. A mask that is a tensor (`masked`) is made by kernels
+    of its own; its scores are all visited, and take longer than exponentials do.
     The new bytes are those of K and V, read as computed and written as cached, and of Q, read and written, where
     the library turns it in a pass of its own. If the queries of a chunk are few against its keys, the keys are split
     over idle SMs, in at most seq_kv / seq_q parts of at least one step each; FlashAttention-3 splits those of a whole
     prompt, too (`_split`).
     """
     attention = cast(Attention, op)
-    kernel = kernel_of(attention, machine, conditions.library)
+    kernel = kernel or kernel_of(attention, machine, conditions.library)
     blocks = _block_times(attention, machine, c, kernel, conditions.load)
     traffic = attention.work().bytes
     # The pass before attention reads K and V where the layer before left them, beside the cache that it fills.
     used = traffic + (inputs(attention, machine, kernel) if attention.kv_write else 0.0)
     stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, used, machine, conditions)
     hbm = traffic / stream
+    if kernel.large_blocks:
+        waits = where((attention.head_dim > LARGE) & (attention.seq_q <= GROUP_ROWS), hbm, 0.0)
+        blocks = blocks.waiting(waits * minimum(1.0 * attention.batch * attention.heads / machine.sm_count, 1.0))
     computes = blocks.run >= hbm
     first = first_pass(attention, machine, c, kernel, stream) if attention.kv_write else 0.0
     adds = {
@@ -165,8 +180,37 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         CONTENTION: smooth_max(4, blocks.run, hbm) - maximum(blocks.run, hbm),
         KV_WRITE: first,
         LAUNCH: c["launch"] * _launches(attention, machine, kernel) + narrowing_s(attention, kernel),
+        MASK: _mask_s(attention, machine, kernel),
     }
     return Terms(adds, {MATH: blocks.run, HBM: hbm, KV_WRITE: first})
+
+
+def _mask_cycles(op: Attention, kernel: Kernel) -> Number:
+    """Return the cycles of a score that a tensor masks, over those of an exponential.
+
+    The rows of a block are those of two warp groups; one without queries reads no mask.
+    """
+    whole, in_part, unaligned = kernel.mask_cycles
+    aligned = where(op.seq_q % kernel.rows == 0, whole, in_part)
+    filled = minimum(op.seq_q / GROUP_ROWS, 1.0)
+    cycles = where(op.seq_kv % MASK_ROW == 0, aligned, in_part + (unaligned - in_part) * filled)
+    read: Number = where(op.seq_q <= GROUP_ROWS, 0.5, 1.0) * cycles
+    return read
+
+
+def _mask_s(op: Attention, machine: Machine, kernel: Kernel) -> Number:
+    """Return the time of the kernels that make the tensor of a mask [s].
+
+    Two turn the mask of bytes into numbers of 16 bits to add: 3 B an element. Where its rows are no multiple of 16 B,
+    two more fill and copy one whose rows are: 6 B (convert_boolean_attn_mask and pad_bias in
+    aten/src/ATen/native/transformers/attention.cpp of github.com/pytorch/pytorch).
+    """
+    if not kernel.masks:
+        return 0.0
+    elements = op.seq_q * op.seq_kv / (STREAM * machine.bandwidth_bytes_per_s)
+    made = where(op.seq_kv % MASK_ROW == 0, 2.0 * MASK_KERNEL_S + 3.0 * elements, 4.0 * MASK_KERNEL_S + 9.0 * elements)
+    found: Number = where(masked(op, kernel), made, 0.0)
+    return found
 
 
 def _launches(op: Attention, machine: Machine, kernel: Kernel) -> Number:
@@ -189,23 +233,32 @@ class _BlockTimes:
     tail: Number
     run: Number
 
+    def waiting(self, time_s: Number) -> _BlockTimes:
+        """Return the same with time in which all blocks wait for memory, and compute nothing [s]."""
+        return _BlockTimes(self.math, self.softmax, self.waste, self.setup + time_s, self.tail, self.run + time_s)
+
 
 def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load) -> _BlockTimes:
-    blocks = _Blocks.of(op, kernel, on_lanes(op, machine, kernel))
+    whole = flash2.parts(op, machine) if flash2.chooses_splits(kernel) else None
+    rows: Number = kernel.rows if whole is None else flash2.rows_of(op, machine, kernel, whole)
+    step = kernel.step_keys(op.head_dim) if whole is None else flash2.step_of(op.head_dim, whole)
+    blocks = _Blocks.of(op, kernel, rows, step, on_lanes(op, machine, kernel))
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
-    product = 4.0 * op.head_dim / reached_per_clock(op, machine, kernel, c["math"])
+    product = 4.0 * kernel.padded(op.head_dim) / reached_per_clock(op, machine, kernel, c["math"])
     # Products in 8 bits are too short to hide them.
     shown: Number = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
     if kernel.tf32_products and dtype_bytes(op.dtype) > 2:
         shown = FP32_SCORE * shown
-    if kernel.mask_cycles:
-        shown = shown + where(masked(op, kernel), kernel.mask_cycles, 0.0)
+    if kernel.masks:
+        shown = shown + where(masked(op, kernel), _mask_cycles(op, kernel), 0.0)
     exponential = shown / machine.exponentials_per_clock
     pair = product + exponential
     # Of a block, however many rows it has: fits give 3,300 to 4,300 cycles for blocks of 64 rows (TensorRT-LLM on A100
     # and L40S, vLLM on L40S), 4,600 to 6,800 for those of 128 (Hopper).
     block: Number = c["block"]
+    if kernel.large_blocks:
+        block = block * maximum(op.head_dim / LARGE, 1.0)
     if kernel.window_cost != 1.0:
         narrow = dtype_bytes(op.kv_dtype) == 1
         block = block * where(blocks.windowed, kernel.window_cost if narrow else WINDOW_16BIT, 1.0)
@@ -217,10 +270,14 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     if kernel.filled:
         block = block * (1.0 - kernel.filled) + block * kernel.filled * blocks.filled
     setup = heads * blocks.a_head * block / cycles
-    split, joining = _split(op, machine, kernel, blocks)
+    split, joining = _split(op, machine, kernel, blocks, whole)
     longest = (blocks.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
     tail: Number = kernel.tail * longest
+    if kernel.in_waves:
+        loads = heads * blocks.a_head * split / machine.sm_count
+        last = where(loads > 1.0, clipped(ceil(loads) - loads, kernel.tail, LAST_WAVE), 1.0 - loads)
+        tail = where(blocks.keys == blocks.most_keys, last * longest, tail)
     if kernel.ascending:
         # No more than would be busy if all blocks were as long as the longest: a mask makes no call slower.
         later = kernel.ascending * (1.0 - blocks.keys / blocks.most_keys) * longest
@@ -230,13 +287,18 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
 
-def _split(op: Attention, machine: Machine, kernel: Kernel, blocks: _Blocks) -> tuple[Number, Number]:
+def _split(
+    op: Attention, machine: Machine, kernel: Kernel, blocks: _Blocks, chosen: Number | None
+) -> tuple[Number, Number]:
     """Return the parts that a block's keys are split into over idle SMs, and the time of joining those [s].
 
     A chunk of few queries has at most as many parts as keys for each query, a whole prompt one for each
     ``SPLIT_STEPS`` steps of keys. Joining starts and writes in proportion to the parts beyond one, so that nothing
-    jumps where the blocks begin to fill the SMs.
+    jumps where the blocks begin to fill the SMs. ``chosen`` are the parts where the kernel chooses them.
     """
+    if chosen is not None:
+        moved = PART_BYTES * op.batch * op.heads * op.seq_q * op.head_dim * chosen
+        return chosen, where(chosen > 1.0, JOIN_S + moved / machine.bandwidth_bytes_per_s, 0.0)
     count = 1.0 * op.batch * op.heads * blocks.a_head
     steps = blocks.most_keys / kernel.keys
     most = minimum(op.seq_kv / op.seq_q, steps) if kernel.splits else 1.0
@@ -283,7 +345,7 @@ PREFILL = Family(
     "attention_prefill",
     CONSTANTS,
     formula,
-    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
+    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH, MASK),
     applies,
     chooses=choices,
     borrows=lenders,
