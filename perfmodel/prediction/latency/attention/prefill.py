@@ -150,8 +150,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions, k
         t        = launch + || blocks, bytes / W ||_4 + || token batch seq_q heads / (SM f), kv (new bytes) / W ||_2
 
     head_dim is the size that the kernel pads a head to. Where all blocks visit as many keys, kernels whose blocks end
-    together show the rest of their last wave in place of the tail. A mask that is a tensor (`masked`) is made by kernels
-    of its own; its scores are all visited, and take longer than exponentials do.
+    together show the rest of their last wave in place of the tail. A mask that is a tensor (`masked`) takes kernels of
+    its own; its scores are all visited, and take longer than exponentials do.
     The new bytes are those of K and V, read as computed and written as cached, and of Q, read and written, where
     the library turns it in a pass of its own. If the queries of a chunk are few against its keys, the keys are split
     over idle SMs, in at most seq_kv / seq_q parts of at least one step each; FlashAttention-3 splits those of a whole
