@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +23,8 @@ from perfmodel.prediction.uncertainty import Z80
 ENOUGH_ROWS = 20
 #: fewer rows than this do not show how a regime differs from the others
 SOME_ROWS = 3
+#: rows of a dtype that tell of it
+TELLING = 10
 #: rows that count as much as what is usual on other machines, for the spread over shapes: assumed
 USUAL_ROWS = 5
 
@@ -66,10 +68,16 @@ def libraries_of(groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 def dtypes(family: Family, groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return the dtypes of some rows, each once; none for a family whose constants hold for all dtypes."""
+    """Return the dtypes that some rows tell of, each once; none for a family whose constants hold for all dtypes.
+
+    They do with `TELLING` rows of it, or with half of the rows where these are fewer than twice as many.
+    """
     if not family.by_dtype:
         return ()
-    return tuple(sorted({group.op.kernel_dtype for group in groups}))
+    rows: Counter[str] = Counter()
+    for group in groups:
+        rows[group.op.kernel_dtype] += len(group)
+    return tuple(sorted(dtype for dtype, count in rows.items() if count >= min(TELLING, rows.total() / 2.0)))
 
 
 def fit_libraries(

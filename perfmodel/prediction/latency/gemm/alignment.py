@@ -5,7 +5,9 @@ the arithmetic: with u clocks a load and g bytes of alignment, a block of tm x t
 
     ((2 tm tn / P)^4 + (u (tm + tn) size / (g f))^4)^(1/4),   P the peak of an SM, f its clock,
 
-and works through whole steps of k and the fill of its pipeline; k is split as far as that fills the SMs.
+and works through whole steps of k and the fill of its pipeline, waiting for the loads of each step; k is split as far as
+that fills the SMs. Rows beyond the last one are masked: their loads take as long in the first half of a tile's side, and
+none beyond it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum
+from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
@@ -34,17 +36,15 @@ ALIGNMENT = Term("alignment", Limiter.COMPUTE, "loads narrower than 16 bytes, si
 VECTOR_BYTES = 16
 #: pitch of rows, modulo a vector [B] -> loads of a byte: one of the narrowest alignment, the lowest bit of the pitch
 _LOADED = np.array([0.0, *(1.0 / (pitch & -pitch) for pitch in range(1, VECTOR_BYTES))])
-#: SM clocks of a narrow load in cuBLAS's kernels (CUTLASS's align1 and align2), chosen by hand on two rows: 115 TFLOP/s
-#: of 2047 x 8192 x 3073 in bf16 on an H100 (float8_experimental, pull request 145), and our own 16.4 us of 67 x 907 x
-#: 1913; they come out 11 % too slow and 14 % too fast. Six more products with odd k of that pull request are within 22
-#: %, 8 % off in the mean (a seventh, 8193 x 5008 x 2501, has the rate of its padded twin there, and is predicted five
-#: times as slow); those of an RTX 4090 at 2055 to 2073 (PyTorch, issue 181718) 19 to 29 % too slow, as the aligned one
-#: there is by 11 %; a bf16 layer of 141 x 30522 x 512 in a trace of another H100, with align2, 14 % too slow
-LOAD_CLOCKS = 0.29
-#: standard deviation that this adds to ln(measured / predicted): the root mean square of these rows, 0.15 without the
-#: one that contradicts. All are of Hopper and Ada, and nothing tells how the kernels of others load. At launch it is
-#: assumed to hold for two fifths of the time
-DOUBT = (0.2, 0.5, 0.5)
+#: SM clocks of a narrow load in cuBLAS's kernels (CUTLASS's align1 and align2), and clocks that a step of k waits for its
+#: own: chosen with 49 products of an H100 and an H200 in view (`examples/records`), which are 16 % off. Seven products
+#: with odd k in bf16 on another H100 (float8_experimental, pull request 145; an eighth, 8193 x 5008 x 2501, has the rate
+#: of its padded twin there) and a layer of 141 x 30522 x 512 with align2 in a trace had been in view before
+LOAD_CLOCKS, WAIT_CLOCKS = 0.22, 300.0
+#: standard deviation that this adds to ln(measured / predicted): the root mean square of the 49 is 0.24. All are of
+#: Hopper, and nothing tells how the kernels of others load but products of an RTX 4090 (PyTorch, issue 181718). At
+#: launch it is assumed to hold for half of the time
+DOUBT = (0.2, 0.4, 0.4)
 #: SM clocks of a load of Triton's kernels, which know of sizes only whether 16 divides them, and else load element by
 #: element: that of its layers of experts in 16 bits on five machines (`perfmodel.prediction.latency.moe`). Two products
 #: by perfmodel's own kernel on an H100 whose k 16 does not divide come out 7 and 20 % too fast; neither was fitted
@@ -119,19 +119,20 @@ def _body_s(product: Product, loads: Number, machine: Machine, library: str, spl
     triton = library == TRITON
     sides, most = (SIDES[-1:], 1.0) if triton else (SIDES, MOST_PARTS)
     load_s = (TRITON_CLOCKS if triton else LOAD_CLOCKS) / machine.clock_hz * loads
+    wait_s = 0.0 if triton else WAIT_CLOCKS / (STEP * machine.clock_hz)
     least: Number = float("inf")
     for side in sides:
-        # A load beyond the last row is masked, and takes none.
-        rows = minimum(product.m, side) + minimum(product.n, side)
         waves = ceil(product.m / side) * ceil(product.n / side) * (product.batch / machine.sm_count)
         arithmetic_s = 2.0 * side * side * machine.sm_count / machine.peak_flop_per_s
+        rows = clipped(product.m, side / 2.0, side) + clipped(product.n, side / 2.0, side)
         step_s = fourth_root(fourth_power(rows * load_s) + arithmetic_s**4)
-        least = minimum(least, _rounds(waves) * _depth(product.k) * step_s)
+        depth = _depth(product.k)
+        least = minimum(least, _rounds(waves) * depth * step_s + (depth - FILL) * wait_s)
         parts = minimum(floor(SPLIT_WAVES / waves), most)
         if anywhere(parts > 1.0):
             parts = maximum(parts, 1.0)
-            in_parts = _rounds(waves * parts) * _depth(product.k / parts) * step_s + split_s
-            least = minimum(least, in_parts)
+            depth = _depth(product.k / parts)
+            least = minimum(least, _rounds(waves * parts) * depth * step_s + (depth - FILL) * wait_s + split_s)
     return least
 
 
