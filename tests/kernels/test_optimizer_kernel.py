@@ -1,4 +1,4 @@
-"""The step of torch.optim: copies of its inputs are timed in inference mode, and a call is the step and nothing else."""
+"""The step of torch.optim: its copies are timed in inference mode, and a call is the step and nothing else."""
 
 from __future__ import annotations
 
