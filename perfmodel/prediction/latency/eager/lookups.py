@@ -40,6 +40,10 @@ FEW_TOKENS, FEW_OF_STEP, FEW_CYCLES = 3072.0, 32.0, 3100.0
 #: load where neither is in a cache: 1,981 elements of 21 million take 9.9 us on an H200, 9,715 of 9.3 million 10.3
 #: (own record, torch 2.11.0, 2026-11-27; both were in view). Where many wait at once, ``element`` holds it
 THREAD_WORK, COLD_LOAD = 4.0, 1900.0
+#: cycles that a thread of index_copy waits for the index of its element and for the element: two steps of a thread as
+#: in `perfmodel.prediction.latency.eager.images`. Six calls of 3 to 88 tokens on an H200 take 3.1 to 4.7 us, of which
+#: five (2026-11-27) were in view
+COPY_WAIT = 1800.0
 
 JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
 ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
@@ -128,7 +132,9 @@ def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     numel = 2.0 * op.tokens * op.kv_heads * op.head_dim
     cache = dtype_bytes(op.cache_dtype)
     converted = [] if op.cache_dtype == op.dtype else [Pass(1.0, numel * (size + cache))]
-    return [*converted, Pass(1.0, 2.0 * numel * cache + INDEX_BYTES * op.tokens, 1.0, 0.0, c["element"] * numel)]
+    waited = COPY_WAIT / machine.clock_hz
+    moved = 2.0 * numel * cache + INDEX_BYTES * op.tokens
+    return [*converted, Pass(1.0, moved, 1.0, 0.0, c["element"] * numel, waited)]
 
 
 def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[Pass]:
