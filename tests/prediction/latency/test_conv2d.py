@@ -410,7 +410,9 @@ def test_the_formula_needs_no_bound(gpu: str, dtype: str, shape: dict[str, Any])
 def test_more_work_takes_longer_and_nothing_jumps(gpu: str, shape: dict[str, Any], dtype: str, axis: str) -> None:
     if not has(gpu, dtype):
         return
-    step = shape["groups"] if axis in ("c", "k") else 1
+    # Channels off whole vectors of 16 B take other kernels: up to 9 times as long, as measured (`DRAWN`).
+    step = 8 * shape["groups"] if axis in ("c", "k") else 1
+    shape = {**shape, axis: -(-shape[axis] // step) * step}
     sizes = {**shape, axis: shape[axis] + step * np.arange(5)}
     time = np.asarray(pm.predict(Conv2d(**sizes, dtype=dtype), gpu).predicted_time_s)
     assert np.all(time[1:] < 3.0 * time[:-1])
