@@ -38,6 +38,9 @@ WARP_COLUMNS, WARP_LOADS, SOFTMAX_THREADS = 1024.0, 16.0, 1024.0
 MEAN_INPUT, MEAN_TAP = 1.75, 0.5
 #: cycles that a thread waits for an element of its window: what windows of 7 x 7 take where threads are few (H100)
 TAP_WAIT = 600.0
+#: blocks of a batch norm's gradient that an SM holds: with more than 32 registers a thread there is room for no fourth.
+#: Three rows of 512 to 704 channels on an H200 say so (torch 2.11.0, 2026-11-23 and 2026-11-27), which were in view
+GRADIENT_BLOCKS = 3.0
 #: steps that joining the threads of a block takes, where they merge means and variances, and where they add sums
 JOIN, JOIN_SUMS = 8.0, 4.0
 
@@ -68,7 +71,7 @@ def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list
     width = np.asarray(WIDTHS)[np.minimum(np.searchsorted(WIDTHS, hw), len(WIDTHS) - 1)]
     walked = np.ceil(hw / width) * np.ceil(n / (THREADS / width))
     if op.backward:
-        steps = np.ceil(_waves(channels, machine)) * (2.0 * walked + JOIN_SUMS)
+        steps = np.maximum(channels / (GRADIENT_BLOCKS * machine.sm_count), 1.0) * (2.0 * walked + JOIN_SUMS)
         return [Pass(1.0, 5.0 * numel * size, waited_s=steps * c["wait"] / machine.clock_hz)]
     waited = _waves(channels, machine) * (walked + JOIN) * c["wait"] / machine.clock_hz
     blocks = channels * np.minimum(n, np.maximum(np.floor(MOST_BLOCKS / channels), 1.0))
