@@ -6,11 +6,13 @@ softmax: the gradients that sum over all of them, as those of a norm's weights, 
 The tolerance of one element is 4 (u_dtype R + u_acc S), as in `perfmodel.kernels.check`, with R and S from
 `perfmodel.kernels.gradient_errors` for the operators whose gradients cancel: attention, softmax and rope. For others R
 is its size plus the median size of those that are not zero, since terms that cancel are about as large as the results
-elsewhere, and S is sqrt(L) R; both are a times as large, with a 1 for most operators.
+elsewhere, or plus the root sum square of the terms where these are rounded (convolutions in TF32, pools by their mean),
+and S is sqrt(L) R; both are a times as large, with a 1 for most operators.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -111,7 +113,7 @@ def check_gradients(op: Operator, inputs: Mapping[str, torch.Tensor], outputs: A
     else:
         kept = [True] * len(results)
     exact = [x for x, keep in zip(_exact(checked_op, checked_inputs), kept, strict=True) if keep]
-    scales = _scales(checked_op, checked_inputs, exact)
+    scales = _scales(checked_op, checked_inputs, exact, kept)
     checked = (
         "all gradients"
         if part is None or chosen is None
@@ -175,22 +177,51 @@ def _forward(op: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return find_reference(op.op)(op, inputs, everything).value
 
 
-def _scales(op: Operator, inputs: Mapping[str, torch.Tensor], exact: list[torch.Tensor]) -> Sequence[Scale]:
-    """Return the sizes that the errors of each gradient are proportional to."""
+def _scales(
+    op: Operator, inputs: Mapping[str, torch.Tensor], exact: list[torch.Tensor], kept: Sequence[bool]
+) -> Sequence[Scale]:
+    """Return the sizes that the errors of each gradient are proportional to; ``kept`` tells which are checked."""
     if op.op in SCALES:
         return SCALES[op.op](op, {n: x.to(torch.float64) if x.is_floating_point() else x for n, x in inputs.items()})
     if op.op in _LOOKUPS:
         return _of_lookups(op, inputs)
     amplified = _AMPLIFIED.get(op.op, lambda _: 1.0)(op)
     outputs = sum(x.numel() for x in exact)
+    rounded = _rounded_terms(op, inputs)
+    cancelled = [_median(x.abs()) for x in exact] if rounded is None else list(itertools.compress(rounded, kept))
     scales = []
-    for expected in exact:
-        size = expected.abs()
-        nonzero = size[size > 0]
+    for expected, least in zip(exact, cancelled, strict=True):
         terms = max(float(op.flop()) / (2 * outputs), *map(float, expected.shape), 1.0)
-        scale = amplified * (size + (nonzero.median() if nonzero.numel() else 0.0))
+        scale = amplified * (expected.abs() + least)
         scales.append(Scale(scale, math.sqrt(terms) * scale))
     return scales
+
+
+def _median(size: torch.Tensor) -> torch.Tensor | float:
+    """Return the median of the sizes that are not zero."""
+    nonzero = size[size > 0]
+    return nonzero.median() if nonzero.numel() else 0.0
+
+
+def _rounded_terms(op: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...] | None:
+    """Return the root sum square of the terms of each gradient where these are rounded before they are added.
+
+    Their errors stay where terms cancel, so that no size of other results tells them.
+
+    - Tensor cores read both operands of a product in TF32: each has an error of its own, so that those of the products
+      are sqrt(2) times as large in the mean square. Cores that cut the digits off, and do not round, add a part that is
+      proportional to the gradient. Of 1.2 million gradients of a convolution one to three were beyond a tolerance of
+      the gradient and its median, on an H200 and with digits cut off on a CPU.
+    - The gradient of a mean is dy over the pixels of the window, a number in dy's dtype (AveragePool2d.cu), summed over
+      the windows that a pixel is in.
+    """
+    if op.op == "conv2d" and op.dtype == "tf32":
+        squares = {name: x.to(torch.float64).square() for name, x in inputs.items()}
+        return tuple(math.sqrt(2.0) * x.clamp(min=0.0).sqrt() for x in _exact(op, squares))
+    if op.op == "pool2d" and op.kind == "mean":
+        squares = {**inputs, OUTPUT_GRADIENT: inputs[OUTPUT_GRADIENT].to(torch.float64).square()}
+        return tuple(x.sqrt() / float(op.k) for x in _exact(op, squares))
+    return None
 
 
 def _of_lookups(op: Operator, inputs: Mapping[str, torch.Tensor]) -> list[Scale]:

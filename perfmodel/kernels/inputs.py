@@ -82,6 +82,15 @@ def fill_inputs(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> 
         tensor.copy_(_random(op, name, tensor, seed))
 
 
+def copied_inputs(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return copies that are tensors as those of `make_inputs` are, also where calls are timed in inference mode.
+
+    What is made in that mode can be no parameter of an optimizer.
+    """
+    with torch.inference_mode(False):
+        return {name: value.clone() for name, value in inputs.items()}
+
+
 def changed_inputs(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> list[str]:
     """Return the names of the inputs that differ from what `fill_inputs` writes with this seed."""
     return [

@@ -24,8 +24,30 @@ def _supports(op: Optimizer, device: Device) -> str:
     return unsupported_dtype(device.kind, op.dtype)
 
 
+class _Step:
+    """A step on the inputs themselves: calling it runs nothing else.
+
+    The counts of steps are those of one tensor. They begin at 0 whenever the inputs are new, and rise with each call:
+    to set them back would be kernels of its own, one a tensor and as long as the step itself where tensors are many.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, weights: torch.Tensor, counts: torch.Tensor | None) -> None:
+        self._optimizer, self._weights, self._counts = optimizer, weights, counts
+
+    def renew(self) -> None:
+        """Begin with the first step again, which the reference is one of."""
+        if self._counts is not None:
+            with torch.inference_mode(False):
+                self._counts.zero_()
+
+    def __call__(self) -> torch.Tensor:
+        """Return the weights after another step."""
+        with torch.inference_mode(False):
+            self._optimizer.step()
+        return self._weights
+
+
 def _step(op: Optimizer, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """Step on the inputs themselves; the count of steps starts anew in each call, so that all calls are alike."""
     weights, algorithm = inputs["weights"], {"fused": op.algorithm == "fused", "foreach": op.algorithm == "foreach"}
     with torch.inference_mode(False):
         parts = [torch.nn.Parameter(part) for part in weights.tensor_split(int(op.num_tensors))]
@@ -33,31 +55,23 @@ def _step(op: Optimizer, inputs: Mapping[str, torch.Tensor]) -> Call:
             part.grad = gradient
         optimizer: torch.optim.Optimizer
         names: tuple[str, ...]
+        counts = None
         if op.kind == "adamw":
             optimizer = torch.optim.AdamW(parts, lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY, **algorithm)
             names = ("exp_avg", "exp_avg_sq")
+            # a fused step counts on the device
+            counts = torch.zeros(len(parts), device=weights.device if op.algorithm == "fused" else "cpu")
         else:
             momentum = MOMENTUM if op.momentum else 0.0
             optimizer = torch.optim.SGD(parts, lr=LR, momentum=momentum, **algorithm)
             names = ("momentum",) if op.momentum else ()
         states = {name: inputs[name].tensor_split(int(op.num_tensors)) for name in names}
-        counts = []
         for place, part in enumerate(parts):
             state = {_NAMES.get(name, name): states[name][place] for name in names}
-            if op.kind == "adamw":
-                # a fused step counts on the device
-                counts.append(torch.zeros((), device=part.device if op.algorithm == "fused" else "cpu"))
-                state["step"] = counts[-1]
+            if counts is not None:
+                state["step"] = counts[place]
             optimizer.state[part] = state
-
-    def call() -> torch.Tensor:
-        with torch.inference_mode(False):
-            for count in counts:
-                count.zero_()
-            optimizer.step()
-        return weights
-
-    return call
+    return _Step(optimizer, weights, counts)
 
 
 #: names of the model -> of torch

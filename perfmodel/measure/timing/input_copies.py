@@ -43,9 +43,11 @@ class InputCopies:
         # a call that keeps its output needs memory for that too
         room = _USABLE * self._device.free_memory_bytes() / max(float(self._op.work().working_set_bytes), 1.0)
         missing = min(count, MOST_COPIES, len(self._prepared) + int(room)) - len(self._prepared)
-        for _ in range(missing):
-            copies = {name: value.clone() for name, value in self._inputs.items()}
-            self._prepared.append(self._kernel.prepare(self._op, copies))
+        if missing > 0:
+            from perfmodel.kernels.inputs import copied_inputs
+
+            for _ in range(missing):
+                self._prepared.append(self._kernel.prepare(self._op, copied_inputs(self._inputs)))
         return self._prepared[:count]
 
     def beyond_cache(self) -> Sequence[Call]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import anywhere, clipped, log2
 from perfmodel.operators.base import Operator
@@ -31,10 +32,11 @@ from perfmodel.prediction.latency.conv2d.parts import (
     fastest,
     only,
 )
-from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, direct, implicit
+from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, STEP_BYTES, VECTOR_BYTES, direct, implicit
 from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
+from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
@@ -60,9 +62,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
     - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s); each tensor crosses memory once.
       "im2col" unfolds in a kernel before. Addresses of filters with several taps take time of their own.
-    - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters. It is for
-      groups: of 12,103 convolutions of 3 x 3 without them cuDNN chose it for none (NeuSight @ 6945927d9afc), and three
-      small ones on an H200 take 1.4 to 3.2 times as long as it would (own measurements, torch 2.11.0, 2026-11-23).
+    - direct: every product from registers, at an eighth of the vector peak; for depthwise filters. Of 12,103
+      convolutions of 3 x 3 without groups cuDNN chose it for none (NeuSight @ 6945927d9afc), and three small ones on an
+      H200 take 1.4 to 3.2 times as long as it would (own measurements, torch 2.11.0, 2026-11-23).
     - Winograd, where `Conv2d.winograd` says so, in NCHW: fused, on the vector engine only, blocks of 32 tiles x 32
       filters of 16 products; or 36 separate products (n p q / 16) x k x c, whose inputs and outputs pass through memory
       once more for the transforms.
@@ -74,8 +76,11 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return algorithms[0]
     # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
     can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(conv, machine)
-    if anywhere(conv.groups > 1):
-        algorithms.append(only(conv.groups > 1, direct(conv, sizes, machine, c)))
+    # Groups of more than one channel take the kernels of all others: two on an H200 take 30 and 3.2 times as long as it
+    # would (own record, 2026-11-27; in view).
+    depthwise = (conv.groups > 1) & (conv.groups == conv.c)
+    if anywhere(depthwise):
+        algorithms.append(only(depthwise, direct(conv, sizes, machine, c)))
     if anywhere(can):
         # The fused kernel has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented").
         fused_too = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")
@@ -166,20 +171,49 @@ def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
 #: With the excess that the other three machines tell, it would leave 8.5, 8.8, 7.1 and 5.9 %. Of the rest, a Gaussian
 #: process over n, c, h and k for each machine takes 0.4 points, and boosted trees that also see remainders and all
 #: terms, fitted without the excess, 0.9 points.
-TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT, GATHERING)
+TERMS = (*gemm.PRODUCT_TERMS, ALIGNMENT, IM2COL, TRANSFORMS, LAYOUT, GATHERING)
 #: channels of all 16-bit convolutions that were designed are multiples of this, or images'; of others, drawn at random,
 #: five in NCHW with a stride are 0.8 to 1.7 times as slow as predicted, ln with a root mean square of 0.34 (H200, torch
-#: 2.11.0, 2026-11-23), where others are 0.2 off; nobody measured groups of more than one channel
+#: 2.11.0, 2026-11-23), where others are 0.2 off
 USUAL_CHANNELS, DEVIATION = 64.0, (0.15, 0.3, 0.3)
 
 
 def _unusual(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
-    """Whether a 16-bit convolution on tensor cores has channels, strides or groups that were hardly measured."""
+    """Whether a 16-bit convolution on tensor cores has channels and strides that were hardly measured."""
     if machine.engine != "tensor" or conv.dtype not in ("fp16", "bf16"):
         return False
-    grouped = (conv.groups > 1) & (conv.groups < conv.c)
     ragged = (conv.groups == 1) & (conv.c > IMAGE_CHANNELS) & (conv.c % USUAL_CHANNELS != 0)
-    return grouped | (ragged & (conv.stride > 1) & (conv.layout == "nchw"))
+    return ragged & (conv.stride > 1) & (conv.layout == "nchw")
+
+
+#: own record of an H200 of operators that were drawn at random (torch 2.11.0, cuDNN 9.19, 2026-11-27; all in view).
+#: Four convolutions in groups of more than one channel take 0.7 to 2.9 times what is predicted, ln with a root mean
+#: square of 0.6: their kernels are not known. Nine of filters of several taps whose channels fill no step of 128 B on
+#: tensor cores take 0.9 to 4.3 times, 0.6, the more the shorter they are. Eleven in fp32 with more than 3 x 3 taps, or
+#: with channels or filters that are no whole vectors, 0.8 to 1.9 times, 0.4, one of them 4.9 times
+GROUPED_DEVIATION, FEW_DEVIATION, ODD_DEVIATION = (0.6, 0.5, 0.5), (0.6, 0.4, 0.3), (0.4, 0.4, 0.4)
+
+
+def _grouped(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether groups have more than one channel."""
+    return (conv.groups > 1) & (conv.groups < conv.c)
+
+
+def _few_of_a_tap(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether the channels of a tap fill no step of the kernels of tensor cores from Hopper on."""
+    if machine.engine != "tensor" or not _from_hopper(machine):
+        return False
+    few = (conv.c > IMAGE_CHANNELS) & (conv.c * dtype_bytes(conv.dtype) < STEP_BYTES)
+    return few & (conv.groups == 1) & (conv.r * conv.s > 1)
+
+
+def _odd_in_fp32(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a convolution on the vector engine from Hopper on has many taps, or channels off whole vectors."""
+    if machine.engine != "vector" or not _from_hopper(machine):
+        return False
+    vector = VECTOR_BYTES / dtype_bytes(conv.dtype)
+    odd = (conv.c > IMAGE_CHANNELS) & ((conv.c % vector != 0) | (conv.k % vector != 0))
+    return (odd | (conv.r > FITTED_TAPS) | (conv.s > FITTED_TAPS)) & (conv.groups == 1)
 
 
 #: all rows in fp32 of machines before Hopper, 12,103, are filters of 3 x 3 at every pixel (NeuSight @ 6945927d9afc):
@@ -202,6 +236,9 @@ FAMILY = Family(
         Doubt(ErrorSource.EXTRAPOLATION, _unusual, DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _other_taps, TAPS_DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _either, CHOICE_DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _grouped, GROUPED_DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _few_of_a_tap, FEW_DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _odd_in_fp32, ODD_DEVIATION),
     ),
 )  # fmt: skip
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take

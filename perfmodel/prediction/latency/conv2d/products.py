@@ -11,13 +11,22 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Kernels
-from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, where
+from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, minimum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, fastest, only, plus, with_memory
 from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.gemm.alignment import (
+    ALIGNMENT,
+    INSTRUCTIONS,
+    LOAD_CLOCKS,
+    SIDES,
+    STEP,
+    beside,
+    narrow_s,
+)
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, Terms, smooth_max
 
@@ -63,8 +72,11 @@ IMAGE_DTYPES, IMAGE_CHANNELS = ("fp16", "bf16", "tf32"), 4
 #: 9) runs at 670 TFLOP/s, more than mma.sync reaches. Filters of one tap at every pixel are plain products, and were
 #: not measured
 STEP_ENGINE, STEP_BYTES, STEP_DTYPES = "wgmma", 128.0, ("fp16", "bf16")
-#: pixels that a kernel for images in NCHW loads at once: assumed; with 7 x 7 pixels it transposes them (H100, H200)
-PIXELS = 4.0
+#: bytes of a tap's channels that the kernels of tensor cores by NVIDIA work through in a step: filters of several taps
+#: are padded to them. 48 images of 8 x 112 x 112 take 1640 us with 688 filters of 3 x 3 in fp16 on an H200, 1380 by
+#: these and 1140 by vectors of 16 B; of 12 such calls with at most 42 channels 9 come out nearer by them and none
+#: farther by more than 4 % (own record, torch 2.11.0, 2026-11-27, in view)
+TAP_BYTES = 64.0
 #: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
 #: implicit GEMMs; of the products of Winograd's tiles, sgemm_64x64 and 32x128
 IMPLICIT_TILES = ((128, 32), (128, 64), (128, 128))
@@ -119,8 +131,7 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
 def _ragged_channels(conv: Conv2d, machine: Machine) -> Any:
     """Return where channels of images leave a step of the engine's kernels unfilled, so that others run."""
     has = machine.engine == "tensor" and machine.matrix_instruction == STEP_ENGINE and conv.dtype in STEP_DTYPES
-    plain = (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
-    ragged = (conv.c * dtype_bytes(conv.dtype) % STEP_BYTES != 0.0) & (conv.groups == 1) & (plain ^ True)
+    ragged = (conv.c * dtype_bytes(conv.dtype) % STEP_BYTES != 0.0) & (conv.groups == 1) & (_is_plain(conv) ^ True)
     return ragged & (has and conv.layout == "nhwc" and not conv.backward and conv.algorithm != "im2col")
 
 
@@ -130,10 +141,17 @@ def _by_mma_sync(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, condit
 
 
 def _few_channels(conv: Conv2d, machine: Machine) -> Any:
-    """Return where channels of images fill less than a vector of the kernels for tensor cores, `IMAGE_CHANNELS`."""
+    """Return where channels fill no whole vectors of the kernels for tensor cores: few, `IMAGE_CHANNELS`, or grouped.
+
+    2 x 992 x 56 x 56 with 768 filters of 3 x 3 in 32 groups of 31 channels takes 167 us in bf16 on an H200, 9 times
+    what tensor cores would (own record, torch 2.11.0, 2026-11-27; in view).
+    """
     has = machine.engine == "tensor" and machine.matrix_instruction != "mfma" and conv.dtype in IMAGE_DTYPES
     few = (conv.c * dtype_bytes(conv.dtype) < VECTOR_BYTES) & (conv.c <= IMAGE_CHANNELS) & (conv.groups == 1)
-    return few & (has and not conv.backward and conv.algorithm != "im2col")
+    # Channels of a group that are no whole vectors cannot be padded: those of the next group lie behind them.
+    of_group = conv.c / conv.groups
+    grouped = (conv.groups > 1) & (of_group > 1) & (of_group * dtype_bytes(conv.dtype) % VECTOR_BYTES != 0.0)
+    return (few | grouped) & (has and not conv.backward and conv.algorithm != "im2col")
 
 
 def _vector_engine(machine: Machine) -> Machine:
@@ -153,7 +171,9 @@ def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions:
     weight = conv.backward and conv.gradient == "weight"
     key = (product, weight, conditions.library)
     machine, values, in_caches = machine.kept(key, c, lambda: _implicit_engine(machine, c, conditions, weight))
-    vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
+    vector: Number = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
+    if machine.engine == "tensor" and machine.matrix_instruction in INSTRUCTIONS and conv.algorithm != "im2col":
+        vector = where(conv.r * conv.s > 1, TAP_BYTES / sizes.size, vector)
     of_group = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s
     if conv.algorithm == "im2col":
@@ -163,12 +183,62 @@ def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions:
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
     arithmetic = gemm.product_terms(of_group, machine, in_caches, conditions)
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
-    if gemm.is_fp32(machine) or conv.layout == "nhwc":
+    if gemm.is_fp32(machine):
         return terms
-    # A filter of one tap multiplies the images as they are, if each of their channels starts at a vector of `PIXELS`.
-    as_it_is = (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
-    as_it_is = as_it_is & (conv.h * conv.w % PIXELS == 0.0)
-    return plus(terms, LAYOUT, where(as_it_is, 0.0, 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)))
+    if conv.layout == "nhwc":
+        return _plain_by_channels(conv, sizes, of_group, terms, machine, conditions, values["split"])
+    # A filter of one tap multiplies the images as they are, if each of their channels starts at a whole vector, or else
+    # by narrow loads where that takes less time than to transpose them.
+    transposed = 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)
+    plain = _is_plain(conv)
+    narrow = plain & (conv.h * conv.w * sizes.size % VECTOR_BYTES != 0.0)
+    if anywhere(narrow) and machine.matrix_instruction in INSTRUCTIONS:
+        body = terms.time_s - terms.adds[LAUNCH]
+        loaded = beside(body, _narrow_s(of_group, machine)) - body
+        by_loads = narrow & (loaded < transposed)
+        terms = plus(terms, ALIGNMENT, where(by_loads, loaded, 0.0))
+        narrow = narrow & (by_loads ^ True)
+    return plus(terms, LAYOUT, where(plain & (narrow ^ True), 0.0, transposed))
+
+
+def _is_plain(conv: Conv2d) -> Any:
+    """Return where a convolution is a plain product: filters of one tap, at every pixel."""
+    return (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
+
+
+def _plain_by_channels(
+    conv: Conv2d, sizes: Sizes, of_group: gemm.Product, terms: Terms, machine: Machine, conditions: Conditions,
+    split_s: float,
+) -> Terms:  # fmt: skip
+    """Return the terms of images by channels, with narrow loads where a plain product's rows begin off 16 bytes.
+
+    62 images of 104 x 56 x 56 take 602 us with 971 filters in bf16 on an H200 (own record, torch 2.11.0, 2026-11-27, in
+    view), a fifth less than a product of these sizes would, and 4 times what whole vectors would.
+    """
+    plain = _is_plain(conv) & (conv.groups == 1)
+    if conv.backward or not anywhere(plain):
+        return terms
+    product = replace(of_group, k=1.0 * sizes.channels)
+    body = terms.time_s - terms.adds[LAUNCH]
+    loaded = beside(body, narrow_s(product, machine, conditions.library, split_s)) - body
+    return plus(terms, ALIGNMENT, where(plain, loaded, 0.0))
+
+
+def _narrow_s(product: gemm.Product, machine: Machine) -> Number:
+    """Return the time of a product whose images are loaded pixel by pixel, without its launch [s].
+
+    It is that of `perfmodel.prediction.latency.gemm.alignment`, an element a load whatever the alignment: 38 images of
+    416 channels of 29 x 30, 30 x 30 and 31 x 30 pixels take 26 to 28 us with 40 filters on an H200 (25 to 27 so). The
+    pipeline's fill is none: three products of 8 to 64 channels take 3.1 to 3.9 us (own record, torch 2.11.0,
+    2026-11-27; all were in view).
+    """
+    least: Number = np.inf
+    for side in SIDES:
+        loads = minimum(product.m, side) + minimum(product.n, side)
+        blocks = ceil(product.m / side) * ceil(product.n / side) * product.batch
+        waves = maximum(1.0, blocks / machine.sm_count)  # an SM holds several, which share its issue slots
+        least = minimum(least, waves * ceil(product.k / STEP) * STEP * loads * LOAD_CLOCKS / machine.clock_hz)
+    return least
 
 
 def _implicit_engine(
@@ -232,7 +302,7 @@ def _lanes(machine: Machine) -> float:
     return LANES * machine.schedulers_per_sm * machine.sm_count * machine.clock_hz
 
 
-def _product_sizes(conv: Conv2d, sizes: Sizes, vector: float) -> tuple[Number, Number, Number]:
+def _product_sizes(conv: Conv2d, sizes: Sizes, vector: Number) -> tuple[Number, Number, Number]:
     """Return m, n and k of a group's product; channels fill whole vectors of some elements.
 
     The gradient of the input has filters and channels in each other's place, that of the weights sums over pixels.

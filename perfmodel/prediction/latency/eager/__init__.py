@@ -10,14 +10,24 @@ The defaults of the constants, and the numbers beside them, were set on our own 
 H200 (51 rows: 19 % off in the mean, 84 % in the interval) showed to be other than assumed say so.
 """
 
-from perfmodel.prediction.latency.eager import conversions, images, lookups, selections
+from perfmodel.prediction.latency.eager import conversions, elements, images, lookups, selections, steps
 
 SERVES = {
     "eager_selection": ("sort", "topk", "scan", "sampling"),
     "eager_lookup": ("gather", "scatter_add", "index_select", "kv_write", "embedding"),
     "eager_image": ("batch_norm", "group_norm", "pool2d"),
     "eager_conversion": ("quantize", "dequantize"),
+    "eager_element": ("dropout", "transpose"),
+    "eager_step": ("optimizer", "optimizer_adamw"),
     "eager_norm_backward": ("layer_norm", "rms_norm", "add_rms_norm", "softmax", "reduction"),
 }
 
-FAMILIES = (selections.FAMILY, lookups.FAMILY, images.FAMILY, images.NORM_BACKWARD, conversions.FAMILY)
+FAMILIES = (
+    selections.FAMILY,
+    lookups.FAMILY,
+    images.FAMILY,
+    images.NORM_BACKWARD,
+    conversions.FAMILY,
+    elements.FAMILY,
+    steps.FAMILY,
+)

@@ -20,15 +20,27 @@ THREADS = 512.0
 WIDTHS = (32.0, 64.0, 128.0, 256.0, 512.0)
 #: blocks of a batch norm's second kernel at most (Normalization.cuh, 256 * 1024)
 MOST_BLOCKS = 262144.0
-#: SM cycles of an element in the gradients of softmax and of a sum; each set on one row of an H100, torch 2.11.0,
-#: 2026-11-23
-SOFTMAX_CYCLES, EXPAND_CYCLES = 0.62, 0.38
+#: SM cycles of an element in the gradient of a sum, set on one row of an H100, torch 2.11.0, 2026-11-23
+EXPAND_CYCLES = 0.38
+#: threads of a block of the gradient of a norm's rows, and elements that a thread takes in a step of its first pass
+#: (layer_norm_kernel.cu: num_threads, compute_gI). The second pass takes as many where rows are whole vectors, else
+#: one: 187 rows of 20,907 columns take 103 us on an H200, 49 by whole steps (own record, torch 2.11.0, 2026-11-27).
+#: Rows of that record were in view of all that this module says of gradients
+ROW_THREADS, ROW_UNROLL = 128.0, 4.0
+#: rows that a block of the weights' gradient takes in a step (layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel)
+STEP_ROWS = 256.0
+#: columns up to which a warp keeps a row of softmax's gradient (SoftMax.cu, dim_size <= 1024), loads that each of its
+#: lanes has under way (assumed), and the most threads of a block of longer rows
+WARP_COLUMNS, WARP_LOADS, SOFTMAX_THREADS = 1024.0, 16.0, 1024.0
 
 #: an input of the gradient of a mean, and an element of its window, over those of a maximum: divisions, no comparison;
 #: set on three rows of an H100 and an H200, torch 2.11.0, 2026-11-23
 MEAN_INPUT, MEAN_TAP = 1.75, 0.5
 #: cycles that a thread waits for an element of its window: what windows of 7 x 7 take where threads are few (H100)
 TAP_WAIT = 600.0
+#: blocks of a batch norm's gradient that an SM holds: with more than 32 registers a thread there is room for no fourth.
+#: Three rows of 512 to 704 channels on an H200 say so (torch 2.11.0, 2026-11-23 and 2026-11-27), which were in view
+GRADIENT_BLOCKS = 3.0
 #: steps that joining the threads of a block takes, where they merge means and variances, and where they add sums
 JOIN, JOIN_SUMS = 8.0, 4.0
 
@@ -42,8 +54,8 @@ ROW = Constant("row", "", 900.0, 50.0, 10e3, 0.3, "SM cycles of a block that com
 PARTIAL = Constant("partial", "", 0.75, 0.05, 5.0, 0.3, "SM cycles of an element in the sums over rows of a gradient")
 
 
-def _waves(blocks: Number, machine: Machine) -> Number:
-    return np.maximum(blocks / (machine.sm_count * machine.threads_per_sm / THREADS), 1.0)
+def _waves(blocks: Number, machine: Machine, threads: Number = THREADS) -> Number:
+    return np.maximum(blocks / (machine.sm_count * machine.threads_per_sm / threads), 1.0)
 
 
 def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -51,15 +63,17 @@ def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list
 
     They are the statistics by one block a channel, their inverse, and scale and shift.
 
-    The gradient is one kernel of a block a channel, which walks along it twice (Normalization.cuh).
+    The gradient is one kernel of a block a channel, which walks along it twice, and joins two sums once
+    (Normalization.cuh).
     """
     n, channels, hw = (np.asarray(value, dtype=np.float64) for value in (op.n, op.c, op.hw))
     numel = n * channels * hw
     width = np.asarray(WIDTHS)[np.minimum(np.searchsorted(WIDTHS, hw), len(WIDTHS) - 1)]
-    steps = np.ceil(hw / width) * np.ceil(n / (THREADS / width)) + JOIN
-    waited = _waves(channels, machine) * steps * c["wait"] / machine.clock_hz
+    walked = np.ceil(hw / width) * np.ceil(n / (THREADS / width))
     if op.backward:
-        return [Pass(1.0, 5.0 * numel * size, 1.0, 0.0, 0.0, 2.0 * waited)]
+        steps = np.maximum(channels / (GRADIENT_BLOCKS * machine.sm_count), 1.0) * (2.0 * walked + JOIN_SUMS)
+        return [Pass(1.0, 5.0 * numel * size, waited_s=steps * c["wait"] / machine.clock_hz)]
+    waited = _waves(channels, machine) * (walked + JOIN) * c["wait"] / machine.clock_hz
     blocks = channels * np.minimum(n, np.maximum(np.floor(MOST_BLOCKS / channels), 1.0))
     scaled = Pass(1.0, 2.0 * numel * size, 1.0, 0.0, np.maximum(c["short"] * blocks, 4.0 * c["operand"] * numel))
     if not op.training:
@@ -86,7 +100,11 @@ def _group_norm(op: GroupNorm, size: float, c: Values, machine: Machine) -> list
 
 
 def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
-    """Return a thread an output, which walks over its window; backward an input, over the windows that it is in."""
+    """Return a thread an output, which walks over its window; backward an input, over the windows that it is in.
+
+    The gradient is set to zero before, in a kernel of its own: seven rows of an H100 and an H200, of which four were
+    drawn at random (2026-11-27), come out 5 % off with it and 20 % without.
+    """
     outputs, inputs = 1.0 * op.n * op.c * op.p * op.q, 1.0 * op.n * op.c * op.h * op.w
     window = 1.0 * op.k * op.k
     mean = op.kind == "mean"
@@ -94,23 +112,44 @@ def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
     taps = c["tap"] * (MEAN_TAP if mean else 1.0) * outputs * window
     rounds = np.maximum(1.0, (inputs if op.backward else outputs) / (machine.sm_count * machine.threads_per_sm))
     waited = rounds * (1.0 if op.backward else window) * TAP_WAIT / machine.clock_hz
-    return [Pass(1.0, op.work().bytes, 1.0, 0.0, each + taps, waited)]
+    zeros = [Pass(1.0, inputs * size)] if op.backward else []
+    return [*zeros, Pass(1.0, op.work().bytes, 1.0, 0.0, each + taps, waited)]
 
 
 def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return dx, a block a row, and the gradients of the weights, which read dy and x again by columns.
 
-    The gradient of softmax has no weights; its block reads dy and y for the sum, then again (SoftMax.cu).
+    A block walks along its row twice, and waits for each step; so does a block of some columns along the rows.
     """
     numel = 1.0 * op.rows * op.cols
     if op.op == "reduction":  # a copy of the expanded column, element by element (Copy.cu)
         return [Pass(1.0, op.work().bytes, cycles=EXPAND_CYCLES * numel)]
     if op.op == "softmax":
-        return [Pass(1.0, 3.0 * numel * size, cycles=SOFTMAX_CYCLES * numel + c["row"] * op.rows)]
+        return _softmax_backward(op, size, c, machine)
+    step = ROW_THREADS * ROW_UNROLL
+    whole = np.asarray(op.cols) % ROW_UNROLL == 0.0
+    steps = np.ceil(op.cols / step) + np.ceil(op.cols / np.where(whole, step, ROW_THREADS))
+    waited = _waves(1.0 * op.rows, machine, ROW_THREADS) * steps * c["wait"] / machine.clock_hz
+    walked = np.ceil(op.rows / STEP_ROWS) * c["wait"] / machine.clock_hz
     return [
-        Pass(1.0, 3.0 * numel * size, 1.0, 0.0, c["row"] * op.rows),
-        Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel),
+        Pass(1.0, 3.0 * numel * size, 1.0, 0.0, c["row"] * op.rows, waited),
+        Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel, walked),
     ]
+
+
+def _softmax_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the product of y and dy in a kernel of its own, whose result it writes, and dx from it and y (SoftMax.cu).
+
+    A warp keeps a row of few columns, padded to a power of two, in registers; a block walks along a longer one twice.
+    """
+    cols = np.asarray(1.0 * op.cols)
+    moved = 3.0 * op.rows * cols * size
+    padded = 2.0 ** np.ceil(np.log2(np.maximum(cols, 1.0)))
+    of_warp = np.ceil(2.0 * padded / 32.0 / WARP_LOADS)
+    threads = np.clip(padded * size / 16.0, 32.0, SOFTMAX_THREADS)
+    of_block = _waves(1.0 * op.rows, machine, threads) * (2.0 * np.ceil(cols * size / 16.0 / threads) + JOIN_SUMS)
+    waited = np.where(cols <= WARP_COLUMNS, of_warp, of_block) * c["wait"] / machine.clock_hz
+    return [Pass(1.0, moved), Pass(1.0, moved, waited_s=waited)]
 
 
 KERNELS: dict[str, Kernels] = {"batch_norm": _batch_norm, "group_norm": _group_norm, "pool2d": _pool2d}
@@ -122,4 +161,6 @@ def _backward(op: Any, machine: Machine, library: str) -> bool:
 
 
 FAMILY = eager_family("eager_image", (WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP), KERNELS)
-NORM_BACKWARD = eager_family("eager_norm_backward", (ROW, PARTIAL), dict.fromkeys(NORMS, _norm_backward), _backward)
+NORM_BACKWARD = eager_family(
+    "eager_norm_backward", (ROW, PARTIAL, WAIT), dict.fromkeys(NORMS, _norm_backward), _backward
+)

@@ -35,6 +35,16 @@ FIXED_SECTORS = 0.77
 #: kernel of Embedding.cu); set on one row of an H200 of the same kind
 FEW_TOKENS, FEW_OF_STEP, FEW_CYCLES = 3072.0, 32.0, 3100.0
 
+#: elements that a thread of gather takes one after another, each a load of its index and one that depends on it
+#: (ScatterGatherKernel.cu, thread_work_size, whose check of the index stands between them), and the cycles of such a
+#: load where neither is in a cache: 1,981 elements of 21 million take 9.9 us on an H200, 9,715 of 9.3 million 10.3
+#: (own record, torch 2.11.0, 2026-11-27; both were in view). Where many wait at once, ``element`` holds it
+THREAD_WORK, COLD_LOAD = 4.0, 1900.0
+#: cycles that a thread of index_copy waits for the index of its element and for the element: two steps of a thread as
+#: in `perfmodel.prediction.latency.eager.images`. Six calls of 3 to 88 tokens on an H200 take 3.1 to 4.7 us, of which
+#: five (2026-11-27) were in view
+COPY_WAIT = 1800.0
+
 JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
 ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
 ELEMENT = Constant("element", "", 0.87, 0.1, 5.0, 0.2, "SM cycles of an element of gather, scatter_add, index_copy")
@@ -80,7 +90,8 @@ def _gather(op: Gather, size: float, c: Values, machine: Machine) -> list[Pass]:
     cycles = c["element"] * op.numel
     cached = streamed + (0.0 if op.distribution == "same" else SECTOR_BYTES * op.numel)
     if not op.backward:
-        return [Pass(1.0, streamed + random, 1.0, cached, cycles)]
+        waited = 0.0 if op.distribution == "same" else 2.0 * THREAD_WORK * COLD_LOAD / machine.clock_hz
+        return [Pass(1.0, streamed + random, 1.0, cached, cycles, waited)]
     # zeros; then sums, each of which reads and writes its place
     zeros = [] if op.table is None else [Pass(1.0, 1.0 * op.table * size)]
     return [*zeros, Pass(1.0, streamed + 2.0 * random, 1.0, cached, cycles)]
@@ -121,7 +132,9 @@ def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     numel = 2.0 * op.tokens * op.kv_heads * op.head_dim
     cache = dtype_bytes(op.cache_dtype)
     converted = [] if op.cache_dtype == op.dtype else [Pass(1.0, numel * (size + cache))]
-    return [*converted, Pass(1.0, 2.0 * numel * cache + INDEX_BYTES * op.tokens, 1.0, 0.0, c["element"] * numel)]
+    waited = COPY_WAIT / machine.clock_hz
+    moved = 2.0 * numel * cache + INDEX_BYTES * op.tokens
+    return [*converted, Pass(1.0, moved, 1.0, 0.0, c["element"] * numel, waited)]
 
 
 def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[Pass]:
