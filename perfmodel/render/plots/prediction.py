@@ -70,6 +70,7 @@ _COLORS = {
     "epilogue": "#1E781E",
     "sectors": "#00F0C3",
     "alignment": "#FFE100",
+    "mask": "#D2FFB4",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (

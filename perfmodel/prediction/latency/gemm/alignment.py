@@ -5,9 +5,9 @@ the arithmetic: with u clocks a load and g bytes of alignment, a block of tm x t
 
     ((2 tm tn / P)^4 + (u (tm + tn) size / (g f))^4)^(1/4),   P the peak of an SM, f its clock,
 
-and works through whole steps of k and the fill of its pipeline, waiting for the loads of each step; k is split as far as
-that fills the SMs. Rows beyond the last one are masked: their loads take as long in the first half of a tile's side, and
-none beyond it.
+and works through whole steps of k and the fill of its pipeline, waiting for the loads of each step; k is split as far
+as that fills the SMs. Rows beyond the last one are masked: their loads take as long in the first half of a tile's side,
+and none beyond it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ALIGNMENT = Term("alignment", Limiter.COMPUTE, "loads narrower than 16 bytes, si
 VECTOR_BYTES = 16
 #: pitch of rows, modulo a vector [B] -> loads of a byte: one of the narrowest alignment, the lowest bit of the pitch
 _LOADED = np.array([0.0, *(1.0 / (pitch & -pitch) for pitch in range(1, VECTOR_BYTES))])
-#: SM clocks of a narrow load in cuBLAS's kernels (CUTLASS's align1 and align2), and clocks that a step of k waits for its
-#: own: chosen with 49 products of an H100 and an H200 in view (`examples/records`), which are 16 % off. Seven products
-#: with odd k in bf16 on another H100 (float8_experimental, pull request 145; an eighth, 8193 x 5008 x 2501, has the rate
-#: of its padded twin there) and a layer of 141 x 30522 x 512 with align2 in a trace had been in view before
+#: SM clocks of a narrow load in cuBLAS's kernels (CUTLASS's align1 and align2), and clocks that a step of k waits for
+#: its own: chosen with 49 products of an H100 and an H200 in view (`examples/records`), which are 16 % off. Seven with
+#: odd k in bf16 on another H100 (float8_experimental, pull request 145; an eighth, 8193 x 5008 x 2501, has the rate of
+#: its padded twin there) and a layer of 141 x 30522 x 512 with align2 in a trace had been in view before
 LOAD_CLOCKS, WAIT_CLOCKS = 0.22, 300.0
 #: standard deviation that this adds to ln(measured / predicted): the root mean square of the 49 is 0.24. All are of
 #: Hopper, and nothing tells how the kernels of others load but products of an RTX 4090 (PyTorch, issue 181718). At
