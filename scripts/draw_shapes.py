@@ -1,6 +1,6 @@
 """Draw operators at random, for a record that judges the model on shapes that nobody chose.
 
-    python scripts/draw_shapes.py SEED OUT.json [--share 0.5]
+    python scripts/draw_shapes.py SEED -o OUT.json [--share 0.5]
 
 `perfmodel bench OUT.json` measures them. Sizes are log-uniform between what users run in one call at least and at most,
 rounded to multiples as models have them, or not rounded at all in one of four. The same seed draws the same operators;
@@ -223,7 +223,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the operators of a seed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--share", type=float, default=1.0)
     given = parser.parse_args(arguments)
     found = draw(given.seed, given.share)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one run that ends within 7 minutes: the GPU tests, the full benchmark, a calibration,
-# the model against the fresh record, and the kernel targets; one table at the end.
+# Everything that needs a GPU, in one run that ends within 10 minutes: the GPU tests, the full benchmark, operators and
+# models drawn at random, a calibration, the model against the fresh records, and the kernel targets; one table at the end.
 # Usage, from the checkout: OUT=folder scripts/gpu_suite.sh [--dry-run]
-# PYTHON names the interpreter that has torch with CUDA. Records and logs go to OUT. A step that takes too long is
+# PYTHON names the interpreter that has torch with CUDA, SEED the draw (the date, else). Records and logs go to OUT. A step that takes too long is
 # interrupted; a benchmark keeps the rows that it has. --dry-run prints the commands, one a line, and runs none.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -16,13 +16,14 @@ case "$*" in
 esac
 out=${OUT:-out/gpu}
 python=${PYTHON:-python3}
-total=420
+seed=${SEED:-$(date +%Y%m%d)}
+total=590
 failed=0
 if [ "$run" = yes ]; then
     mkdir -p "$out"
     : > "$out/log.txt"
     : > "$out/steps.tsv"
-    rm -f "$out/bench.json" "$out/compiled.json" "$out/calibrated.toml" "$out/fitted.toml"
+    rm -f "$out/bench.json" "$out/drawn.json" "$out/compiled.json" "$out/calibrated.toml" "$out/fitted.toml"
 fi
 
 # step NAME SECONDS COMMAND...: runs a command for so many seconds at most, and no longer than the suite has left.
@@ -56,11 +57,16 @@ step "GPU" 10 nvidia-smi --format=csv \
 step "detect" 20 "${perfmodel[@]}" hardware detect
 step "bench --preset full" 230 "${perfmodel[@]}" bench --device cuda --preset full -o "$out/bench.json"
 step "GPU tests" 100 "$python" -m pytest -p no:cacheprovider --durations=15 -m gpu tests/gpu
+step "draw" 10 "$python" scripts/draw_shapes.py "$seed" -o "$out/operators.json"
+step "bench drawn" 120 "${perfmodel[@]}" bench "$out/operators.json" --device cuda --kernel "torch.*" --kernel "F.*" \
+    --time-limit 0.1 -o "$out/drawn.json"
+step "models drawn" 40 "$python" scripts/record_models.py "$out/drawn.jsonl" --seed "$seed"
 step "calibrate" 40 "${perfmodel[@]}" calibrate --device cuda -o "$out/calibrated.toml"
 step "torch.compile" 40 "${perfmodel[@]}" bench --device cuda --kernel "compiled*" --time-limit 0.3 -o "$out/compiled.json" \
     elementwise kind=chain4 numel=134217728 dtype=bf16 layer_norm rows=32768 cols=8192 dtype=bf16 \
     rms_norm rows=32768 cols=8192 dtype=bf16
 step "validate" 20 "${perfmodel[@]}" validate "$out/bench.json"
+step "validate drawn" 20 "${perfmodel[@]}" validate "$out/drawn.json" --worst 20
 step "fit" 60 "${perfmodel[@]}" calibrate --from "$out/bench.json" --on "$out/calibrated.toml" -o "$out/fitted.toml"
 step "plot" 30 "${perfmodel[@]}" plot "$out/bench.json" -o "$out/bench.png"
 
