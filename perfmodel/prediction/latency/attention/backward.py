@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -22,6 +24,12 @@ from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
 PRODUCTS = 2.5
 #: start of further kernels: the sums of o and do of a row, and the conversion of the gradients from fp32 [s]
 FURTHER_S = 2 * 2e-6
+#: kernels that write the gradients of keys and values for each query head, and add them up over the heads of a group
+#: (mha_bwd in csrc/flash_attn/flash_api.cpp of github.com/Dao-AILab/flash-attention; PyTorch does so for cuDNN, too)
+EXPANDING = ("fa2", "cudnn")
+#: start of the two sums [s]; share of the bandwidth that these reach, whose rows are strided: chosen with 18 calls of
+#: an H200 with groups in view (`examples/records`, 2026-11-27), which are 11 % off (24 without the sums)
+SUMS_S, SUMMED = 2 * 2.5e-6, 0.45
 #: 1.22, 1.25 and 1.3 leave 6.5, 6.5 and 8.4 % of the twelve rows
 CONSTANTS = (Constant("slower", "", 1.25, 1.0, 2.0, 0.15, "rate of the forward pass over that of the gradients"),)
 
@@ -29,7 +37,7 @@ CONSTANTS = (Constant("slower", "", 1.25, 1.0, 2.0, 0.15, "rate of the forward p
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of the forward pass, its blocks 2.5 ``slower`` times as long, and its traffic as it is counted.
 
-    Further kernels start before and after.
+    Further kernels start before and after; some add up what the query heads of a group have for keys that they share.
     """
     attention = cast(Attention, op)
     forward = attention.changed(backward=False)
@@ -42,7 +50,21 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     usual = PRODUCTS * c["slower"]
     adds = {term: value * factors.get(term, usual) for term, value in terms.adds.items()}
     adds[LAUNCH] = adds[LAUNCH] + FURTHER_S
+    if kernel.name in EXPANDING:
+        starts_s, moved_s = _group_sums(forward, machine)
+        adds[LAUNCH], adds[HBM] = adds[LAUNCH] + starts_s, adds[HBM] + moved_s
     return Terms(adds, {term: value * factors.get(term, usual) for term, value in terms.alone.items()})
+
+
+def _group_sums(op: Attention, machine: Machine) -> tuple[Number, Number]:
+    """Return what adding up the gradients of keys and values over the heads of a group takes: starts and traffic [s].
+
+    Those of each query head are written and read in the dtype of the inputs; no sums are needed without groups.
+    """
+    grouped = op.heads > op.kv_heads
+    expanded = 2.0 * op.batch * op.heads * op.seq_kv * op.head_dim * dtype_bytes(op.dtype)
+    moved_s = 2.0 * expanded / (SUMMED * machine.bandwidth_bytes_per_s)
+    return where(grouped, SUMS_S, 0.0), where(grouped, moved_s, 0.0)
 
 
 def applies(op: Attention, machine: Machine, library: str) -> bool:

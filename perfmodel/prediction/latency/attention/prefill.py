@@ -258,7 +258,7 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     # and L40S, vLLM on L40S), 4,600 to 6,800 for those of 128 (Hopper).
     block: Number = c["block"]
     if kernel.large_blocks:
-        block = block * maximum(op.head_dim / LARGE, 1.0)
+        block = block * where(op.seq_q > GROUP_ROWS, maximum(op.head_dim / LARGE, 1.0), 1.0)
     if kernel.window_cost != 1.0:
         narrow = dtype_bytes(op.kv_dtype) == 1
         block = block * where(blocks.windowed, kernel.window_cost if narrow else WINDOW_16BIT, 1.0)
