@@ -116,8 +116,7 @@ def probe(group: Group, device: Device) -> AlphaBeta:
     from perfmodel.kernels.distributed.exchanges import exchange
 
     operators = [SendRecv(bytes=size, num_gpus=group.size, dtype="fp32") for size in PROBES_BYTES]
-    with group.watched():
-        timed = [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators]
+    timed = group.run(lambda: [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators])
     return fit_alpha_beta(operators, [one.median_s for one in timed])
 
 
