@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 import perfmodel as pm  # noqa: E402 -- after the check that torch is there
 from perfmodel.measure.collectives.links import calibrate_link  # noqa: E402
+from perfmodel.operators import load_operator  # noqa: E402
 from perfmodel.records.record import read_record  # noqa: E402
 from perfmodel.records.schema import Status  # noqa: E402
 
@@ -66,19 +67,28 @@ def test_collectives_of_nccl_are_right_and_give_a_link(
 ) -> None:
     record = tmp_path / "record.json"
     names = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")
-    words = [word for name in names for word in (name, "bytes=4KiB/4MiB", "dtype=fp32")]
+    words = [word for name in names for word in (name, "bytes=4KiB/256KiB/4MiB", "dtype=fp32")]
     ranks = both(*words, "--time-limit", "0.3", "-o", record)
     for rank in ranks:
         out, err = rank.communicate(timeout=LONGEST_S)
         assert rank.returncode == 0, err + out
     found = read_record(record, ("bench",))
-    assert [row.status for row in found.rows] == [Status.OK] * (2 * len(names))
+    assert [row.status for row in found.rows] == [Status.OK] * (3 * len(names))
     assert found.facts["ranks"]["backend"] == "nccl"
     validated = perfmodel("validate", record)
     assert validated.code == 0, validated.err
     fitted = calibrate_link(found, pm.hardware(found.rows[0].hardware))
     assert set(fitted.parts) == set(names)
     assert fitted.together.beta_bytes_per_s > 0
+    lines = next(link.lines for link in fitted.machine.links if link.name == fitted.link)
+    assert lines, "no collective has a line of its own"
+    for row in found.rows:
+        if row.op in lines:
+            op = load_operator(row.op)(dtype=row.dtype, **row.params)
+            prediction = pm.predict(op, fitted.machine, library="nccl")
+            assert (prediction.calibration, prediction.family) == ("calibrated", f"{row.op}_line")
+            line = lines[row.op].latency_s * op.steps() + op.peer_bytes() / lines[row.op].bandwidth_bytes_per_s
+            assert prediction.predicted_time_s == pytest.approx(max(line, prediction.bound_time_s))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
