@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from types import SimpleNamespace
@@ -10,10 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfmodel.errors import UnavailableError  # noqa: E402 -- after the check that torch is there
+from perfmodel.errors import UnavailableError, UsageError  # noqa: E402 -- after the check that torch is there
 from perfmodel.kernels.distributed import errand, group, roll  # noqa: E402
 from perfmodel.kernels.distributed.errand import Errands, is_stuck  # noqa: E402
 from perfmodel.kernels.distributed.group import Group  # noqa: E402
+from perfmodel.kernels.distributed.job import JobRank  # noqa: E402
 from perfmodel.kernels.distributed.roll import Roll, SilentRanksError  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
@@ -102,6 +104,54 @@ def test_what_nccl_reports_is_asked_of_torch(monkeypatch: pytest.MonkeyPatch, ba
     world = SimpleNamespace(_get_backend=lambda device: backend)
     monkeypatch.setattr(group, "dist", SimpleNamespace(group=SimpleNamespace(WORLD=world)))
     assert group._nccl_failure(torch.device("cuda", 0)) == text
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Join groups without other ranks or a GPU, over "NCCL", and collect that they are left as usual."""
+    calls: list[str] = []
+    distributed = SimpleNamespace(
+        init_process_group=lambda *_, **__: None, new_group=lambda **_: None, group=SimpleNamespace(WORLD=None),
+        destroy_process_group=lambda: calls.append("destroyed"),
+    )  # fmt: skip
+    monkeypatch.setattr(group, "dist", distributed)
+    monkeypatch.setattr(group, "_own_device", lambda *_: torch.device("cpu"))
+    monkeypatch.setattr(group, "_entered", lambda *_: Roll(Store(), 0, 2, hosted=False))
+    monkeypatch.setattr(group, "_errands", lambda *_: Errands(0.2, str))
+    monkeypatch.setattr(errand, "_given_up", [])
+    return calls
+
+
+JOB = JobRank(0, 2, 0, "127.0.0.1", 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "stuck"),
+    [
+        (None, False),
+        (UsageError("the records differ."), False),
+        (UnavailableError("rank 1 cannot be reached any more."), True),
+        (KeyboardInterrupt(), True),
+    ],
+)
+def test_a_group_over_nccl_is_left_as_usual_only_with_the_other_ranks(
+    left: list[str], error: BaseException | None, stuck: bool
+) -> None:
+    with contextlib.suppress(UsageError, UnavailableError, KeyboardInterrupt), group.joined(JOB, "cuda", 2, 0.2):
+        if error is not None:
+            raise error
+    assert (left, is_stuck()) == ([] if stuck else ["destroyed"], stuck)
+
+
+def test_a_way_out_that_never_ends_is_given_up(left: list[str]) -> None:
+    device = Device()
+    group.dist.destroy_process_group = device.synchronize
+    try:
+        with group.joined(JOB, "cuda", 2, 0.2):
+            pass
+        assert is_stuck()
+    finally:
+        device.released.set()
 
 
 def test_torch_ends_no_process_over_nccl_unless_the_user_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

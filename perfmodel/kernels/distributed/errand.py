@@ -76,9 +76,18 @@ class Errands:
         return thread.result  # type: ignore[return-value]
 
 
-def is_stuck() -> bool:
-    """Return whether a thread of this process was left behind: then only ``os._exit`` ends the process.
+#: holds something once this process has given a group over NCCL up
+_given_up: list[bool] = []
 
-    The interpreter's own way out waits for the GPU, and so does leaving the group.
+
+def give_up() -> None:
+    """Note that a group over NCCL is left without its other ranks, which its own way out waits for."""
+    _given_up.append(True)
+
+
+def is_stuck() -> bool:
+    """Return whether a group was given up, or a thread left behind: then only ``os._exit`` ends the process.
+
+    The interpreter's own way out waits for the GPU and for the communicator.
     """
-    return any(isinstance(thread, _Errand) for thread in threading.enumerate())
+    return bool(_given_up) or any(isinstance(thread, _Errand) for thread in threading.enumerate())

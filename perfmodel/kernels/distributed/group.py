@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from perfmodel.errors import UnavailableError, UsageError
-from perfmodel.kernels.distributed.errand import Errands, is_stuck
+from perfmodel.errors import InputFileError, UnavailableError, UsageError
+from perfmodel.kernels.distributed.errand import Errands, give_up, is_stuck
 from perfmodel.kernels.distributed.job import JobRank
 from perfmodel.kernels.distributed.roll import Roll, SilentRanksError
 
@@ -32,6 +32,8 @@ _NCCL_VARIABLES = {
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
     "TORCH_NCCL_ENABLE_MONITORING": "0",
 }
+#: errors that all ranks have together: then NCCL's way out, in which each waits for the others, ends
+_OF_ALL_RANKS = (UsageError, InputFileError)
 #: torch's own limit of an exchange over NCCL is so many times that of perfmodel, which then always comes first
 _LATER = 4.0
 
@@ -158,10 +160,15 @@ def joined(job: JobRank, kind: str, num_gpus: int, timeout_s: float) -> Iterator
     try:
         control = dist.new_group(backend="gloo", timeout=limit)
         yield Group(job.rank, job.size, backend, device, control, roll, timeout_s, errands)
+    except BaseException as error:
+        if errands is not None and not isinstance(error, _OF_ALL_RANKS):
+            give_up()
+        raise
     finally:
         if not is_stuck():
             with contextlib.suppress(RuntimeError):
-                dist.destroy_process_group()
+                leave = dist.destroy_process_group
+                leave() if errands is None else errands.run(leave)
 
 
 def _errands(backend: str, device: torch.device, timeout_s: float) -> Errands | None:
