@@ -68,7 +68,7 @@ def test_collectives_of_nccl_are_right_and_give_a_link(
     record = tmp_path / "record.json"
     names = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")
     words = [word for name in names for word in (name, "bytes=4KiB/256KiB/4MiB", "dtype=fp32")]
-    ranks = both(*words, "--time-limit", "0.3", "-o", record)
+    ranks = both(*words, "--time-limit", "0.2", "-o", record)
     for rank in ranks:
         out, err = rank.communicate(timeout=LONGEST_S)
         assert rank.returncode == 0, err + out
@@ -106,7 +106,8 @@ def test_a_rank_that_dies_or_stops_is_named_and_its_rows_stay(both: Both, tmp_pa
     assert ranks[0].returncode == 4, err + out
     assert "rank 1 " in err, err + out
     assert "rows are measured and kept" in err, err
-    assert err.count("\n") <= 3, "torch adds no stack to it"
+    assert "Traceback" not in err
+    assert "ProcessGroupNCCL" not in err, "torch's watchdog says nothing beside it"
     assert read_record(record, ("bench",)).rows
 
 
