@@ -71,8 +71,9 @@ def run_request(request: RanksRequest) -> int:
     UnavailableError
         When there are too few GPUs, or a rank fails.
     """
-    # before torch is imported: it prints a stack for a connection that breaks, which one line explains
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    # before torch is imported: it prints a stack for a connection that breaks, and more for an exchange of NCCL that
+    # fails; one line explains both
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     from perfmodel.kernels.device import open_device
     from perfmodel.kernels.distributed.job import job_rank
     from perfmodel.kernels.distributed.launch import launch

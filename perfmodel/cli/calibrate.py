@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from perfmodel.core.report import Report
     from perfmodel.measure.collectives.links import LinkCalibration
 
-#: collectives that a link is fitted to: their steps and bytes differ, so that latency and bandwidth part
-LINK_WORDS = tuple(
-    word
-    for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_recv")
-    for word in (name, "bytes=1KiB/16KiB/256KiB/1MiB/4MiB/16MiB")
-)
-#: of each of these collectives, and how long a rank waits for the others [s]
-_LINK_LIMIT_S, _RANK_TIMEOUT_S = 0.5, 120.0
+#: messages of each collective that a link is fitted to, all of them so many times one after the other: what changes
+#: meanwhile is an error of the line
+_LINK_BYTES, _LINK_ROUNDS = "bytes=1KiB/16KiB/256KiB/1MiB/4MiB/16MiB", 3
+#: of each of these messages and rounds, and how long a rank waits for the others [s]
+_LINK_LIMIT_S, _RANK_TIMEOUT_S = 0.2, 120.0
 #: kind of device -> dtypes of the matrix products that are measured
 _DTYPES = {
     "cpu": ("fp32", "fp64", "bf16", "fp16", "int8"),
@@ -166,6 +163,7 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
 
     from perfmodel.cli._bench_ranks import RanksRequest, run_request
     from perfmodel.cli._output import Destination
+    from perfmodel.core.machine_parts import COLLECTIVES
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
     from perfmodel.kernels.distributed.job import job_rank
     from perfmodel.measure.collectives.links import calibrate_link
@@ -176,7 +174,7 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
         destination = Destination.of("bench", "json", record)
         limits = (_LINK_LIMIT_S, None, None)
         request = RanksRequest(
-            LINK_WORDS,
+            tuple(word for name in COLLECTIVES for word in (name, _LINK_BYTES)) * _LINK_ROUNDS,
             num_gpus,
             device,
             tuple(on or ()),

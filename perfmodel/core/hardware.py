@@ -13,7 +13,18 @@ from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perfmodel.core.latency_table import LatencyTable
-from perfmodel.core.machine_parts import ENGINES, Engine, Fabric, Kernels, Launch, Link, MemoryLevel, Peak, Tiles
+from perfmodel.core.machine_parts import (
+    ENGINES,
+    Engine,
+    ExchangeLine,
+    Fabric,
+    Kernels,
+    Launch,
+    Link,
+    MemoryLevel,
+    Peak,
+    Tiles,
+)
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
 
@@ -23,6 +34,7 @@ __all__ = [
     "NOWHERE",
     "USUAL_THREADS_PER_SM",
     "Engine",
+    "ExchangeLine",
     "Fabric",
     "Hardware",
     "Kernels",

@@ -29,6 +29,11 @@ def _(machine: Hardware, *, title: str = "") -> Report:
          "sustained": _rate(machine.sustained_links.get(link.name), "B/s")}
         for link in machine.links
     ]  # fmt: skip
+    rows += [
+        {"ceiling": f"{link.name}, {op} of {line.ranks}", "sustained": _rate(line.bandwidth_bytes_per_s, "B/s")}
+        for link in machine.links
+        for op, line in link.lines.items()
+    ]
     return Report("hardware", COLUMNS, rows, title=title or machine.title or machine.name)
 
 

@@ -80,6 +80,31 @@ class Peak:
 BRIDGED = 4
 
 
+#: collectives that a specification may have a line of
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")
+
+
+@dataclass(frozen=True)
+class ExchangeLine:
+    """What one collective takes over a link, as measured: t = latency x steps + V / bandwidth.
+
+    V are the bytes that a rank sends, steps those of the ring (`perfmodel.operators.collective.Collective`).
+
+    Attributes
+    ----------
+    latency_s : time of one step without its bytes, the start of the kernels included [s].
+    bandwidth_bytes_per_s : of a rank [B/s].
+    deviation : of ln(measured / predicted) of sizes that were left out of the fit; 1.28 times it is half of their 80 %
+        interval.
+    ranks : how many ranks exchanged; the line is of no other number.
+    """
+
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    deviation: float
+    ranks: int
+
+
 @dataclass(frozen=True)
 class Link:
     """A link off the device.
@@ -94,6 +119,7 @@ class Link:
         two reach the whole bandwidth.
     latency_s : measured time of one step of an exchange between two devices, without its bytes [s]; None where nobody
         measured it.
+    lines : collective -> its own measured latency and bandwidth; others have those of the link.
     """
 
     name: str
@@ -104,6 +130,7 @@ class Link:
     domain: int | None = None
     per_peer_bytes_per_s: float | None = None
     latency_s: float | None = None
+    lines: Mapping[str, ExchangeLine] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     def rate_among(self, devices: Number) -> Number:
         """Return the bandwidth per direction of a device that exchanges with so many, itself among them [B/s].

@@ -11,6 +11,7 @@ from perfmodel.hardware_catalog.schema import (
     PLAIN_KERNELS,
     ChipSpec,
     ClusterSpec,
+    ExchangeSpec,
     HardwareSpec,
     KernelsSpec,
     LaunchSpec,
@@ -116,6 +117,15 @@ def _links(hardware: Hardware) -> dict[str, LinkSpec]:
             domain=link.domain,
             per_peer=quantity(link.per_peer_bytes_per_s, "B/s"),
             latency=quantity(link.latency_s, "s"),
+            collective={
+                op: ExchangeSpec(
+                    quantity(line.latency_s, "s") or 0.0,
+                    quantity(line.bandwidth_bytes_per_s, "B/s") or 0.0,
+                    line.deviation,
+                    line.ranks,
+                )
+                for op, line in link.lines.items()
+            },
             source=link.source,
             note=link.note,
         )

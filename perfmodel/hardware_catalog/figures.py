@@ -150,6 +150,10 @@ def _links(machine: Hardware) -> Iterator[Figure]:
             yield Figure(f"link.{link.name}", "per_peer", link.per_peer_bytes_per_s, "B/s", source=link.source)
         if link.latency_s:
             yield Figure(f"link.{link.name}", "latency", link.latency_s, "s", source=link.source)
+        for op, line in link.lines.items():
+            table = f"link.{link.name}.collective.{op}"
+            yield Figure(table, "latency", line.latency_s, "s", source=link.source)
+            yield Figure(table, "bandwidth", line.bandwidth_bytes_per_s, "B/s", source=link.source)
     named = {link.name for link in machine.links}
     for name, rate in machine.sustained_links.items():
         if name not in named:

@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
-from perfmodel.core.hardware import Fabric, Kernels, Link, MemoryLevel, Peak
+from perfmodel.core.hardware import ExchangeLine, Fabric, Kernels, Link, MemoryLevel, Peak
+from perfmodel.core.machine_parts import COLLECTIVES
 from perfmodel.core.units import parse_network_rate, parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.hardware_catalog.schema import (
     PLAIN_KERNELS,
     ClusterSpec,
+    ExchangeSpec,
     HardwareSpec,
     KernelsSpec,
     LinkSpec,
@@ -139,10 +141,27 @@ def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
     latency = read.optional(link.latency, "s", f"link.{name}.latency")
     # As many peers have links of their own as make up the whole: 7 of 64 GB/s are those of 8 devices.
     domain = link.domain if per_peer is None or link.domain else max(2, 1 + round(rate / per_peer))
-    made = Link(name, rate, bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency)
+    lines = MappingProxyType({op: _to_line(f"link.{name}.collective", op, line, read)
+                              for op, line in link.collective.items()})  # fmt: skip
+    made = Link(name, rate, bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency, lines)
     if link.reduces_in_switch is None and name == "nvlink" and rate >= REDUCING_NVLINK and not made.is_bridge:
         return replace(made, reduces_in_switch=True)
     return made
+
+
+def _to_line(table: str, op: str, line: ExchangeSpec, read: Quantities) -> ExchangeLine:
+    """Return the measured line of one collective."""
+    place = f"{read.place}: {table}.{op}"
+    if op not in COLLECTIVES:
+        raise unknown_name("collective", op, COLLECTIVES, place=place, kind=InputFileError)
+    if line.ranks < 2:
+        raise InputFileError(f"{line.ranks} ranks do not exchange.", place=f"{place}.ranks")
+    return ExchangeLine(
+        read.positive(line.latency, "s", f"{table}.{op}.latency"),
+        read.positive(line.bandwidth, "B/s", f"{table}.{op}.bandwidth"),
+        line.deviation,
+        line.ranks,
+    )
 
 
 def to_fabric(cluster: ClusterSpec, read: Quantities) -> Fabric:

@@ -63,6 +63,24 @@ class RateSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     note: str = ""
 
 
+class ExchangeSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``[link.NAME.collective.OP]``: one collective over the link, as `calibrate --links` measured it.
+
+    Attributes
+    ----------
+    latency : time of one step of the ring without its bytes.
+    bandwidth : of a rank.
+    deviation : of ln(measured / predicted) of sizes that were left out of the fit; 1.28 times it is half of their 80 %
+        interval.
+    ranks : how many ranks exchanged.
+    """
+
+    latency: Quantity
+    bandwidth: Quantity
+    deviation: Positive
+    ranks: Count
+
+
 class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """``[link.NAME]``: bandwidth per direction and per device.
 
@@ -75,6 +93,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         a node, or with ``per_peer`` as many as have links of their own.
     per_peer : the most per direction between two devices, where pairs have links of their own and no switch.
     latency : measured time of one step of an exchange between two devices, without its bytes.
+    collective : what single collectives take, where they were measured.
     """
 
     per_direction: Quantity
@@ -84,6 +103,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     reduces_in_switch: bool | None = None
     per_peer: Quantity | None = None
     latency: Quantity | None = None
+    collective: dict[str, ExchangeSpec] = {}
     source: str = ""
     note: str = ""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -183,6 +185,70 @@ def test_ranks_of_torchrun_join_and_a_rank_that_hangs_is_named(spec: Path, tmp_p
     assert ran.returncode != 0
     assert "rank 1 did not answer within 2 s" in err
     assert [row["params"]["bytes"] for row in json.loads(path.read_text())["rows"]] == [1024]
+
+
+#: rank 1 ends or stops before its second exchange; rank 0 waits for it where no exception and no exit gets through, as
+#: for a kernel of NCCL
+FOR_EVER = """
+import atexit, os, sys, threading, time
+from perfmodel.kernels.distributed import group
+from perfmodel.kernels.distributed.errand import Errands
+from perfmodel.measure.collectives import ranks
+measured = ranks._outcome
+def outcome(job, group, device, rule):
+    if job.op.bytes == 2048:
+        if group.rank == 1:
+            os.kill(os.getpid(), SIGNAL)
+        atexit.register(time.sleep, 1000)
+        time.sleep(1000)
+    return measured(job, group, device, rule)
+ranks._outcome = outcome
+group._errands = lambda backend, device, timeout_s: Errands(timeout_s, str)
+from perfmodel.cli import app
+if __name__ == "__main__":
+    app.main()
+"""
+
+
+@pytest.fixture
+def ended() -> Iterator[list[subprocess.Popen[str]]]:
+    """Collect processes; at the end of the test each is killed with all that it started."""
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["none", "perfmodel"])
+def test_a_rank_that_waits_on_its_device_for_ever_names_the_missing_one(
+    spec: Path, tmp_path: Path, ended: list[subprocess.Popen[str]], launcher: str
+) -> None:
+    script, path = tmp_path / "for_ever.py", tmp_path / "r.json"
+    # perfmodel's own launcher notices a rank that ends by itself; one that stops it leaves to the others
+    number = signal.SIGKILL if launcher == "none" else signal.SIGSTOP
+    script.write_text(FOR_EVER.replace("SIGNAL", str(int(number))))
+    limits = ("--rank-timeout", 2, "--time-limit", 0.05, "--min-time", 0)
+    line = bench(spec, "all_reduce", "bytes=1KiB/2KiB", *limits, "-o", path)
+    if launcher == "none":
+        job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        ranks = [{**job, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    else:
+        ranks = [{}]
+    ended += [started(*line, module=(str(script),), variables=variables) for variables in ranks]
+    _, err = ended[0].communicate(timeout=100)
+    assert ended[0].returncode == 4, err
+    assert "rank 1 did not answer within 2 s" in err
+    assert "Traceback" not in err
+    assert [row["params"]["bytes"] for row in json.loads(path.read_text())["rows"]] == [1024]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 @pytest.mark.parametrize(

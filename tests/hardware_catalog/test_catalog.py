@@ -264,6 +264,13 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         hardware("a100")
 
 
+def line(name: str = "all_reduce", **figures: str) -> str:
+    """Return the table of a link with the line of one collective, and what follows it in the file."""
+    usual = {"latency": '"10 us"', "bandwidth": '"5 GB/s"', "deviation": "0.05", "ranks": "2"}
+    keys = "\n".join(f"{key} = {value}" for key, value in (usual | figures).items())
+    return f'[link.nvlink]\nper_direction = "50 GB/s"\n[link.nvlink.collective.{name}]\n{keys}\n[memory.hbm]'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -293,6 +300,12 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         ),
         ("[memory.hbm]", "[sustained]\nrun_deviation = 1.5\n[memory.hbm]", "run_deviation is 1.5.*between 0 and 1"),
         ("[memory.hbm]", "[memory.hbm", "line 5"),
+        ("[memory.hbm]", line("all_reduced"), "link.nvlink.collective.*unknown collective 'all_reduced'.*'all_reduce'"),
+        ("[memory.hbm]", line(latency='"10 GB/s"'), "link.nvlink.collective.all_reduce.latency: .*is not in s"),
+        ("[memory.hbm]", line(bandwidth='"0 GB/s"'), "link.nvlink.collective.all_reduce.bandwidth: .*is not positive"),
+        ("[memory.hbm]", line(deviation="0"), r"link.nvlink.collective\[...\].deviation: expected .* > 0"),
+        ("[memory.hbm]", line(ranks="1"), "link.nvlink.collective.all_reduce.ranks: 1 ranks do not exchange"),
+        ("[memory.hbm]", line(steps="2"), "unknown key 'steps'"),
     ],
 )
 def test_a_wrong_file_names_its_key(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -431,6 +431,18 @@ def test_a_mistake_in_a_known_product_is_found(tmp_path: Path, base: str, edits:
         assert any(finding.severity == "error" for finding in lint_file(path))
 
 
+def test_a_line_of_a_collective_is_below_its_link(tmp_path: Path) -> None:
+    path = write_edited(tmp_path, A100_80, {})
+    line = "\n[link.nvlink.collective.all_reduce]\nlatency = '9 us'\nbandwidth = '{}'\ndeviation = 0.1\nranks = 2\n"
+    text = path.read_text()
+    path.write_text(text + line.format("280 GB/s"))
+    assert lint_file(path) == []
+    path.write_text(text + line.format("310 GB/s"))
+    finding = found(lint_file(path), "sustained-above-peak", "link.nvlink.collective.all_reduce.bandwidth")
+    assert "310 GB/s is above the peak 300 GB/s" in finding.message
+    assert path.read_text().splitlines()[finding.line - 1] == "bandwidth = '310 GB/s'"
+
+
 #: findings that leave every bound as it is, or nearly so
 NO_ERRORS = {"capacity-gb-gib", "rounded-up-peak", "rounded-up-bandwidth", "sustained-implausible", "dtype-order"}
 

@@ -112,7 +112,7 @@ class RankSummary:
         """
         if not self.communication_s:
             return float("nan")
-        return 1.0 - self.times_s[EXPOSED] / self.communication_s
+        return max(0.0, 1.0 - self.times_s[EXPOSED] / self.communication_s)  # below 0 by rounding only
 
 
 def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
@@ -135,12 +135,14 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
             place=profile.source,
             remedy="Give traces of torch.profiler, or exports of nsys (--type sqlite).",
         )
-    exchanges = _in_window(_exchanges(timeline), timeline.window_s)
+    traced = _exchanges(timeline)
+    exchanges = _in_window(traced, timeline.window_s)
     if not len(exchanges):
         raise InputFileError(
             "has no exchange between ranks.", place=profile.source, remedy="Diagnose it alone, or trace more steps."
         )
-    compute, communication = _compute(timeline), union(exchanges.start_s, exchanges.end_s)
+    # an exchange that begins before the window and lasts into it is communication there, too
+    compute, communication = _compute(timeline), union(traced.start_s, traced.end_s)
     low, high = timeline.window_s
     origin = timeline.origin_s if np.isfinite(timeline.origin_s) else 0.0
     exposed = _length(minus(_clipped(communication, low, high), compute))

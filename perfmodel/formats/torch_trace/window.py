@@ -88,8 +88,10 @@ def window_of(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[flo
     launched = (begin >= on_cpu.start_s) & (begin <= on_cpu.end_s)
     last_s = float(gpu.end_s[launched].max()) if launched.any() else on_cpu.end_s
     if on_gpu is not None and on_gpu.busy_s >= _LEAST_GPU_STEP * on_cpu.busy_s:
-        # a step's range on the GPU may end with the forward pass, where other threads launch the rest
-        return (on_gpu.start_s, max(on_gpu.end_s, last_s)), "the profiler's steps on the GPU"
+        # a step's range on the GPU may begin after an exchange, which runs on another stream, and may end with the
+        # forward pass, where other threads launch the rest
+        first_s = float(gpu.start_s[launched].min()) if launched.any() else on_gpu.start_s
+        return (min(on_gpu.start_s, first_s), max(on_gpu.end_s, last_s)), "the profiler's steps on the GPU"
     return (on_cpu.start_s, max(on_cpu.end_s, last_s)), "the profiler's steps on the CPU and what they launched"
 
 

@@ -107,6 +107,9 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
                 written[f"{key}.microscaled"] = Quantity(rate.microscaled, "FLOP/s")
     for name, link in spec.link.items():
         written[f"link.{name}.per_direction"] = Quantity(link.per_direction, "B/s")
+        for op, line in link.collective.items():
+            written[f"link.{name}.collective.{op}.latency"] = Quantity(line.latency, "s")
+            written[f"link.{name}.collective.{op}.bandwidth"] = Quantity(line.bandwidth, "B/s")
     measured = {"memory": "B/s", "tensor": "FLOP/s", "vector": "FLOP/s", "link": "B/s"}
     for table, unit in measured.items():
         for name, rate in getattr(spec.sustained, table).items():

@@ -29,16 +29,17 @@ def check_launch(draft: Draft) -> Iterator[Finding]:
 def check_sustained(draft: Draft) -> Iterator[Finding]:
     """Compare each measured ceiling with its peak."""
     for key, value in draft.values.items():
-        if not key.startswith("sustained."):
+        of_line = key.startswith("link.") and key.endswith(".bandwidth")
+        if not (of_line or key.startswith("sustained.")):
             continue
-        table, name = key.split(".")[1:]
+        table, name = key.split(".")[:2] if of_line else key.split(".")[1:]
         unit = "FLOP/s" if table in ("tensor", "vector") else "B/s"
         peak = draft.values.get(_peak_key(table, name))
         if peak and value > peak:
             message = f"{format_si(value, unit)} is above the peak {format_si(peak, unit)}."
             hint = "Is the peak wrong, the figure sparse, or the data cached?"
             yield draft.finding(key, "error", "sustained-above-peak", f"{message} {hint}")
-        elif peak and value < LEAST_SHARE * peak:
+        elif peak and value < LEAST_SHARE * peak and not of_line:
             message = f"{format_si(value, unit)} is {100 * value / peak:.2g} % of the peak {format_si(peak, unit)}."
             yield draft.finding(key, "warning", "sustained-implausible", f"{message} Check the unit.")
 

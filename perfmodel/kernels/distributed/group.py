@@ -5,22 +5,37 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.errors import InputFileError, UnavailableError, UsageError
+from perfmodel.kernels.distributed.errand import Errands, give_up, is_stuck
 from perfmodel.kernels.distributed.job import JobRank
 from perfmodel.kernels.distributed.roll import Roll, SilentRanksError
+
+Result = TypeVar("Result")
 
 #: kind of device -> backend of torch.distributed
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 #: how long a rank waits for the others to start at least: they import torch, and a launcher starts them one by one [s]
 _STARTING_S = 60.0
+#: What torch reads when NCCL's group is made (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 2.2 and later). By
+#: itself its watchdog sleeps a minute after an error and then ends the process with a stack. Here `Errands` notices
+#: first, and the process leaves with the message and exit code of perfmodel: neither tear down nor dump, nor end it.
+_NCCL_VARIABLES = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+}
+#: errors that all ranks have together: then NCCL's way out, in which each waits for the others, ends
+_OF_ALL_RANKS = (UsageError, InputFileError)
+#: torch's own limit of an exchange over NCCL is so many times that of perfmodel, which then always comes first
+_LATER = 4.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Group:
     control : a gloo group of the same ranks, over which they agree while the measured one is busy.
     roll : who answers once an exchange has failed.
     timeout_s : how long a rank waits for the others [s].
+    errands : runs the exchanges where they may wait on a GPU for ever; None where torch ends each after the timeout.
     """
 
     rank: int
@@ -44,6 +60,28 @@ class Group:
     control: Any
     roll: Roll
     timeout_s: float
+    errands: Errands | None = None
+
+    def run(self, exchanges: Callable[[], Result]) -> Result:
+        """Return what some exchanges return. They call `go_on`, or a method of this group, at least once a timeout.
+
+        Raises
+        ------
+        UnavailableError
+            When an exchange fails, as `watched`.
+        """
+        with self.watched():
+            return exchanges() if self.errands is None else self.errands.run(lambda: self._on_device(exchanges))
+
+    def _on_device(self, exchanges: Callable[[], Result]) -> Result:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # each thread has its own
+        return exchanges()
+
+    def go_on(self) -> None:
+        """Note that the exchanges go on."""
+        if self.errands is not None:
+            self.errands.go_on()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -65,18 +103,24 @@ class Group:
 
     def meet(self) -> None:
         """Let all ranks begin at about the same time."""
+        self.go_on()
         dist.barrier(self.control)
+        self.go_on()
 
     def slowest(self, values: Sequence[float]) -> list[float]:
         """Return the largest of each value over the ranks."""
         largest = torch.tensor(list(values), dtype=torch.float64)
+        self.go_on()
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self.control)
+        self.go_on()
         return [float(value) for value in largest]
 
     def gather(self, fact: Any) -> list[Any]:
         """Return a fact of every rank, in the order of the ranks."""
         facts: list[Any] = [None] * self.size
+        self.go_on()
         dist.all_gather_object(facts, fact, group=self.control)
+        self.go_on()
         return facts
 
 
@@ -102,19 +146,48 @@ def joined(job: JobRank, kind: str, num_gpus: int, timeout_s: float) -> Iterator
         raise UsageError(
             f"the job has {job.size} ranks, not {num_gpus}.", place="--num-gpus", remedy=f"Write --num-gpus {job.size}."
         )
-    device = _own_device(kind, job)
+    device, backend = _own_device(kind, job), BACKENDS[kind]
     limit = datetime.timedelta(seconds=timeout_s)
+    errands = _errands(backend, device, timeout_s)
     try:
         roll = _entered(job, max(timeout_s, _STARTING_S))
-        dist.init_process_group(BACKENDS[kind], store=roll.store, rank=job.rank, world_size=job.size, timeout=limit)
+        dist.init_process_group(
+            backend, store=roll.store, rank=job.rank, world_size=job.size,
+            timeout=limit if errands is None else _LATER * limit,
+        )  # fmt: skip
     except (RuntimeError, ValueError) as error:
         raise UnavailableError(f"cannot join the group of ranks: {_first_line(error)}.") from None
     try:
         control = dist.new_group(backend="gloo", timeout=limit)
-        yield Group(job.rank, job.size, BACKENDS[kind], device, control, roll, timeout_s)
+        yield Group(job.rank, job.size, backend, device, control, roll, timeout_s, errands)
+    except BaseException as error:
+        if errands is not None and not isinstance(error, _OF_ALL_RANKS):
+            give_up()
+        raise
     finally:
-        with contextlib.suppress(RuntimeError):
-            dist.destroy_process_group()
+        if not is_stuck():
+            with contextlib.suppress(RuntimeError):
+                leave = dist.destroy_process_group
+                leave() if errands is None else errands.run(leave)
+
+
+def _errands(backend: str, device: torch.device, timeout_s: float) -> Errands | None:
+    """Return who runs the exchanges of a backend; for NCCL, keep torch's watchdog from ending this process first."""
+    if backend != "nccl":
+        return None
+    for name, value in _NCCL_VARIABLES.items():
+        os.environ.setdefault(name, value)
+    return Errands(timeout_s, lambda: _nccl_failure(device))
+
+
+def _nccl_failure(device: torch.device) -> str:
+    """Return what NCCL reports of its communicators, as that a partner closed its connection; empty while all is well.
+
+    torch's watchdog asks NCCL ten times a second; a torch without ``get_error`` keeps the answer to itself.
+    """
+    backend: Any = dist.group.WORLD._get_backend(device) if dist.group.WORLD is not None else None
+    error = backend.get_error() if hasattr(backend, "get_error") else None
+    return "" if error is None or error.name == "SUCCESS" else f"NCCL reports {error.name}"
 
 
 def _entered(job: JobRank, timeout_s: float) -> Roll:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from perfmodel.errors import UnavailableError
+from perfmodel.kernels.distributed.errand import is_stuck
 from perfmodel.kernels.distributed.roll import SilentRanksError
 
 
@@ -87,6 +88,10 @@ def _rank(explanation: str, entry: Callable[..., int], *arguments: Any) -> int:
         if isinstance(error, SilentRanksError):
             _end(error.processes)
         raise
+    finally:
+        if is_stuck():
+            sys.stdout.flush()
+            os._exit(1)
 
 
 def _end(processes: Sequence[int]) -> None:

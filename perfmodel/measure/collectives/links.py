@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Hardware, Link
+from perfmodel.core.hardware import ExchangeLine, Hardware, Link
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError
 from perfmodel.measure.calibration.rates import rounded
@@ -21,6 +22,7 @@ from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.send_recv import SendRecv
 from perfmodel.prediction.ceilings import PROCESS_LINK, peer_links
+from perfmodel.prediction.uncertainty import Z80
 from perfmodel.records.schema import Record
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 PROBES_BYTES = (4096.0, 2.0**20, 2.0**24)
 #: FLOP of a multiply-add in a lane of a vector, bytes of the lane, and ranks of the smallest exchange
 _FLOP_PER_LANE, _FP32_BYTES, _FEWEST_RANKS = 2.0, 4.0, 2.0
+#: figures of a line
+_FIGURES = 2
+#: share of the next messages that an interval holds
+_HELD = 0.8
+#: the least deviation that is stated of a line: `bench` stops at a standard error of 1 %, as the next run does
+_LEAST_DEVIATION = 0.02
 _PROBE_RULE = StandardErrorRule(0.02, time_limit_s=0.5, min_time_s=0.1)
 
 
@@ -44,12 +52,19 @@ class AlphaBeta:
     beta_bytes_per_s : bandwidth of a rank [B/s].
     fastest_bytes_per_s : largest V / t of any message, or beta: what no message has beaten [B/s].
     error : root mean square of the relative residuals.
+    left_out : half of the 80 % interval of ln(measured / predicted) of messages of a size that was left out of the fit;
+        None for fewer than three sizes, which two figures fit in any case.
     """
 
     alpha_s: float
     beta_bytes_per_s: float
     fastest_bytes_per_s: float
     error: float
+    left_out: float | None = None
+
+    def times_s(self, operators: Sequence[Collective]) -> NDArray[np.float64]:
+        """Return the time of each of some collectives on the line [s]."""
+        return np.asarray(_columns(operators) @ np.array([self.alpha_s, 1.0 / self.beta_bytes_per_s]))
 
 
 @dataclass(frozen=True)
@@ -60,8 +75,9 @@ class LinkCalibration(Reportable):
     ----------
     machine : the machine with the link.
     link : its name.
-    together : over all collectives; the specification gets this one.
-    parts : collective -> its own fit.
+    together : over all collectives: the figures of the link.
+    parts : collective -> its own fit, where it was measured at several sizes; the specification keeps those with an
+        error of sizes that were left out.
     backend, num_gpus : what ran.
     source : where and when.
     """
@@ -86,13 +102,37 @@ def fit_alpha_beta(operators: Sequence[Collective], times_s: Sequence[float]) ->
     >>> round(fit.alpha_s * 1e6, 3), round(fit.beta_bytes_per_s / 1e9, 3)
     (10.0, 1.0)
     """
-    times = np.asarray(times_s, dtype=np.float64)
-    columns = np.array([[float(op.steps()), float(op.peer_bytes())] for op in operators]) / times[:, None]
+    columns = _columns(operators) / np.asarray(times_s, dtype=np.float64)[:, None]
     best = _least_squares(columns)
     residuals = columns @ best - 1.0
     fastest = float(columns[:, 1].max())
     beta = float(1.0 / best[1]) if best[1] > 0 else fastest
     return AlphaBeta(float(best[0]), beta, max(beta, fastest), float(np.sqrt(np.mean(residuals**2))))
+
+
+def fit_part(operators: Sequence[Collective], times_s: Sequence[float]) -> AlphaBeta:
+    """Return the line of one collective with its error on sizes that were left out, one after the other.
+
+    Of n errors the interval holds the ceil(0.8 (n + 1)) smallest, so that the next message is in it with a probability
+    of 80 % or more whatever their distribution, as the jackknife of conformal prediction has it (Barber et al.,
+    "Predictive inference with the jackknife+", Annals of Statistics 49, 2021); of few errors it holds all.
+    """
+    sizes = np.array([float(op.bytes) for op in operators])
+    fit = fit_alpha_beta(operators, times_s)
+    if np.unique(sizes).size <= _FIGURES:
+        return fit
+    times, errors = np.asarray(times_s, dtype=np.float64), np.empty(sizes.size)
+    for size in np.unique(sizes):
+        rest, out = (np.flatnonzero(chosen).tolist() for chosen in (sizes != size, sizes == size))
+        line = fit_alpha_beta([operators[place] for place in rest], times[rest].tolist())
+        errors[out] = np.log(times[out] / line.times_s([operators[place] for place in out]))
+    held = min(sizes.size, math.ceil(_HELD * (sizes.size + 1)))
+    return dataclasses.replace(fit, left_out=float(np.sort(np.abs(errors))[held - 1]))
+
+
+def _columns(operators: Sequence[Collective]) -> NDArray[np.float64]:
+    """Return steps and sent bytes of some collectives, a row for each."""
+    return np.array([[float(op.steps()), float(op.peer_bytes())] for op in operators])
 
 
 def _least_squares(columns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -116,8 +156,7 @@ def probe(group: Group, device: Device) -> AlphaBeta:
     from perfmodel.kernels.distributed.exchanges import exchange
 
     operators = [SendRecv(bytes=size, num_gpus=group.size, dtype="fp32") for size in PROBES_BYTES]
-    with group.watched():
-        timed = [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators]
+    timed = group.run(lambda: [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators])
     return fit_alpha_beta(operators, [one.median_s for one in timed])
 
 
@@ -142,7 +181,7 @@ def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
                 measured.setdefault(op.op, []).append((op, row.measured_time_s))
     if not any(len({float(op.bytes) for op, _ in pairs}) > 1 for pairs in measured.values()):
         raise InputFileError("has no collective of two sizes.", place=record.place, remedy="Measure several sizes.")
-    parts = {name: fit_alpha_beta(*zip(*pairs, strict=True)) for name, pairs in measured.items()}
+    parts = {name: fit_part(*zip(*pairs, strict=True)) for name, pairs in measured.items()}
     together = fit_alpha_beta(*zip(*(pair for pairs in measured.values() for pair in pairs), strict=True))
     ranks = record.facts.get("ranks", {})
     (first, *_), *_ = measured.values()
@@ -150,6 +189,7 @@ def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
     source = f"{ranks.get('backend')}, {ranks.get('size')} ranks, {str(record.facts.get('date', ''))[:10]}"
     fresh = dataclasses.replace(machine, links=tuple(link for link in machine.links if link.name != PROCESS_LINK))
     calibrated = with_link(fresh if name == PROCESS_LINK else machine, name, together, source)
+    calibrated = with_lines(calibrated, name, parts, int(first[0].num_gpus))
     return LinkCalibration(calibrated, name, together, parts, str(ranks.get("backend")), ranks.get("size", 0), source)
 
 
@@ -171,6 +211,29 @@ def with_link(machine: Hardware, name: str, fit: AlphaBeta, source: str) -> Hard
     sustained = MappingProxyType({**machine.sustained_links, name: rate})
     dated = machine.sustained_source or source
     return dataclasses.replace(machine, links=tuple(links), sustained_links=sustained, sustained_source=dated)
+
+
+def with_lines(machine: Hardware, name: str, parts: Mapping[str, AlphaBeta], ranks: int) -> Hardware:
+    """Return a machine with the lines of single collectives on a link, beside those that it has of others.
+
+    A line without an error of sizes that were left out would predict without an interval, one without a time of a step
+    the smallest messages in no time: such collectives keep the figures of the link.
+    """
+    lines = {
+        op: ExchangeLine(
+            rounded(fit.alpha_s),
+            rounded(fit.beta_bytes_per_s),
+            max(round(fit.left_out / Z80, 3), _LEAST_DEVIATION),
+            ranks,
+        )
+        for op, fit in parts.items()
+        if fit.left_out is not None and fit.alpha_s > 0
+    }
+    links = [
+        dataclasses.replace(link, lines=MappingProxyType({**link.lines, **lines})) if link.name == name else link
+        for link in machine.links
+    ]
+    return dataclasses.replace(machine, links=tuple(links))
 
 
 def _most_bytes_per_s(machine: Hardware) -> float:

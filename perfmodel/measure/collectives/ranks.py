@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,7 @@ def run_collectives(
         When a rank does not take part any more.
     """
     for job in jobs:
-        with group.watched():
-            group.meet()
-            outcome = _outcome(job, group, device, settings.rule)
+        outcome = group.run(functools.partial(_outcome, job, group, device, settings.rule))
         yield with_bandwidths(build_row(job, outcome, hardware, settings), job.op)
 
 
@@ -69,6 +68,7 @@ def _outcome(job: Job, group: Group, device: Device, rule: StoppingRule) -> Outc
     from perfmodel.kernels.distributed.exchanges import exchange, why_not
 
     assert isinstance(job.op, Collective)
+    group.meet()
     reason = why_not(job.op, group)
     if reason:
         return Outcome(Status.SKIPPED, reason)
@@ -96,7 +96,8 @@ def time_exchange(call: Callable[[], object], group: Group, device: Device, rule
     """Return the samples of a collective: in each the mean over its calls, of the rank for which it took longest."""
     for _ in range(WARM_UP_CALLS):
         call()
-    device.synchronize()
+        device.synchronize()
+        group.go_on()
     (once,) = group.slowest([_sample(call, 1, group, device)])
     calls = min(_MOST_CALLS, max(1, round(_SAMPLE_S / max(once, 1e-9))))
     samples: list[float] = []

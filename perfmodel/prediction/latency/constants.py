@@ -156,6 +156,9 @@ def found_tables(family: Family, hardware: Hardware) -> list[Found]:
     A table that only rows of other operators have scaled knows the machine no better than the one that it scales.
     """
     found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
+    own = family.own_table(hardware) if family.own_table else None
+    if own is not None:
+        return [(Calibration.CALIBRATED, own)]
     if found and is_of_siblings(found[0][1]):
         found[0] = (found[1][0] if len(found) > 1 else Calibration.NEVER_SEEN, found[0][1])
     return found

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import anywhere
+from perfmodel.core.work import anywhere, everywhere
 from perfmodel.operators.base import Operator
 from perfmodel.plugins import load_attribute, load_module, module_names, warn_of_plugin
 from perfmodel.prediction.conditions import Conditions
@@ -122,7 +122,7 @@ def _serving(op: str) -> tuple[str, ...]:
 
 
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
-    """Return the families of an operator, each with the mask of the points that it is for (True for all of them).
+    """Return the families of an operator, each with the mask of the points that it is for (True for all that are left).
 
     Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline where no family is for CPUs.
     So does a kind of kernel that no family is for.
@@ -130,14 +130,16 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     parts: list[tuple[Any, Family]] = []
     for name in _serving(op.op):  # a family is imported when those before it leave points
         item = family(name)
-        if item.on_cpu is not (kind == "cpu"):
+        if item.on_cpu not in (None, kind == "cpu"):
             continue
         mask = item.applies(op, machine, library)
-        if mask is True or (isinstance(mask, np.ndarray) and mask.all()):
-            return [(True, item)]
+        if everywhere(mask):
+            return [*parts, (True, item)]
         if anywhere(mask):
             parts.append((mask, item))
-    return parts or [(True, family(_ROOFLINE))]
+    if parts and everywhere(functools.reduce(np.logical_or, (mask for mask, _ in parts))):
+        return parts
+    return [*parts, (True, family(_ROOFLINE))]
 
 
 def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions) -> list[tuple[Any, Conditions]]:
@@ -149,7 +151,7 @@ def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions
         When the machine has no kernel of the name.
     """
     first = family(_serving(op.op)[0])
-    if first.chooses is None or first.on_cpu is not (kind == "cpu"):
+    if first.chooses is None or first.on_cpu not in (None, kind == "cpu"):
         return [(True, conditions)]
     return first.chooses(op, machine, conditions)
 

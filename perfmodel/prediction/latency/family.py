@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.core.hardware import Hardware, Link
+from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
@@ -154,7 +155,9 @@ class Family:
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     of_any_kind : whether it stands for kinds of kernels that no family is for, so that its interval is one error of all
         shapes of a kind.
-    on_cpu : whether it is for CPUs, which the others are not.
+    on_cpu : whether it is for CPUs, which the others are not; None for both.
+    own_table : machine -> its own table where the constants stand elsewhere in the specification; None where nothing of
+        the family was measured on it.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
     doubts : calls that are less sure than others; of one that several are about they add up.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
@@ -192,7 +195,8 @@ class Family:
     unlike: float = 0.0
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     of_any_kind: bool = False
-    on_cpu: bool = False
+    on_cpu: bool | None = False
+    own_table: Callable[[Hardware], LatencyTable | None] | None = None
     axes: tuple[Axis, ...] = ()
     surfaced: Callable[[Any], Number] = _everywhere
 

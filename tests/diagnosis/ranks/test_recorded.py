@@ -1,4 +1,8 @@
-"""Recorded trainings on gloo (scripts/record_ranks.py): the tool names the rank that was slow, and by how much."""
+"""Recorded trainings (scripts/record_ranks.py): the tool names the rank that was slow, and by how much.
+
+Those on gloo ran on the cores of one host. Those on NCCL are of two ranks that shared one H200: their kernels took
+turns of about 2.2 ms, so that one of the two begins an exchange up to a turn later, whichever it is.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,22 @@ def job(name: str) -> Job:
 
 
 def cases(kind: str) -> list[str]:
-    """Return the recordings of a kind: DDP and FSDP on two and on four processes."""
+    """Return the recordings of a kind on gloo: DDP and FSDP on two and on four processes."""
     return [f"{strategy}_{ranks}_{kind}" for strategy in ("ddp", "fsdp") for ranks in (2, 4)]
 
 
-@pytest.mark.parametrize("name", cases("slow_rank"))
+def gpu_cases(kind: str) -> list[str]:
+    """Return the recordings of a kind on NCCL."""
+    return [f"nccl_{strategy}_2_{kind}" for strategy in ("ddp", "fsdp")]
+
+
+@pytest.mark.parametrize("name", [*cases("slow_rank"), *gpu_cases("slow_rank")])
 def test_the_rank_that_sleeps_20_ms_a_step_is_named(name: str) -> None:
     recorded = job(name)
     (straggler,) = recorded.stragglers
     assert straggler.rank == 1
-    # on a busy machine the others come late, too; they never wait much longer than the sleep in the median step
+    # on a busy machine the others come late, too; they never wait much longer than the sleep in the median step. On
+    # the GPU that the ranks share, the turns of the nine exchanges of a step fall now on the one, now on the other
     assert 0.7 * SLEEP_S < straggler.waited_per_step_s < 1.5 * SLEEP_S
     assert straggler.compute_excess_s < 0.25 * SLEEP_S, "sleeping is no computation"
     assert not straggler.computes
@@ -53,7 +63,24 @@ def test_the_rank_with_the_larger_batch_computes_longer(name: str) -> None:
     assert recorded.imbalance > 0.5
 
 
-@pytest.mark.parametrize("name", cases("even"))
+@pytest.mark.parametrize("name", gpu_cases("slow_rank"))
+def test_a_sleep_on_a_gpu_is_one_wait_a_step_and_counts_once(name: str) -> None:
+    """The other rank reaches the exchange after the sleep 20 ms early, but for two turns; all other waits are turns."""
+    recorded, turn_s = job(name), 0.0026
+    waited_s = np.array([one.skew_s for one in recorded.exchanges])
+    long_s = waited_s[waited_s > 2 * turn_s]
+    assert long_s.size == len(recorded.ranks[0].steps)
+    assert long_s == pytest.approx(SLEEP_S, abs=2 * turn_s)
+    assert (waited_s[waited_s <= 2 * turn_s] < turn_s).all()
+
+
+@pytest.mark.parametrize("name", gpu_cases("even"))
+def test_ranks_that_share_a_gpu_wait_a_turn_of_it_at_each_exchange(name: str) -> None:
+    recorded = job(name)
+    assert float(np.median([one.skew_s for one in recorded.exchanges])) == pytest.approx(0.0022, rel=0.1)
+
+
+@pytest.mark.parametrize("name", [*cases("even"), *gpu_cases("even")])
 def test_even_ranks_have_no_straggler(name: str) -> None:
     assert job(name).stragglers == ()
 
@@ -111,7 +138,8 @@ def test_the_dimensions_of_each_rank_are_its_whole_wall(name: str) -> None:
     recorded = job(name)
     for rank in recorded.ranks:
         assert sum(rank.times_s[dimension] for dimension in DIMENSIONS) == pytest.approx(rank.wall_s)
-        assert 0 < rank.times_s[EXPOSED] <= rank.communication_s
+        assert 0 < rank.times_s[EXPOSED] <= rank.communication_s * (1 + 1e-9)
+        assert 0 <= rank.hidden_share < 1
         assert 0 < rank.times_s[COMPUTE] <= rank.compute_s * 1.001
         for step in rank.steps:
             assert step.exposed_s <= step.communication_s <= step.wall_s

@@ -187,6 +187,15 @@ def test_steps_on_the_gpu_last_until_what_the_steps_launched(read):
     assert profile.timeline.window_s == pytest.approx((104e-6, 209e-6))
 
 
+def test_steps_on_the_gpu_begin_with_what_the_steps_launched(read):
+    # the range begins with the first kernel of its own stream, after an exchange on the stream of NCCL
+    on_gpu = event("gpu_user_annotation", "ProfilerStep#3", 109, 50, tid=7)
+    gather = kernel("ncclDevKernel_AllGather_RING_LL", 104, 5, 9, stream=21)
+    profile = read(*STEPPED, launch(100, 9), gather, on_gpu, *CPU_STEPS)
+    assert {e.name for e in profile.entries} == {"ncclDevKernel_AllGather_RING_LL", "inside", "late"}
+    assert profile.timeline.window_s == pytest.approx((99e-6, 209e-6))  # from 104 to 214
+
+
 def test_steps_on_the_cpu_last_until_what_they_launched(read):
     # the steps end at 200; "late" was launched at 195 and ends at 214
     profile = read(*STEPPED, *CPU_STEPS)

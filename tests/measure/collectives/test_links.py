@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.core.hardware import ExchangeLine
 from perfmodel.errors import InputFileError
-from perfmodel.measure.collectives.links import AlphaBeta, calibrate_link, fit_alpha_beta, with_link
+from perfmodel.measure.collectives.links import AlphaBeta, calibrate_link, fit_alpha_beta, with_lines, with_link
 from perfmodel.measure.collectives.ranks import with_bandwidths
 from perfmodel.operators import load_operator
 from perfmodel.records.schema import Record
@@ -81,9 +83,106 @@ def test_a_calibrated_link_predicts_its_own_measurements(cpu_machine) -> None:
     assert calibration.together.alpha_s == pytest.approx(1e-4)
     op = pm.SendRecv(bytes=np.array(SIZES), num_gpus=2, dtype="fp32")
     prediction = pm.predict(op, calibration.machine)
-    launch = prediction.predicted_terms_s["launch"]
-    assert prediction.predicted_time_s - launch == pytest.approx([1e-4 + size / 1e9 for size in SIZES], rel=0.01)
+    assert prediction.predicted_time_s == pytest.approx([1e-4 + size / 1e9 for size in SIZES], rel=0.001)
     assert np.all(prediction.predicted_time_s >= prediction.bound_time_s)
+    # what was not measured alone has the figures of the link, beside the start of a kernel
+    other = pm.predict(pm.Broadcast(bytes=np.array(SIZES), num_gpus=2, dtype="fp32"), calibration.machine)
+    launch = other.predicted_terms_s["launch"]
+    assert other.predicted_time_s - launch == pytest.approx([1e-4 + size / 1e9 for size in SIZES], rel=0.01)
+
+
+SIX = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")
+#: latency of a step [s] and bandwidth of a rank [B/s], as unlike as those of gloo
+LINES = dict(zip(SIX, ((1.5e-4, 1.5e9), (2.5e-4, 7e8), (3.7e-4, 4e8), (2e-4, 1.4e9), (1.5e-4, 3e9), (1.7e-4, 1.6e9)),
+                 strict=True))  # fmt: skip
+MANY = tuple(2**power for power in range(10, 27, 2))
+
+
+def six(noise: float = 0.0, seed: int = 0) -> Record:
+    """Return a record of all collectives between two ranks, each on its line but for normal noise of ln(time)."""
+    random, rows = np.random.default_rng(seed), []
+    for name, (alpha, beta) in LINES.items():
+        for size in MANY:
+            op = load_operator(name)(bytes=size, num_gpus=2)
+            time_s = (alpha * op.steps() + op.peer_bytes() / beta) * np.exp(noise * random.standard_normal())
+            rows.append({"op": name, "hardware": "x", "dtype": "fp32", "params": {"bytes": size, "num_gpus": 2},
+                         "status": "ok", "measured_time_s": float(time_s)})  # fmt: skip
+    return Record("bench", rows, {"ranks": {"backend": "gloo", "size": 2}, "date": "2026-01-02T03:04:05"})
+
+
+def measured(found: Record, name: str) -> np.ndarray:
+    return np.array([row.measured_time_s for row in found.rows if row.op == name])
+
+
+@pytest.mark.parametrize("name", SIX)
+def test_each_collective_is_predicted_by_its_own_line(cpu_machine, name: str) -> None:
+    found = six(noise=0.03)
+    calibration = calibrate_link(found, cpu_machine)
+    op = load_operator(name)(bytes=np.array(MANY), num_gpus=2, dtype="fp32")
+    prediction = pm.predict(op, calibration.machine, library="gloo")
+    error = np.abs(prediction.predicted_time_s / measured(found, name) - 1)
+    together = np.abs(calibration.together.times_s([load_operator(name)(bytes=size, num_gpus=2) for size in MANY])
+                      / measured(found, name) - 1)  # fmt: skip
+    assert error.mean() < 0.04
+    assert error.mean() < 0.3 * together.mean(), "one line for all is far off"
+    assert prediction.calibration == "calibrated"
+    one = pm.predict(load_operator(name)(bytes=MANY[3], num_gpus=2, dtype="fp32"), calibration.machine, library="gloo")
+    assert one.predicted_time_s == prediction.predicted_time_s[3]
+    assert one.predicted_time_low_s == prediction.predicted_time_low_s[3]
+    assert one.predicted_time_high_s == prediction.predicted_time_high_s[3]
+
+
+def test_the_interval_of_a_line_holds_four_of_five_later_rows(cpu_machine) -> None:
+    inside = []
+    for seed in range(10):
+        machine = calibrate_link(six(0.1, seed), cpu_machine).machine
+        later = six(0.1, seed + 100)
+        for name in SIX:
+            op = load_operator(name)(bytes=np.array(MANY), num_gpus=2, dtype="fp32")
+            prediction = pm.predict(op, machine)
+            time_s = measured(later, name)
+            inside.append((prediction.predicted_time_low_s <= time_s) & (time_s <= prediction.predicted_time_high_s))
+    assert 0.75 < np.mean(inside) < 0.95
+
+
+def test_a_line_is_of_the_ranks_that_were_measured(cpu_machine) -> None:
+    machine = calibrate_link(six(), cpu_machine).machine
+    op = pm.AllReduce(bytes=2**20, num_gpus=np.array([2, 4, 8]), dtype="fp32")
+    several = pm.predict(op, machine, library="gloo")
+    assert several.family.tolist() == ["all_reduce_line", "roofline", "roofline"]
+    for place, ranks in enumerate((2, 4, 8)):
+        one = pm.predict(pm.AllReduce(bytes=2**20, num_gpus=ranks, dtype="fp32"), machine, library="gloo")
+        assert one.predicted_time_s == several.predicted_time_s[place]
+        assert one.predicted_time_low_s == several.predicted_time_low_s[place]
+
+
+def test_on_a_gpu_a_measured_line_takes_the_place_of_the_family_for_its_ranks_and_library() -> None:
+    h100 = pm.hardware("h100")
+    machine = with_lines(h100, "nvlink", {"all_reduce": AlphaBeta(2e-5, 2e11, 2e11, 0.05, 0.05)}, 2)
+    op = pm.AllReduce(bytes=np.array([1e6, 1e9]), num_gpus=2, dtype="bf16")
+    assert pm.predict(op, machine).predicted_time_s == pytest.approx([4e-5 + 5e-6, 4e-5 + 5e-3])
+    unlike = ((op, "sglang"), (pm.AllReduce(bytes=1e6, num_gpus=8, dtype="bf16"), "nccl"),
+              (pm.AllGather(bytes=1e6, num_gpus=2, dtype="bf16"), "nccl"))  # fmt: skip
+    for other, library in unlike:
+        there, here = (pm.predict(other, on, library=library) for on in (h100, machine))
+        assert np.all(here.predicted_time_s == there.predicted_time_s)
+
+
+def test_lines_without_an_error_or_a_latency_are_not_kept(cpu_machine) -> None:
+    assert not calibrate_link(record(SIZES[:2]), cpu_machine).machine.links[0].lines, "two figures fit two sizes"
+    fits = {"all_reduce": AlphaBeta(0.0, 1e9, 1e9, 0.1, 0.1), "broadcast": AlphaBeta(1e-4, 1e9, 1e9, 0.0, 0.0)}
+    (link,) = with_lines(cpu_machine, "processes", fits, 2).links
+    assert dict(link.lines) == {"broadcast": ExchangeLine(1e-4, 1e9, 0.02, 2)}
+
+
+def test_lines_survive_the_specification_and_another_process(cpu_machine, tmp_path) -> None:
+    from perfmodel.hardware_catalog.write import write_spec
+
+    path, machine = tmp_path / "cpu.toml", calibrate_link(six(0.03), cpu_machine).machine
+    write_spec(machine, path)
+    assert pm.hardware(str(path)).links[0].lines == machine.links[0].lines
+    assert pickle.loads(pickle.dumps(machine)).links == machine.links
+    assert list(machine.links[0].lines) == list(SIX)
 
 
 def test_no_later_message_beats_the_bound_of_a_link_that_was_measured(cpu_machine) -> None:

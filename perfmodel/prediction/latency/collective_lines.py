@@ -1,0 +1,98 @@
+"""Collectives that were measured on the machine's own link: a straight line for each (`calibrate --links`).
+
+    t = latency x steps + V / bandwidth,
+
+with the bytes V that a rank sends and the steps of the ring (R. W. Hockney, "The communication challenge for MPP",
+Parallel Computing 20, 1994). Libraries build collectives differently on the same link: gloo's reduce-scatter is an
+all-reduce of which it drops the rest, so that a byte of it takes three times as long as one of an all-to-all. One line
+for all of them is therefore tens of per cent off where each of its own is a few.
+
+A line is of the number of ranks that were measured. Others take the figures of the link.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from perfmodel.core.hardware import ExchangeLine, Hardware
+from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.work import Number, anywhere, where
+from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
+from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import SYNCHRONISATION, Term, Terms, link_term
+from perfmodel.prediction.uncertainty import Z80
+
+SERVES = {
+    "all_reduce_line": ("all_reduce",),
+    "all_gather_line": ("all_gather",),
+    "reduce_scatter_line": ("reduce_scatter",),
+    "alltoall_line": ("alltoall",),
+    "broadcast_line": ("broadcast",),
+    "send_recv_line": ("send_recv",),
+}
+
+#: whose collectives `calibrate --links` measures; a serving library has kernels of its own
+_MEASURED = ("", "torch", "nccl", "gloo")
+
+
+def lines_of(op: Collective, machine: Machine) -> Iterator[tuple[str, ExchangeLine, Any]]:
+    """Yield the links that a collective crosses on which it was measured: name, line, and the points, a mask."""
+    for link, here in peer_links(machine.links.values(), op.num_gpus):
+        line = link.lines.get(op.op)
+        if line is not None:
+            points: Any = here & (op.num_gpus == line.ranks)
+            if anywhere(points):
+                yield link.name, line, points
+
+
+def applies(op: Operator, machine: Machine, library: str) -> Any:
+    """Return the points that were measured: a mask, True or False."""
+    assert isinstance(op, Collective)
+    mask: Any = False
+    if library in _MEASURED and any(link.lines for link in machine.links.values()):
+        for _, _, points in lines_of(op, machine):
+            mask = mask | points
+    return mask
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return t = latency x steps + V / bandwidth; the latency contains the start of the kernels."""
+    assert isinstance(op, Collective)
+    adds: dict[Term, Number] = {SYNCHRONISATION: 0.0}
+    for name, line, points in lines_of(op, machine):
+        adds[SYNCHRONISATION] = where(points, line.latency_s * op.steps(), adds[SYNCHRONISATION])
+        adds[link_term(name)] = where(points, op.peer_bytes() / line.bandwidth_bytes_per_s, 0.0)
+    return Terms(adds, {term: time for term, time in adds.items() if term is not SYNCHRONISATION})
+
+
+def own_table(name: str, hardware: Hardware) -> LatencyTable | None:
+    """Return how far the lines of a collective were off on sizes that were left out: the most over the links.
+
+    Parameters
+    ----------
+    name : of the collective.
+    hardware : whose links have the lines.
+    """
+    measured = [(link.source, link.lines[name].deviation) for link in hardware.links if name in link.lines]
+    if not measured:
+        return None
+    half = Z80 * max(deviation for _, deviation in measured)
+    source = "; ".join(dict.fromkeys(source for source, _ in measured if source))
+    intervals = dict.fromkeys(REGIMES, (math.exp(-half), math.exp(half)))
+    return LatencyTable({}, intervals=intervals, known_libraries=_MEASURED, source=source)
+
+
+FAMILIES = tuple(
+    Family(
+        name, (), formula, (SYNCHRONISATION, *(link_term(link) for link in PEER_LINKS)), applies=applies,
+        dispatched=False, by_dtype=False, on_cpu=None, own_table=functools.partial(own_table, op),
+    )
+    for name, (op,) in SERVES.items()
+)  # fmt: skip
