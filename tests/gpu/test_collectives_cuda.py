@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 import perfmodel as pm  # noqa: E402 -- after the check that torch is there
 from perfmodel.measure.collectives.links import calibrate_link  # noqa: E402
 from perfmodel.operators import load_operator  # noqa: E402
+from perfmodel.operators.collective import Collective  # noqa: E402
 from perfmodel.records.record import read_record  # noqa: E402
 from perfmodel.records.schema import Status  # noqa: E402
 
@@ -85,6 +86,7 @@ def test_collectives_of_nccl_are_right_and_give_a_link(
     for row in found.rows:
         if row.op in lines:
             op = load_operator(row.op)(dtype=row.dtype, **row.params)
+            assert isinstance(op, Collective)
             prediction = pm.predict(op, fitted.machine, library="nccl")
             assert (prediction.calibration, prediction.family) == ("calibrated", f"{row.op}_line")
             line = lines[row.op].latency_s * op.steps() + op.peer_bytes() / lines[row.op].bandwidth_bytes_per_s

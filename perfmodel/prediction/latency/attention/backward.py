@@ -1,7 +1,7 @@
 """The gradients of attention: the blocks of the forward pass, with five products in place of two.
 
-The constants are those of the forward pass on the machine; one more, and what further kernels start for, are read off
-twelve own rows (H100, torch 2.11: FlashAttention-2, memory-efficient and cuDNN, heads of 64 and 128).
+The constants are those of the forward pass on the machine; one more, and what further kernels start for and move, are
+read off own rows (H100 and H200, torch 2.11: FlashAttention-2, memory-efficient and cuDNN).
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ EXPANDING = ("fa2", "cudnn")
 #: start of the two sums [s]; share of the bandwidth that these reach, whose rows are strided: chosen with 18 calls of
 #: an H200 with groups in view (`examples/records`, 2026-11-27), which are 11 % off (24 without the sums)
 SUMS_S, SUMMED = 2 * 2.5e-6, 0.45
-#: 1.22, 1.25 and 1.3 leave 6.5, 6.5 and 8.4 % of the twelve rows
-CONSTANTS = (Constant("slower", "", 1.25, 1.0, 2.0, 0.15, "rate of the forward pass over that of the gradients"),)
+#: bytes of an element of Q that two further kernels move: one reads o and do in 16 bits, the other dq in fp32 and
+#: writes it in 16; and the share of the bandwidth that they reach (profiles of both backends on an H200, torch 2.11)
+FURTHER_BYTES, FURTHER_STREAM = 10.0, 0.8
+#: 1.06, 1.1 and 1.15 leave 8.8, 8.7 and 9.3 % of 128 calls of an H100 and an H200, in view (`examples/records`)
+CONSTANTS = (Constant("slower", "", 1.1, 1.0, 2.0, 0.15, "rate of the forward pass over that of the gradients"),)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -50,6 +53,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     usual = PRODUCTS * c["slower"]
     adds = {term: value * factors.get(term, usual) for term, value in terms.adds.items()}
     adds[LAUNCH] = adds[LAUNCH] + FURTHER_S
+    moved = FURTHER_BYTES * attention.batch * attention.heads * attention.seq_q * attention.head_dim
+    adds[HBM] = adds[HBM] + moved / (FURTHER_STREAM * machine.bandwidth_bytes_per_s)
     if kernel.name in EXPANDING:
         starts_s, moved_s = _group_sums(forward, machine)
         adds[LAUNCH], adds[HBM] = adds[LAUNCH] + starts_s, adds[HBM] + moved_s
@@ -79,5 +84,5 @@ BACKWARD = Family(
     prefill.PREFILL.terms,
     applies,
     like=prefill.PREFILL,
-    unlike=0.1,  # the twelve rows leave 0.09
+    unlike=0.1,  # twelve rows of an H100 leave 0.09
 )

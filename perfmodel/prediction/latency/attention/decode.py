@@ -32,7 +32,7 @@ from perfmodel.prediction.latency.attention.kernels import (
     lenders,
 )
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
-from perfmodel.prediction.latency.attention.rates import l2_bytes_per_clock, on_lanes, summed_per_clock
+from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import FACTOR, Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
@@ -63,11 +63,10 @@ CONSTANTS = (
 
 #: rows that a block's tensor products have, however few query heads share its keys; its step of keys
 ROWS, KEYS = 128.0, 128.0
-#: rows of products of cuDNN's kernel of one query for heads of more than 128 columns, which splits no keys
-LARGE_ROWS = 64.0
-#: blocks over SMs up to which it does, as others do: 4 blocks of 8112 keys take an H200 20 us, 24 of 9248
-#: 97 us. What lies between is not known
-UNSPLIT = 0.125
+#: SM cycles of a key in cuDNN's kernel of one query for heads of more than 128 columns, and keys of its shortest step:
+#: eight calls of an H200 (`examples/records`, 2026-11-27), which were in view: 24 heads of 192 columns and 9248 keys
+#: take it 83 us, 4 of 8112 keys 10
+LARGE_KEY, FEW_KEYS = 74.0, 64.0
 #: share of the tensor peak in such a block
 TILE_MATH = 0.8
 #: numbers of parts that keys are split into
@@ -140,7 +139,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     further = a_key * maximum(keys / parts - first, 0.0)
     busy = blocks * parts * (start + further) / machine.sm_count
     run: Any = maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
-    total: Any = smooth_max(4, run, hbm) + _join(c, parts)
+    total: Any = smooth_max(4, run, hbm) + _join(c, parts, kernel)
     if kernel.varlen:
         total = where((parts > 1) & (apart | (group == 1)), math.inf, total)
     best = np.argmin(total, axis=0)
@@ -188,21 +187,17 @@ def _start_of_a_block(op: Attention, machine: Machine, c: Values, kernel: Kernel
     return start, 0.0
 
 
-def _one_query_of_large_heads(
-    op: Attention, machine: Machine, c: Values, keys: Number, kernel: Kernel, hbm: Number
-) -> _Run:
-    """The kernel of cuDNN of one query for heads of more than 128 columns, which splits no keys.
+def _one_query_of_large_heads(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
+    """The kernel of cuDNN of one query for heads of more than 128 columns (16x128x256 and 64x64x256 by its names).
 
-    A key of a block costs its products, or what an SM reads from L2 if that takes longer; blocks end together, and
-    compute little while they wait for memory, as far as they fill the SMs. Rows, waves and the sum were chosen with
-    seven rows of an H200 in view (`examples/records`, 2026-11-27), which are 17 % off.
+    It pads heads to 256 columns and is bound by its own steps: a key of a block costs `LARGE_KEY` SM cycles, however
+    few the queries. Keys are split over idle SMs, in whole parts; blocks end together.
     """
-    columns = kernel.padded(op.head_dim)
-    products = LARGE_ROWS * 4.0 * columns / (summed_per_clock(machine) * TILE_MATH * kernel.rate)
-    a_key = maximum(products, 2.0 * columns * dtype_bytes(op.kv_dtype) / l2_bytes_per_clock(machine))
-    loads = 1.0 * op.batch * op.kv_heads / machine.sm_count
-    busy = ceil(loads) * (c["block"] * columns / 128.0 + a_key * maximum(keys, KEYS)) / machine.clock_hz
-    return _Run(busy + hbm * minimum(loads, 1.0), 1.0 + 0.0 * busy)
+    blocks = 1.0 * op.batch * op.kv_heads
+    parts = maximum(minimum(floor(machine.sm_count / blocks), ceil(keys / KEYS)), 1.0)
+    waves = ceil(blocks * parts / machine.sm_count)
+    busy = waves * (c["block"] + LARGE_KEY * maximum(keys / parts, FEW_KEYS)) / machine.clock_hz
+    return _Run(busy, parts)
 
 
 def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
@@ -295,8 +290,13 @@ def _longer(c: Values, queries: Number, one: _Run | None, several: _Run, hbm: Nu
     return _Run(busy, parts, one.launches)
 
 
-def _join(c: Values, parts: Number) -> Number:
-    joined: Number = where(parts > 1, c["join"] + c["split"] * plain(np.log2(parts)), 0.0)
+def _join(c: Values, parts: Number, kernel: Kernel | None = None) -> Number:
+    """Return the time of joining the parts of the keys [s]: FlashAttention-2 adds up one after another."""
+    if kernel is not None and flash2.chooses_splits(kernel):
+        adding: Number = flash2.ADDED_S * parts
+    else:
+        adding = c["split"] * plain(np.log2(parts))
+    joined: Number = where(parts > 1, c["join"] + adding, 0.0)
     return joined
 
 
@@ -326,9 +326,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     if run is None or anywhere(attention.seq_q > 1):
         run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
     if kernel.one_query and anywhere(attention.head_dim > prefill.LARGE):
-        large = _one_query_of_large_heads(attention, machine, c, keys, kernel, hbm)
-        blocks = attention.batch * attention.kv_heads
-        here = (attention.head_dim > prefill.LARGE) & (blocks > machine.sm_count * UNSPLIT)
+        large = _one_query_of_large_heads(attention, machine, c, keys)
+        here = attention.head_dim > prefill.LARGE
         run = _Run(where(here, large.busy, run.busy), where(here, large.parts, run.parts), run.launches)
     body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads
@@ -336,7 +335,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     adds: dict[Term, Number] = {
         **body.adds,
         KV_WRITE: c["token"] * queries / (machine.sm_count * machine.clock_hz) if writes else 0.0,
-        SPLIT_K: _join(c, run.parts),
+        SPLIT_K: _join(c, run.parts, kernel),
         LAUNCH: c["launch"] * run.launches * (1.0 if writes else WITHOUT_WRITE) + narrowing_s(attention, kernel),
     }
     few = Terms(adds, body.alone)

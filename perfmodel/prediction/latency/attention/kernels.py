@@ -231,7 +231,7 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 #: of 8192 keys 210 us (`examples/records`), where one query takes 17. The dispatcher does not ask how many they are.
 IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "cudnn": {"masks": True, "mask_cycles": (2.2, 3.4, 6.2), "one_query": True, "in_waves": True},
+        "cudnn": {"masks": True, "mask_cycles": (2.0, 3.2, 6.5), "one_query": True, "in_waves": True},
         "fa2": {"in_waves": True},
     }
 )

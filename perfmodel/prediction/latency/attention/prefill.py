@@ -76,8 +76,11 @@ STREAM, L2_SPEED = 0.85, 3.0
 WINDOW_16BIT = 2.0
 #: cycles of a score in fp32, over those of 16 bits, where products in fp32 run on the tensor engine
 FP32_SCORE = 2.0
-#: elements of a row of a mask that are 16 B, and the start of one of the small kernels that make one [s]
-MASK_ROW, MASK_KERNEL_S = 8.0, 2e-6
+#: elements of a row of a mask that are 16 B
+MASK_ROW = 8.0
+#: start of the three small kernels that make a mask [s], the bytes of an element, and the share of the bandwidth that
+#: moves them: 2816 x 2817 and 3008 x 3072 elements take an H200 18.5 and 20.9 us (profiles of torch 2.11)
+MASK_KERNELS_S, MASK_BYTES, MASK_STREAM = 5.5e-6, 3.0, 0.28
 #: columns of a head above which blocks of few queries have no room to load their next keys while they compute: four
 #: calls of an H200 with 64 queries and heads of 192 and 256 columns (`examples/records`, 2026-11-27)
 LARGE = 128.0
@@ -201,14 +204,12 @@ def _mask_cycles(op: Attention, kernel: Kernel) -> Number:
 def _mask_s(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     """Return the time of the kernels that make the tensor of a mask [s].
 
-    Two turn the mask of bytes into numbers of 16 bits to add: 3 B an element. Where its rows are no multiple of 16 B,
-    two more fill and copy one whose rows are: 6 B (convert_boolean_attn_mask and pad_bias in
-    aten/src/ATen/native/transformers/attention.cpp of github.com/pytorch/pytorch).
+    Two fill values, and one chooses between them by the mask's bytes: 3 B an element, one by one
+    (convert_boolean_attn_mask in aten/src/ATen/native/transformers/attention.cpp of github.com/pytorch/pytorch).
     """
     if not kernel.masks:
         return 0.0
-    elements = op.seq_q * op.seq_kv / (STREAM * machine.bandwidth_bytes_per_s)
-    made = where(op.seq_kv % MASK_ROW == 0, 2.0 * MASK_KERNEL_S + 3.0 * elements, 4.0 * MASK_KERNEL_S + 9.0 * elements)
+    made = MASK_KERNELS_S + MASK_BYTES * op.seq_q * op.seq_kv / (MASK_STREAM * machine.bandwidth_bytes_per_s)
     found: Number = where(masked(op, kernel), made, 0.0)
     return found
 

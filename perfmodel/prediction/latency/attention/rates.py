@@ -104,13 +104,13 @@ def _large_heads(op: Attention, machine: Machine, kernel: Kernel) -> float:
     if kernel.spills:
         moved = 2.0 * dtype_bytes(op.kv_dtype) / SPILLED_ROWS
         moved += (dtype_bytes(op.dtype) + 2.0 * SUM_BYTES) / SPILLED_KEYS
-        return l2_bytes_per_clock(machine) * 4.0 / moved
+        return _l2_bytes_per_clock(machine) * 4.0 / moved
     if machine.engine == "tensor" and (machine.matrix_instruction == MMA or kernel.instruction_rate < 1.0):
         return SHARED_PER_CLOCK * MMA_FLOP_PER_BYTE * 2.0 / dtype_bytes(op.dtype)
     return math.inf
 
 
-def l2_bytes_per_clock(machine: Machine) -> float:
+def _l2_bytes_per_clock(machine: Machine) -> float:
     """Return the bytes that an SM reads from L2 in a clock, as measured or else as on machines of its memory."""
     level = machine.hardware.level("l2") if machine.hardware else None
     if level is not None and level.sustained_bytes_per_s:
