@@ -1,0 +1,115 @@
+"""Operators drawn at random on a GPU: how far off they were when nobody had looked at them, and how far they are now.
+
+    python scripts/blind_draws.py
+
+Each record has the predictions of the commit that measured it. Its rows have been looked at since, and formulas mended
+with them in view, so that only the figures of that time judge. `scripts/draw_shapes.py` draws the operators.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import open_tables
+
+from perfmodel import hardware_catalog
+from perfmodel.accuracy.validate import judge
+from perfmodel.records.record import read_record
+from perfmodel.records.schema import Status, is_composed
+
+HEAD = ("record", "commit", "rows", "MAPE", "coverage", "width", "now: MAPE", "coverage", "width", "roofline")
+#: end of a record's name -> the commit whose predictions it has
+DRAWS = {"_unseen": "505329b", "_drawn": "06562ca", "_drawn2": "1433dae"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors of the predictions of a record.
+
+    Attributes
+    ----------
+    rows : calls of one kernel.
+    mape : mean of abs(predicted / measured - 1).
+    coverage : share of the rows inside their interval.
+    width : median of its high / low end.
+    """
+
+    rows: int
+    mape: float
+    coverage: float
+    width: float
+
+    def cells(self) -> list[str]:
+        """Return the figures as a table has them."""
+        return [f"{100 * self.mape:.1f} %", f"{100 * self.coverage:.1f} %", f"{self.width:.2f}"]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A record of drawn operators.
+
+    Attributes
+    ----------
+    name, commit : of the record, and the one that measured it.
+    then, now : errors of the predictions that it has, and of today's.
+    roofline : mean error of the datasheet roofline.
+    """
+
+    name: str
+    commit: str
+    then: Score
+    now: Score
+    roofline: float
+
+    def cells(self) -> list[str]:
+        """Return its line of the table."""
+        figures = [f"{self.then.rows}", *self.then.cells(), *self.now.cells(), f"{100 * self.roofline:.1f} %"]
+        return [f"`{self.name}`", self.commit, *figures]
+
+
+def draws() -> list[Draw]:
+    """Return the records in the order in which they were measured."""
+    return [_draw(end, commit) for end, commit in DRAWS.items()]
+
+
+def _draw(end: str, commit: str) -> Draw:
+    (measurements,) = open_tables.judge_records(end)
+    today = judge([measurements], hardware_catalog.hardware).by([])[-1]
+    now = Score(int(today["rows"]), today["mape"], today["coverage_80"], today["width_80"])
+    path = Path(measurements.place)
+    return Draw(path.name.partition(".")[0], commit, as_predicted(path), now, today["bound_mape"])
+
+
+def as_predicted(path: Path) -> Score:
+    """Return the errors of the predictions that a record has."""
+    pairs = [pair for row in read_record(path, ("bench",)).values if (pair := _compared(row))]
+    ratios, inside, widths = zip(*pairs, strict=True)
+    mape = statistics.fmean(abs(ratio - 1.0) for ratio in ratios)
+    return Score(len(pairs), mape, statistics.fmean(inside), statistics.median(widths))
+
+
+def _compared(row: Mapping[str, Any]) -> tuple[float, bool, float] | None:
+    """Return predicted over measured time, whether it is in the interval, and its width; None without a comparison."""
+    keys = ("measured_time_s", "predicted_time_s", "predicted_time_low_s", "predicted_time_high_s")
+    measured, predicted, low, high = (row.get(key) for key in keys)
+    if row["status"] != Status.OK or is_composed(row) or not (measured and predicted and low and high):
+        return None
+    return predicted / measured, low <= measured <= high, high / low
+
+
+def main() -> int:
+    """Print the table."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    for cells in [list(HEAD), *(draw.cells() for draw in draws())]:
+        print("  ".join(cells))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
