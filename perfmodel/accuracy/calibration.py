@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.fit import NOISE, Fit, Floats, Group
 from perfmodel.accuracy.judge import faster_than_bound
 from perfmodel.accuracy.libraries import (
-    USUAL_ROWS,
     FittedConstants,
     doubted,
     dtypes,
@@ -27,6 +26,7 @@ from perfmodel.accuracy.libraries import (
     told_apart,
 )
 from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
+from perfmodel.accuracy.restated import independent_rows, narrowed, restated
 from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
@@ -39,16 +39,11 @@ from perfmodel.prediction.latency.constants import WIDEST, Constants, constants,
 from perfmodel.prediction.latency.families import choices_of, families_of
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.uncertainty import half_width
 
 #: a calibration needs this many rows of a family
 FEWEST_ROWS = 10
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
 MOST_ROWS = 1500
-#: correlation of the errors of one shape, measured again in another version of a library: assumed
-ONE_SHAPE = 0.5
-#: a held-out residual counts for at most so many robust scales of them, in the interval of a regime with few rows
-OUTLYING = 3.0
 #: a factor of the kernels' time has to bring the mean error to this share of that without it
 EARNED = 0.8
 #: rows that a fit leaves off by more than this factor in the median do not describe what the family models: the widest
@@ -176,9 +171,9 @@ def calibrate_family(
             if _off(told[0]) < EARNED * _off(held_out[0]):
                 fitted, held_out = with_factor, told
     ratio, regime, shape, apart = held_out
-    rows = [_independent(shape[regime == index]) for index in range(len(REGIMES))]
-    restated = _restated if follow else _narrowed
-    together = intervals(ratio, regime, restated(start, ratio, regime, rows), rows)
+    rows = [independent_rows(shape[regime == index]) for index in range(len(REGIMES))]
+    stating = restated if follow else narrowed
+    together = intervals(ratio, regime, stating(start, ratio, regime, rows), rows)
     stated, others = stated_apart(ratio, regime, apart, together)
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
@@ -197,90 +192,6 @@ def calibrate_family(
 def _off(log_ratio: Floats) -> float:
     """Return the mean of |ln(predicted / measured)|."""
     return float(np.mean(np.abs(log_ratio)))
-
-
-def _independent(shapes: Floats) -> float:
-    """Return how many independent rows tell as much as those of some shapes, m of each.
-
-    The errors of rows of one shape correlate with r, so that n rows tell as much as n / (1 + (m - 1) r) (the design
-    effect of clusters: Kish, "Survey sampling", 1965, section 5.4).
-    """
-    each = shapes.size / max(1, np.unique(shapes).size)
-    return shapes.size / (1.0 + max(0.0, each - 1.0) * ONE_SHAPE)
-
-
-def _narrowed(
-    start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
-) -> dict[str, tuple[float, float]]:
-    """Return the intervals of some constants after independent rows of each regime, of their held-out residuals.
-
-    Shapes differ with variance k v: v is that of other machines, and the scale k of this one is `_scale` of its rows of
-    all regimes. What the constants had not seen adds `_left`.
-    """
-    stated = dict(start.intervals)
-    usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
-    if not usual.all():
-        return stated
-    scale = _scale(log_ratio**2 / usual[regime], sum(rows))
-    for index, name in enumerate(REGIMES):
-        shape = scale * float(usual[index])
-        if rows[index]:
-            end = math.exp(half_width([shape, _left(start, index, shape, rows[index])]))
-            stated[name] = (max(stated[name][0], 1.0 / end), min(stated[name][1], end))
-    return stated
-
-
-def _restated(
-    start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
-) -> dict[str, tuple[float, float]]:
-    """Return the intervals of constants that have followed some rows: what their held-out residuals show.
-
-    The scale k of a regime's shapes is `_scale` of its own rows, or that of all rows where both narrow: the residuals
-    of one regime say little of how far another is off. A row that is off by more than `OUTLYING` robust scales counts
-    as one that is off by as much (Winsorised), and four of five rows are inside. A regime without rows keeps its
-    interval, or has a wider one where those with rows have.
-    """
-    stated = dict(start.intervals)
-    usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
-    if not usual.all():
-        return stated
-    off = np.abs(log_ratio)
-    squares = np.minimum(off, OUTLYING * 1.4826 * float(np.median(off))) ** 2 / usual[regime]
-    together = _scale(squares, sum(rows))
-    own = [_scale(squares[regime == index], count) for index, count in enumerate(rows)]
-    if together < 1.0:
-        own = [scale if scale > 1.0 else together for scale in own]
-    # of their logarithms, since regimes differ in v by more than in what their rows are off by
-    typical = math.exp(sum(count * math.log(scale) for count, scale in zip(rows, own, strict=True)) / sum(rows))
-    for index, name in enumerate(REGIMES):
-        here = off[regime == index]
-        shape = (own[index] if here.size else typical) * float(usual[index])
-        reach = half_width([shape, _left(start, index, shape, rows[index])])
-        if here.size:
-            end = math.exp(max(reach, float(np.quantile(here, 0.8, method="higher"))))
-            stated[name] = (1.0 / end, end)
-        elif typical > 1.0:
-            stated[name] = (min(stated[name][0], math.exp(-reach)), max(stated[name][1], math.exp(reach)))
-    return stated
-
-
-def _scale(squares: Floats, rows: float) -> float:
-    """Return k = (m + sum) / (m + n) of n independent rows with a mean of r^2 / v: m is `USUAL_ROWS`.
-
-    That is the mean of an inverse gamma distribution, whose prior says 1.
-    """
-    told = rows * float(np.mean(squares)) if squares.size else 0.0
-    return (USUAL_ROWS + told) / (USUAL_ROWS + rows)
-
-
-def _left(start: Constants, regime: int, shape: float, rows: float) -> float:
-    """Return the variance that is left of what some constants had not seen (machine, library, dtype, vendor, host).
-
-    It was V. After the n rows of a regime, whose shapes differ with variance k v, it is known up to
-    V k v / (k v + n V), as a normal mean is.
-    """
-    unseen = sum(values[regime] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)
-    return unseen * shape / (shape + rows * unseen) if unseen else 0.0
 
 
 @dataclass(frozen=True)
