@@ -17,10 +17,9 @@ REGIMES = ("launch", "mid", "large")
 #: a library that was measured nowhere ("library") or on other machines only ("library_here"); a dtype of which no row
 #: of the vendor was fitted ("dtype") or rows of other machines only ("dtype_here"); a vendor without any measured
 #: machine; a kind of link that no row crossed; the host that the devices sit in, which no specification knows; calls
-#: unlike those that were fitted, dispatched by another host, or of a library whose releases differ (`Family.doubts`)
-DEVIATIONS = tuple(
-    source for source in ErrorSource if source not in (ErrorSource.SHAPE, ErrorSource.KERNEL, ErrorSource.RUN)
-)
+#: unlike those that were fitted, by kernels of a kind without rows, dispatched by another host, or of a library whose
+#: releases differ (`Family.doubts`)
+DEVIATIONS = tuple(source for source in ErrorSource if source not in (ErrorSource.SHAPE, ErrorSource.RUN))
 
 
 def same_speed(dtype: str) -> str:
