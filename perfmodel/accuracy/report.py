@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel import storage
-from perfmodel.accuracy.calibration import FamilyCalibration, MachineCalibration
+from perfmodel.accuracy.calibration import FamilyCalibration
 from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import JudgedCalls
+from perfmodel.accuracy.own_rows import MachineCalibration
 from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.siblings import SiblingCalibration
 from perfmodel.accuracy.validate import ALWAYS, Accuracy

@@ -213,7 +213,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     """Fit the constants of the latency model to the rows of some files, and write the machine with these constants."""
     import datetime
 
-    from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
+    from perfmodel.accuracy.own_rows import FEWEST_ROWS, calibrate_calls
     from perfmodel.cli._recorded import recorded_machine
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware, same_machine

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.accuracy.calibration import MachineCalibration, calibrate_calls, calibrate_family
+from perfmodel.accuracy.calibration import calibrate_family
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.own_rows import MachineCalibration, calibrate_calls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, Timing

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.accuracy.calibration import MachineCalibration, calibrate_calls
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.own_rows import MachineCalibration, calibrate_calls
 from perfmodel.accuracy.siblings import ALIKE, Offset, told_by
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import CacheState, Calibration, ErrorSource, Timing

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from perfmodel.accuracy import libraries
-from perfmodel.accuracy.calibration import calibrate_calls, calibrate_family, usable
+from perfmodel.accuracy.calibration import calibrate_family, usable
 from perfmodel.accuracy.fit import Group, fit
 from perfmodel.accuracy.libraries import intervals
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.hardware_catalog import hardware

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfmodel.accuracy.calibration import FEWEST_ROWS
+from perfmodel.accuracy.own_rows import FEWEST_ROWS
 from perfmodel.hardware_catalog import hardware
 from perfmodel.kernels import registry
 from perfmodel.kernels.cases import BenchmarkCases

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.accuracy.calibration import calibrate_calls, family_groups
+from perfmodel.accuracy.calibration import family_groups
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.operators import load_operator
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.accuracy.calibration import calibrate_calls
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
 from perfmodel.prediction.latency.attention import beyond

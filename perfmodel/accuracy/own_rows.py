@@ -1,0 +1,179 @@
+"""From measured calls on one machine to its ``[latency]`` tables."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfmodel.accuracy.calibration import (
+    MOST_ROWS,
+    FamilyCalibration,
+    calibrate_family,
+    family_groups,
+    parts,
+    usable,
+)
+from perfmodel.accuracy.fit import Fit, Floats, Group
+from perfmodel.accuracy.libraries import FittedConstants, doubted, residuals, sample
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.report import Reportable
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.prediction.latency.constants import WIDEST, Constants, constants, measured_constants
+from perfmodel.prediction.latency.family import Family, Values
+
+#: a calibration needs this many rows of a family
+FEWEST_ROWS = 10
+#: rows that a fit leaves off by more than this factor in the median do not describe what the family models: the widest
+#: interval that is stated without any measurement
+UNLIKE = WIDEST[1]
+#: what times in seconds may have been entered in, and how many times too large they are then
+_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+
+
+@dataclass(frozen=True)
+class MachineCalibration(Reportable):
+    """The calibration of a machine from measured calls.
+
+    Attributes
+    ----------
+    before : the machine with its constants before.
+    families : the calibration of each family with enough rows.
+    unused : reason -> number of rows that were not used for it.
+    siblings : the collectives without rows, of which those of others tell something.
+    """
+
+    before: Hardware
+    families: tuple[FamilyCalibration, ...]
+    unused: Mapping[str, int]
+    siblings: tuple[SiblingCalibration, ...] = ()
+
+    @property
+    def hardware(self) -> Hardware:
+        """The machine with the fitted constants."""
+        tables = {told.family.name: told.table for told in self.siblings}
+        tables |= {calibration.family.name: calibration.table for calibration in self.families}
+        return replace(self.before, latency={**self.before.latency, **tables})
+
+
+def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: str, date: str) -> MachineCalibration:
+    """Return the calibration of every family with enough rows, and why other rows were not used.
+
+    The fit starts from the constants of the machine: those of its specification, or the defaults of its generation.
+    Constants that the rows do not determine stay there. Rows of one collective also tell what the machine's other
+    collectives take (`perfmodel.accuracy.siblings`).
+
+    Parameters
+    ----------
+    calls : measured calls on this machine.
+    hardware : the machine.
+    source, date : written beside the constants, with the number of rows.
+    """
+    reasons: Counter[str] = Counter()
+    kept = []
+    for call in calls:
+        mask, why = usable(call, hardware)
+        reasons.update(why)
+        if mask.any():
+            kept.append(call.take(mask))
+    by_family = family_groups(kept, {call.hardware: hardware for call in kept})
+    modelled = sum(len(group) for _, groups in by_family.values() for group in groups)
+    reasons["of operators without a closed form"] += sum(map(len, kept)) - modelled
+    calibrations = []
+    for family, groups in by_family.values():
+        rows = sum(map(len, groups))
+        if rows < FEWEST_ROWS:
+            reasons[f"of {family.name}: fewer than {FEWEST_ROWS} rows"] += rows
+            continue
+        if len({part for group in groups for part in parts(group).tolist()}) < 2:
+            reasons[f"of {family.name}: too few different shapes"] += rows
+            continue
+        origin = f"fitted on {source}, {min(rows, MOST_ROWS)} rows"
+        found = _calibrate_own(family, groups, hardware, origin, date)
+        off = float(np.median(found.log_ratio))
+        if abs(off) > math.log(UNLIKE):
+            reasons[f"of {family.name}: {_unlike(found)}"] += rows
+        else:
+            calibrations.append(found)
+    unused = {reason: count for reason, count in reasons.items() if count}
+    rows_of = {one.family.name: by_family[one.family.name][1] for one in calibrations}
+    told = calibrate_siblings(rows_of, hardware, source, date)
+    return MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
+
+
+def _calibrate_own(
+    family: Family, groups: Sequence[Group], hardware: Hardware, source: str, date: str
+) -> FamilyCalibration:
+    """Return the calibration of a family on a machine, whose table gives the fitted constants to a prediction.
+
+    The fit starts from what holds for the rows before: for their library and dtype, where all have one.
+    """
+    groups = sample(groups, MOST_ROWS)
+    before = hardware.latency.get(family.name)
+    # constants in the machine's file stay there if the rows do not determine them; others come from the defaults
+    own = before.constants if before else measured_constants(family, hardware)
+    libraries = sorted({group.conditions.library for group in groups})
+    kinds = sorted({group.op.kernel_dtype for group in groups})
+    library, dtype = (found[0] if len(found) == 1 else "" for found in (libraries, kinds))
+    start = constants(family, hardware, library, dtype)
+    found = calibrate_family(family, groups, start, source, date, own, follow=True)
+    # rows that name no library are known, too: they tell what a prediction without one takes
+    table = replace(found.table, known_libraries=tuple(libraries))
+    fitted = FittedConstants(found.fit, found.library_fits)
+    for name in libraries:
+        table = _kept(table, family, hardware, name, fitted.values(name))
+    off = np.concatenate([_off_before(family, group, hardware) for group in groups])
+    return _knowing(replace(found, table=table, log_ratio_before=off), start, groups)
+
+
+def _off_before(family: Family, group: Group, hardware: Hardware) -> Floats:
+    """Return ln(predicted / measured) of rows with the constants that held for their library and dtype before."""
+    known = constants(family, hardware, group.conditions.library, group.op.kernel_dtype)
+    ratios, _ = residuals(family, [group], FittedConstants(Fit(dict(known.values), (), {}, 0.0, 0)))
+    return ratios
+
+
+def _kept(table: LatencyTable, family: Family, hardware: Hardware, library: str, values: Values) -> LatencyTable:
+    """Return a table that gives a library the values of its fit: with the constants that would come from elsewhere.
+
+    A constant that the rows do not determine has its value from before in the fit, which may be that of a table that
+    the new one replaces, or of kernels of which there were no rows.
+    """
+    given = constants(family, replace(hardware, latency={**hardware.latency, family.name: table}), library).values
+    other = {name: value for name, value in values.items() if not math.isclose(value, given[name], rel_tol=1e-9)}
+    several = len(table.known_libraries) > 1
+    of_library = {constant.name for constant in family.all_constants if constant.library and library and several}
+    shared = {name: value for name, value in other.items() if name not in of_library}
+    apart = {name: value for name, value in other.items() if name in of_library}
+    libraries = (
+        {**table.libraries, library: {**table.libraries.get(library, {}), **apart}} if apart else table.libraries
+    )
+    return replace(table, constants={**table.constants, **shared}, libraries=libraries)
+
+
+def _unlike(found: FamilyCalibration) -> str:
+    """Say that no constants describe the rows: by how much they are off, and whether that is a mistake of units."""
+    slower = math.exp(-float(np.median(found.log_ratio_before)))
+    unit = next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
+    hint = f": are the times in {unit}?" if unit else ""
+    ratio = max(slower, 1.0 / slower)
+    shown = f"{ratio:,.0f}" if ratio >= 10.0 else f"{ratio:.2g}"
+    times = f"{shown} times as long" if slower > 1.0 else f"1/{shown} of the time"
+    return f"{times} as predicted, which no constants of the model describe{hint}"
+
+
+def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
+    """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt."""
+    known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
+    doubts = [doubt for doubt in found.family.all_doubts if not doubt.lasting]
+    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in doubts]
+    known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
+    if not known:
+        return found
+    return replace(found, table=replace(found.table, deviations=dict.fromkeys(known, (0.0,) * len(REGIMES))))
