@@ -54,6 +54,7 @@ class FamilyCalibration:
     fit : the fit of the shared constants; ``library_fits`` are those of the constants of each library.
     log_ratio : ln(predicted / measured) of every row, from a fit without its part of the shapes.
     log_ratio_before : the same with the constants before.
+    stays : whether these are no worse, so that the table has them, with the intervals that the rows show.
     """
 
     family: Family
@@ -63,6 +64,7 @@ class FamilyCalibration:
     library_fits: Mapping[str, Fit]
     log_ratio: Floats
     log_ratio_before: Floats
+    stays: bool = False
 
     @property
     def rows(self) -> int:
@@ -150,12 +152,12 @@ def calibrate_family(
     groups = sample(groups, MOST_ROWS)
     fitted = fit_libraries(family, groups, start.values, centred=follow)
     held_out = _cross_validated(family, groups, start.values, fitted, centred=follow)
-    if follow and _off(held_out[0]) > NOISE:
+    if follow and mean_off(held_out[0]) > NOISE:
         with_factor = fit_libraries(family, groups, start.values, centred=True, factor=True)
-        inside = [_off(residuals(family, groups, found)[0]) for found in (fitted, with_factor)]
+        inside = [mean_off(residuals(family, groups, found)[0]) for found in (fitted, with_factor)]
         if inside[1] < EARNED * inside[0]:  # what does not help the rows that it is fitted to helps no others
             told = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
-            if _off(told[0]) < EARNED * _off(held_out[0]):
+            if mean_off(told[0]) < EARNED * mean_off(held_out[0]):
                 fitted, held_out = with_factor, told
     ratio, regime, shape, apart = held_out
     rows = [independent_rows(shape[regime == index]) for index in range(len(REGIMES))]
@@ -176,7 +178,7 @@ def calibrate_family(
     return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, before)
 
 
-def _off(log_ratio: Floats) -> float:
+def mean_off(log_ratio: Floats) -> float:
     """Return the mean of |ln(predicted / measured)|."""
     return float(np.mean(np.abs(log_ratio)))
 
@@ -200,16 +202,19 @@ def _cross_validated(
         fitted = list(_part(groups, part, inside=False))
         held_out = list(_part(groups, part, inside=True))
         if fitted and held_out:
-            # a whole number of each library, and its shape as the fraction
-            shapes = [
-                libraries.index(group.conditions.library) + shape_hash(group.op, len(group)) for group in held_out
-            ]
             own = residuals(
                 family, held_out, fit_libraries(family, fitted, start, near=near, centred=centred, factor=factor)
             )
-            results.append((*own, np.concatenate(shapes), told_apart(family, held_out)))
+            results.append((*own, numbered(held_out, libraries), told_apart(family, held_out)))
     ratios, regimes, every_shape, apart = map(np.concatenate, zip(*results, strict=True))
     return ratios, regimes, every_shape, apart
+
+
+def numbered(groups: Sequence[Group], libraries: Sequence[str]) -> Floats:
+    """Return a number for each row: a whole one of each library, and the shape as its fraction."""
+    return np.concatenate(
+        [libraries.index(group.conditions.library) + shape_hash(group.op, len(group)) for group in groups]
+    )
 
 
 def _part(groups: Sequence[Group], part: int, *, inside: bool) -> Iterator[Group]:

@@ -8,25 +8,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.accuracy.calibration import (
     MOST_ROWS,
     FamilyCalibration,
     calibrate_family,
     family_groups,
+    mean_off,
+    numbered,
     parts,
     usable,
 )
-from perfmodel.accuracy.fit import Fit, Floats, Group
-from perfmodel.accuracy.libraries import FittedConstants, doubted, residuals, sample
+from perfmodel.accuracy.fit import Floats, Group
+from perfmodel.accuracy.libraries import FittedConstants, doubted, dtypes, intervals, sample, stated_apart, told_apart
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.restated import independent_rows, restated
 from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.prediction.latency.constants import WIDEST, Constants, constants, measured_constants
+from perfmodel.prediction.latency.constants import WIDEST, Constants, constants, found_tables, measured_constants
 from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.predict import predict_piece
 
 #: a calibration needs this many rows of a family
 FEWEST_ROWS = 10
@@ -94,9 +99,9 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
         if len({part for group in groups for part in parts(group).tolist()}) < 2:
             reasons[f"of {family.name}: too few different shapes"] += rows
             continue
-        origin = f"fitted on {source}, {min(rows, MOST_ROWS)} rows"
+        origin = f"{source}, {min(rows, MOST_ROWS)} rows"
         found = _calibrate_own(family, groups, hardware, origin, date)
-        off = float(np.median(found.log_ratio))
+        off = float(np.median(found.log_ratio_before if found.stays else found.log_ratio))
         if abs(off) > math.log(UNLIKE):
             reasons[f"of {family.name}: {_unlike(found)}"] += rows
         else:
@@ -112,7 +117,8 @@ def _calibrate_own(
 ) -> FamilyCalibration:
     """Return the calibration of a family on a machine, whose table gives the fitted constants to a prediction.
 
-    The fit starts from what holds for the rows before: for their library and dtype, where all have one.
+    The fit starts from what holds for the rows before: for their library and dtype, where all have one. Where rows that
+    were left out of it come out no better than they are predicted today, the constants stay.
     """
     groups = sample(groups, MOST_ROWS)
     before = hardware.latency.get(family.name)
@@ -122,33 +128,80 @@ def _calibrate_own(
     kinds = sorted({group.op.kernel_dtype for group in groups})
     library, dtype = (found[0] if len(found) == 1 else "" for found in (libraries, kinds))
     start = constants(family, hardware, library, dtype)
-    found = calibrate_family(family, groups, start, source, date, own, follow=True)
-    # rows that name no library are known, too: they tell what a prediction without one takes
-    table = replace(found.table, known_libraries=tuple(libraries))
-    fitted = FittedConstants(found.fit, found.library_fits)
-    for name in libraries:
-        table = _kept(table, family, hardware, name, fitted.values(name))
-    off = np.concatenate([_off_before(family, group, hardware) for group in groups])
-    return _knowing(replace(found, table=table, log_ratio_before=off), start, groups)
+    found = calibrate_family(family, groups, start, f"fitted on {source}", date, own, follow=True)
+    today, regime = _predicted(groups, hardware)
+    if mean_off(today) <= mean_off(found.log_ratio):
+        found = replace(found, stays=True, table=_before(family, groups, hardware, start, (today, regime)))
+        found = replace(found, table=replace(found.table, source=_joined(found.table.source, source), date=date))
+    else:
+        # rows that name no library are known, too: they tell what a prediction without one takes
+        table = replace(found.table, known_libraries=tuple(libraries))
+        fitted = FittedConstants(found.fit, found.library_fits)
+        for name in libraries:
+            table = _kept(table, family, hardware, name, fitted.values(name), alone=len(libraries) == 1)
+        found = replace(found, table=table)
+    return _knowing(replace(found, log_ratio_before=today), start, groups)
 
 
-def _off_before(family: Family, group: Group, hardware: Hardware) -> Floats:
-    """Return ln(predicted / measured) of rows with the constants that held for their library and dtype before."""
-    known = constants(family, hardware, group.conditions.library, group.op.kernel_dtype)
-    ratios, _ = residuals(family, [group], FittedConstants(Fit(dict(known.values), (), {}, 0.0, 0)))
-    return ratios
+def _predicted(groups: Sequence[Group], hardware: Hardware) -> tuple[Floats, NDArray[np.intp]]:
+    """Return ln(predicted / measured) of rows as the machine is predicted today, and the regime of each."""
+    ratios, regimes = [], []
+    for group in groups:
+        estimate = predict_piece(group.op, hardware, group.conditions).estimate
+        ratios.append(np.log(np.broadcast_to(estimate.time_s, group.time_s.shape) / group.time_s))
+        regimes.append(np.broadcast_to(estimate.regime_code, group.time_s.shape))
+    return np.concatenate(ratios), np.concatenate(regimes)
 
 
-def _kept(table: LatencyTable, family: Family, hardware: Hardware, library: str, values: Values) -> LatencyTable:
+def _before(
+    family: Family,
+    groups: Sequence[Group],
+    hardware: Hardware,
+    start: Constants,
+    today: tuple[Floats, NDArray[np.intp]],
+) -> LatencyTable:
+    """Return a table with the constants that hold today, and the intervals of rows that they predict."""
+    log_ratio, regime = today
+    calls = sorted({(group.conditions.library, group.op.kernel_dtype) for group in groups})
+    known = {name: constants(family, hardware, name, dtype) for name, dtype in calls}
+    shapes = numbered(groups, list(known))
+    rows = [independent_rows(shapes[regime == index]) for index in range(len(REGIMES))]
+    together = intervals(log_ratio, regime, restated(start, log_ratio, regime, rows), rows)
+    stated, others = stated_apart(log_ratio, regime, told_apart(family, groups), together)
+    nearest = next((table for _, table in found_tables(family, hardware)), LatencyTable({}))
+    table = hardware.latency.get(family.name, LatencyTable({}, source=nearest.source))
+    table = replace(
+        table,
+        intervals=stated,
+        apart=others,
+        spread={name: factor for name, factor in table.spread.items() if name not in known},
+        known_libraries=tuple(sorted({*table.known_libraries, *known})),
+        dtypes=tuple(sorted({*table.dtypes, *dtypes(family, groups)})),
+        # a library that had borrowed its constants without the surface of the others has them without it
+        surface=nearest.surface if all(one.surface for one in known.values()) else None,
+        with_surface=True,
+    )
+    for name, one in known.items():
+        table = _kept(table, family, hardware, name, one.values)
+    return table
+
+
+def _joined(before: str, source: str) -> str:
+    """Return the source of constants that stay, and of the rows that their intervals are of."""
+    return "; ".join(filter(None, (before, f"intervals of {source}")))
+
+
+def _kept(
+    table: LatencyTable, family: Family, hardware: Hardware, library: str, values: Values, *, alone: bool = False
+) -> LatencyTable:
     """Return a table that gives a library the values of its fit: with the constants that would come from elsewhere.
 
     A constant that the rows do not determine has its value from before in the fit, which may be that of a table that
-    the new one replaces, or of kernels of which there were no rows.
+    the new one replaces, or of kernels of which there were no rows. Those of a library that is ``alone`` are shared.
     """
     given = constants(family, replace(hardware, latency={**hardware.latency, family.name: table}), library).values
     other = {name: value for name, value in values.items() if not math.isclose(value, given[name], rel_tol=1e-9)}
-    several = len(table.known_libraries) > 1
-    of_library = {constant.name for constant in family.all_constants if constant.library and library and several}
+    of_library = {constant.name for constant in family.all_constants if constant.library and library and not alone}
     shared = {name: value for name, value in other.items() if name not in of_library}
     apart = {name: value for name, value in other.items() if name in of_library}
     libraries = (
@@ -176,4 +229,9 @@ def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]
     known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
     if not known:
         return found
-    return replace(found, table=replace(found.table, deviations=dict.fromkeys(known, (0.0,) * len(REGIMES))))
+    return replace(
+        found,
+        table=replace(
+            found.table, deviations={**found.table.deviations, **dict.fromkeys(known, (0.0,) * len(REGIMES))}
+        ),
+    )

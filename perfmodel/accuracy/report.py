@@ -269,6 +269,8 @@ def _siblings(calibrations: Sequence[SiblingCalibration]) -> Report:
 
 def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:
     """Yield the shared constants that were fitted, then those of each library."""
+    if calibration.stays:
+        return
     constants = {constant.name: constant for constant in calibration.family.table_constants}
     for name in calibration.fit.certainty:
         before = calibration.start.get(name, constants[name].default)
@@ -296,11 +298,12 @@ def _constant_row(
 
 def _summary(calibration: FamilyCalibration) -> Iterator[str]:
     """Yield the error of one family, and the constants that its rows do not identify."""
+    stays = " These stay, with intervals that the rows show." if calibration.stays else ""
     yield (
         f"{calibration.family.name}: {format_count(calibration.rows, 'row')}; mean absolute error "
         f"{calibration.error:.1%} on rows that were not fitted, "
-        f"{calibration.error_before:.1%} with the constants before."
+        f"{calibration.error_before:.1%} with the constants before.{stays}"
     )
     unidentified = calibration.fit.unidentified
-    if unidentified:
+    if unidentified and not calibration.stays:
         yield f"{calibration.family.name}: the rows do not identify {', '.join(unidentified)}, which stay as before."

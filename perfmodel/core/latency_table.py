@@ -47,6 +47,7 @@ class LatencyTable:
     links : kinds of link that the rows crossed; empty for rows that cross none, and for a machine's own.
     apart : the intervals of calls that the family tells apart, since their shapes differ by more or less.
     spread : library -> half widths of its intervals, over those of all libraries; 1 for others.
+    with_surface : whether the intervals are of rows that the surface corrected, in place of the surface's own.
     """
 
     constants: Mapping[str, float]
@@ -62,6 +63,7 @@ class LatencyTable:
     links: tuple[str, ...] = ()
     apart: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
+    with_surface: bool = False
 
     def covers(self, dtype: str) -> bool:
         """Return whether rows of a dtype were fitted; fp16 and bf16 have the same speed."""

@@ -153,3 +153,33 @@ def test_the_error_before_is_that_of_each_library() -> None:
     calls = [timed(shapes, op, factor, library) for library, factor in (("sglang", 1.0), ("vllm", 1.0))]
     found = calibrate_calls(calls, pm.hardware(shapes), "mine.csv", "2026-11-27")
     assert found.families[0].error_before < 0.05
+
+
+@pytest.mark.parametrize("machine", ["h100-sxm5-80gb", "h200-sxm-141gb"])
+@pytest.mark.parametrize("library", ["", "torch", "sglang"])
+def test_constants_that_no_fit_betters_stay_and_the_interval_is_that_of_the_rows(
+    machine: str, library: str, tmp_path: Any
+) -> None:
+    """Rows that scatter about the prediction without a rule teach no constant; a fit to them would be a guess."""
+    scatter = np.exp(0.3 * np.random.default_rng(7).permutation(np.repeat([-1.0, 1.0], 6)))
+    calls = timed(machine, PRODUCTS[1], scatter, library)
+    result = calibrated(calls)
+    (made,) = result.families
+    assert made.stays
+    assert made.error >= made.error_before
+    write_spec(result.hardware, tmp_path / "mine.toml")
+    other = PRODUCTS[1].changed(m=ROWS + 100.0)
+    for op in (calls.op, other):
+        before, after = (pm.predict(op, on, library=library) for on in (machine, tmp_path / "mine.toml"))
+        assert np.asarray(after.predicted_time_s) == pytest.approx(np.asarray(before.predicted_time_s), rel=1e-3)
+    _, inside, width = off(calls, pm.hardware(tmp_path / "mine.toml"))
+    assert inside.mean() >= 0.8
+    assert np.median(width) < 4.0
+
+
+def test_a_file_that_knows_a_kind_of_kernel_is_read_again(tmp_path: Any) -> None:
+    """PyTorch's prompts run its FlashAttention-2 on an A100, a doubt until rows tell of it: the file says that."""
+    result = calibrated(timed("a100-sxm4-80gb", PROMPTS[1], 1.3, "torch"))
+    write_spec(result.hardware, tmp_path / "mine.toml")
+    known = pm.hardware(tmp_path / "mine.toml").latency["attention_prefill"]
+    assert known.deviations == result.families[0].table.deviations == {"kernel": (0.0, 0.0, 0.0)}

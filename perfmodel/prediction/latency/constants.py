@@ -254,7 +254,8 @@ def combined(
     correction = None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
-        near = _spread(surface.intervals, spread) if state is Calibration.CALIBRATED else {}
+        earned = state is Calibration.CALIBRATED and not tables[0].with_surface
+        near = _spread(surface.intervals, spread) if earned else {}
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
         correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None

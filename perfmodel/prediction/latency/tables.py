@@ -31,7 +31,7 @@ LARGEST_DEVIATION = 3.0
 LARGEST_SPREAD = 4.0
 
 
-class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
+class LatencySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """``[latency.FAMILY]`` as it stands in a file: times with their unit ("2.4 us"), shares as plain numbers.
 
     ``surface`` names a file of `perfmodel.prediction.latency.surfaces`.
@@ -50,6 +50,7 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     date: str = ""
     note: str = ""
     surface: str = ""
+    with_surface: bool = False
 
 
 class LazyTables(Mapping[str, LatencyTable]):
@@ -123,6 +124,7 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         date=spec.date,
         note=spec.note,
         surface=surface(spec.surface, family(name), place) if spec.surface else None,
+        with_surface=spec.with_surface,
     )
 
 
@@ -217,6 +219,7 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         date=table.date,
         note=table.note,
         surface=table.surface.name if table.surface else "",
+        with_surface=table.with_surface,
     )
 
 
