@@ -26,12 +26,11 @@ WRITTEN = {"sqrt": 1}
 #: start of a kernel whose arguments are the addresses of all tensors (4 kB), beyond that of a plain one [s]: what three
 #: steps of 1, 16 and 128 tensors leave on an H200 (own record, torch 2.11.0, 2026-11-27; all were in view)
 ARGUMENTS = Constant("arguments", "s", 0.7e-6, 0.05e-6, 5e-6, 0.5, "start of a kernel by the addresses of many tensors")
-
-#: cycles that an SM spends on a step of a fused kernel beyond waiting for its loads, and before the first. Its rates and
-#: decays are doubles (fused_adam_utils.cuh, FusedSgdKernel.cu): each weight is converted to fp64 and back, and each
-#: block of AdamW takes both decays to the power of the count, which is assumed to be what takes them. Three steps of 123,726 to 1,948,474 weights on
-#: an H200 take 28, 49 and 51 us, one of SGD 21 (own record, torch 2.11.0, 2026-11-27; all were in view). Few lanes for
-#: fp64 would take longer; no such GPU was measured
+#: cycles that an SM spends on a step of a fused kernel beyond waiting for its loads, and before the first. Its rates
+#: and decays are doubles (fused_adam_utils.cuh, FusedSgdKernel.cu): each weight is converted to fp64 and back, and each
+#: block of AdamW takes both decays to the power of the count, which is assumed to be what takes them. Three steps of
+#: 123,726 to 1,948,474 weights on an H200 take 28, 49 and 51 us, one of SGD 21 (own record, torch 2.11.0, 2026-11-27;
+#: all were in view). Few lanes for fp64 would take longer; no such GPU was measured
 IN_DOUBLE = {"adamw": (1700.0, 3000.0), "sgd": (230.0, 0.0)}
 
 
