@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
@@ -23,7 +23,7 @@ from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.limited import STARVED
-from perfmodel.prediction.latency.gemm.own_kernels import few_rows, has_own_kernels, own_s
+from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels, in_tiles, own_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
@@ -164,11 +164,11 @@ def _with_own_kernels(product: Product, terms: Terms, machine: Machine, c: Value
     Where tiles would take longer, each of their terms is as much shorter.
     """
     body = terms.time_s - terms.adds[LAUNCH]
-    time, few = own_s(product, body, machine, c), few_rows(product)
-    share = where(few, 0.0, minimum(time / body, 1.0))
+    time, tiled = own_s(product, body, machine, c), in_tiles(product)
+    share = tiled * minimum(time / body, 1.0)
     kept = {name: part if name == LAUNCH else share * part for name, part in terms.adds.items()}
-    kept[HBM] = kept[HBM] + where(few, time, 0.0)
-    kept[PIPELINE] = kept[PIPELINE] + where(few, 0.0, maximum(time - body, 0.0))
+    kept[HBM] = kept[HBM] + (1.0 - tiled) * time
+    kept[PIPELINE] = kept[PIPELINE] + tiled * maximum(time - body, 0.0)
     return Terms(kept, terms.alone)
 
 

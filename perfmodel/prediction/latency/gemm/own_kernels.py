@@ -6,9 +6,7 @@ product named here was in view).
 
 from __future__ import annotations
 
-from typing import Any
-
-from perfmodel.core.work import Number, anywhere, ceil, maximum, minimum, where
+from perfmodel.core.work import Number, ceil, clipped, everywhere, maximum, minimum, where
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import Product, is_fp32
 from perfmodel.prediction.latency.machine import Machine
@@ -23,9 +21,13 @@ SIDE, STEP, FP64_BYTES = 64.0, 32.0, 8.0
 #: 6691 x 1216 x 896 take, where the tiles of fp32 leave 0.51 to 1.48
 BLOCK_CLOCKS, NARROW = 1090.0, 1.65
 #: rows of A up to which a kernel without tiles runs (gemmSN_NN_kernel, gemvx), the share of the datasheet bandwidth
-#: that it draws, and the least that it takes [SM clocks], if tiles do not take less: 3 x 360 x 752 in a batch of 133
-#: takes 48.7 us in fp32 (85 by tiles), 2 x 1472 x 11648 45.1 in fp64, and 1 x 56 x 806 in a batch of 5 5.7 (21)
-FEW_ROWS, FEW_SHARE, FEW_CLOCKS = 4.0, 0.65, 7100.0
+#: that it draws, and the least that it takes [SM clocks], if tiles do not take less: at all, and for each term of a sum
+#: (their ratio is assumed). 3 x 360 x 752 in a batch of 133 takes 48.7 us in fp32 (85 by tiles), 2 x 1472 x 11648 45.1
+#: in fp64, and 1 x 56 x 806 in a batch of 5 5.7 (21 by tiles)
+FEW_ROWS, FEW_SHARE, FEW_CLOCKS, TERM_CLOCKS = 4.0, 0.65, 2000.0, 6.3
+#: rows from which tiles are known to run: nine products of 8 rows say so. Where between them the choice changes, nobody
+#: measured; the time lies between both, as its mean in ln
+TILE_ROWS = 8.0
 
 
 def has_own_kernels(machine: Machine) -> bool:
@@ -33,9 +35,9 @@ def has_own_kernels(machine: Machine) -> bool:
     return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction == INSTRUCTION
 
 
-def few_rows(product: Product) -> Any:
-    """Return where a product has so few rows that no tile is filled."""
-    return product.m <= FEW_ROWS
+def in_tiles(product: Product) -> Number:
+    """Return how likely products run in tiles: 0 for few rows, and 1 from `TILE_ROWS` on."""
+    return clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0)
 
 
 def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Number:
@@ -49,11 +51,12 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         in_blocks = maximum(_fp64_s(product, blocks, machine, c), moved / c["eta"])
         longer = where(blocks > machine.sm_count, maximum(time, in_blocks), time)
         time = where(product.batch > 1, in_blocks, longer)
-    few = few_rows(product)
-    if not anywhere(few):
+    tiled = in_tiles(product)
+    if everywhere(tiled >= 1.0):
         return time
-    least = minimum(body_s, FEW_CLOCKS / machine.clock_hz)
-    found: Number = where(few, maximum(moved / FEW_SHARE, least), time)
+    least = minimum(body_s, (FEW_CLOCKS + TERM_CLOCKS * product.k) / machine.clock_hz)
+    streamed = maximum(moved / FEW_SHARE, least)
+    found: Number = streamed * (time / streamed) ** tiled
     return found
 
 
