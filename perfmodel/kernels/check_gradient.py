@@ -157,7 +157,8 @@ def _chosen(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> torc
 def _exact(op: Operator, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Return the gradients in float64."""
     with torch.inference_mode(False), torch.enable_grad():
-        wide = {name: x.to(torch.float64) if x.is_floating_point() else x.clone() for name, x in inputs.items()}
+        # copies, since autograd keeps no inference tensors, as those are that a check computes from its inputs
+        wide = {n: x.to(torch.float64, copy=True) if x.is_floating_point() else x.clone() for n, x in inputs.items()}
         forward = forward_of(op)
         prepared, wanted = leaves(op, wide)
         if op.op == "elementwise":

@@ -71,20 +71,20 @@ class GradientCall:
     """
 
     def __init__(self, kernel: Kernel, op: Operator, inputs: Mapping[str, torch.Tensor]) -> None:
-        self._kernel, self._op = kernel, op
+        self._kernel, self._op, self._inputs = kernel, op, inputs
         if any(x.is_cuda for x in inputs.values()):
             _start_autograd()
-        with torch.inference_mode(False):  # autograd keeps no tensors that were made in inference mode
-            self._inputs = {name: x.clone() if x.is_inference() else x for name, x in inputs.items()}
         self.renew()
 
     def renew(self) -> None:
         """Run the forward pass, whose intermediate results the backward pass reads."""
         forward = forward_of(self._op)
         with torch.inference_mode(False), torch.enable_grad():
-            inputs, self._leaves = leaves(self._op, self._inputs)
+            # autograd keeps no inference tensors: a user's are copied as they are now
+            kept = {name: x.clone() if x.is_inference() else x for name, x in self._inputs.items()}
+            inputs, self._leaves = leaves(self._op, kept)
             self._output = self._kernel.prepare(forward, inputs)()
-        self._dy = self._inputs[OUTPUT_GRADIENT]
+        self._dy = kept[OUTPUT_GRADIENT]
 
     def __call__(self) -> tuple[torch.Tensor, ...]:
         """Return the gradients."""

@@ -42,6 +42,9 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
     product in 8 bits or fewer is stored column by column, the only order that Hopper's tensor cores accept, and what a
     convolution with the layout NHWC reads, channel by channel. Integers fill their range, and scales are positive.
 
+    They are no inference tensors, also where they are made in inference mode, in which kernels run
+    (`perfmodel.kernels.precision.rounding`): autograd keeps none of these, and none can be a parameter of an optimizer.
+
     Parameters
     ----------
     op : the operator; its dimensions are numbers, not arrays.
@@ -65,8 +68,9 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
         by_columns = op.op == "gemm" and tensor.name == "b" and tensor.dtype in _BY_COLUMNS
         stored = (*shape[:-2], shape[-1], shape[-2]) if by_columns else shape
         layout = torch.channels_last if _by_channels(op, tensor.name) else torch.contiguous_format
-        empty = torch.empty(stored, dtype=dtypes[tensor.dtype], device=device_kind, memory_format=layout)
-        inputs[tensor.name] = empty.mT if by_columns else empty
+        with torch.inference_mode(False):
+            empty = torch.empty(stored, dtype=dtypes[tensor.dtype], device=device_kind, memory_format=layout)
+            inputs[tensor.name] = empty.mT if by_columns else empty
     fill_inputs(op, inputs, seed)
     return inputs
 
@@ -83,10 +87,7 @@ def fill_inputs(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> 
 
 
 def copied_inputs(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return copies that are tensors as those of `make_inputs` are, also where calls are timed in inference mode.
-
-    What is made in that mode can be no parameter of an optimizer.
-    """
+    """Return copies that are no inference tensors, as those of `make_inputs` are not."""
     with torch.inference_mode(False):
         return {name: value.clone() for name, value in inputs.items()}
 

@@ -22,6 +22,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.conv2d import FAMILY, algorithm_terms
 from perfmodel.prediction.latency.conv2d.parts import Sizes
 from perfmodel.prediction.latency.conv2d.products import direct
+from perfmodel.prediction.latency.conv2d.steps import chain_s, groups_s, padded_groups, padding_s
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 from perfmodel.records.measurements import read_measurements
@@ -306,8 +307,8 @@ def test_where_hoppers_choice_is_unknown_its_time_lies_between_both_algorithms()
     assert share[channels == 166] == pytest.approx(0.5, abs=0.01)
 
 
-def _named(op: Conv2d, name: str) -> Terms:
-    return algorithm_terms(op, ROUND, VALUES, Conditions(), of=(name,))[name]
+def _named(op: Conv2d, name: str, machine: Machine = ROUND) -> Terms:
+    return algorithm_terms(op, machine, VALUES, Conditions(), of=(name,))[name]
 
 
 @pytest.mark.parametrize("gpu", ["h100-sxm5-80gb", "h200-sxm-141gb", "b200-sxm", "a100-sxm4-80gb"])
@@ -334,6 +335,60 @@ def test_a_filter_of_one_tap_takes_as_long_as_its_product(gpu: str, layout: str)
         conv = pm.predict(Conv2d(n=n, c=c, h=h, w=h, k=k, r=1, s=1, dtype="bf16", layout=layout), gpu)
         gemm = pm.predict(pm.Gemm(m=n * h * h, n=k, k=c, dtype="bf16"), gpu)
         assert conv.predicted_time_s == pytest.approx(gemm.predicted_time_s, rel=0.3)
+
+
+HOPPER = replace(TENSOR, matrix_instruction="wgmma")
+
+
+def test_a_lone_block_takes_its_taps_step_by_step() -> None:
+    # 25 taps of 130 channels in 2 B are 75 steps of 128 B, 215 clocks of 1 ns each
+    op = Conv2d(n=1, c=130, h=8, w=8, k=16, r=5, s=5, padding=2, dtype="fp16")
+    assert float(np.asarray(chain_s(op, HOPPER))) == pytest.approx(75 * 215e-9)
+    assert float(np.asarray(chain_s(replace_filter(op, 1), HOPPER))) == 0.0
+    # 8 channels of TF32 fill a quarter of such a step: one of 600 clocks a tap
+    few = Conv2d(n=1, c=8, h=8, w=8, k=16, r=5, s=5, padding=2, dtype="tf32")
+    assert float(np.asarray(chain_s(few, HOPPER))) == pytest.approx(25 * 600e-9)
+
+
+def replace_filter(op: Conv2d, side: int) -> Conv2d:
+    return op.changed(r=side, s=side, padding=side // 2)
+
+
+def test_padding_is_two_copies_and_what_sets_them_to_zero() -> None:
+    # 39 channels in 4 B are no whole vectors of 16 B: 4 kernels of 2 us, images and filters read and written at 1 TB/s
+    op = Conv2d(n=1, c=39, h=10, w=10, k=8, layout="nhwc", dtype="tf32", **THREE)
+    sizes = Sizes.of(op)
+    assert float(padding_s(op, sizes, 2e-6, 1e12)) == pytest.approx(8e-6 + 2 * (39 * 100 + 8 * 39 * 9) * 4e-12)
+    assert float(padding_s(op.changed(c=40), sizes, 2e-6, 1e12)) == 0.0
+
+
+def test_groups_off_whole_vectors_are_copied_to_padded_ones() -> None:
+    # 2 groups of 12 channels in 2 B are padded to 16, and 8 filters of each are a whole vector
+    op = Conv2d(n=3, c=24, h=10, w=10, k=16, groups=2, layout="nhwc", dtype="fp16", **THREE)
+    assert padded_groups(op)
+    assert not padded_groups(op.changed(c=32))
+    assert padded_groups(op.changed(c=32, k=6))
+    images, weights = 3 * 100 * (32 + 16), 16 * 16 * 9
+    clocks = 281 * images + 1790 * weights
+    assert float(groups_s(op, 2e-6, 1e12)) == pytest.approx(6 * 2e-6 + clocks / 1e12)
+    assert "layout" in terms(op, HOPPER).adds
+
+
+def test_groups_by_channels_in_fp32_are_a_kernel_each() -> None:
+    machine = replace(ROUND, matrix_instruction="wgmma")
+    starts = []
+    for groups, layout in ((1, "nhwc"), (2, "nhwc"), (8, "nhwc"), (8, "nchw")):
+        op = Conv2d(n=1, c=64, h=7, w=7, k=64, groups=groups, layout=layout, **THREE)
+        starts.append(float(np.asarray(_named(op, "implicit_gemm", machine).adds["launch"])))
+    assert starts == pytest.approx([2e-6, 2e-6 * 1.37, 2e-6 * (1 + 7 * 0.37), 2e-6])
+
+
+def test_one_tile_of_filters_adds_up_whole_sums() -> None:
+    """A block of 40 filters takes longer for twice the channels; 640 filters are split as products are."""
+    for filters, longer in ((40, True), (640, False)):
+        ops = [Conv2d(n=1, c=c, h=16, w=16, k=filters, dtype="fp16", layout="nhwc", **THREE) for c in (1024, 2048)]
+        adds = [pm.predict(op, "h200-sxm-141gb", library="torch").predicted_terms_s for op in ops]
+        assert ("split-k" not in adds[1] or adds[1]["split-k"] == 0.0) == longer
 
 
 def test_a_depthwise_convolution_is_limited_by_memory_when_arithmetic_is_fast() -> None:

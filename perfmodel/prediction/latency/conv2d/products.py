@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,15 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, fastest, only, plus, with_memory
+from perfmodel.prediction.latency.conv2d.steps import (
+    STEP_BYTES,
+    VECTOR_BYTES,
+    groups_s,
+    one_by_one,
+    padded_groups,
+    padding_s,
+    waiting,
+)
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.alignment import (
     ALIGNMENT,
@@ -55,23 +65,22 @@ GATHER_FP32 = 1.3
 #: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
 #: all were in view). Without such copies the depth of fp32 products holds, which NeuSight's rows ask for
 COPIED_DEPTH = 0.0
-#: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
-#: technical blog, "Tensor ops made easier in cuDNN")
-VECTOR_BYTES = 16.0
 #: dtypes and channels of images whose convolutions run on the vector engine where they do not fill such a vector. For a
 #: first layer of 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32
 #: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
 #: an H100 649, and in fp32 they take 735 and 729 (own measurements, torch 2.11.0, 2026-11-23)
 IMAGE_DTYPES, IMAGE_CHANNELS = ("fp16", "bf16", "tf32"), 4
-#: engine whose kernels work through 64 channels of 2 B of a tap in a step, as cuDNN's names of them say
-#: (sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64), and the bytes of a step.
-#: Images by channels whose channels are no whole steps seem to run by mma.sync, after a kernel that computes addresses
-#: (cuDNN's computeOffsetsKernel): seven of random sizes on an H200 took 1.36 to 2.2 times as long as wgmma would, and
-#: are 16 % off in the mean with this rule, which has no constant of its own (own measurements, torch 2.11.0,
-#: 2026-11-23; chosen with all seven in view). In NCHW the kernels that transpose pad: beside them 31,360 x 248 x (752 x
-#: 9) runs at 670 TFLOP/s, more than mma.sync reaches. Filters of one tap at every pixel are plain products, and were
-#: not measured
-STEP_ENGINE, STEP_BYTES, STEP_DTYPES = "wgmma", 128.0, ("fp16", "bf16")
+#: engine whose kernels work through steps of 128 B of a tap (`steps`), and its dtypes. Images by channels whose
+#: channels are no whole steps seem to run by mma.sync, after a kernel that computes addresses (cuDNN's
+#: computeOffsetsKernel): seven of random sizes on an H200 took 1.36 to 2.2 times as long as wgmma would, and are 16 %
+#: off in the mean with this rule, which has no constant of its own (own measurements, torch 2.11.0, 2026-11-23; chosen
+#: with all seven in view). In NCHW the kernels that transpose pad: beside them 31,360 x 248 x (752 x 9) runs at 670
+#: TFLOP/s, more than mma.sync reaches. Filters of one tap at every pixel are plain products, and were not measured
+STEP_ENGINE, STEP_DTYPES = "wgmma", ("fp16", "bf16")
+#: filters of one tile up to which a block adds up a whole sum of several taps there: of 16 and 40 filters, four such
+#: calls take what their steps say (`steps`), up to four times as long as in parts; 4096 x 640 x (1920 x 9) takes what
+#: parts say (own records, torch 2.11.0, 2026-11-23 and 2026-11-27; all in view). Seconds that no split is worth
+WHOLE_FILTERS, UNSPLIT_S = 64.0, 1.0
 #: bytes of a tap's channels that the kernels of tensor cores by NVIDIA work through in a step: filters of several taps
 #: are padded to them. 48 images of 8 x 112 x 112 take 1640 us with 688 filters of 3 x 3 in fp16 on an H200, 1380 by
 #: these and 1140 by vectors of 16 B; of 12 such calls with at most 42 channels 9 come out nearer by them and none
@@ -115,43 +124,74 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
 
 
 def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of implicit GEMM: with few channels on the vector engine, with ragged ones by mma.sync."""
-    few, ragged = _few_channels(conv, machine), _ragged_channels(conv, machine)
-    kinds: list[tuple[Any, Callable[[], Terms]]] = [
-        (few, lambda: product(conv, sizes, _vector_engine(machine), c, conditions)),
-        (ragged & (few ^ True), lambda: _by_mma_sync(conv, sizes, machine, c, conditions)),
-        ((few | ragged) ^ True, lambda: product(conv, sizes, machine, c, conditions)),
-    ]
-    for where_so, find in kinds:
+    """Return the terms of implicit GEMM by the kernels that images, filters and groups of such sizes take."""
+    few, alone, ragged = _few_channels(conv, machine), _groups_alone(conv, machine), _ragged_channels(conv, machine)
+    stepping = _stepping(conv, machine)
+    whole = stepping & (conv.k / conv.groups <= WHOLE_FILTERS)
+
+    def find(*, few: bool = False, alone: bool = False, ragged: bool = False, whole: bool = False) -> Terms:
+        if few:
+            return product(conv, sizes, _vector_engine(machine), c, conditions)
+        terms = product(conv, sizes, machine.by_mma_sync if ragged else machine, c, conditions, whole=whole)
+        if alone:
+            return one_by_one(conv, terms, machine)
+        if ragged:  # a kernel computes addresses before
+            terms = plus(terms, LAUNCH, c["launch"])
+        return _around(conv, sizes, waiting(conv, terms, machine) if anywhere(stepping) else terms, machine, c)
+
+    usual = (few | alone) ^ True
+    kinds: list[tuple[Any, Callable[[], Terms]]] = [(few, lambda: find(few=True)), (alone, lambda: find(alone=True))]
+    for is_ragged, of_channels in ((True, ragged), (False, ragged ^ True)):
+        for is_whole, of_filters in ((True, whole), (False, whole ^ True)):
+            kinds.append((usual & of_channels & of_filters, partial(find, ragged=is_ragged, whole=is_whole)))
+    for where_so, found in kinds:
         if everywhere(where_so):
-            return find()
-    return fastest([only(where_so, find()) for where_so, find in kinds if anywhere(where_so)])
+            return found()
+    return fastest([only(where_so, found()) for where_so, found in kinds if anywhere(where_so)])
+
+
+def _stepping(conv: Conv2d, machine: Machine) -> Any:
+    """Return where a block on tensor cores works through several taps, from Hopper on; see `steps`."""
+    has = machine.engine == "tensor" and machine.matrix_instruction == STEP_ENGINE and conv.dtype in IMAGE_DTYPES
+    return (conv.r * conv.s > 1) & (has and not conv.backward and conv.algorithm != "im2col")
+
+
+def _around(conv: Conv2d, sizes: Sizes, terms: Terms, machine: Machine, c: Values) -> Terms:
+    """Return the terms with those of kernels that pad images by channels, or the groups of any, for tensor cores."""
+    has = machine.engine == "tensor" and machine.matrix_instruction in INSTRUCTIONS
+    if not has or conv.backward or conv.algorithm == "im2col":
+        return terms
+    if anywhere(padded := padded_groups(conv)):
+        layout = where(padded, groups_s(conv, c["launch"], _lanes(machine)), terms.adds.get(LAYOUT, 0.0))
+        terms = Terms({**terms.adds, LAYOUT: layout}, terms.alone)
+    if conv.layout != "nhwc" or not anywhere(several := _is_plain(conv) ^ True):
+        return terms
+    padding = padding_s(conv, sizes, c["launch"], c["eta"] * machine.bandwidth_bytes_per_s)
+    return plus(terms, LAYOUT, where(several, padding, 0.0))
+
+
+def _groups_alone(conv: Conv2d, machine: Machine) -> Any:
+    """Return where groups of images by channels run one after another in fp32."""
+    has = machine.engine == "vector" and machine.matrix_instruction == STEP_ENGINE and not conv.backward
+    grouped = (conv.groups > 1) & (conv.groups < conv.c)
+    return grouped & (has and conv.layout == "nhwc" and conv.algorithm != "im2col")
 
 
 def _ragged_channels(conv: Conv2d, machine: Machine) -> Any:
     """Return where channels of images leave a step of the engine's kernels unfilled, so that others run."""
     has = machine.engine == "tensor" and machine.matrix_instruction == STEP_ENGINE and conv.dtype in STEP_DTYPES
-    ragged = (conv.c * dtype_bytes(conv.dtype) % STEP_BYTES != 0.0) & (conv.groups == 1) & (_is_plain(conv) ^ True)
+    channels = conv.c * dtype_bytes(conv.dtype)
+    ragged = (channels % STEP_BYTES != 0.0) & (conv.groups == 1) & (_is_plain(conv) ^ True)
+    # Many that are no whole vectors are padded, also to whole steps.
+    ragged = ragged & ((channels % VECTOR_BYTES == 0.0) | (channels < STEP_BYTES))
     return ragged & (has and conv.layout == "nhwc" and not conv.backward and conv.algorithm != "im2col")
 
 
-def _by_mma_sync(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of a product by mma.sync, and of the kernel that computes its addresses before."""
-    return plus(product(conv, sizes, machine.by_mma_sync, c, conditions), LAUNCH, c["launch"])
-
-
 def _few_channels(conv: Conv2d, machine: Machine) -> Any:
-    """Return where channels fill no whole vectors of the kernels for tensor cores: few, `IMAGE_CHANNELS`, or grouped.
-
-    2 x 992 x 56 x 56 with 768 filters of 3 x 3 in 32 groups of 31 channels takes 167 us in bf16 on an H200, 9 times
-    what tensor cores would (own record, torch 2.11.0, 2026-11-27; in view).
-    """
+    """Return where channels are few, `IMAGE_CHANNELS`, and fill no whole vectors of the kernels for tensor cores."""
     has = machine.engine == "tensor" and machine.matrix_instruction != "mfma" and conv.dtype in IMAGE_DTYPES
     few = (conv.c * dtype_bytes(conv.dtype) < VECTOR_BYTES) & (conv.c <= IMAGE_CHANNELS) & (conv.groups == 1)
-    # Channels of a group that are no whole vectors cannot be padded: those of the next group lie behind them.
-    of_group = conv.c / conv.groups
-    grouped = (conv.groups > 1) & (of_group > 1) & (of_group * dtype_bytes(conv.dtype) % VECTOR_BYTES != 0.0)
-    return (few | grouped) & (has and not conv.backward and conv.algorithm != "im2col")
+    return few & (has and not conv.backward and conv.algorithm != "im2col")
 
 
 def _vector_engine(machine: Machine) -> Machine:
@@ -166,11 +206,16 @@ def _vector_engine(machine: Machine) -> Machine:
     return found
 
 
-def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of one matrix product a group: implicit GEMM, or after a kernel that unfolds the images."""
+def product(
+    conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions, *, whole: bool = False
+) -> Terms:
+    """Return the terms of one matrix product a group: implicit GEMM, or after a kernel that unfolds the images.
+
+    No sum is split where it is ``whole``.
+    """
     weight = conv.backward and conv.gradient == "weight"
-    key = (product, weight, conditions.library)
-    machine, values, in_caches = machine.kept(key, c, lambda: _implicit_engine(machine, c, conditions, weight))
+    key = (product, weight, whole, conditions.library)
+    machine, values, in_caches = machine.kept(key, c, lambda: _implicit_engine(machine, c, conditions, weight, whole))
     vector: Number = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
     if machine.engine == "tensor" and machine.matrix_instruction in INSTRUCTIONS and conv.algorithm != "im2col":
         vector = where(conv.r * conv.s > 1, TAP_BYTES / sizes.size, vector)
@@ -242,7 +287,7 @@ def _narrow_s(product: gemm.Product, machine: Machine) -> Number:
 
 
 def _implicit_engine(
-    machine: Machine, c: Values, conditions: Conditions, weight: bool
+    machine: Machine, c: Values, conditions: Conditions, weight: bool, whole: bool
 ) -> tuple[Machine, Values, Values]:
     """Return the machine and the constants of an implicit GEMM, and these without traffic to device memory.
 
@@ -252,6 +297,8 @@ def _implicit_engine(
     if weight:
         usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
         values = MappingProxyType({**values, "split": min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))})
+    if whole:
+        values = MappingProxyType({**values, "split": UNSPLIT_S})
     return machine, values, MappingProxyType({**values, "eta": np.inf})
 
 

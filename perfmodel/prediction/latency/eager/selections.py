@@ -29,6 +29,9 @@ DIGIT, SEGMENTED_DIGIT, BLOCK_DIGIT = 8.0, 6.0, 4.0
 #: SM cycles of a padded key in a block's sort, and more for each digit; those of a key padded to 128 in a warp's merge
 #: sort, and the cycles that a lone warp takes; set on six rows of an H100 and an H200, torch 2.11.0, 2026-11-23
 BLOCK_CYCLES, BLOCK_DIGIT_CYCLES, WARP_CYCLES, MERGE_CYCLES = 4.0, 0.28, 12.0, 50e3
+#: cycles that a lone block takes for its sort: what 30 rows of 277 and 77 of 964 keys in bf16 take on an H200 beside
+#: three starts, and selections of 170 to 226 of a row (own records, torch 2.11.0, 2026-11-27; all were in view)
+ALONE_CYCLES = 20e3
 #: bits of a digit of a selection by several blocks, and by one (TensorTopK.cu)
 BLOCKS_DIGIT, ONE_DIGIT = 8.0, 2.0
 #: (rows up to, elements from which on several blocks share a row) (TensorTopK.cu, should_use_multiblock)
@@ -48,6 +51,10 @@ SCAN_CYCLES = 1.0
 #: a block that scans rows: its threads, and the instructions of a warp in a step and in each of its rounds of sums in
 #: shared memory (ScanUtils.cuh, tensor_kernel_scan_innermost_dim_impl; nvcc 13.0 for compute capability 9.0)
 SCAN_THREADS, SCAN_STEP_ISSUED, SCAN_ROUND_ISSUED = 512.0, 60.0, 21.0
+#: share of its cycles that the first step of a block takes beside the start of its kernel, which waits for a load, too:
+#: three scans of one step take 2.7 us on an H200, of which 2.5 are the start (own records, torch 2.11.0, 2026-11-27; in
+#: view); four of 6 to 10 steps come out 10 % too slow with a whole step more
+FIRST_STEP = 0.15
 #: share of the issue slots of an SM that such blocks fill: that of LayerNorm's 16-bit vectors on an H100, 114
 #: instructions for 128 columns in 44 cycles. With it 1993 rows of 94733 columns take the 1.02 ms that an H200 measured
 SLOTS = 0.65
@@ -105,7 +112,7 @@ def _in_block(rows: Number, cols: Number, size: float, machine: Machine) -> Pass
     of_block = padded * (BLOCK_CYCLES + BLOCK_DIGIT_CYCLES * 8.0 * size / BLOCK_DIGIT)
     in_warp = (cols > IN_PAIRS) & (cols <= IN_WARP)
     cycles = rows * np.where(in_warp, IN_WARP * WARP_CYCLES, np.where(cols > IN_WARP, of_block, 0.0))
-    waited = np.where(in_warp, MERGE_CYCLES / machine.clock_hz, 0.0)
+    waited = np.where(in_warp, MERGE_CYCLES, np.where(cols > IN_WARP, ALONE_CYCLES, 0.0)) / machine.clock_hz
     return Pass(1.0, 2.0 * rows * cols * (size + INDEX_BYTES), 1.0, 0.0, cycles, waited)
 
 
@@ -155,7 +162,8 @@ def _of_scan(rows: Number, cols: Number, size: float, c: Values, machine: Machin
     steps = np.ceil(cols / (2.0 * wide))
     blocks = np.ceil(rows * wide / SCAN_THREADS)
     held = machine.sm_count * machine.threads_per_sm / SCAN_THREADS
-    waited = np.maximum(blocks / held, 1.0) * steps * c["scan_step"] / machine.clock_hz
+    waits = steps - 1.0 + FIRST_STEP
+    waited = np.maximum(blocks / held, 1.0) * waits * c["scan_step"] / machine.clock_hz
     issued = SCAN_THREADS / WARP * (SCAN_STEP_ISSUED + SCAN_ROUND_ISSUED * (wide_bits + 1.0))
     cycles = blocks * steps * issued / (SLOTS * machine.schedulers_per_sm)
     return [

@@ -23,15 +23,16 @@ from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.limited import STARVED
+from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels, in_tiles, own_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
-from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
-from perfmodel.prediction.latency.gemm.unmeasured import BY_TRITON, IN_L2, OTHER_4_BITS
+from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT, PRODUCT_TERMS
+from perfmodel.prediction.latency.gemm.unmeasured import BY_TRITON, FEW_ROWS_IN_FP32, IN_L2, OTHER_4_BITS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
-from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms, Total, total_of
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, Term, Terms, Total, total_of
 
 __all__ = [
     "EPILOGUE",
@@ -114,7 +115,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return _quantise(cast(Quantize, op), machine, c, conditions)
     product, machine = _product(op), _accumulating(op, machine)
     terms = product_terms(product, machine, c, conditions)
-    if not is_fp32(machine) and anywhere(share := off_sectors(product)):
+    if _has_own_kernels(machine, conditions):
+        terms = _with_own_kernels(product, terms, machine, c)
+    elif not is_fp32(machine) and anywhere(share := off_sectors(product)):
         body = terms.time_s - terms.adds[LAUNCH]
         terms = terms.plus(SECTORS, share * body)
         body = body * (1.0 + share)
@@ -138,7 +141,9 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     product, machine = _product(op), _accumulating(op, machine)
     launch = _launch_s(op, machine, c, conditions)
     time = product_s(product, machine, c, conditions)
-    if not is_fp32(machine) and anywhere(share := off_sectors(product)):
+    if _has_own_kernels(machine, conditions):
+        time = own_s(product, time, machine, c)
+    elif not is_fp32(machine) and anywhere(share := off_sectors(product)):
         time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
     time = time + launch
     if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
@@ -146,6 +151,25 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     if op.activation != "none":
         time = time + epilogue_s(op, machine, c, conditions)
     return Total(time, launch)
+
+
+def _has_own_kernels(machine: Machine, conditions: Conditions) -> bool:
+    """Return whether some products run in cuBLAS's kernels for few rows or fp64."""
+    return has_own_kernels(machine) and "triton" not in conditions.library
+
+
+def _with_own_kernels(product: Product, terms: Terms, machine: Machine, c: Values) -> Terms:
+    """Return the terms of products of which some run in kernels of their own: few rows stream, blocks of fp64 wait.
+
+    Where tiles would take longer, each of their terms is as much shorter.
+    """
+    body = terms.time_s - terms.adds[LAUNCH]
+    time, tiled = own_s(product, body, machine, c), in_tiles(product)
+    share = tiled * minimum(time / body, 1.0)
+    kept = {name: part if name == LAUNCH else share * part for name, part in terms.adds.items()}
+    kept[HBM] = kept[HBM] + (1.0 - tiled) * time
+    kept[PIPELINE] = kept[PIPELINE] + tiled * maximum(time - body, 0.0)
+    return Terms(kept, terms.alone)
 
 
 def _accumulating(gemm: Gemm, machine: Machine) -> Machine:
@@ -283,6 +307,7 @@ GEMM_FP32 = Family(
     total=total,
     call_cost=_call_cost,
     apart=_is_single,
+    doubts=(FEW_ROWS_IN_FP32,),
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.measured import library_of, shape_hash
 from perfmodel.operators import load_operator
+from perfmodel.operators.optimizer import Optimizer
 from perfmodel.operators.scan import Scan
 from perfmodel.prediction.latency.eager.lookups import missed
 from perfmodel.prediction.latency.eager.selections import KERNELS
+from perfmodel.prediction.latency.eager.steps import KERNELS as STEPS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.calls import read_calls
 
@@ -113,16 +115,17 @@ def test_a_scan_of_many_short_rows_wraps() -> None:
 
 
 def test_a_scan_waits_on_an_empty_sm_and_issues_on_a_full_one() -> None:
-    # 64 rows of 2^17 columns are 64 blocks: one on an SM, which waits in each of 128 steps of 1024 columns
+    # 64 rows of 2^17 columns are 64 blocks: one on an SM, which waits in each of 128 steps of 1024 columns,
+    # in the first of them mostly while its kernel starts
     machine = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
     _, walked = KERNELS["scan"](Scan(rows=64, cols=2**17), 4.0, {"scan_step": 3000.0}, machine)
-    assert walked.waited_s == pytest.approx(128 * 3e-6)
+    assert walked.waited_s == pytest.approx((127 + 0.15) * 3e-6)
     # 16 warps of 60 instructions and 10 rounds of 21, of which 0.65 x 4 go out in a clock
     assert walked.cycles == pytest.approx(64 * 128 * 16 * 270 / 2.6)
     # 800 rows are 400 blocks of two rows and 256 threads each, in 9 rounds: the four of an SM issue 4 x 16 x 249 / 2.6
     # cycles a step, while each of them waits for 3000
     _, full = KERNELS["scan"](Scan(rows=800, cols=2**17), 4.0, {"scan_step": 3000.0}, machine)
-    assert full.waited_s == pytest.approx(256 * 3e-6)
+    assert full.waited_s == pytest.approx((255 + 0.15) * 3e-6)
     assert full.cycles / machine.sm_count == pytest.approx(256 * 4 * 16 * 249 / 2.6)
     # a single row has no such blocks
     single, none = KERNELS["scan"](Scan(rows=1, cols=2**17), 4.0, {"scan_step": 3000.0}, machine)
@@ -249,6 +252,30 @@ def test_a_small_tensor_is_few_blocks_of_a_step() -> None:
 def test_a_fused_step_of_many_tensors_starts_a_kernel_for_36_of_them() -> None:
     few, more = (time_s("optimizer", parameters=10**5, num_tensors=count) for count in (36, 37))
     assert more - few > 2e-6
+
+
+def test_blocks_of_a_fused_step_convert_each_weight_to_doubles() -> None:
+    """AdamW takes 2600 cycles for a step of 2048 weights, 900 of them for its loads: three times a foreach pass."""
+    machine = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+    constants = {"wait": 900.0, "arguments": 1e-6, "launch": 2e-6}
+    count, fused = STEPS["optimizer"](Optimizer(parameters=65536), 4.0, constants, machine)
+    assert fused.waited_s == pytest.approx(3e-6 + 32 * 2.6e-6)
+    assert count.waited_s == 0.0
+    several = STEPS["optimizer"](Optimizer(parameters=65536, algorithm="foreach"), 4.0, constants, machine)
+    assert [float(one.waited_s) for one in several] == pytest.approx([32 * 0.9e-6] * len(several))
+
+
+def test_a_row_that_is_no_whole_vector_is_selected_by_elements() -> None:
+    """25 columns in fp32 are no vectors of 16 B; rows of 28 take a block each, and longer where rows are many."""
+    odd, even = (time_s("index_select", rows=100_000, cols=cols, table=5000) for cols in (25, 28))
+    assert odd < 0.5 * even
+
+
+def test_a_lone_block_sorts_as_long_as_one_on_each_sm() -> None:
+    few, many, merged = (time_s("sort", rows=rows, cols=cols) for rows, cols in ((1, 1000), (100, 1000), (1, 100)))
+    assert few == pytest.approx(many, rel=0.2)
+    assert few > 9e-6
+    assert merged > few  # a warp that merges 128 keys alone takes longer than a block that sorts 1024 by digits
 
 
 def test_a_transposed_copy_reads_a_sector_for_an_element() -> None:

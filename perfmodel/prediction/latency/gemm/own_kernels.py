@@ -1,0 +1,77 @@
+"""Kernels of cuBLAS from Hopper on that work unlike tiles of multiply-adds in fp32: fp64 on tensor cores, and few rows.
+
+Both are by the names and times of kernels on an H200 (torch.profiler, and own records, torch 2.11.0, 2026-11-27; every
+product named here was in view).
+"""
+
+from __future__ import annotations
+
+from perfmodel.core.work import Number, ceil, clipped, everywhere, maximum, minimum, where
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.gemm.rates import Product, is_fp32
+from perfmodel.prediction.latency.machine import Machine
+
+#: engine of the machines whose kernels these are
+INSTRUCTION = "wgmma"
+#: side of a tile and length of a step in fp64, as the kernels' names say (sm90_xmma_gemm_f64f64 ... tilesize64x64x32
+#: _stage3): its three stages of both operands are 192 KiB, so that an SM holds one block
+SIDE, STEP, FP64_BYTES = 64.0, 32.0, 8.0
+#: SM clocks of a block beside its steps, and steps whose rows begin off 16 bytes over others (aligna8). Their sum with
+#: the results' traffic, which nothing overlaps, is 0.86 to 1.14 times what ten batches of 2 to 223 products and one of
+#: 6691 x 1216 x 896 take, where the tiles of fp32 leave 0.51 to 1.48
+BLOCK_CLOCKS, NARROW = 1090.0, 1.65
+#: rows of A up to which a kernel without tiles runs (gemmSN_NN_kernel, gemvx), the share of the datasheet bandwidth
+#: that it draws, and the least that it takes [SM clocks], if tiles do not take less: at all, and for each term of a sum
+#: (their ratio is assumed). 3 x 360 x 752 in a batch of 133 takes 48.7 us in fp32 (85 by tiles), 2 x 1472 x 11648 45.1
+#: in fp64, and 1 x 56 x 806 in a batch of 5 5.7 (21 by tiles)
+FEW_ROWS, FEW_SHARE, FEW_CLOCKS, TERM_CLOCKS = 4.0, 0.65, 2000.0, 6.3
+#: rows from which tiles are known to run: nine products of 8 rows say so. Where between them the choice changes, nobody
+#: measured; the time lies between both, as its mean in ln
+TILE_ROWS = 8.0
+
+
+def has_own_kernels(machine: Machine) -> bool:
+    """Return whether a machine runs these kernels for some products."""
+    return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction == INSTRUCTION
+
+
+def in_tiles(product: Product) -> Number:
+    """Return how likely products run in tiles: 0 for few rows, and 1 from `TILE_ROWS` on."""
+    return clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0)
+
+
+def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Number:
+    """Return the time of products without their launch [s], given that of tiles of multiply-adds in fp32.
+
+    Where blocks of fp64 do not fill the SMs, a lone product's sum may be split, and keeps its time; batches are not.
+    """
+    time, moved = body_s, _bytes(product) / machine.bandwidth_bytes_per_s
+    if machine.engine == "tensor" and machine.dtype == "fp64":
+        blocks = ceil(product.m / SIDE) * ceil(product.n / SIDE) * product.batch
+        in_blocks = maximum(_fp64_s(product, blocks, machine, c), moved / c["eta"])
+        longer = where(blocks > machine.sm_count, maximum(time, in_blocks), time)
+        time = where(product.batch > 1, in_blocks, longer)
+    tiled = in_tiles(product)
+    if everywhere(tiled >= 1.0):
+        return time
+    least = minimum(body_s, (FEW_CLOCKS + TERM_CLOCKS * product.k) / machine.clock_hz)
+    streamed = maximum(moved / FEW_SHARE, least)
+    found: Number = streamed * (time / streamed) ** tiled
+    return found
+
+
+def _fp64_s(product: Product, blocks: Number, machine: Machine, c: Values) -> Number:
+    """Return the time of the blocks that SMs work through one after another, and of writing the results [s]."""
+    step = 2.0 * SIDE * SIDE * STEP * machine.sm_count / machine.peak_flop_per_s
+    odd = (product.k % 2 != 0) | (product.n % 2 != 0)
+    of_block = ceil(product.k / STEP) * step * where(odd, NARROW, 1.0) + BLOCK_CLOCKS / machine.clock_hz
+    written = 1.0 * product.batch * product.m * product.n * FP64_BYTES / (c["eta"] * machine.bandwidth_bytes_per_s)
+    whole: Number = ceil(blocks / machine.sm_count) * of_block + written
+    return whole
+
+
+def _bytes(product: Product) -> Number:
+    """Return the bytes of operands and results."""
+    a, b, out = product.m * product.k, product.k * product.n, product.m * product.n
+    each = 1.0 * a * product.input_bytes + 1.0 * b * product.b_bytes + 1.0 * out * product.output_bytes
+    return product.batch * each

@@ -1,0 +1,91 @@
+"""Products in kernels of their own from Hopper on: blocks of fp64 on tensor cores, and few rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.prediction.latency.gemm.own_kernels import own_s
+from perfmodel.prediction.latency.gemm.rates import Product
+from perfmodel.prediction.latency.machine import Machine
+
+#: 100 SMs at 1 GHz of 256 FLOP a clock each, 1 TB/s
+HOPPER = Machine(100.0, 1e9, 25.6e12, "tensor", "fp64", 12.8e12, 1e12, 0.0, np.inf, matrix_instruction="wgmma")
+ETA = {"eta": 0.5}
+
+
+def _product(m: int, n: int, k: int, batch: int, size: float = 8.0) -> Product:
+    return Product(1.0 * m, 1.0 * n, 1.0 * k, 1.0 * batch, size, size)
+
+
+def test_blocks_of_fp64_by_hand() -> None:
+    # 2 x 2 x 75 blocks of 64 x 64 are 3 on an SM, each of two steps of 1024 clocks and 1090 more; then 75 results of
+    # 128 x 128 are written at 5 TB/s, fast enough that operands do not matter
+    fast = replace(HOPPER, bandwidth_bytes_per_s=10e12)
+    written = 75 * 128 * 128 * 8 / 5e12
+    even = own_s(_product(128, 128, 64, 75), 0.0, fast, ETA)
+    assert float(even) == pytest.approx(3 * (2 * 1024 + 1090) * 1e-9 + written)
+    # k of 63 takes as many steps, each of narrow loads
+    odd = own_s(_product(128, 128, 63, 75), 0.0, fast, ETA)
+    assert float(odd) == pytest.approx(3 * (2 * 1024 * 1.65 + 1090) * 1e-9 + written)
+
+
+def test_a_lone_product_of_few_blocks_keeps_its_time_and_a_batch_does_not() -> None:
+    for batch, kept in ((1, True), (2, False)):
+        found = own_s(_product(128, 128, 4096, batch), 1e-6, HOPPER, ETA)
+        assert (float(found) == 1e-6) == kept
+
+
+def test_few_rows_stream_their_operands() -> None:
+    vector = replace(HOPPER, engine="vector", dtype="fp32")
+    large = _product(4, 1024, 1024, 100, 4.0)
+    moved = 100 * (4 * 1024 + 1024 * 1024 + 4 * 1024) * 4
+    assert float(own_s(large, 1.0, vector, ETA)) == pytest.approx(moved / 0.65e12)
+    # a small one takes 2000 clocks and 6.3 for each term, or as long as a tile if that is less
+    small = _product(1, 64, 1000, 1, 4.0)
+    assert float(own_s(small, 1.0, vector, ETA)) == pytest.approx(8.3e-6)
+    assert float(own_s(small, 2e-6, vector, ETA)) == pytest.approx(2e-6)
+    assert float(own_s(_product(8, 64, 1000, 1, 4.0), 1.0, vector, ETA)) == 1.0
+    # which of both runs 6 rows is not known
+    assert float(own_s(_product(6, 64, 1000, 1, 4.0), 1.0, vector, ETA)) == pytest.approx(8.3e-6**0.5)
+
+
+#: own records of an H200 (torch 2.11.0, 2026-11-27), chosen with all in view [us]
+DRAWN: list[tuple[dict[str, Any], float]] = [
+    ({"m": 160, "n": 1984, "k": 85, "batch": 42, "dtype": "fp64"}, 113.9),
+    ({"m": 680, "n": 216, "k": 16, "batch": 91, "dtype": "fp64"}, 60.2),
+    ({"m": 968, "n": 48, "k": 669, "batch": 35, "dtype": "fp64"}, 113.2),
+    ({"m": 1360, "n": 24, "k": 1248, "batch": 4, "dtype": "fp64"}, 20.9),
+    ({"m": 2, "n": 1472, "k": 11648, "dtype": "fp64"}, 45.1),
+    ({"m": 3, "n": 360, "k": 752, "batch": 133, "dtype": "fp32"}, 48.7),
+    ({"m": 1, "n": 56, "k": 806, "batch": 5, "dtype": "fp64"}, 5.7),
+]
+
+
+@pytest.mark.parametrize(("sizes", "measured_us"), DRAWN)
+def test_products_that_nobody_chose(sizes: dict[str, Any], measured_us: float) -> None:
+    found = pm.predict(pm.Gemm(**sizes), "h200", library="torch", timing="kernel", cache="cold")
+    assert found.predicted_time_s == pytest.approx(measured_us * 1e-6, rel=0.2)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_the_time_is_the_sum_of_terms_for_one_and_for_many(dtype: str, batch: int) -> None:
+    m = np.array([1, 3, 4, 5, 64, 500, 3000])
+    together = pm.predict(pm.Gemm(m=m, n=300, k=511, batch=batch, dtype=dtype), "h200", library="torch")
+    times = np.asarray(together.predicted_time_s)
+    for rows, time in zip(m, times, strict=True):
+        alone = pm.predict(pm.Gemm(m=int(rows), n=300, k=511, batch=batch, dtype=dtype), "h200", library="torch")
+        assert alone.predicted_time_s == pytest.approx(time, rel=1e-9)
+        assert sum(alone.predicted_terms_s.values()) == pytest.approx(time, rel=1e-9)
+        assert min(alone.predicted_terms_s.values()) >= 0.0
+
+
+def test_triton_has_no_such_kernels() -> None:
+    op = pm.Gemm(m=3, n=360, k=752, batch=133, dtype="fp32")
+    torch, triton = (pm.predict(op, "h200", library=name).predicted_time_s for name in ("torch", "triton"))
+    assert triton > 1.2 * torch
