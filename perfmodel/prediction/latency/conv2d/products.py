@@ -60,6 +60,11 @@ GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
 #: them: 4 convolutions of 3 x 3 take 0.93, 1.26, 1.35 and 1.65 times what those of 1 x 1 say on an H100, whatever its
 #: memory (own measurements, torch 2.11.0, 2026-11-23). The fused Winograd kernel's transforms are said to wait as long
 GATHER_FP32 = 1.3
+#: taps in NCHW in fp32 above which a kernel looks up the place of each, and its time over that of others: one and two
+#: images of 268 x 28 x 28 take 809 and 1529 us with 552 filters of 7 x 7 on an H200, by tiles of 32 x 32 and steps of 8
+#: (sm80_xmma_fprop_implicit_gemm_indexed_f32f32 ... nchwkcrs, torch 2.11.0, cuDNN 9.19, 2026-11-27; in view). Three
+#: images take 7.9 ms, by FFTs and 2112 products one after another
+INDEXED_TAPS, INDEXED = 9.0, 1.5
 #: outputs in flight that keep an SM busy in fp32 where copies to shared memory bypass the registers: any block does.
 #: Six convolutions of 3 x 3 that are 12 to 99 blocks of 128 x 32 on 132 SMs reach 0.38 to 0.47 of the peak of as many
 #: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
@@ -229,7 +234,7 @@ def product(
     arithmetic = gemm.product_terms(of_group, machine, in_caches, conditions)
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
     if gemm.is_fp32(machine):
-        return terms
+        return _one_tap_in_fp32(conv, sizes, terms, machine, c, speed)
     if conv.layout == "nhwc":
         return _plain_by_channels(conv, sizes, of_group, terms, machine, conditions, values["split"])
     # A filter of one tap multiplies the images as they are, if each of their channels starts at a whole vector, or else
@@ -244,6 +249,22 @@ def product(
         terms = plus(terms, ALIGNMENT, where(by_loads, loaded, 0.0))
         narrow = narrow & (by_loads ^ True)
     return plus(terms, LAYOUT, where(plain & (narrow ^ True), 0.0, transposed))
+
+
+def _one_tap_in_fp32(
+    conv: Conv2d, sizes: Sizes, terms: Terms, machine: Machine, c: Values, speed: float
+) -> Terms:  # fmt: skip
+    """Return the terms with those of transposing images by channels for filters of one tap, from Hopper on.
+
+    The kernels that multiply want NCHW (nhwcToNchwKernel and nchwToNhwcKernel stand around those of two groups of 286
+    channels). Four calls of 8 to 445 channels, 13 to 52 us in fp32 on an H200, come out at 0.68 to 1.07 of that so, and
+    at 0.2 to 0.7 without (own records, torch 2.11.0, 2026-11-27; all in view). Several taps take as long as in NCHW.
+    """
+    has = machine.engine == "vector" and machine.matrix_instruction == STEP_ENGINE and conv.layout == "nhwc"
+    if not has or conv.backward or not anywhere(one := (conv.r == 1) & (conv.s == 1) & (conv.groups == 1)):
+        return terms
+    transposed = 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)
+    return plus(terms, LAYOUT, where(one, transposed, 0.0))
 
 
 def _is_plain(conv: Conv2d) -> Any:
@@ -305,10 +326,13 @@ def _implicit_engine(
 def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
     """Return the terms of a product with those of its addresses, `GATHER`; they draw little power."""
     share = gather_share(machine)
-    if not share:
+    slower = where(conv.r * conv.s > 1, share, 0.0)
+    if gemm.is_fp32(machine) and machine.matrix_instruction == STEP_ENGINE and conv.layout == "nchw":
+        indexed = (conv.r * conv.s > INDEXED_TAPS) & (conv.c > IMAGE_CHANNELS)
+        slower = where(indexed, (1.0 + slower) * INDEXED - 1.0, slower)
+    if not share and not anywhere(slower):
         return arithmetic
     limited = _by_power(arithmetic)
-    slower = where(conv.r * conv.s > 1, share, 0.0)
     more = slower * (arithmetic.time_s - arithmetic.adds.get(LAUNCH, 0.0) - limited)
     return plus(arithmetic, GATHERING, maximum(0.0, more - limited))
 
