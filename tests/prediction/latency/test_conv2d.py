@@ -423,6 +423,11 @@ def test_a_depthwise_convolution_in_nchw_is_limited_by_its_instructions() -> Non
     assert float(direct(op, Sizes.of(op), fast, VALUES).alone["math"]) == pytest.approx(clocks)
 
 
+def test_a_small_depthwise_convolution_waits_for_its_loads() -> None:
+    op = Conv2d(n=1, c=4, h=7, w=7, k=4, groups=4, **THREE)
+    assert float(direct(op, Sizes.of(op), ROUND, VALUES).alone["math"]) == pytest.approx(2000 / ROUND.clock_hz)
+
+
 def test_unfolding_in_memory_costs_its_traffic() -> None:
     shape: dict[str, Any] = {"n": 8, "c": 64, "h": 32, "w": 32, "k": 64, **THREE}
     implicit, unfolded = Conv2d(**shape, stride=2), Conv2d(**shape, stride=2, algorithm="im2col")
