@@ -383,6 +383,22 @@ def test_groups_by_channels_in_fp32_are_a_kernel_each() -> None:
     assert starts == pytest.approx([2e-6, 2e-6 * 1.37, 2e-6 * (1 + 7 * 0.37), 2e-6])
 
 
+def test_one_tap_by_channels_in_fp32_is_transposed_around() -> None:
+    machine = replace(ROUND, matrix_instruction="wgmma")
+    by_channels = {"n": 8, "c": 64, "h": 14, "w": 14, "k": 64, "layout": "nhwc"}
+    for taps, on, transposed in ((1, machine, True), (3, machine, False), (1, ROUND, False)):
+        op = Conv2d(**by_channels, r=taps, s=taps, padding=taps // 2)
+        assert (float(_named(op, "implicit_gemm", on).adds.get("layout", 0.0)) > 6e-6) == transposed
+
+
+def test_many_taps_in_nchw_in_fp32_are_looked_up() -> None:
+    machine = replace(ROUND, matrix_instruction="wgmma")
+    for side, layout, times in ((3, "nchw", 1.0), (5, "nchw", 1.5), (5, "nhwc", 1.0)):
+        op = Conv2d(n=8, c=64, h=28, w=28, k=64, r=side, s=side, padding=side // 2, layout=layout)
+        before, after = (float(_named(op, "implicit_gemm", on).time_s) - 2e-6 for on in (ROUND, machine))
+        assert after / before == pytest.approx(times, rel=0.02)
+
+
 def test_one_tile_of_filters_adds_up_whole_sums() -> None:
     """A block of 40 filters takes longer for twice the channels; 640 filters are split as products are."""
     for filters, longer in ((40, True), (640, False)):
@@ -405,6 +421,11 @@ def test_a_depthwise_convolution_in_nchw_is_limited_by_its_instructions() -> Non
     outputs = 32 * 256 * 56 * 56
     clocks = 280 * outputs / (128 * ROUND.sm_count * ROUND.clock_hz)
     assert float(direct(op, Sizes.of(op), fast, VALUES).alone["math"]) == pytest.approx(clocks)
+
+
+def test_a_small_depthwise_convolution_waits_for_its_loads() -> None:
+    op = Conv2d(n=1, c=4, h=7, w=7, k=4, groups=4, **THREE)
+    assert float(direct(op, Sizes.of(op), ROUND, VALUES).alone["math"]) == pytest.approx(2000 / ROUND.clock_hz)
 
 
 def test_unfolding_in_memory_costs_its_traffic() -> None:

@@ -12,12 +12,13 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Kernels
-from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, fastest, only, plus, with_memory
+from perfmodel.prediction.latency.conv2d.plain import is_plain, pixels_s, plain_by_channels
 from perfmodel.prediction.latency.conv2d.steps import (
     STEP_BYTES,
     VECTOR_BYTES,
@@ -28,15 +29,7 @@ from perfmodel.prediction.latency.conv2d.steps import (
     waiting,
 )
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.gemm.alignment import (
-    ALIGNMENT,
-    INSTRUCTIONS,
-    LOAD_CLOCKS,
-    SIDES,
-    STEP,
-    beside,
-    narrow_s,
-)
+from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, INSTRUCTIONS, beside
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, Terms, smooth_max
 
@@ -47,6 +40,9 @@ DIRECT = 0.125
 #: aten/src/ATen/native/cuda/DepthwiseConv2d.cu). Their sum for 3 x 3 taps, 280, is that of three depthwise layers in
 #: bf16 and fp32 alike on an H100 (own measurement, torch 2.11.0, 2026-11-23: 250 to 330); their ratio is assumed
 DIRECT_OUTPUT, DIRECT_TAP = 100.0, 20.0
+#: clocks that a thread of it waits for its loads: three depthwise layers of 2,548 to 50,176 outputs take 3.0 to 3.4 us
+#: on an H200, of which 2.0 are the start (own record, torch 2.11.0, 2026-11-27; in view)
+DIRECT_WAIT = 2000.0
 #: lanes of a warp
 LANES = 32.0
 #: time of a product on tensor cores whose filters have several taps, over that of a plain one: every tap has addresses
@@ -60,6 +56,11 @@ GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
 #: them: 4 convolutions of 3 x 3 take 0.93, 1.26, 1.35 and 1.65 times what those of 1 x 1 say on an H100, whatever its
 #: memory (own measurements, torch 2.11.0, 2026-11-23). The fused Winograd kernel's transforms are said to wait as long
 GATHER_FP32 = 1.3
+#: taps in NCHW in fp32 above which a kernel looks up the place of each, and its time over that of others: one and two
+#: images of 268 x 28 x 28 take 809 and 1529 us with 552 filters of 7 x 7 on an H200, by tiles of 32 x 32 and steps of 8
+#: (sm80_xmma_fprop_implicit_gemm_indexed_f32f32 ... nchwkcrs, torch 2.11.0, cuDNN 9.19, 2026-11-27; in view). Three
+#: images take 7.9 ms, by FFTs and 2112 products one after another
+INDEXED_TAPS, INDEXED = 9.0, 1.5
 #: outputs in flight that keep an SM busy in fp32 where copies to shared memory bypass the registers: any block does.
 #: Six convolutions of 3 x 3 that are 12 to 99 blocks of 128 x 32 on 132 SMs reach 0.38 to 0.47 of the peak of as many
 #: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
@@ -164,7 +165,7 @@ def _around(conv: Conv2d, sizes: Sizes, terms: Terms, machine: Machine, c: Value
     if anywhere(padded := padded_groups(conv)):
         layout = where(padded, groups_s(conv, c["launch"], _lanes(machine)), terms.adds.get(LAYOUT, 0.0))
         terms = Terms({**terms.adds, LAYOUT: layout}, terms.alone)
-    if conv.layout != "nhwc" or not anywhere(several := _is_plain(conv) ^ True):
+    if conv.layout != "nhwc" or not anywhere(several := is_plain(conv) ^ True):
         return terms
     padding = padding_s(conv, sizes, c["launch"], c["eta"] * machine.bandwidth_bytes_per_s)
     return plus(terms, LAYOUT, where(several, padding, 0.0))
@@ -181,7 +182,7 @@ def _ragged_channels(conv: Conv2d, machine: Machine) -> Any:
     """Return where channels of images leave a step of the engine's kernels unfilled, so that others run."""
     has = machine.engine == "tensor" and machine.matrix_instruction == STEP_ENGINE and conv.dtype in STEP_DTYPES
     channels = conv.c * dtype_bytes(conv.dtype)
-    ragged = (channels % STEP_BYTES != 0.0) & (conv.groups == 1) & (_is_plain(conv) ^ True)
+    ragged = (channels % STEP_BYTES != 0.0) & (conv.groups == 1) & (is_plain(conv) ^ True)
     # Many that are no whole vectors are padded, also to whole steps.
     ragged = ragged & ((channels % VECTOR_BYTES == 0.0) | (channels < STEP_BYTES))
     return ragged & (has and conv.layout == "nhwc" and not conv.backward and conv.algorithm != "im2col")
@@ -229,61 +230,37 @@ def product(
     arithmetic = gemm.product_terms(of_group, machine, in_caches, conditions)
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
     if gemm.is_fp32(machine):
-        return terms
+        return _one_tap_in_fp32(conv, sizes, terms, machine, c, speed)
     if conv.layout == "nhwc":
-        return _plain_by_channels(conv, sizes, of_group, terms, machine, conditions, values["split"])
+        return plain_by_channels(conv, sizes, of_group, terms, machine, conditions, values["split"])
     # A filter of one tap multiplies the images as they are, if each of their channels starts at a whole vector, or else
     # by narrow loads where that takes less time than to transpose them.
     transposed = 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)
-    plain = _is_plain(conv)
+    plain = is_plain(conv)
     narrow = plain & (conv.h * conv.w * sizes.size % VECTOR_BYTES != 0.0)
     if anywhere(narrow) and machine.matrix_instruction in INSTRUCTIONS:
         body = terms.time_s - terms.adds[LAUNCH]
-        loaded = beside(body, _narrow_s(of_group, machine)) - body
+        loaded = beside(body, pixels_s(of_group, machine)) - body
         by_loads = narrow & (loaded < transposed)
         terms = plus(terms, ALIGNMENT, where(by_loads, loaded, 0.0))
         narrow = narrow & (by_loads ^ True)
     return plus(terms, LAYOUT, where(plain & (narrow ^ True), 0.0, transposed))
 
 
-def _is_plain(conv: Conv2d) -> Any:
-    """Return where a convolution is a plain product: filters of one tap, at every pixel."""
-    return (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
-
-
-def _plain_by_channels(
-    conv: Conv2d, sizes: Sizes, of_group: gemm.Product, terms: Terms, machine: Machine, conditions: Conditions,
-    split_s: float,
+def _one_tap_in_fp32(
+    conv: Conv2d, sizes: Sizes, terms: Terms, machine: Machine, c: Values, speed: float
 ) -> Terms:  # fmt: skip
-    """Return the terms of images by channels, with narrow loads where a plain product's rows begin off 16 bytes.
+    """Return the terms with those of transposing images by channels for filters of one tap, from Hopper on.
 
-    62 images of 104 x 56 x 56 take 602 us with 971 filters in bf16 on an H200 (own record, torch 2.11.0, 2026-11-27, in
-    view), a fifth less than a product of these sizes would, and 4 times what whole vectors would.
+    The kernels that multiply want NCHW (nhwcToNchwKernel and nchwToNhwcKernel stand around those of two groups of 286
+    channels). Four calls of 8 to 445 channels, 13 to 52 us in fp32 on an H200, come out at 0.68 to 1.07 of that so, and
+    at 0.2 to 0.7 without (own records, torch 2.11.0, 2026-11-27; all in view). Several taps take as long as in NCHW.
     """
-    plain = _is_plain(conv) & (conv.groups == 1)
-    if conv.backward or not anywhere(plain):
+    has = machine.engine == "vector" and machine.matrix_instruction == STEP_ENGINE and conv.layout == "nhwc"
+    if not has or conv.backward or not anywhere(one := (conv.r == 1) & (conv.s == 1) & (conv.groups == 1)):
         return terms
-    product = replace(of_group, k=1.0 * sizes.channels)
-    body = terms.time_s - terms.adds[LAUNCH]
-    loaded = beside(body, narrow_s(product, machine, conditions.library, split_s)) - body
-    return plus(terms, ALIGNMENT, where(plain, loaded, 0.0))
-
-
-def _narrow_s(product: gemm.Product, machine: Machine) -> Number:
-    """Return the time of a product whose images are loaded pixel by pixel, without its launch [s].
-
-    It is that of `perfmodel.prediction.latency.gemm.alignment`, an element a load whatever the alignment: 38 images of
-    416 channels of 29 x 30, 30 x 30 and 31 x 30 pixels take 26 to 28 us with 40 filters on an H200 (25 to 27 so). The
-    pipeline's fill is none: three products of 8 to 64 channels take 3.1 to 3.9 us (own record, torch 2.11.0,
-    2026-11-27; all were in view).
-    """
-    least: Number = np.inf
-    for side in SIDES:
-        loads = minimum(product.m, side) + minimum(product.n, side)
-        blocks = ceil(product.m / side) * ceil(product.n / side) * product.batch
-        waves = maximum(1.0, blocks / machine.sm_count)  # an SM holds several, which share its issue slots
-        least = minimum(least, waves * ceil(product.k / STEP) * STEP * loads * LOAD_CLOCKS / machine.clock_hz)
-    return least
+    transposed = 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)
+    return plus(terms, LAYOUT, where(one, transposed, 0.0))
 
 
 def _implicit_engine(
@@ -305,10 +282,13 @@ def _implicit_engine(
 def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
     """Return the terms of a product with those of its addresses, `GATHER`; they draw little power."""
     share = gather_share(machine)
-    if not share:
+    slower = where(conv.r * conv.s > 1, share, 0.0)
+    if gemm.is_fp32(machine) and machine.matrix_instruction == STEP_ENGINE and conv.layout == "nchw":
+        indexed = (conv.r * conv.s > INDEXED_TAPS) & (conv.c > IMAGE_CHANNELS)
+        slower = where(indexed, (1.0 + slower) * INDEXED - 1.0, slower)
+    if not share and not anywhere(slower):
         return arithmetic
     limited = _by_power(arithmetic)
-    slower = where(conv.r * conv.s > 1, share, 0.0)
     more = slower * (arithmetic.time_s - arithmetic.adds.get(LAUNCH, 0.0) - limited)
     return plus(arithmetic, GATHERING, maximum(0.0, more - limited))
 
@@ -371,6 +351,7 @@ def direct(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values) -> Terms:
     clocks = outputs * (DIRECT_OUTPUT + DIRECT_TAP * sizes.channels / conv.groups * conv.r * conv.s)
     # cuDNN has a kernel of its own for channels that lie beside each other.
     native = (conv.groups > 1) & (conv.layout == "nchw")
-    math_s = maximum(conv.flop() / rate, where(native, clocks / _lanes(machine), 0.0))
+    waited = where(conv.groups > 1, DIRECT_WAIT / machine.clock_hz, 0.0)
+    math_s = maximum(maximum(conv.flop() / rate, waited), where(native, clocks / _lanes(machine), 0.0))
     arithmetic = Terms({MATH: math_s, LAUNCH: c["launch"]}, {MATH: math_s})
     return with_memory(arithmetic, sizes.compulsory / (c["eta"] * machine.bandwidth_bytes_per_s))

@@ -20,8 +20,9 @@ THREADS = 512.0
 WIDTHS = (32.0, 64.0, 128.0, 256.0, 512.0)
 #: blocks of a batch norm's second kernel at most (Normalization.cuh, 256 * 1024)
 MOST_BLOCKS = 262144.0
-#: SM cycles of an element in the gradient of a sum, set on one row of an H100, torch 2.11.0, 2026-11-23
-EXPAND_CYCLES = 0.38
+#: SM cycles of an element in the gradient of a sum, and of each of its bytes: 0.38 in 16 bits on an H100 (torch 2.11.0,
+#: 2026-11-23), 0.58 and 0.61 in fp32 on an H200 (2026-11-27); one and two rows, all in view
+EXPAND_CYCLES, EXPAND_BYTE_CYCLES = 0.16, 0.11
 #: threads of a block of the gradient of a norm's rows, and elements that a thread takes in a step of its first pass
 #: (layer_norm_kernel.cu: num_threads, compute_gI). The second pass takes as many where rows are whole vectors, else
 #: one: 187 rows of 20,907 columns take 103 us on an H200, 49 by whole steps (own record, torch 2.11.0, 2026-11-27).
@@ -123,7 +124,7 @@ def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pa
     """
     numel = 1.0 * op.rows * op.cols
     if op.op == "reduction":  # a copy of the expanded column, element by element (Copy.cu)
-        return [Pass(1.0, op.work().bytes, cycles=EXPAND_CYCLES * numel)]
+        return [Pass(1.0, op.work().bytes, cycles=(EXPAND_CYCLES + EXPAND_BYTE_CYCLES * size) * numel)]
     if op.op == "softmax":
         return _softmax_backward(op, size, c, machine)
     step = ROW_THREADS * ROW_UNROLL
