@@ -152,7 +152,7 @@ KINDS = {"truediv": "div", "add": "add", "sub": "sub", "mul": "mul", "pow": "squ
 
 def graph_kernels(path):
     """Return the kernels of one layer and the ends as (kind, sizes), from a torch.fx graph with shapes."""
-    csv.field_size_limit(10**9)
+    before = csv.field_size_limit(10**9)
     found = Counter()
     with open(path, newline="", encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
@@ -163,6 +163,7 @@ def graph_kernels(path):
             made = kernel(row["op"], row["target"], inputs, shape)
             if made and math.prod(shape) > 1:
                 found[made] += 1
+    csv.field_size_limit(before)  # the limit is the process's
     return found
 
 
