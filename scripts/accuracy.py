@@ -266,6 +266,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         models=models(nested, opened.machines),
         **others,
         draws=table(blind_draws.HEAD, [draw.cells() for draw in drawn]),
+        calibrated=table(blind_draws.CALIBRATED_HEAD, blind_draws.calibrated()),
         blind=breakdown(own(list(blind_draws.DRAWS)[-1]), ("hardware", "family")),
         neighbours=breakdown(own("_neighbours"), ("hardware", "family")),
         own=breakdown(own("-11-23"), ("hardware", "family")),

@@ -182,6 +182,11 @@ The last of them today, by family:
 
 {blind}
 
+Each of the last two after `calibrate --from` the other, which is what rows of your own tell of shapes that they do not
+have. Constants that the rows do not better stay; the interval is that of the rows:
+
+{calibrated}
+
 Pairs of neighbours across the largest steps of the model, which say whether these are real (measured together with the
 second draw; 23.7 % off then, with 73.1 % in the interval):
 

@@ -3,7 +3,8 @@
     python scripts/blind_draws.py
 
 Each record has the predictions of the commit that measured it. Its rows have been looked at since, and formulas mended
-with them in view, so that only the figures of that time judge. `scripts/draw_shapes.py` draws the operators.
+with them in view, so that only the figures of that time judge. `scripts/draw_shapes.py` draws the operators. A second
+table has each of the last two after `calibrate --from` the other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,29 @@ from typing import Any
 import open_tables
 
 from perfmodel import hardware_catalog
+from perfmodel.accuracy.measured import Measurements
+from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.accuracy.validate import judge
+from perfmodel.core.hardware import Hardware
 from perfmodel.records.record import read_record
 from perfmodel.records.schema import Status, is_composed
 
 HEAD = ("record", "commit", "rows", "MAPE", "coverage", "width", "now: MAPE", "coverage", "width", "roofline")
 #: end of a record's name -> the commit whose predictions it has
 DRAWS = {"_unseen": "505329b", "_drawn": "06562ca", "_drawn2": "1433dae"}
+
+
+CALIBRATED_HEAD = (
+    "record",
+    "calibrated on",
+    "rows",
+    "MAPE",
+    "coverage",
+    "width",
+    "calibrated: MAPE",
+    "coverage",
+    "width",
+)
 
 
 @dataclass(frozen=True)
@@ -80,10 +97,33 @@ def draws() -> list[Draw]:
 
 def _draw(end: str, commit: str) -> Draw:
     (measurements,) = open_tables.judge_records(end)
-    today = judge([measurements], hardware_catalog.hardware).by([])[-1]
-    now = Score(int(today["rows"]), today["mape"], today["coverage_80"], today["width_80"])
+    now, roofline = _score(measurements, hardware_catalog.hardware)
     path = Path(measurements.place)
-    return Draw(path.name.partition(".")[0], commit, as_predicted(path), now, today["bound_mape"])
+    return Draw(_name(measurements), commit, as_predicted(path), now, roofline)
+
+
+def _name(measurements: Measurements) -> str:
+    return Path(measurements.place).name.partition(".")[0]
+
+
+def _score(measurements: Measurements, find: Callable[[str], Hardware]) -> tuple[Score, float]:
+    """Return the errors of the predictions of some machines, and that of the datasheet roofline."""
+    all_rows = judge([measurements], find).by([])[-1]
+    figures = (all_rows["mape"], all_rows["coverage_80"], all_rows["width_80"])
+    return Score(int(all_rows["rows"]), *figures), all_rows["bound_mape"]
+
+
+def calibrated() -> list[list[str]]:
+    """Return a line for each of the last two records: the errors today, and after calibration on the other."""
+    (first,), (second,) = map(open_tables.judge_records, list(DRAWS)[-2:])
+    lines = []
+    for judged, known in ((first, second), (second, first)):
+        (name,) = {call.hardware for call in known.calls}
+        machine = calibrate_calls(known.calls, hardware_catalog.hardware(name), _name(known), "").hardware
+        before, _ = _score(judged, hardware_catalog.hardware)
+        after, _ = _score(judged, {name: machine}.__getitem__)
+        lines.append([f"`{_name(judged)}`", f"`{_name(known)}`", f"{before.rows}", *before.cells(), *after.cells()])
+    return lines
 
 
 def as_predicted(path: Path) -> Score:
@@ -104,9 +144,9 @@ def _compared(row: Mapping[str, Any]) -> tuple[float, bool, float] | None:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the tables."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    for cells in [list(HEAD), *(draw.cells() for draw in draws())]:
+    for cells in [list(HEAD), *(draw.cells() for draw in draws()), list(CALIBRATED_HEAD), *calibrated()]:
         print("  ".join(cells))
     return 0
 
