@@ -269,12 +269,12 @@ def _siblings(calibrations: Sequence[SiblingCalibration]) -> Report:
 
 def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:
     """Yield the shared constants that were fitted, then those of each library."""
-    if calibration.stays:
-        return
     constants = {constant.name: constant for constant in calibration.family.table_constants}
     for name in calibration.fit.certainty:
         before = calibration.start.get(name, constants[name].default)
         yield _constant_row(calibration, constants[name], "", before, calibration.fit)
+    if calibration.stays:
+        return
     for library, fit in calibration.library_fits.items():
         for name in fit.identified():
             yield _constant_row(calibration, constants[name], library, calibration.fit.values[name], fit)
@@ -288,9 +288,9 @@ def _constant_row(
         "library": library,
         "constant": constant.name,
         "before": before,
-        "fitted": fit.values[constant.name],
+        "fitted": before if calibration.stays else fit.values[constant.name],
         "unit": constant.unit,
-        "identified": constant.name not in fit.unidentified,
+        "identified": constant.name not in fit.unidentified and not calibration.stays,
         "certainty": fit.certainty[constant.name],
         "meaning": constant.meaning,
     }
