@@ -13,27 +13,22 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
-from perfmodel.operators.transpose import Transpose
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.streams import ADDRESS_CYCLES
-from perfmodel.prediction.latency.terms import Term, smooth_max
+from perfmodel.prediction.latency.terms import Term
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
 
-#: power of the smooth maximum of the traffic, and of the time for finding each element by its own address
-ADDRESS_POWER = 4.0
 #: standard deviation of ln(measured / predicted) of a whole model whose operators are known, where the machine's
 #: specification states none: about the largest of the medians on the machines of scripts/whole_models.py (fp32
 #: inference, sitar-lab/NeuSight @ 6945927d9afc), 9 % on T4, whose clock depends on how long it has been under load; 1
 #: to 4 % on six others. P4 states its own
 RUN_DEVIATION = 0.10
-ADDRESSES = Term("addresses", Limiter.COMPUTE, "finding each element by its own address")
 GAP = Term("gap", Limiter.LAUNCH, "device idle between two kernels")
 
 
@@ -44,16 +39,14 @@ class Part:
     Attributes
     ----------
     prediction : of one call; its ``count`` says how many times it runs.
-    addresses_s : additional time of one call because it finds each element by its own address [s].
     """
 
     prediction: Prediction
-    addresses_s: float
 
     @property
     def time_s(self) -> float:
         """Expected time of all its calls on the device [s]."""
-        return self.prediction.count * (float(self.prediction.predicted_time_s) + self.addresses_s)
+        return self.prediction.count * float(self.prediction.predicted_time_s)
 
     @property
     def shape(self) -> Hashable:
@@ -69,8 +62,8 @@ class Part:
     @property
     def terms_s(self) -> dict[str, float]:
         """The terms that add up to this time [s]."""
-        adds = {**self.prediction.predicted_terms_s, ADDRESSES: self.addresses_s}
-        return {name: self.prediction.count * float(time) for name, time in adds.items()}
+        terms = self.prediction.predicted_terms_s
+        return {name: self.prediction.count * float(time) for name, time in terms.items()}
 
 
 @dataclass(frozen=True)
@@ -186,21 +179,7 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str)
     if arrays:
         raise UsageError(f"{', '.join(arrays)} is an array.", place=op.op, remedy="List single operators with a count.")
     prediction = predict(op, hardware, timing=Timing.KERNEL, cache=cache, library=library, load=load)
-    return Part(prediction, address_time(op, hardware, float(prediction.predicted_time_s)))
-
-
-def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:
-    """Return the additional time of a copy between layouts, which finds each element by its own address [s].
-
-    t = ||traffic, addresses|| - traffic with addresses = `ADDRESS_CYCLES` numel / (SMs clock) and the smooth maximum of
-    the power `ADDRESS_POWER`. It is 0 for others: what ``Elementwise.strided`` kernels take is in their prediction.
-    """
-    if op.op != Transpose.op:
-        return 0.0
-    machine = Machine.of(hardware, None)
-    written = sum(tensor.numel for tensor in op.tensors() if tensor.writes)
-    addresses = ADDRESS_CYCLES * written / (machine.sm_count * machine.clock_hz)
-    return float(smooth_max(ADDRESS_POWER, traffic_s, addresses)) - traffic_s
+    return Part(prediction)
 
 
 def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:

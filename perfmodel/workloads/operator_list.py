@@ -11,7 +11,6 @@ from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.reduction import Reduction
-from perfmodel.operators.transpose import Transpose
 
 if TYPE_CHECKING:
     from perfmodel.workloads.config import Linear, ModelConfig
@@ -96,9 +95,9 @@ class OperatorList:
     def swap_heads(self, name: str, heads: int, repeats: int = 1) -> None:
         """Add the copy that swaps the axes of tokens and heads of each sequence, and repeats each head.
 
-        The elements of a head stay together, so that the copy moves whole rows of ``head_dim``.
+        The elements of a head stay together, so that neighbouring ones are read together, as a `Transpose` does not.
         """
-        self.add(Transpose, name, batch=self.batch, rows=self.seq, cols=heads * repeats * self.config.head_dim)
+        self.elementwise(name, "copy", self.tokens * heads * repeats * self.config.head_dim, strided=True)
 
     def activation(self, name: str, numel: int) -> None:
         """Add the model's activation."""

@@ -12,9 +12,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
-from perfmodel.prediction.latency.streams import ADDRESS_CYCLES
 from perfmodel.prediction.launching import KERNEL_GAP_S
-from perfmodel.prediction.whole_model import address_time, dispatch_time, predict_model
+from perfmodel.prediction.whole_model import dispatch_time, predict_model
 from perfmodel.workloads.config import ModelConfig
 from perfmodel.workloads.transformer import forward_pass
 
@@ -93,19 +92,6 @@ def test_gap_can_be_left_out(simple_gpu):
     assert made.time_s - without.time_s == pytest.approx(calls * KERNEL_GAP_S)
 
 
-def test_finding_addresses_adds_to_the_traffic(simple_gpu):
-    # 1e9 elements x 0.85 clocks on 52.6 SMs (10 TFLOP/s at 0.19 each) of 1.5 GHz take 10.77 ms. With a traffic of as
-    # much the smooth maximum is 2^(1/4) = 1.1892 times it; with little traffic, nearly the addresses alone.
-    copy = pm.Transpose(rows=10**5, cols=10**4, dtype="fp32")
-    addresses = ADDRESS_CYCLES * 1e9 / (10e12 / 0.19e12 * 1.5e9)
-    assert addresses == pytest.approx(10.77e-3, rel=1e-3)
-    assert address_time(copy, simple_gpu, addresses) == pytest.approx(0.1892 * addresses, rel=1e-3)
-    assert address_time(copy, simple_gpu, 0.1 * addresses) == pytest.approx(0.9 * addresses, rel=1e-3)
-    made = predict_model([copy], simple_gpu)
-    assert made.by_term()["addresses"] == pytest.approx(made.kernels_s - one(copy, simple_gpu))
-    assert address_time(pm.Elementwise(numel=10**9, kind="copy"), simple_gpu, 10e-3) == 0.0
-
-
 def test_no_operators_are_refused(simple_gpu):
     with pytest.raises(UsageError, match="no operators"):
         predict_model([], simple_gpu)
@@ -124,7 +110,7 @@ def test_a_bf16_decoder_takes_what_its_trace_shows(data_dir):
     config = ModelConfig("qwen2", 1024, 24, 16, 16, 64, 2816, 151936, 32768, "silu", True, 1024, qkv_bias=True)
     operators = forward_pass(config, 16, 559, "bf16", attention="flash", head="none")
     # The traced version also copies queries, keys, values and the result between layouts, four kernels a layer.
-    operators.append(pm.Transpose(rows=559, cols=1024, batch=16, dtype="bf16", name="copies", count=4 * 24))
+    operators.append(pm.Elementwise(numel=16 * 559 * 1024, kind="copy", strided=True, dtype="bf16", count=4 * 24))
     made = predict_model(operators, pm.hardware("h100-sxm5-80gb"))
     with (data_dir / "trace_reference_reports/h100_qwen1.5-0.5b/gpu_timeline.csv").open(encoding="utf-8") as stream:
         measured = {row["type"]: float(row["time ms"]) / 1e3 for row in csv.DictReader(stream)}
