@@ -85,7 +85,9 @@ class CrossEntropy(Operator):
         if self.algorithm != "plain":
             return ()
         pick = Elementwise(numel=self.rows, kind="neg", dtype=self.dtype, out_dtype="fp32", name="pick")
-        softmax = Softmax(rows=self.rows, cols=self.vocab, dtype=self.dtype, backward=self.backward, name="log_softmax")
+        softmax = Softmax(
+            rows=self.rows, cols=self.vocab, dtype=self.dtype, backward=self.backward, log=True, name="log_softmax"
+        )
         if not self.backward:
             return (softmax, pick)
         zeros = Elementwise(numel=self.rows * self.vocab, kind="fill", dtype=self.dtype, name="zeros")

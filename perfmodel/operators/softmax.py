@@ -15,13 +15,15 @@ class Softmax(Operator):
 
     FLOP = 5 per element: maximum, subtract, exp, add, divide. Compulsory traffic reads x once and writes y once.
     Backward, dx = y (dy - sum y dy), reads dy and y and writes dx: 4 FLOP an element (product, sum, difference,
-    product). The logarithm of the softmax has the same counts; its gradient is dx = dy - exp(y) sum dy.
+    product). The logarithm of the softmax has the same counts; its gradient is dx = dy - exp(y) sum dy, which is
+    one kernel of PyTorch, as the softmax's is two.
 
     Parameters
     ----------
     rows : independent rows.
     cols : elements of a row.
     backward : the gradient.
+    log : the logarithm, as a part of `CrossEntropy`. Counts do not depend on it; times do.
     """
 
     op: ClassVar[str] = "softmax"
@@ -29,6 +31,7 @@ class Softmax(Operator):
     rows: Number = size(doc="independent rows")
     cols: Number = size(doc="elements of a row")
     backward: bool = flag(False, quiet=True, doc="the gradient")
+    log: bool = flag(False, quiet=True, doc="the logarithm of the softmax")
 
     def flop(self) -> Number:
         """Return 5 rows cols, backward 4 rows cols [FLOP]."""

@@ -17,9 +17,12 @@ from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.softmax import Softmax
 
+#: why no kernel runs it alone
+NO_LOGARITHM = "log=true is a part of cross_entropy, whose kernels run it"
+
 
 def _supports(op: Softmax, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
+    return NO_LOGARITHM if op.log else unsupported_dtype(device.kind, op.dtype)
 
 
 def _supports_compiled(op: Softmax, device: Device) -> str:

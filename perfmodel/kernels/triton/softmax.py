@@ -8,13 +8,14 @@ import torch
 
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch.softmax import NO_LOGARITHM
 from perfmodel.kernels.triton._base import unavailable
 from perfmodel.kernels.triton.layer_norm import DTYPES, WIDEST
 from perfmodel.operators.softmax import Softmax
 
 
 def _supports(op: Softmax, device: Device) -> str:
-    return unavailable(device, DTYPES, op.dtype)
+    return NO_LOGARITHM if op.log else unavailable(device, DTYPES, op.dtype)
 
 
 def _prepare(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:

@@ -285,7 +285,7 @@ def test_optimizers():
     ("name", "dims", "values", "expected"),
     [
         ("aten::_softmax", [[4, 8, 16]], ["", "-1", "False"], ("softmax", {"rows": 32, "cols": 16})),
-        ("aten::_log_softmax", [[4, 8, 16]], ["", "1", "False"], ("softmax", {"rows": 64, "cols": 8})),
+        ("aten::_log_softmax", [[4, 8, 16]], ["", "1", "False"], ("softmax", {"rows": 64, "cols": 8, "log": True})),
         (
             "aten::native_layer_norm",
             [[4, 8, 16], [], [16], [16]],

@@ -159,7 +159,7 @@ def _rows(axes: tuple[int, ...], *, of: Shape) -> tuple[int, int]:
 def softmax(call: Call) -> Operator:
     """aten::_softmax(self, dim, half_to_float), aten::_log_softmax."""
     rows, cols = rows_of(call, 1)
-    return Softmax(rows=rows, cols=cols, dtype=call.tensor(0).dtype)
+    return Softmax(rows=rows, cols=cols, log="log_softmax" in call.name, dtype=call.tensor(0).dtype)
 
 
 def rows_of(call: Call, index: int) -> tuple[int, int]:

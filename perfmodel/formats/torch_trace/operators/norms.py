@@ -95,7 +95,7 @@ def _per(x: Shape, statistics: Shape) -> int:
 def softmax_backward(call: Call) -> Operator:
     """aten::_softmax_backward_data(grad_output, output, dim, input_dtype), aten::_log_softmax_backward_data."""
     rows, cols = rows_of(call, 2)
-    return Softmax(rows=rows, cols=cols, backward=True, dtype=call.tensor(0).dtype)
+    return Softmax(rows=rows, cols=cols, backward=True, log="log_softmax" in call.name, dtype=call.tensor(0).dtype)
 
 
 def cross_entropy(call: Call) -> Operator:
