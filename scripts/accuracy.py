@@ -182,9 +182,9 @@ def blind_sentence(drawn: Sequence[blind_draws.Draw]) -> str:
     last = drawn[-1]
     mean, inside, width = last.then.cells()
     return (
-        f"Calls of PyTorch 2.11 on an H200, which no constant was fitted on: {last.then.rows} drawn at random, of all "
-        f"dtypes and operators, sizes that fill nothing among them, came out {mean} off, with {inside} in the 80 % "
-        f"interval at a width of {width}, before anybody had looked at them; the datasheet roofline is "
+        f"{last.then.rows} calls of PyTorch 2.11 on an H200, on which no constant was fitted, were drawn at random: "
+        f"all dtypes and operators, odd sizes among them. Before anybody had looked at them, they came out {mean} off, "
+        f"with {inside} in the 80 % interval at a width of {width}; the datasheet roofline is "
         f"{100 * last.roofline:.1f} % off (`examples/records`)."
     )
 

@@ -2,8 +2,9 @@
 # Everything that needs a GPU, in one run that ends within 10 minutes: the GPU tests, the full benchmark, operators and
 # models drawn at random, a calibration, the model against the fresh records, and the kernel targets; one table at the end.
 # Usage, from the checkout: OUT=folder scripts/gpu_suite.sh [--dry-run]
-# PYTHON names the interpreter that has torch with CUDA, SEED the draw (the date, else). Records and logs go to OUT. A step that takes too long is
-# interrupted; a benchmark keeps the rows that it has. --dry-run prints the commands, one a line, and runs none.
+# PYTHON names the interpreter that has torch with CUDA, SEED the draw (by default the date). Records and logs go to OUT.
+# A step that takes too long is interrupted; a benchmark keeps the rows that it has. --dry-run prints the commands, one a
+# line, and runs none.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 case "$*" in

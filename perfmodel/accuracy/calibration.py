@@ -159,11 +159,8 @@ def calibrate_family(
             told = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
             if mean_off(told[0]) < EARNED * mean_off(held_out[0]):
                 fitted, held_out = with_factor, told
-    ratio, regime, shape, apart = held_out
-    rows = [independent_rows(shape[regime == index]) for index in range(len(REGIMES))]
-    stating = restated if follow else narrowed
-    together = intervals(ratio, regime, stating(start, ratio, regime, rows), rows)
-    stated, others = stated_apart(ratio, regime, apart, together)
+    ratio, *_ = held_out
+    stated, others = stated_by(start, *held_out, follow=follow)
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
@@ -176,6 +173,31 @@ def calibrate_family(
     )
     before, _ = residuals(family, groups, FittedConstants(Fit(dict(start.values), (), {}, 0.0, 0)))
     return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, before)
+
+
+def stated_by(
+    start: Constants,
+    log_ratio: Floats,
+    regime: NDArray[np.intp],
+    shape: Floats,
+    apart: NDArray[np.bool_],
+    *,
+    follow: bool,
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+    """Return the intervals that rows state which their constants were not fitted to, and those of calls told apart.
+
+    Parameters
+    ----------
+    start : what was known before.
+    log_ratio, regime : ln(predicted / measured) and the regime of each row.
+    shape : its number, as `numbered`.
+    apart : which rows the family tells apart.
+    follow : whether they widen the intervals of ``start``, too.
+    """
+    rows = [independent_rows(shape[regime == index]) for index in range(len(REGIMES))]
+    stating = restated if follow else narrowed
+    together = intervals(log_ratio, regime, stating(start, log_ratio, regime, rows), rows)
+    return stated_apart(log_ratio, regime, apart, together)
 
 
 def mean_off(log_ratio: Floats) -> float:

@@ -18,12 +18,12 @@ from perfmodel.accuracy.calibration import (
     mean_off,
     numbered,
     parts,
+    stated_by,
     usable,
 )
 from perfmodel.accuracy.fit import Floats, Group
-from perfmodel.accuracy.libraries import FittedConstants, doubted, dtypes, intervals, sample, stated_apart, told_apart
+from perfmodel.accuracy.libraries import FittedConstants, doubted, dtypes, sample, told_apart
 from perfmodel.accuracy.measured import MeasuredCalls
-from perfmodel.accuracy.restated import independent_rows, restated
 from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
@@ -131,8 +131,12 @@ def _calibrate_own(
     found = calibrate_family(family, groups, start, f"fitted on {source}", date, own, follow=True)
     today, regime = _predicted(groups, hardware)
     if mean_off(today) <= mean_off(found.log_ratio):
-        found = replace(found, stays=True, table=_before(family, groups, hardware, start, (today, regime)))
-        found = replace(found, table=replace(found.table, source=_joined(found.table.source, source), date=date))
+        table = _staying(family, groups, hardware)
+        shapes, apart = numbered(groups, libraries), told_apart(family, groups)
+        stated, others = stated_by(start, today, regime, shapes, apart, follow=True)
+        of_both = "; ".join(filter(None, (table.source, f"intervals of {source}")))
+        table = replace(table, intervals=stated, apart=others, with_surface=True, source=of_both, date=date)
+        found = replace(found, stays=True, table=table)
     else:
         # rows that name no library are known, too: they tell what a prediction without one takes
         table = replace(found.table, known_libraries=tuple(libraries))
@@ -153,42 +157,23 @@ def _predicted(groups: Sequence[Group], hardware: Hardware) -> tuple[Floats, NDA
     return np.concatenate(ratios), np.concatenate(regimes)
 
 
-def _before(
-    family: Family,
-    groups: Sequence[Group],
-    hardware: Hardware,
-    start: Constants,
-    today: tuple[Floats, NDArray[np.intp]],
-) -> LatencyTable:
-    """Return a table with the constants that hold today, and the intervals of rows that they predict."""
-    log_ratio, regime = today
+def _staying(family: Family, groups: Sequence[Group], hardware: Hardware) -> LatencyTable:
+    """Return a table with the constants that predict some rows today, and that knows their libraries and dtypes."""
     calls = sorted({(group.conditions.library, group.op.kernel_dtype) for group in groups})
     known = {name: constants(family, hardware, name, dtype) for name, dtype in calls}
-    shapes = numbered(groups, list(known))
-    rows = [independent_rows(shapes[regime == index]) for index in range(len(REGIMES))]
-    together = intervals(log_ratio, regime, restated(start, log_ratio, regime, rows), rows)
-    stated, others = stated_apart(log_ratio, regime, told_apart(family, groups), together)
     nearest = next((table for _, table in found_tables(family, hardware)), LatencyTable({}))
     table = hardware.latency.get(family.name, LatencyTable({}, source=nearest.source))
     table = replace(
         table,
-        intervals=stated,
-        apart=others,
         spread={name: factor for name, factor in table.spread.items() if name not in known},
         known_libraries=tuple(sorted({*table.known_libraries, *known})),
         dtypes=tuple(sorted({*table.dtypes, *dtypes(family, groups)})),
         # a library that had borrowed its constants without the surface of the others has them without it
         surface=nearest.surface if all(one.surface for one in known.values()) else None,
-        with_surface=True,
     )
     for name, one in known.items():
         table = _kept(table, family, hardware, name, one.values)
     return table
-
-
-def _joined(before: str, source: str) -> str:
-    """Return the source of constants that stay, and of the rows that their intervals are of."""
-    return "; ".join(filter(None, (before, f"intervals of {source}")))
 
 
 def _kept(
@@ -229,9 +214,6 @@ def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]
     known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
     if not known:
         return found
-    return replace(
-        found,
-        table=replace(
-            found.table, deviations={**found.table.deviations, **dict.fromkeys(known, (0.0,) * len(REGIMES))}
-        ),
-    )
+    deviations = {**found.table.deviations}
+    deviations.update(dict.fromkeys(known, (0.0,) * len(REGIMES)))
+    return replace(found, table=replace(found.table, deviations=deviations))

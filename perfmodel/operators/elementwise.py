@@ -113,8 +113,9 @@ class Elementwise(Operator):
     num_inputs : tensors that are read: by default the kind's operands, 1 if the other operand is a scalar.
     out_dtype : dtype of the output, by default ``dtype``; a cast is ``kind=cast`` with an ``out_dtype``.
     backward : the gradient.
-    strided : an operand is a view with gaps, or broadcast along rows, as in compositions of rope and of a gated
-        activation whose halves lie in one tensor. Counts do not depend on it; times do.
+    strided : an operand is a view with gaps, permuted, or broadcast along rows, as in compositions of rope, of a gated
+        activation whose halves lie in one tensor, and of heads that change places with tokens. Counts do not depend on
+        it; times do.
     fresh : the kernel before has just written an operand, which may lie in a cache, as in a gated activation of two
         calls. Counts do not depend on it; times do.
     """
@@ -128,7 +129,7 @@ class Elementwise(Operator):
     )
     out_dtype: str = dtype_of(doc="dtype of the output; default: dtype")
     backward: bool = flag(False, quiet=True, doc="the gradient")
-    strided: bool = flag(False, quiet=True, doc="an operand is a view with gaps, or broadcast along rows")
+    strided: bool = flag(False, quiet=True, doc="an operand is a view with gaps, permuted, or broadcast along rows")
     fresh: bool = flag(False, quiet=True, doc="the kernel before has just written an operand")
 
     def check(self) -> None:

@@ -15,8 +15,8 @@ class Softmax(Operator):
 
     FLOP = 5 per element: maximum, subtract, exp, add, divide. Compulsory traffic reads x once and writes y once.
     Backward, dx = y (dy - sum y dy), reads dy and y and writes dx: 4 FLOP an element (product, sum, difference,
-    product). The logarithm of the softmax has the same counts; its gradient is dx = dy - exp(y) sum dy, which is
-    one kernel of PyTorch, as the softmax's is two.
+    product). The logarithm of the softmax has the same counts; its gradient is dx = dy - exp(y) sum dy. PyTorch
+    computes it in one kernel, and that of the softmax in two.
 
     Parameters
     ----------

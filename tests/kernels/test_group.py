@@ -17,24 +17,9 @@ from perfmodel.kernels.distributed.errand import Errands, is_stuck  # noqa: E402
 from perfmodel.kernels.distributed.group import Group  # noqa: E402
 from perfmodel.kernels.distributed.job import JobRank  # noqa: E402
 from perfmodel.kernels.distributed.roll import Roll, SilentRanksError  # noqa: E402
+from tests.kernels.roll_store import Store  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
-
-
-class Store:
-    """The part of torch's store that a roll uses, in one process; rank 1 wrote its process and is gone."""
-
-    def __init__(self) -> None:
-        self.values = {"roll/process/1": "0 elsewhere"}
-
-    def set(self, key: str, value: str) -> None:
-        self.values[key] = value
-
-    def check(self, keys: list[str]) -> bool:
-        return all(key in self.values for key in keys)
-
-    def get(self, key: str) -> bytes:
-        return self.values[key].encode()
 
 
 class Device:
@@ -54,8 +39,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errand, "_LOOK_S", 0.01)
 
 
+def without_rank_1() -> Store:
+    """Return a store in which rank 1 wrote its process, and which it has left."""
+    return Store({"roll/process/1": "0 elsewhere"})
+
+
 def group_of(errands: Errands | None, timeout_s: float) -> Group:
-    ranks = Roll(Store(), 0, 2, hosted=False)
+    ranks = Roll(without_rank_1(), 0, 2, hosted=False)
     return Group(0, 2, "nccl", torch.device("cpu"), None, ranks, timeout_s, errands)
 
 
@@ -116,7 +106,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     )  # fmt: skip
     monkeypatch.setattr(group, "dist", distributed)
     monkeypatch.setattr(group, "_own_device", lambda *_: torch.device("cpu"))
-    monkeypatch.setattr(group, "_entered", lambda *_: Roll(Store(), 0, 2, hosted=False))
+    monkeypatch.setattr(group, "_entered", lambda *_: Roll(without_rank_1(), 0, 2, hosted=False))
     monkeypatch.setattr(group, "_errands", lambda *_: Errands(0.2, str))
     monkeypatch.setattr(errand, "_given_up", [])
     return calls

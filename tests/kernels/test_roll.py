@@ -9,22 +9,7 @@ import pytest
 
 from perfmodel.kernels.distributed import roll
 from perfmodel.kernels.distributed.roll import Roll, SilentRanksError
-
-
-class Store:
-    """The part of torch's store that a roll uses, in one process."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-
-    def set(self, key: str, value: str) -> None:
-        self.values[key] = value
-
-    def check(self, keys: list[str]) -> bool:
-        return all(key in self.values for key in keys)
-
-    def get(self, key: str) -> bytes:
-        return self.values[key].encode()
+from tests.kernels.roll_store import Store
 
 
 class Gone(Store):

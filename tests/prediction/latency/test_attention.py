@@ -26,16 +26,16 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.decode import (
     DECODE,
-    FIRST_KEYS_TCGEN05,
     GROUP_CYCLES,
     GROUP_DOUBLING,
     SHOWN,
-    TILE_MATH,
 )
 from perfmodel.prediction.latency.attention.kernels import KERNELS, ROWS_OF, RUNS, kernel_of, lenders
 from perfmodel.prediction.latency.attention.prefill import PREFILL
 from perfmodel.prediction.latency.attention.rates import EIGHT_BIT, TWO_LEVEL, TWO_LEVEL_LOSS
+from perfmodel.prediction.latency.attention.run import TILE_MATH
 from perfmodel.prediction.latency.attention.terms import WITHOUT_WRITE
+from perfmodel.prediction.latency.attention.trtllm import FIRST_KEYS_TCGEN05
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine

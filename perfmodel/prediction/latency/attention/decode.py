@@ -1,8 +1,7 @@
 """Attention of one query, or a few: the KV cache streams past, split over the SMs.
 
 A block serves the query heads that share a key head. If there are fewer blocks than SMs, the keys are split over more
-of them (Flash-Decoding, T. Dao et al., 2023). TensorRT-LLM has a second kernel, its masked multi-head attention, that
-serves each query head by itself on the vector units; the group, the number of blocks and the chip decide which runs.
+of them (Flash-Decoding, T. Dao et al., 2023). TensorRT-LLM's kernels are in `trtllm`.
 """
 
 from __future__ import annotations
@@ -14,18 +13,16 @@ from typing import Any, cast
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.record import record
 from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, plain, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention import flash2, prefill
+from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
 from perfmodel.prediction.latency.attention.beyond import LARGE_HEADS
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
     TCGEN05,
-    WGMMA,
     Kernel,
     head_step_keys,
     kernel_of,
@@ -33,6 +30,7 @@ from perfmodel.prediction.latency.attention.kernels import (
 )
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
 from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
+from perfmodel.prediction.latency.attention.run import KEYS, TILE_MATH, Run
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import FACTOR, Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
@@ -61,14 +59,12 @@ CONSTANTS = (
     Constant("split", "s", 0.7e-6, 0.05e-6, 20e-6, 0.5, "joining them, for each doubling of the parts", True),
 )
 
-#: rows that a block's tensor products have, however few query heads share its keys; its step of keys
-ROWS, KEYS = 128.0, 128.0
+#: rows that a block's tensor products have, however few query heads share its keys
+ROWS = 128.0
 #: SM cycles of a key in cuDNN's kernel of one query for heads of more than 128 columns, and keys of its shortest step:
 #: eight calls of an H200 (`examples/records`, 2026-11-27), which were in view: 24 heads of 192 columns and 9248 keys
 #: take it 83 us, 4 of 8112 keys 10
 LARGE_KEY, FEW_KEYS = 74.0, 64.0
-#: share of the tensor peak in such a block
-TILE_MATH = 0.8
 #: numbers of parts that keys are split into
 PARTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128], dtype=float)
 #: share of a block's cycles that the longest block shows when there are fewer blocks than SMs
@@ -80,36 +76,7 @@ FIXED_BLOCK = 0.5
 GROUP_DOUBLING, GROUP_CYCLES = 0.4, 170.0
 
 
-#: TensorRT-LLM: largest group of its kernel for groups, rows of its products, lane-cycles of a column and head
-GROUP_MOST, GROUP_ROWS, GROUP_LANE_CYCLES, LANES = 32.0, 64.0, 1.0, 128.0
-#: its constants kMinHistoryTokensPerBlock, kEnableMinBlockFactor, kTargetWaveFactor and kXQA_MAX_NUM_SUB_SEQ
-#: (decoderXQAConstants.h)
-PART_KEYS, FEWEST_WAVES, MOST_WAVES, MOST_PARTS = 128.0, 4.0, 8.0, 6000.0
-#: cost of a part outside the window, over that of a part inside
-EMPTY = 0.6
-#: growth of a block's cost from heads of 0 to 128 columns; with 8-bit keys that are widened in software
-BLOCK_SLOPE, WIDENED_SLOPE = 0.15, 0.35
-#: its wgmma version for 8-bit caches (Hopper): block cost and launches, over those of the 16-bit version
-WGMMA_8BIT_BLOCK, WGMMA_8BIT_LAUNCH = 0.9, 0.5
-#: keys of one pass of 1024 threads over heads of 128 columns; cost of the first 64 keys over that of the block, also
-#: with tcgen05 and keys of 16 bits
-PASS_KEYS, FIRST_KEYS, FIRST_KEYS_TCGEN05 = 512.0, 0.45, 0.1
-#: 8-bit keys widened on the vector units in software (Ada): cycles of the keys and of a block, over those of 16 bits
-WIDENED_KEYS, WIDENED_BLOCK = 5.4, 3.0
-#: from here on waves overlap enough to count in part
-WHOLE_WAVES = 12.0
-
-
-@record
-class _Run:
-    """A decode on the SMs: busy time without the traffic, parts of the keys, and launches over a usual call's."""
-
-    busy: Number
-    parts: Number
-    launches: Number = 1.0
-
-
-def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: Kernel, hbm: Number) -> _Run:
+def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: Kernel, hbm: Number) -> Run:
     """FlashAttention's kernels: a block of the kernel's rows, query heads and queries that share a key head.
 
     The parts of the keys are those that end first. Each number of parts takes longer with more keys, heads or
@@ -144,9 +111,9 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
         total = where((parts > 1) & (apart | (group == 1)), math.inf, total)
     best = np.argmin(total, axis=0)
     if not np.ndim(best):
-        return _Run(float(run[best]), float(PARTS[best]))
+        return Run(float(run[best]), float(PARTS[best]))
     run = np.take_along_axis(np.broadcast_to(run, total.shape), best[np.newaxis], axis=0)[0]
-    return _Run(run, PARTS[best])
+    return Run(run, PARTS[best])
 
 
 def _apart(op: Attention, kernel: Kernel) -> Any:
@@ -187,7 +154,7 @@ def _start_of_a_block(op: Attention, machine: Machine, c: Values, kernel: Kernel
     return start, 0.0
 
 
-def _one_query_of_large_heads(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
+def _one_query_of_large_heads(op: Attention, machine: Machine, c: Values, keys: Number) -> Run:
     """The kernel of cuDNN of one query for heads of more than 128 columns (16x128x256 and 64x64x256 by its names).
 
     It pads heads to 256 columns and is bound by its own steps: a key of a block costs `LARGE_KEY` SM cycles, however
@@ -197,97 +164,17 @@ def _one_query_of_large_heads(op: Attention, machine: Machine, c: Values, keys: 
     parts = maximum(minimum(floor(machine.sm_count / blocks), ceil(keys / KEYS)), 1.0)
     waves = ceil(blocks * parts / machine.sm_count)
     busy = waves * (c["block"] + LARGE_KEY * maximum(keys / parts, FEW_KEYS)) / machine.clock_hz
-    return _Run(busy, parts)
+    return Run(busy, parts)
 
 
-def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
-    """TensorRT-LLM's kernels of one query: of a group (XQA) where it has enough blocks, or else of single heads."""
-    group = op.heads / op.kv_heads
-    narrow = dtype_bytes(op.kv_dtype) == 1
-    blocks = 1.0 * op.batch * op.kv_heads
-    most = maximum(floor(op.seq_kv / PART_KEYS), 1.0)
-    alone = (group == 1) | (group > GROUP_MOST)
-    if machine.matrix_instruction == TCGEN05:
-        alone = alone | True
-    elif not (narrow and (machine.matrix_instruction == WGMMA or machine.kernels.widens_fp8_keys)):
-        # mayHavePerfGain in decoderXQAImplPrecompiled.cpp of github.com/NVIDIA/TensorRT-LLM
-        alone = alone | (blocks * most * FEWEST_WAVES < machine.sm_count)
-    heads, together = _single_heads(op, machine, c, keys, narrow), _group(op, machine, c, keys, narrow, blocks, most)
-    return _Run(
-        where(alone, heads.busy, together.busy),
-        where(alone, heads.parts, together.parts),
-        where(alone, heads.launches, together.launches),
-    )
-
-
-def _group(
-    op: Attention, machine: Machine, c: Values, keys: Number, narrow: bool, blocks: Number, most: Number
-) -> _Run:
-    """Return the time of a block for each group of heads, and part of the keys; waves of blocks are whole."""
-    wgmma8, widens = narrow and machine.matrix_instruction == WGMMA, narrow and machine.kernels.widens_fp8_keys
-    # computeMultiBlockCount in decoderXQAImplCommon.h: the whole sequence counts, whatever the window
-    root: Any = np.round(np.sqrt(8.0 * most))
-    parts: Number = minimum(most, plain(root))
-    parts = floor(parts / maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
-    parts = 1.0 if widens else maximum(minimum(parts, floor(MOST_PARTS / op.batch)), 1.0)
-    at_once = maximum(floor(384.0 / op.head_dim), 1.0) if wgmma8 else 1.0
-    a_part = op.seq_kv / parts
-    seen = minimum(parts, ceil(keys / a_part) + (keys < op.seq_kv))
-    waves = _waves(blocks * parts, machine.sm_count * at_once)
-    waves = maximum(waves * (seen + (0.0 if wgmma8 else EMPTY) * (parts - seen)) / parts, 1.0)
-    slope = WIDENED_SLOPE if widens else BLOCK_SLOPE
-    start = c["block"] * (1.0 + slope * (op.head_dim / 128.0 - 1.0)) * (WGMMA_8BIT_BLOCK if wgmma8 else 1.0)
-    row = 4.0 * op.head_dim / (summed_per_clock(machine) * TILE_MATH)
-    a_key = GROUP_ROWS * row + group_lanes(op)
-    further = a_key * maximum(minimum(keys, a_part) - KEYS, 0.0) * maximum(1.0, 0.4 * at_once)
-    busy = waves * (start + further) / machine.clock_hz
-    return _Run(busy, parts + 0.0 * busy, WGMMA_8BIT_LAUNCH if wgmma8 else 1.0)
-
-
-def group_lanes(op: Attention) -> Number:
-    """Return the cycles of a key on the vector lanes, for all heads of its group."""
-    return GROUP_LANE_CYCLES * (op.heads / op.kv_heads) * op.head_dim / LANES
-
-
-def _single_heads(op: Attention, machine: Machine, c: Values, keys: Number, narrow: bool) -> _Run:
-    """Return the time of a block for each head, and part of the keys.
-
-    Blocks have 1024 threads where that leaves no SM without one, else 512 or 256; so many run on an SM at once as its
-    registers allow. Keys are split into parts of one pass of 1024 threads at least, over the blocks of one wave
-    (multi_block_grid_setup in decoderMaskedMultiheadAttentionLaunch.h).
-    """
-    widens = narrow and machine.kernels.widens_fp8_keys
-    blocks = 1.0 * op.batch * op.heads
-    most = 3.0 if widens or (machine.matrix_instruction == TCGEN05 and not narrow) else 4.0
-    factor = minimum(ceil(machine.sm_count * most / blocks), most)
-    at_once = where(factor >= 4.0, 1.0, where(factor >= 2.0, floor(most / 2.0), most))
-    one_pass = PASS_KEYS * 128.0 / op.head_dim
-    newest = 0.0 if machine.kernels.widens_fp8_keys else 1.0
-    parts = minimum(ceil((keys + newest) / one_pass), ceil(machine.sm_count * at_once / blocks))
-    waves = _waves(blocks * parts, machine.sm_count * at_once)
-    sharing = minimum(at_once, maximum(blocks * parts / machine.sm_count, 1.0))
-    prologue, widened = (WIDENED_BLOCK, WIDENED_KEYS) if widens else (1.0, 1.0)
-    first = FIRST_KEYS_TCGEN05 if machine.matrix_instruction == TCGEN05 and not narrow else FIRST_KEYS
-    start = prologue * c["head"] * (1.0 + first * minimum(keys / 64.0, 1.0))
-    further = widened * c["key"] * op.head_dim / 128.0 * sharing * maximum(keys / parts - 256.0, 0.0)
-    return _Run(waves * (start + further) / machine.clock_hz, parts)
-
-
-def _waves(blocks: Number, at_once: Number) -> Number:
-    """Return the waves of blocks: whole while they are few, since all blocks start and end together."""
-    waves = blocks / at_once
-    counted: Number = where(waves < WHOLE_WAVES, ceil(waves - 1e-9), waves + 0.5)
-    return counted
-
-
-def _longer(c: Values, queries: Number, one: _Run | None, several: _Run, hbm: Number) -> _Run:
+def _longer(c: Values, queries: Number, one: Run | None, several: Run, hbm: Number) -> Run:
     """Return the run of several queries, which takes no less than that of one query, where that has its own kernel."""
     if one is None:
         return several
     first, others = (smooth_max(4, run.busy, hbm) + _join(c, run.parts) for run in (one, several))
     alone = (queries == 1) | (first > others)
     busy, parts = where(alone, one.busy, several.busy), where(alone, one.parts, several.parts)
-    return _Run(busy, parts, one.launches)
+    return Run(busy, parts, one.launches)
 
 
 def _join(c: Values, parts: Number, kernel: Kernel | None = None) -> Number:
@@ -322,13 +209,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     traffic = attention.work().bytes
     stream = warm_bandwidth(c["eta"] * machine.bandwidth_bytes_per_s, c["l2"], traffic, machine, conditions)
     hbm = traffic / stream
-    run = _trtllm(attention, machine, c, keys) if kernel.heads_alone else None
+    run = trtllm.run_of(attention, machine, c, keys) if kernel.heads_alone else None
     if run is None or anywhere(attention.seq_q > 1):
         run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
     if kernel.one_query and anywhere(attention.head_dim > prefill.LARGE):
         large = _one_query_of_large_heads(attention, machine, c, keys)
         here = attention.head_dim > prefill.LARGE
-        run = _Run(where(here, large.busy, run.busy), where(here, large.parts, run.parts), run.launches)
+        run = Run(where(here, large.busy, run.busy), where(here, large.parts, run.parts), run.launches)
     body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads
     writes = attention.kv_write

@@ -17,7 +17,7 @@ from perfmodel.prediction.latency.machine import Machine
 
 #: rows of its kernel that splits keys: kBlockM in run_mha_fwd_splitkv_dispatch, flash_fwd_launch_template.h
 SPLIT_ROWS = 64.0
-#: heads from which on a block of 128 rows leaves no room for another in the shared memory of Hopper
+#: columns of a head above which a block of 128 rows leaves no room for another in the shared memory of Hopper
 LARGEST_WHOLE = 192.0
 #: num_splits_heuristic and set_params_splitkv of csrc/flash_attn/flash_api.cpp, github.com/Dao-AILab/flash-attention:
 #: blocks that an SM holds, the share of so many places from which on keys are not split, and most parts

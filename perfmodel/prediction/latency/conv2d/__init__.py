@@ -189,10 +189,10 @@ def _unusual(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
 
 #: own records of an H200 of operators that were drawn at random (torch 2.11.0, cuDNN 9.19, 2026-11-27; all in view),
 #: as ratios of the measured to the predicted time, with the root mean square of their ln. Ten convolutions in groups of
-#: more than one channel: 0.6 to 1.9, 0.4. Seventeen of filters of several taps
-#: whose channels fill no step of 128 B on tensor cores: 0.9 to 1.9, 0.35, nearly all above 1. Thirteen in fp32 with
-#: more than 3 x 3 taps, or with channels or filters that are no whole vectors: 0.6 to 1.9, 0.4, one of them 4.9. Four
-#: of filters of one tap by channels in fp32: 1.0, 1.0, 1.2 and 1.5, 0.2
+#: more than one channel: 0.6 to 1.9, 0.4. Seventeen of filters of several taps whose channels fill no step of 128 B on
+#: tensor cores: 0.9 to 1.9, 0.35, nearly all above 1. Thirteen in fp32 with more than 3 x 3 taps, or with channels or
+#: filters that are no whole vectors: 0.6 to 1.9, 0.4, one of them 4.9. Four of filters of one tap by channels in fp32:
+#: 1.0, 1.0, 1.2 and 1.5, 0.2
 GROUPED_DEVIATION, FEW_DEVIATION = (0.5, 0.4, 0.4), (0.6, 0.4, 0.3)
 ODD_DEVIATION, ONE_TAP_DEVIATION = (0.4, 0.4, 0.4), (0.3, 0.3, 0.3)
 

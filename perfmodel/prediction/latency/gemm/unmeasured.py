@@ -52,15 +52,17 @@ def _is_by_triton(op: Any, machine: Machine, conditions: Conditions) -> bool:
     return isinstance(op, Gemm) and machine.engine == "tensor" and "triton" in conditions.library
 
 
+#: rows of half the smallest tile of products in fp32
+HALF_TILE = 16
+
+
 def _has_few_rows_in_fp32(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether a product in fp32 from Hopper on fills a small part of any tile's rows."""
     if not isinstance(op, Gemm) or machine.engine != "vector" or machine.matrix_instruction != "wgmma":
         return False
-    return (op.m <= TILE_ROWS) & (machine.dtype == "fp32")
+    return (op.m <= HALF_TILE) & (machine.dtype == "fp32")
 
 
-#: rows of half the smallest tile of products in fp32
-TILE_ROWS = 16
 #: of nine products of 5 and 8 rows on an H200 eight take 0.6 to 1.06 times the predicted time, ln with a root mean
 #: square of 0.24; one of 16 x 128 x 256 takes 54 us, 7 times as long, by a kernel that is not known (own records, torch
 #: 2.11.0, 2026-11-27; all in view)
