@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.api.arguments import check_operator, check_plan, cluster_list, operator_list, range_values
-from perfmodel.api.machines import Machine, Model, find_machine, given
+from perfmodel.api.machines import Machine, Model, find_machine
 
 if TYPE_CHECKING:
     from perfmodel.cluster.cluster import Cluster as _Cluster
@@ -127,7 +127,7 @@ def predict_model(
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
     listed = operator_list(operators)
-    return predict_on(listed, find_machine(hardware), cache=cache, library=library, load=load, **given(gap_s=gap_s))
+    return predict_on(listed, find_machine(hardware), cache=cache, library=library, load=load, gap_s=gap_s)
 
 
 def Cluster(  # noqa: N802 -- reads as the class that it returns

@@ -165,12 +165,21 @@ class Launch:
     ----------
     floor_s : shortest time measured for a (nearly) empty kernel in a replayed graph [s]; part of the bound.
     overhead_s : usual time of a small kernel launched back to back on a stream [s]; part of the prediction.
+    queued_s : shortest usual time of a kernel in a busy queue, where the vendor's profiler lets it begin as the one
+        before ends, so that its time holds its dispatch [s]; None where a gap between kernels holds it.
     """
 
     floor_s: float | None = None
     overhead_s: float | None = None
+    queued_s: float | None = None
     source: str = ""
     note: str = ""
+
+    @property
+    def known(self) -> dict[str, float]:
+        """The times that somebody measured by their keys in a specification [s]."""
+        times = {"floor": self.floor_s, "overhead": self.overhead_s, "queued": self.queued_s}
+        return {key: time_s for key, time_s in times.items() if time_s is not None}
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
         launch=LaunchSpec(
             floor=quantity(hardware.launch.floor_s, "s"),
             overhead=quantity(hardware.launch.overhead_s, "s"),
+            queued=quantity(hardware.launch.queued_s, "s"),
             source=hardware.launch.source,
             note=hardware.launch.note,
         ),

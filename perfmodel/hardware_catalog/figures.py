@@ -183,7 +183,7 @@ def _cluster(machine: Hardware) -> Iterator[Figure]:
 
 
 def _launch(machine: Hardware) -> Iterator[Figure]:
-    for key, value in (("floor", machine.launch.floor_s), ("overhead", machine.launch.overhead_s)):
+    for key, value in machine.launch.known.items():
         if value:
             yield Figure("launch", key, value, "s", source=machine.launch.source)
 

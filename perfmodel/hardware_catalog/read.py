@@ -163,6 +163,7 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         launch=Launch(
             read.optional(spec.launch.floor, "s", "launch.floor"),
             read.optional(spec.launch.overhead, "s", "launch.overhead"),
+            read.optional(spec.launch.queued, "s", "launch.queued"),
             spec.launch.source,
             spec.launch.note,
         ),

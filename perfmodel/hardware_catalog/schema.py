@@ -141,10 +141,11 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class LaunchSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """``[launch]``: the floor bounds, the overhead predicts."""
+    """``[launch]``: the floor bounds, the overhead predicts, and so does the time of a kernel in a queue."""
 
     floor: Quantity | None = None
     overhead: Quantity | None = None
+    queued: Quantity | None = None
     source: str = ""
     note: str = ""
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain
 
 #: idle time of a GPU between two kernels that are both ready, queued or in a CUDA graph [s]. In the open PyTorch traces
-#: of NVIDIA GPUs it is 1.0 to 1.7 us in the median, 2 to 7 us for 95 %; on MI300X kernels follow each other without a
-#: gap. With 2 us the kernels of whole models add up to the measured runs (docs/accuracy.md)
+#: of NVIDIA GPUs it is 1.0 to 1.7 us in the median, 2 to 7 us for 95 %. With 2 us the kernels of whole models add up to
+#: the measured runs (docs/accuracy.md)
 KERNEL_GAP_S = 2e-6
+
+
+def kernel_gap_s(hardware: Hardware) -> float:
+    """Return the idle time between two kernels that are both ready [s]: none where a kernel's time holds it."""
+    return KERNEL_GAP_S if hardware.launch.queued_s is None else 0.0
 
 
 def serialised_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:

@@ -19,7 +19,7 @@ from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
-from perfmodel.prediction.launching import KERNEL_GAP_S
+from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
@@ -129,7 +129,7 @@ def predict_model(
     cache: str = CacheState.COLD,
     library: str = "",
     load: str = Load.BURST,
-    gap_s: float = KERNEL_GAP_S,
+    gap_s: float | None = None,
 ) -> WholeModel:
     """Return the time of a list of operators, each run ``count`` times, one after the other.
 
@@ -144,7 +144,7 @@ def predict_model(
     hardware : the machine.
     cache : "cold", every operator reads from device memory; "warm", what fits a cache lies there.
     library, load : whose kernels run, and for how long the device has been at work, as for `perfmodel.predict`.
-    gap_s : idle time of the device between two kernels [s].
+    gap_s : idle time of the device between two kernels; None for the usual one of the machine [s].
 
     Raises
     ------
@@ -156,7 +156,7 @@ def predict_model(
         raise UsageError("the model has no operators.", place="predict_model")
     parts = tuple(_part(op, hardware, cache, library, load) for op in listed)
     kernels = sum(part.time_s for part in parts)
-    gaps = sum(op.count for op in listed) * gap_s
+    gaps = sum(op.count for op in listed) * (kernel_gap_s(hardware) if gap_s is None else gap_s)
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
     variances = of_sum((part.time_s, part.shape, part.variances) for part in parts)
     variances[ErrorSource.RUN] = run_deviation(hardware) ** 2

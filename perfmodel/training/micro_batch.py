@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.cluster.collectives import exchange_time
-from perfmodel.prediction.launching import KERNEL_GAP_S
+from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
@@ -70,13 +70,14 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     attention = _attention(setup, work)
     exchanges = _exchanges(setup, shard, work, kind, attention)
     adapters = _adapters(setup, config, shard, kind.moe)
+    gap_s = kernel_gap_s(setup.hardware)
     cast_s = _weight_cast_s(setup, work.parameters + work.expert_parameters)
     forward = _vector(
         products=sum(passes.forward_s for passes in work.products.values()),
         attention=attention[0],
         memory_bound=slow * (work.streams_s + adapters[0] + cast_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements),
-        gaps=KERNEL_GAP_S * work.kernels,
+        gaps=gap_s * work.kernels,
         **exchanges[0],
     )
     inputs_s = sum(passes.input_s for passes in work.products.values())
@@ -86,7 +87,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         memory_bound=slow * (work.streams_backward_s + adapters[1] + setup.trained * cast_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
         + fixed.casts * stream_time(setup.hardware, 2.0 * _transposed(setup) * work.gathered_elements),
-        gaps=KERNEL_GAP_S * work.kernels_backward,
+        gaps=gap_s * work.kernels_backward,
         **exchanges[1],
     )
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)

@@ -407,6 +407,7 @@ KNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     ),
     ("launch in ms", A100_80, {"launch.overhead": '"2.62 ms"'}, "launch-implausible", "launch.overhead"),
     ("launch in ns", A100_80, {"launch.floor": '"1.32 ns"'}, "launch-implausible", "launch.floor"),
+    ("queue in ms", "mi300x", {"launch.queued": '"4.4 ms"'}, "launch-implausible", "launch.queued"),
     ("exchanged launch", A100_80, {"launch.floor": '"4 us"'}, "launch-order", "launch.floor"),
     ("L2 per clock", A100_80, {"memory.l2.bytes_per_clock": "4096"}, "bandwidth-arithmetic", "memory.l2.bandwidth"),
     ("name of another", A100_80, {"device_names": '["NVIDIA A100-SXM4-40GB"]'}, "name-claimed", "device_names"),

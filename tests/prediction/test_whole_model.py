@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import importlib.util
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
+from perfmodel.core.hardware import Launch
 from perfmodel.errors import UsageError
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.whole_model import dispatch_time, predict_model
@@ -26,6 +28,14 @@ WIDE = ModelConfig("llama", 4096, 2, 32, 32, 128, 11008, 32000, 4096, "silu", Fa
 
 def one(op, machine):
     return pm.predict(op, machine, timing="kernel").predicted_time_s
+
+
+def test_kernels_whose_times_hold_their_dispatch_have_no_gap_between_them(simple_gpu):
+    queueing = dataclasses.replace(simple_gpu, launch=Launch(overhead_s=4e-6, queued_s=4e-6))
+    operators = [pm.Elementwise(numel=64, kind="add", dtype="fp32", count=5)]
+    assert predict_model(operators, queueing).gaps_s == 0.0
+    assert predict_model(operators, queueing).kernels_s >= 5 * 4e-6
+    assert predict_model(operators, queueing, gap_s=1e-6).gaps_s == pytest.approx(5e-6)
 
 
 def test_device_time_is_the_sum_of_kernels_and_gaps(simple_gpu):

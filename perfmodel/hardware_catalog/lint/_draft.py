@@ -91,6 +91,7 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
         "chip.tdp": Quantity(spec.chip.tdp, "W"),
         "launch.floor": Quantity(spec.launch.floor, "s"),
         "launch.overhead": Quantity(spec.launch.overhead, "s"),
+        "launch.queued": Quantity(spec.launch.queued, "s"),
     }
     for name, level in spec.memory.items():
         written[f"memory.{name}.capacity"] = Quantity(level.capacity, "B")

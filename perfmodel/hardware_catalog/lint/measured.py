@@ -15,8 +15,8 @@ LEAST_SHARE = 0.1
 
 def check_launch(draft: Draft) -> Iterator[Finding]:
     """Compare launch figures with the range of known GPUs."""
-    floor, overhead = draft.values.get("launch.floor"), draft.values.get("launch.overhead")
-    for key, value in (("launch.floor", floor), ("launch.overhead", overhead)):
+    floor, overhead, queued = (draft.values.get(f"launch.{key}") for key in ("floor", "overhead", "queued"))
+    for key, value in (("launch.floor", floor), ("launch.overhead", overhead), ("launch.queued", queued)):
         # calls on a CPU have no such range
         if value is not None and draft.spec.kind == "gpu" and not LAUNCH_S[0] <= value <= LAUNCH_S[1]:
             message = f"found {format_si(value, 's')}; a kernel launch takes 0.3 to 100 us. Check us and ms."

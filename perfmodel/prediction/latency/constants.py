@@ -30,7 +30,7 @@ from perfmodel.prediction.latency.effects import (
 )
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
-from perfmodel.prediction.latency.machine import generation, has_another_chip, product_line, vendor
+from perfmodel.prediction.latency.machine import USUAL_CLOCK_HZ, generation, has_another_chip, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80, Variances
@@ -112,7 +112,9 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     found, link = found_tables(family, hardware), family.link(hardware.links)
     if not found and family.like is not None:
         return _like(family, constants(family.like, hardware, library, dtype))
-    measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
+    elsewhere = family.name not in hardware.latency
+    measured = measured_constants(family, hardware) if elsewhere else {}
+    least = queued_starts(family, hardware) if elsewhere else {}
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
     if family.borrows and library and not _has_own_rows(found, library, dtype):
@@ -124,8 +126,8 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
     doubts = tuple(doubt for doubt in family.all_doubts if doubt.machines(hardware))
     return combined(
-        family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender, other_chip=chip,
-        doubts=doubts,
+        family, found, library, dtype, measured, least, link=link, own_vendor=own_vendor, lender=lender,
+        other_chip=chip, doubts=doubts,
     )  # fmt: skip
 
 
@@ -193,6 +195,7 @@ def combined(
     library: str = "",
     dtype: str = "",
     measured: Mapping[str, float] = MappingProxyType({}),
+    least: Mapping[str, float] = MappingProxyType({}),
     *,
     link: str = "",
     own_vendor: bool = True,
@@ -208,6 +211,7 @@ def combined(
     found : its tables, the nearest to the machine first.
     library, dtype, link : whose kernels run, on which numbers, and the kind of link that they cross; "" for any.
     measured : constants that the machine's own sustained bandwidth determines.
+    least : constants that are no smaller on the machine, whatever they are elsewhere.
     own_vendor : whether one of the tables is of the machine's vendor.
     other_chip : whether the nearest table is of machines with another chip.
     lender : the library whose constants hold, where it is not ``library``. The interval stays that of ``library``.
@@ -229,6 +233,7 @@ def combined(
     typical = unmeasured(family, tables, library, lender)
     values.update(typical)
     values.update(measured)
+    values.update({name: max(values[name], value) for name, value in least.items()})
     fixed = MappingProxyType(values)
     if not found:
         intervals, variances = with_effects(USUAL_SHAPE, NEW_KERNEL)
@@ -311,3 +316,17 @@ def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
         return {}
     known = {constant.name for constant in family.all_constants}  # not all streams tell a write from a read
     return {name: value for name, value in (("eta", rate / peak), ("write", 1.0)) if name in known}
+
+
+def queued_starts(family: Family, hardware: Hardware) -> dict[str, float]:
+    """Return the least start of a kernel in the machine's queue, for families that other machines were measured for.
+
+    It is in seconds, or in clocks where that is the unit of the family's start. Protocols of exchanges start otherwise.
+    """
+    queued_s = hardware.launch.queued_s
+    if queued_s is None:
+        return {}
+    clock = hardware.clocks_hz.get("tensor") or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
+    starts = {("launch", "s"): queued_s, ("start", ""): queued_s * clock}
+    own = {constant.name: (constant.name, constant.unit) for constant in family.all_constants}
+    return {name: starts[kind] for name, kind in own.items() if kind in starts}

@@ -62,9 +62,8 @@ def _figures(machine: Hardware, families: Sequence[str]) -> Iterator[Figure]:
             "source": link.source,
         }  # fmt: skip
     launch = machine.launch
-    for name, value in (("floor", launch.floor_s), ("overhead", launch.overhead_s)):
-        if value is not None:
-            yield {"group": "launch", "key": name, "value": value, "unit": "s", "source": launch.source}
+    for name, value in launch.known.items():
+        yield {"group": "launch", "key": name, "value": value, "unit": "s", "source": launch.source}
     yield from _constants(machine, families)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.core.hardware import Hardware
+from perfmodel.core.hardware import Hardware, Launch
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.hardware_catalog import load_all
@@ -41,6 +41,19 @@ GEMM = pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
 def width(*deviations: float) -> float:
     """The upper end with some deviations beside the shape's ln 1.25."""
     return math.exp(math.sqrt(math.log(1.25) ** 2 + Z80**2 * sum(s**2 for s in deviations)))
+
+
+def test_a_kernel_starts_no_faster_than_the_queue_of_its_machine() -> None:
+    """4.4 us on an MI300X, where constants of other machines start in 1.7; in clocks where products count them."""
+    for name, unit in (("elementwise", 1.0), ("conv2d", 1.0), ("stream", 1.0), ("gemm_bf16", 2.1e9)):
+        for start in ("launch", "start"):
+            if start in (values := latency_constants.constants(family(name), pm.hardware("mi300x")).values):
+                assert values[start] == pytest.approx(4.4e-6 * unit)
+    measured = replace(pm.hardware("mi210"), launch=Launch(queued_s=1e-3))
+    own = latency_constants.constants(family("elementwise"), measured).values["launch"]
+    assert own < 1e-5  # the machine's own rows say what it takes
+    slow = latency_constants.constants(family("moe_bf16"), pm.hardware("mi300x")).values["start"]
+    assert slow > 4.4e-6 * 2.1e9  # what takes longer elsewhere still does
 
 
 @pytest.mark.parametrize(
