@@ -20,6 +20,7 @@ from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.profile.copies import within_device
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 
@@ -171,9 +172,9 @@ def limit(entry: ProfileEntry, hardware: Hardware | None, outside: float | None 
     if hardware is not None and entry.op is not None and entry.calls:
         return _by_model(entry, hardware, outside)
     reason = entry.not_modelled or _why_unknown(entry, hardware)
-    if entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
+    if _crosses_a_link(entry):
         return Limit(entry, Limiter.LINK, Basis.KIND, why_unknown=reason)
-    if entry.category == EventKind.MEMSET:
+    if entry.category in (EventKind.MEMCPY, EventKind.MEMSET):
         return Limit(entry, _memory_of(hardware), Basis.KIND, why_unknown=reason)
     limiter = Limiter.UNKNOWN if entry.category == EventKind.HOST else _by_name(entry, hardware)
     return Limit(entry, limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME, why_unknown=reason)
@@ -185,6 +186,13 @@ def _why_unknown(entry: ProfileEntry, hardware: Hardware | None) -> str:
     if entry.op is None:
         return "neither shapes nor counters describe its work"
     return "the profile does not record its number of calls"
+
+
+def _crosses_a_link(entry: ProfileEntry) -> bool:
+    """Return whether an entry is an exchange, or a copy that leaves its device."""
+    if entry.category == EventKind.MEMCPY:
+        return not within_device(entry.name)
+    return entry.category == EventKind.COMMUNICATION
 
 
 def _memory_of(hardware: Hardware | None) -> Limiter:
@@ -278,7 +286,7 @@ def _warm_floor(op: Operator, hardware: Hardware) -> float:
 
 def _roofline_limiter(entry: ProfileEntry, prediction: Prediction, hardware: Hardware) -> Limiter:
     """Return the limiter of an operator in device memory, by its arithmetic intensity, or the link."""
-    if prediction.limiter == Limiter.LINK or entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
+    if prediction.limiter == Limiter.LINK or _crosses_a_link(entry):
         return Limiter.LINK
     # False for a dtype without a ridge point
     computes = float(prediction.arithmetic_intensity_flop_per_byte) >= prediction.ridge_point_flop_per_byte

@@ -6,7 +6,7 @@ import functools
 import re
 
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.profile.timeline import CallKind, CopyDirection
+from perfmodel.profile.timeline import CallKind
 
 #: why an entry has no operator where the profiler records kernel names but no shapes
 NO_SHAPES = "the profiler does not record shapes"
@@ -24,12 +24,6 @@ _IN_COLLECTIVES = ("ccl", "nvshmem", "symm_mem", "_device_reduce", "_all_reduce"
 _STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORECASE)
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
-_DIRECTIONS = (
-    (re.compile(r"HtoD|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
-    (re.compile(r"DtoH|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
-    (re.compile(r"[DP]to[DP]|(?:Device|Peer)-to-(?:Device|Peer)|(?:Device|Peer)To(?:Device|Peer)", re.IGNORECASE),
-     CopyDirection.DEVICE_TO_DEVICE),
-)  # fmt: skip
 _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
 #: kernels that round fp32 inputs to TF32 for the tensor cores: cuBLAS and cuDNN write tf32, CUTLASS the shape of its
 #: matrix instruction, m16n8k8 with fp32 accumulation ("s1688gemm"); AMD calls the format xf32
@@ -80,21 +74,6 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
             return EventKind.MEMCPY
         return EventKind.MEMSET if _MEMSET.search(name) else EventKind.KERNEL
     return EventKind.KERNEL
-
-
-@functools.lru_cache(_MOST_NAMES)
-def copy_direction(name: str) -> CopyDirection:
-    """Return the direction of a copy from its name ("Memcpy HtoD (Pageable -> Device)").
-
-    >>> copy_direction("[CUDA memcpy Device-to-Host]")
-    <CopyDirection.DEVICE_TO_HOST: 1>
-    """
-    return next((direction for pattern, direction in _DIRECTIONS if pattern.search(name)), CopyDirection.UNKNOWN)
-
-
-def copy_pinned(name: str) -> int:
-    """Return 1 if a copy's name says that the host memory is pinned, 0 if pageable, -1 if it does not say."""
-    return 1 if "Pinned" in name else 0 if "Pageable" in name else -1
 
 
 def call_kind(name: str) -> CallKind:

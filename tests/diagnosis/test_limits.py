@@ -106,6 +106,14 @@ def test_a_large_product_is_compute_bound(simple_gpu):
     assert limit(entry, simple_gpu).limiter == "compute"
 
 
+@pytest.mark.parametrize("op", [Memcpy(bytes=10**8, direction="d2d"), None])
+def test_a_copy_within_the_device_is_limited_by_its_memory(simple_gpu, op):
+    copy = ProfileEntry("Memcpy DtoD (Device -> Device)", 1e-3, 1, "memcpy", op=op)
+    peers = ProfileEntry("Memcpy PtoP (Device -> Device)", 1e-3, 1, "memcpy")
+    assert limit(copy, simple_gpu).limiter == "hbm"
+    assert limit(peers, simple_gpu).limiter == "link"
+
+
 def test_a_copy_to_the_device_is_transfer(simple_gpu):
     # 10 GB/s: 10 MB take 1 ms
     found = limit(ProfileEntry("h2d", 2e-3, 1, "memcpy", op=Memcpy(bytes=10**7, direction="h2d")), simple_gpu)

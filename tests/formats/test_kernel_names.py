@@ -1,10 +1,10 @@
-"""What names tell: kinds of work, directions of copies, data types, kinds of calls."""
+"""What names tell: kinds of work, data types, kinds of calls."""
 
 import pytest
 
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.formats.kernel_names import call_kind, copy_direction, copy_pinned, event_kind, kernel_dtype
-from perfmodel.profile.timeline import CallKind, CopyDirection
+from perfmodel.formats.kernel_names import call_kind, event_kind, kernel_dtype
+from perfmodel.profile.timeline import CallKind
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,6 @@ def test_the_kind_of_work(name, recorded_as, kind):
 )
 def test_the_kind_of_a_call(name, kind):
     assert call_kind(name) is kind
-
-
-@pytest.mark.parametrize(
-    ("name", "direction", "pinned"),
-    [
-        ("Memcpy PtoP (Device -> Device)", CopyDirection.DEVICE_TO_DEVICE, -1),
-        ("Memcpy DtoH (Device -> Pinned)", CopyDirection.DEVICE_TO_HOST, 1),
-        ("CopyHostToDevice (Pageable)", CopyDirection.HOST_TO_DEVICE, 0),
-        ("[CUDA memcpy Device-to-Device]", CopyDirection.DEVICE_TO_DEVICE, -1),
-        ("Memset (Device)", CopyDirection.UNKNOWN, -1),
-    ],
-)
-def test_copies(name, direction, pinned):
-    assert (copy_direction(name), copy_pinned(name)) == (direction, pinned)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def _with_dtype(op: Operator, dtype: str) -> Operator:
 def _by_ceiling(entry: ProfileEntry, limiter: Limiter, source: Hardware, target: Hardware) -> Scaled:
     """Return the factor by the ratio of the ceilings that limit an entry; the start of its kernels does not shrink."""
     ratio, spread, words = _ratio(entry, limiter, source, target)
-    if entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION) or not entry.calls or not entry.time_s:
+    if limiter is Limiter.LINK or not entry.calls or not entry.time_s:
         return Scaled(ratio, OF_CEILINGS + spread, limiter, words)
     call_s = entry.time_s / entry.calls
     fixed_s = min(start_time(source), call_s)

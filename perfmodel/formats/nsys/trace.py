@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfmodel.formats.interned import Interned
-from perfmodel.formats.kernel_names import copy_direction
 from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, column, seconds
 from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, entries_of
 from perfmodel.formats.text.numbers import NumberFormat
 from perfmodel.formats.text.stream import StreamTable
+from perfmodel.profile.copies import copy_direction
 from perfmodel.profile.profile import ProfileEntry
 from perfmodel.profile.timeline import Timeline
 

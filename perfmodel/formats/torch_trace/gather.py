@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
-from perfmodel.formats.kernel_names import call_kind, copy_direction, copy_pinned, event_kind
+from perfmodel.formats.kernel_names import call_kind, event_kind
 from perfmodel.formats.text.numbers import LONGEST_TIME_S
 from perfmodel.formats.torch_trace.columns import (
     ApiColumns,
@@ -28,6 +28,7 @@ from perfmodel.formats.torch_trace.columns import (
 )
 from perfmodel.formats.torch_trace.events import Arguments, Event
 from perfmodel.formats.torch_trace.exchanges import EXCHANGE_KINDS, exchange_facts, is_exchange
+from perfmodel.profile.copies import copy_direction, copy_pinned
 from perfmodel.profile.timeline import Floats, Ints
 
 #: `Event.cat` in lower case. "concurrent_kernel" and "operator" are of 2021; mtia are Meta's chips.
