@@ -16,6 +16,7 @@ from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, Limiter
 from perfmodel.diagnosis.advice.collect import collect_advice
 from perfmodel.diagnosis.decompose import KERNEL_DIMENSIONS, decompose, dimension_of
+from perfmodel.diagnosis.dispatches import dispatch_note
 from perfmodel.diagnosis.evidence.busy import kernel_evidence, transfer_evidence
 from perfmodel.diagnosis.evidence.gaps import idle_evidence, launch_evidence, sync_evidence
 from perfmodel.diagnosis.limits import TOO_FAST, Basis, Limit, profile_limits
@@ -135,8 +136,8 @@ def _notes(run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _machine_notes(run: MeasuredRun) -> tuple[str, ...]:
-    """Return notes on times that the machine cannot explain, and on limiters that are only guesses."""
-    return (*_too_fast(run), *_guessed(run))
+    """Return notes on times that the machine cannot explain, on guessed limiters, and on dispatches in kernels."""
+    return (*_too_fast(run), *_guessed(run), *dispatch_note(run.profile, run.hardware))
 
 
 def _too_fast(run: MeasuredRun) -> tuple[str, ...]:

@@ -8,28 +8,61 @@ pause its time holds it again.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.units import format_si
 from perfmodel.profile.profile import Profile
-from perfmodel.profile.timeline import Floats
+from perfmodel.profile.timeline import Floats, GpuEvents
 
 #: the pauses that are a dispatch [s]. In two open traces of an MI300X 3,340 kernels follow the one before at once, 827
 #: after 3.4 to 20 us, and 18 later; copies of up to 64 KiB take 4.4, 1.6 and 5.4 us of them (AMD-AGI/TraceLens @
 #: 171dd74721ca)
 DISPATCH_PAUSES_S = (1e-6, 20e-6)
+#: share of the start of such a kernel that is its dispatch: 3.4 of 4.4 us
+DISPATCH_OF_QUEUED = 0.77
 
 
 def dispatched_outside(profile: Profile) -> Floats | None:
     """Return which share of each entry's kernels has its dispatch before it; None where no time line tells."""
-    gpu = profile.timeline.gpu if profile.timeline else None
-    if gpu is None or not gpu.entry.size:
+    gpu = _counted(profile)
+    if gpu is None:
         return None
+    counted, entries = gpu.entry >= 0, len(profile.entries)
+    number, all_of = (
+        np.bincount(gpu.entry[some & counted], minlength=entries) for some in (_after_a_dispatch(gpu), counted)
+    )
+    return number / np.maximum(all_of, 1)
+
+
+def dispatch_note(profile: Profile, hardware: Hardware | None) -> tuple[str, ...]:
+    """Return a note on what dispatches take of the kernels' time, where the machine's profiler counts them there."""
+    gpu = _counted(profile)
+    if gpu is None or hardware is None or hardware.launch.queued_s is None:
+        return ()
+    counted = gpu.entry >= 0
+    held = int(np.count_nonzero(counted & ~_after_a_dispatch(gpu)))
+    dispatch_s = DISPATCH_OF_QUEUED * hardware.launch.queued_s
+    return (
+        f"{held} of {np.count_nonzero(counted)} pieces of GPU work hold their dispatch, {format_si(dispatch_s, 's')} "
+        f"each: {format_si(held * dispatch_s, 's')} of their time go to starting them. Fewer, longer kernels save it.",
+    )
+
+
+def _counted(profile: Profile) -> GpuEvents | None:
+    """Return the work of the GPUs, where entries count it."""
+    gpu = profile.timeline.gpu if profile.timeline else None
+    return gpu if gpu is not None and gpu.entry.size else None
+
+
+def _after_a_dispatch(gpu: GpuEvents) -> NDArray[np.bool_]:
+    """Return which events begin after a pause of their stream that is a dispatch."""
     order = np.lexsort((gpu.start_s, gpu.stream, gpu.device))
-    stream, device, entry = gpu.stream[order], gpu.device[order], gpu.entry[order]
+    stream, device = gpu.stream[order], gpu.device[order]
     pause_s = gpu.start_s[order][1:] - gpu.end_s[order][:-1]
     shortest, longest = DISPATCH_PAUSES_S
     outside = np.zeros(len(gpu), bool)
-    outside[1:] = (stream[1:] == stream[:-1]) & (device[1:] == device[:-1])
-    outside[1:] &= (pause_s > shortest) & (pause_s < longest)
-    counted = entry >= 0
-    number, all_of = (np.bincount(entry[some], minlength=len(profile.entries)) for some in (outside & counted, counted))
-    return number / np.maximum(all_of, 1)
+    outside[order[1:]] = (
+        (stream[1:] == stream[:-1]) & (device[1:] == device[:-1]) & (pause_s > shortest) & (pause_s < longest)
+    )
+    return outside

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource, EventKind, Limiter
-from perfmodel.diagnosis.dispatches import dispatched_outside
+from perfmodel.diagnosis.dispatches import DISPATCH_OF_QUEUED, dispatched_outside
 from perfmodel.diagnosis.untold import reading_once, spread_at_random
 from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
@@ -68,8 +68,6 @@ FASTER_TOLERANCE = 0.02
 #: share of the launch floor, the shortest share of a replayed graph, that is its gap: assumed, since no table has both,
 #: with two open traces of an H100 in view, whose short kernels take 0.4 us less than predicted (floor 0.93 us)
 GAP_OF_FLOOR = 0.5
-#: share of the start of a kernel that is its dispatch, where the profiler counts it so: 3.4 of 4.4 us (`dispatches`)
-DISPATCH_OF_QUEUED = 0.77
 #: standard deviation of ln(measured / predicted) that a kernel in a run adds to that of one measured alone: its clock,
 #: what the caches hold, what runs beside it. The root mean squares that traces of two models on an H100 leave beyond
 #: the stated ones are 0.15 (Qwen1.5-0.5B, 32 operators) and 0.27 (BERT-small, 15; AMD-AGI/TraceLens @ 171dd74721ca)

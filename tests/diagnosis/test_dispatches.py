@@ -9,7 +9,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.core.hardware import Launch
-from perfmodel.diagnosis.dispatches import dispatched_outside
+from perfmodel.diagnosis.dispatches import dispatch_note, dispatched_outside
 from perfmodel.diagnosis.limits import limit, profile_limits
 from perfmodel.formats import read_profile
 from perfmodel.operators.memcpy import Memcpy
@@ -65,6 +65,15 @@ def test_where_nobody_knows_any_kernel_may_be_without_it(queueing_gpu):
     known = limit(ProfileEntry("copy", 2e-5, 2, "kernel", op=COPY), queueing_gpu, 0.0)
     assert unknown.predicted_time_s == pytest.approx(known.predicted_time_s)
     assert unknown.predicted_low_s < 0.3 * unknown.predicted_time_s < known.predicted_low_s
+
+
+def test_a_note_says_what_dispatches_take(queueing_gpu, simple_gpu):
+    copies = profile((0, 10, 7, 0), (10, 20, 7, 0), (23.4, 25, 7, 0), (25, 30, 7, -1))
+    (note,) = dispatch_note(copies, queueing_gpu)
+    assert "2 of 3 pieces" in note  # the fourth counts for no entry
+    assert "15.4 us of their time" in note  # 2 x 0.77 x 10 us
+    assert dispatch_note(copies, simple_gpu) == dispatch_note(copies, None) == ()
+    assert dispatch_note(Profile(copies.entries), queueing_gpu) == ()
 
 
 def test_small_kernels_of_an_mi300x_take_what_their_dispatch_says(data_dir):
