@@ -159,14 +159,15 @@ def _shared(run: Run, engine: str, version: str, random: bool) -> Setup:
 
 
 def batches(run: Run) -> Case:
-    """Return a run of LMDeploy's benchmark: a batch of one length, prefill included."""
+    """Return a run of LMDeploy's benchmark: a batch of one length, prefill included unless its unit says otherwise."""
     batch, isl, osl, value = positive(run, "batch", "isl", "osl", "value")
     engine, version = _engine(run)
     setup = Setup(
         run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
         weights=format_of(run.text("wdtype")), kv=format_of(run.text("kvdtype", run.text("wdtype"))),
     )  # fmt: skip
-    measured = {RATE: value}
+    # A rate of decode alone is a time per token, in a table that may state it, too.
+    measured = {TPOT: batch / value} if "decode only" in run.text("unit") else {RATE: value}
     for name, column in ((TTFT, "ftl_mean_s"), (TPOT, "tpot_p50_s")):
         if run.text(column):
             measured[name] = run.number(column)

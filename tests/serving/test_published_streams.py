@@ -12,6 +12,7 @@ from perfmodel.serving.published import judge
 from perfmodel.serving.published_case import RATE, TPOT, TTFT
 
 STREAM = "model,hardware,wdtype,batch,test,tok_per_s\n"
+BATCHES = "engine,model,hardware,tp,wdtype,kvdtype,batch,isl,osl,value,unit,ftl_mean_s,tpot_p50_s\n"
 ARRIVALS = "engine,model,hardware,tp,wdtype,requests,isl_mean,osl_mean,qps,ttft_mean_ms,itl_mean_ms,output_tok_s\n"
 
 
@@ -36,6 +37,15 @@ def test_a_batch_of_prompts_takes_the_time_of_all_its_tokens(tmp_path: Path) -> 
     found = judge(read_run_table(tmp_path / "runs.csv"), pm.hardware).rows[0]
     assert found.measured == pytest.approx(512 / 5000)
     assert one.keys() == {TTFT}
+
+
+def test_a_rate_of_decode_alone_is_a_time_per_token(tmp_path: Path) -> None:
+    """One token each of 32 sequences behind 128 in 2.73 ms is no rate of a batch that reads its prompts in them."""
+    row = 'generic,gpt2,v100-pcie-16gb,1,fp16,fp16,32,128,1,11720,"output tok/s, {}",,\n'
+    found, _ = judged(tmp_path, BATCHES + row.format("decode only"))
+    assert found.keys() == {TPOT}
+    assert judge(read_run_table(tmp_path / "runs.csv"), pm.hardware).rows[0].measured == pytest.approx(32 / 11720)
+    assert judged(tmp_path, BATCHES + row.format("prefill included"))[0].keys() == {RATE}
 
 
 @pytest.mark.parametrize("test", ["ppx", "tg", "pp512@d1024"])
