@@ -9,7 +9,8 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.module_capture.result import Captured, CapturedCall
-from perfmodel.prediction.whole_model import Part, WholeModel
+from perfmodel.prediction.parts import Part
+from perfmodel.prediction.whole_model import WholeModel
 
 #: modules inside this many others are summed in their parents, for people
 DEPTH = 2
