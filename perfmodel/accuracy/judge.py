@@ -14,8 +14,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Sk
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Text
 from perfmodel.errors import UsageError
-from perfmodel.prediction.parts import predict_parts
-from perfmodel.prediction.predict import floor_time, predict
+from perfmodel.prediction.predict import floor_time, predict, predict_parts
 from perfmodel.prediction.result import Prediction
 
 Floats = NDArray[np.float64]

@@ -9,8 +9,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.module_capture.result import Captured, CapturedCall
-from perfmodel.prediction.parts import Part
-from perfmodel.prediction.whole_model import WholeModel
+from perfmodel.prediction.whole_model import Part, WholeModel
 
 #: modules inside this many others are summed in their parents, for people
 DEPTH = 2

@@ -22,10 +22,9 @@ from perfmodel.prediction.columns import (
 )
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.measured import Measured
-from perfmodel.prediction.parts import Part
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import MEANINGS, half_width
-from perfmodel.prediction.whole_model import RUN_DEVIATION, WholeModel
+from perfmodel.prediction.whole_model import RUN_DEVIATION, Part, WholeModel
 
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 #: share of the predicted time that a hidden resource must take alone to be listed

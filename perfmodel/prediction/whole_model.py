@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,16 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
+from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
 from perfmodel.prediction.launching import KERNEL_GAP_S
-from perfmodel.prediction.parts import Part, dispatch_time
 from perfmodel.prediction.predict import predict
-from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
+from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.uncertainty import Z80, half_width, of_sum, shape_of
 
 #: standard deviation of ln(measured / predicted) of a whole model whose operators are known, where the machine's
 #: specification states none: about the largest of the medians on the machines of scripts/whole_models.py (fp32
@@ -26,6 +30,40 @@ from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
 #: to 4 % on six others. P4 states its own
 RUN_DEVIATION = 0.10
 GAP = Term("gap", Limiter.LAUNCH, "device idle between two kernels")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operator of the list.
+
+    Attributes
+    ----------
+    prediction : of one call; its ``count`` says how many times it runs.
+    """
+
+    prediction: Prediction
+
+    @property
+    def time_s(self) -> float:
+        """Expected time of all its calls on the device [s]."""
+        return self.prediction.count * float(self.prediction.predicted_time_s)
+
+    @property
+    def shape(self) -> Hashable:
+        """Name, dtype and dimensions: operators that share them have the same error."""
+        return shape_of(self.prediction.operator)
+
+    @property
+    def variances(self) -> dict[ErrorSource, float]:
+        """Source of error -> variance of ln(measured / predicted)."""
+        of_point = self.prediction.uncertainty.variances(self.prediction.regime)
+        return {source: float(variance) for source, variance in of_point.items()}
+
+    @property
+    def terms_s(self) -> dict[str, float]:
+        """The terms that add up to this time [s]."""
+        terms = self.prediction.predicted_terms_s
+        return {name: self.prediction.count * float(time) for name, time in terms.items()}
 
 
 @dataclass(frozen=True)
@@ -120,7 +158,8 @@ def predict_model(
     kernels = sum(part.time_s for part in parts)
     gaps = sum(op.count for op in listed) * gap_s
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
-    variances = of_sum((part.time_s, part.shape, part.variances) for part in parts)
+    of_parts = of_sum((part.time_s, part.shape, part.variances) for part in parts)
+    variances = {source: float(variance) for source, variance in of_parts.items()}
     variances[ErrorSource.RUN] = run_deviation(hardware) ** 2
     factor, of_host = math.exp(half_width(variances.values())), math.exp(Z80 * HOST_DEVIATION)
     return WholeModel(
@@ -142,3 +181,10 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str)
         raise UsageError(f"{', '.join(arrays)} is an array.", place=op.op, remedy="List single operators with a count.")
     prediction = predict(op, hardware, timing=Timing.KERNEL, cache=cache, library=library, load=load)
     return Part(prediction)
+
+
+def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
+    """Return the time that the host needs to dispatch one call: the constant ``host`` of the operator's family [s]."""
+    machine = Machine.of(hardware, resolve_peak(op, hardware) if op.flop() else None)
+    (_, family), *_ = families_of(op, machine, hardware.kind)
+    return constants(family, hardware, library).values.get("host", 0.0)

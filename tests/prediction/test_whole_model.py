@@ -13,8 +13,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.prediction.launching import KERNEL_GAP_S
-from perfmodel.prediction.parts import dispatch_time
-from perfmodel.prediction.whole_model import predict_model
+from perfmodel.prediction.whole_model import dispatch_time, predict_model
 from perfmodel.workloads.config import ModelConfig
 from perfmodel.workloads.transformer import forward_pass
 

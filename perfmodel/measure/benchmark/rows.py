@@ -15,8 +15,7 @@ from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import Operator
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
-from perfmodel.prediction.parts import predict_parts
-from perfmodel.prediction.predict import bound_time, predict
+from perfmodel.prediction.predict import bound_time, predict, predict_parts
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Status
 

@@ -24,8 +24,7 @@ from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.operators.sampling import Sampling  # noqa: E402
 from perfmodel.operators.softmax import Softmax  # noqa: E402
-from perfmodel.prediction.parts import predict_parts  # noqa: E402
-from perfmodel.prediction.predict import predict  # noqa: E402
+from perfmodel.prediction.predict import predict, predict_parts  # noqa: E402
 from perfmodel.records.report import bench_columns  # noqa: E402
 
 FEW = BenchSettings(rule=StandardErrorRule(max_samples=12))
