@@ -129,3 +129,8 @@ def with_effects(
         of_shape.append(((high - low) / (2.0 * Z80)) ** 2)
     variances = {name: tuple(s**2 for s in deviation) for name, deviation in effects.items()}
     return intervals, {ErrorSource.SHAPE: tuple(of_shape), **variances}
+
+
+def widest_interval(*intervals: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval that contains all of some."""
+    return min(low for low, _ in intervals), max(high for _, high in intervals)
