@@ -266,6 +266,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         models=models(nested, opened.machines),
         **others,
         draws=table(blind_draws.HEAD, [draw.cells() for draw in drawn]),
+        compositions=table(blind_draws.HEAD, [draw.cells() for draw in blind_draws.compositions()]),
         calibrated=table(blind_draws.CALIBRATED_HEAD, blind_draws.calibrated()),
         blind=breakdown(own(list(blind_draws.DRAWS)[-1]), ("hardware", "family")),
         neighbours=breakdown(own("_neighbours"), ("hardware", "family")),

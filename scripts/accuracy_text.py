@@ -179,6 +179,11 @@ with the rows in view, which flatters the figures of today. The first draw had u
 
 {draws}
 
+Calls of the same draws that run several kernels one after another, against the sum of these kernels. They are not among
+the rows above:
+
+{compositions}
+
 The last of them today, by family:
 
 {blind}

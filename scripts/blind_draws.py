@@ -3,7 +3,8 @@
     python scripts/blind_draws.py
 
 Each record has the predictions of the commit that measured it. Its rows have been looked at since, and formulas mended
-with them in view, so that only the figures of that time judge. `scripts/draw_shapes.py` draws the operators. A second
+with them in view, so that only the figures of that time judge. `scripts/draw_shapes.py` draws the operators. Kernels
+that run several operators one after another, which no draw counts among its calls, have a table of their own. The last
 table has each of the last two after `calibrate --from` the other.
 """
 
@@ -13,7 +14,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from perfmodel.accuracy.measured import Measurements
 from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.accuracy.validate import judge
 from perfmodel.core.hardware import Hardware
+from perfmodel.kernels.registry import parts_of
 from perfmodel.records.record import read_record
 from perfmodel.records.schema import Status, is_composed
 
@@ -39,7 +41,7 @@ class Score:
 
     Attributes
     ----------
-    rows : calls of one kernel.
+    rows : calls.
     mape : mean of abs(predicted / measured - 1).
     coverage : share of the rows inside their interval.
     width : median of its high / low end.
@@ -75,7 +77,7 @@ class Draw:
     def cells(self) -> list[str]:
         """Return its line of the table."""
         figures = [f"{self.then.rows}", *self.then.cells(), *self.now.cells(), f"{100 * self.roofline:.1f} %"]
-        return [f"`{self.name}`", self.commit, *figures]
+        return [self.name, self.commit, *figures]
 
 
 def draws() -> list[Draw]:
@@ -86,12 +88,23 @@ def draws() -> list[Draw]:
 def _draw(end: str, commit: str) -> Draw:
     (measurements,) = open_tables.judge_records(end)
     now, roofline = _score(measurements, hardware_catalog.hardware)
-    path = Path(measurements.place)
-    return Draw(_name(measurements), commit, as_predicted(path), now, roofline)
+    return Draw(_name(measurements), commit, as_predicted(Path(measurements.place)), now, roofline)
+
+
+def compositions() -> list[Draw]:
+    """Return the calls of the same records that run several operators one after another."""
+    found = []
+    for end, commit in DRAWS.items():
+        (everything,) = open_tables.judge_records(end, parts_of)
+        composed = replace(everything, calls=tuple(call for call in everything.calls if call.parts))
+        now, roofline = _score(composed, hardware_catalog.hardware)
+        then = as_predicted(Path(composed.place), composed=True)
+        found.append(Draw(_name(composed), commit, then, now, roofline))
+    return found
 
 
 def _name(measurements: Measurements) -> str:
-    return Path(measurements.place).name.partition(".")[0]
+    return f"`{Path(measurements.place).name.partition('.')[0]}`"
 
 
 def _score(measurements: Measurements, find: Callable[[str], Hardware]) -> tuple[Score, float]:
@@ -107,26 +120,31 @@ def calibrated() -> list[list[str]]:
     lines = []
     for judged, known in ((first, second), (second, first)):
         (name,) = {call.hardware for call in known.calls}
-        machine = calibrate_calls(known.calls, hardware_catalog.hardware(name), _name(known), "").hardware
+        machine = calibrate_calls(known.calls, hardware_catalog.hardware(name), known.place, "").hardware
         before, _ = _score(judged, hardware_catalog.hardware)
         after, _ = _score(judged, {name: machine}.__getitem__)
-        lines.append([f"`{_name(judged)}`", f"`{_name(known)}`", f"{before.rows}", *before.cells(), *after.cells()])
+        lines.append([_name(judged), _name(known), f"{before.rows}", *before.cells(), *after.cells()])
     return lines
 
 
-def as_predicted(path: Path) -> Score:
-    """Return the errors of the predictions that a record has."""
-    pairs = [pair for row in read_record(path, ("bench",)).values if (pair := _compared(row))]
+def as_predicted(path: Path, *, composed: bool = False) -> Score:
+    """Return the errors of the predictions that a record has: of calls of one kernel, or of ``composed`` ones."""
+    rows = [row for row in read_record(path, ("bench",)).values if row["status"] == Status.OK]
+    kind = "composition" if composed else "predicted"
+    pairs = [pair for row in rows if is_composed(row) == composed and (pair := _compared(row, kind))]
     ratios, inside, widths = zip(*pairs, strict=True)
     mape = statistics.fmean(abs(ratio - 1.0) for ratio in ratios)
     return Score(len(pairs), mape, statistics.fmean(inside), statistics.median(widths))
 
 
-def _compared(row: Mapping[str, Any]) -> tuple[float, bool, float] | None:
-    """Return predicted over measured time, whether it is in the interval, and its width; None without a comparison."""
-    keys = ("measured_time_s", "predicted_time_s", "predicted_time_low_s", "predicted_time_high_s")
+def _compared(row: Mapping[str, Any], kind: str) -> tuple[float, bool, float] | None:
+    """Return expected over measured time, whether it is in the interval, and its width; None without a comparison.
+
+    ``kind`` begins the keys of the expected time: "predicted", or "composition" for that of the kernel's parts.
+    """
+    keys = ("measured_time_s", f"{kind}_time_s", f"{kind}_time_low_s", f"{kind}_time_high_s")
     measured, predicted, low, high = (row.get(key) for key in keys)
-    if row["status"] != Status.OK or is_composed(row) or not (measured and predicted and low and high):
+    if not (measured and predicted and low and high):
         return None
     return predicted / measured, low <= measured <= high, high / low
 
@@ -134,7 +152,11 @@ def _compared(row: Mapping[str, Any]) -> tuple[float, bool, float] | None:
 def main() -> int:
     """Print the tables."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    for cells in [list(HEAD), *(draw.cells() for draw in draws()), list(CALIBRATED_HEAD), *calibrated()]:
+    for title, found in (("calls of one kernel", draws()), ("compositions", compositions())):
+        print(f"{title}:")
+        for cells in [list(HEAD), *(draw.cells() for draw in found)]:
+            print("  ".join(cells))
+    for cells in [list(CALIBRATED_HEAD), *calibrated()]:
         print("  ".join(cells))
     return 0
 

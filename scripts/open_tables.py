@@ -24,7 +24,7 @@ from perfmodel.errors import PerfModelError, UnavailableError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.family import Family
-from perfmodel.records.calls import read_calls
+from perfmodel.records.calls import PartsOf, read_calls
 
 #: shapes whose hash is below this are fitted, the others judge
 FITTED = 0.5
@@ -225,10 +225,10 @@ def load() -> OpenTables:
     return OpenTables(calls, machines, left_out, excluded)
 
 
-def judge_records(end: str) -> list[Measurements]:
-    """Return our own records whose names end so; nothing is fitted on them."""
+def judge_records(end: str, parts_of: PartsOf | None = None) -> list[Measurements]:
+    """Return our own records whose names end so, which nothing is fitted on; with ``parts_of``, compositions too."""
     fitted = set(RECORDS.glob(FITTED_RECORDS))
-    return [read_calls(path) for path in sorted(RECORDS.glob(f"*{end}.json.gz")) if path not in fitted]
+    return [read_calls(path, parts_of) for path in sorted(RECORDS.glob(f"*{end}.json.gz")) if path not in fitted]
 
 
 def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]:

@@ -14,12 +14,14 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Sk
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Text
 from perfmodel.errors import UsageError
-from perfmodel.prediction.predict import floor_time, predict
+from perfmodel.prediction.predict import floor_time, predict, predict_parts
 from perfmodel.prediction.result import Prediction
 
 Floats = NDArray[np.float64]
 #: a row that is faster than the floor by more than a clock can boost is an artefact
 BOOST = 1.1
+#: label, in place of a family, of calls that run several operators one after another
+COMPOSITION = "composition"
 #: rows that are predicted at once, which bounds the memory of a sweep
 CHUNK = 50_000
 
@@ -38,7 +40,7 @@ class JudgedCalls:
     hardware : the machine of the predictions.
     predicted_s, low_s, high_s : the expected time and its 80 % interval [s].
     bound_s : the datasheet roofline [s].
-    family, calibration, regime : as in `Prediction`.
+    family, calibration, regime : as in `Prediction`; the family of calls with parts is `COMPOSITION`.
     """
 
     calls: MeasuredCalls
@@ -160,9 +162,10 @@ def _predicted_parts(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> 
 def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
     conditions = calls.conditions
     library = "-".join(filter(None, (conditions.library, conditions.version)))
-    return predict(
-        calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=library, load=conditions.load
-    )
+    how = {"timing": conditions.timing, "cache": conditions.cache, "library": library, "load": conditions.load}
+    if calls.parts:
+        return predict_parts(calls.one(0).op, calls.parts, hardware, **how)
+    return predict(calls.op, hardware, **how)
 
 
 def _judged(calls: MeasuredCalls, hardware: Hardware, prediction: Prediction) -> JudgedCalls:
@@ -178,7 +181,7 @@ def _judged(calls: MeasuredCalls, hardware: Hardware, prediction: Prediction) ->
         low_s=whole(prediction.predicted_time_low_s),
         high_s=whole(prediction.predicted_time_high_s),
         bound_s=whole(prediction.bound_time_s),
-        family=prediction.family,
+        family=COMPOSITION if calls.parts else prediction.family,
         calibration=prediction.calibration,
         regime=prediction.regime,
     )

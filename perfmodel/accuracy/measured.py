@@ -35,6 +35,7 @@ class MeasuredCalls:
     line : line of each row in it.
     load : for how long the device had been at work.
     source : who published them, in tables of several; "" where the table does not say.
+    parts : the operators that a single call runs one after another in place of one kernel; none for all others.
     """
 
     hardware: str
@@ -48,6 +49,7 @@ class MeasuredCalls:
     line: NDArray[np.int64]
     load: Load = Load.BURST
     source: str = ""
+    parts: tuple[Operator, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "timing", Timing(self.timing))

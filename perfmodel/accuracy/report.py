@@ -9,7 +9,7 @@ from typing import Any
 from perfmodel import storage
 from perfmodel.accuracy.calibration import FamilyCalibration
 from perfmodel.accuracy.fit import Fit
-from perfmodel.accuracy.judge import JudgedCalls
+from perfmodel.accuracy.judge import COMPOSITION, JudgedCalls
 from perfmodel.accuracy.own_rows import MachineCalibration
 from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.siblings import SiblingCalibration
@@ -78,6 +78,7 @@ _LEGEND = (
     "the rows inside their stated 80 % interval; width: median of its high / low end; roofline: MAPE of the datasheet "
     "roofline."
 )
+_COMPOSED = f"{COMPOSITION}: calls that run several operators one after another, beside the sum of their predictions."
 #: why measured rows may be faster than their bound
 _TOO_FAST = (
     "the figures count them. Their data may have lain in a cache, their work be less than counted, a peak of the "
@@ -113,6 +114,7 @@ def _(
     labels = tuple(Column(key, shown=key in by or not by) for key in ALWAYS)
     skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in accuracy.skipped]
     left_out = [f"Left out: {skipped}." for skipped in accuracy.skipped]
+    composed = [_COMPOSED] if any(part.calls.parts for part in accuracy.judged) else []
     fast = accuracy.too_fast
     if fast is not None:
         left_out.append(f"{format_count(fast.rows, 'row')} faster than the bound (first: {fast.place}): {_TOO_FAST}")
@@ -122,7 +124,7 @@ def _(
         (*labels, *extra, *FIGURES),
         accuracy.by(by),
         {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), **facts},
-        notes=(_LEGEND, *left_out, *notes),
+        notes=(_LEGEND, *composed, *left_out, *notes),
         title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
         more={"worst": _worst_rows(accuracy, worst)} if worst else {},
     )

@@ -87,9 +87,10 @@ class _Task(NamedTuple):
 
 def _judge_file(task: _Task) -> JudgedFile:
     """Judge a file of measured calls; a function of a worker."""
+    from perfmodel.kernels.registry import parts_of
     from perfmodel.records.calls import read_calls
 
-    table = read_calls(task.path)
+    table = read_calls(task.path, parts_of)
     names = tuple(dict.fromkeys(calls.hardware for calls in table.calls))
     judged, skipped = judge_calls([table], _among(task.machines), flagged=task.flagged)
     return JudgedFile(table.place, table.notes, names, judged, skipped)

@@ -123,6 +123,27 @@ def find_kernels(operator: str) -> list[Kernel]:
     return [*kernels, *_plugin_kernels(operator, {kernel.name for kernel in kernels})]
 
 
+def parts_of(op: Operator, name: str) -> tuple[Sequence[Operator], str]:
+    """Return the operators that a kernel runs one after another in place of an operator, and why they are not known.
+
+    One of the two is empty. The kernel's module states them, so that torch has to be installed.
+
+    Parameters
+    ----------
+    op : a scalar operator.
+    name : the kernel, as a record names it.
+    """
+    try:
+        kernels = find_kernels(op.op)
+    except ImportError as error:
+        return (), f"{error.name} is not installed, which the kernels that state their parts need"
+    kernel = next((kernel for kernel in kernels if kernel.name == name), None)
+    if kernel is None:
+        return (), f"no kernel {name!r} of {op.op} is known"
+    parts = kernel.parts(op)
+    return parts, "" if parts else f"{name} of {op.op} does not state its parts"
+
+
 def operators_with_kernels() -> list[str]:
     """Return the names of the operators that some kernel, or a plugin's, computes; no kernel is imported."""
     names = {plugin.name for plugin in plugins("kernels")}

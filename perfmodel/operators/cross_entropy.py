@@ -8,6 +8,7 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator, choice, flag, size
 from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.softmax import Softmax
 
 
@@ -81,17 +82,22 @@ class CrossEntropy(Operator):
         return self.vocab
 
     def composition(self) -> tuple[Operator, ...]:
-        """Return PyTorch's kernels: log_softmax and the pick, backward the zeros and the gradient of log_softmax."""
+        """Return PyTorch's kernels: log_softmax and the pick, backward the zeros and the gradient of log_softmax.
+
+        A thread of the pick reads the target of its row, then the logarithm at that place; backward it only writes
+        there (nll_loss_forward_no_reduce_cuda_kernel, aten/src/ATen/native/cuda/Loss.cu).
+        """
         if self.algorithm != "plain":
             return ()
-        pick = Elementwise(numel=self.rows, kind="neg", dtype=self.dtype, out_dtype="fp32", name="pick")
         softmax = Softmax(
             rows=self.rows, cols=self.vocab, dtype=self.dtype, backward=self.backward, log=True, name="log_softmax"
         )
         if not self.backward:
+            pick = IndexSelect(rows=self.rows, cols=1, table=self.rows * self.vocab, dtype=self.dtype, name="pick")
             return (softmax, pick)
         zeros = Elementwise(numel=self.rows * self.vocab, kind="fill", dtype=self.dtype, name="zeros")
-        return (zeros, pick, softmax)
+        placed = Elementwise(numel=self.rows, kind="neg", dtype=self.dtype, out_dtype="fp32", name="pick")
+        return (zeros, placed, softmax)
 
     def buffers(self) -> tuple[Tensor, ...]:
         """Return logits, target and loss, forward; what an algorithm keeps beside them is its own."""

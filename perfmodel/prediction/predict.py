@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -108,6 +108,35 @@ def predict(
     return gathered(op, hardware, conditions, pieces(op, hardware, conditions))
 
 
+def predict_parts(
+    op: Operator,
+    parts: Sequence[Operator],
+    hardware: Hardware,
+    *,
+    timing: str = Timing.KERNEL,
+    cache: str = CacheState.COLD,
+    library: str = "",
+    load: str = Load.BURST,
+) -> Prediction:
+    """Return the prediction of a call that runs some operators one after another in place of a library's kernels.
+
+    The time is the sum of theirs. What a machine or a library differs by adds up, and the errors of different shapes
+    average out (`perfmodel.prediction.uncertainty.of_sum`). The bound is that of the operator, whatever computes it.
+
+    Parameters
+    ----------
+    op : the operator that the call computes.
+    parts : the operators that it runs, each ``count`` times; at least one.
+    hardware, timing, cache, library, load : as for `predict`.
+
+    Raises
+    ------
+    UsageError
+        As `predict`, for the operator and for each part.
+    """
+    return predict_piece(op, hardware, Conditions.parse(timing, cache, library, load), parts)
+
+
 def pieces(op: Operator, hardware: Hardware, conditions: Conditions, chunk: int = CHUNK) -> Iterator[Prediction]:
     """Yield the predictions of a sweep, some points at a time, in row-major order."""
     if op.points > chunk:
@@ -145,7 +174,9 @@ def estimates(op: Operator, hardware: Hardware, conditions: Conditions) -> Itera
     return (piece.estimate for piece in pieces(op, hardware, conditions))
 
 
-def predict_piece(op: Operator, hardware: Hardware, conditions: Conditions) -> Prediction:
+def predict_piece(
+    op: Operator, hardware: Hardware, conditions: Conditions, parts: Sequence[Operator] = ()
+) -> Prediction:
     """Return the prediction of one call, or of a sweep whose arrays fit a processor's cache."""
     work = op.work()
     peak = peak_of(op, hardware, work)
@@ -157,7 +188,8 @@ def predict_piece(op: Operator, hardware: Hardware, conditions: Conditions) -> P
         floor = _floor(op, hardware, work, times, conditions.cache)
     else:
         floor = floor_of(work, hardware, times, conditions.cache)
-    return Prediction(op, hardware, conditions, peak, bound, estimate(op, hardware, peak, conditions, floor))
+    expected = estimate(op, hardware, peak, conditions, floor, parts=parts)
+    return Prediction(op, hardware, conditions, peak, bound, expected)
 
 
 def _bound_is_floor(op: Operator, conditions: Conditions) -> bool:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, Text, plain
+from perfmodel.operators.base import Operator
 
 #: source of error -> variance of ln(measured / predicted) in each regime
 Variances = Mapping[ErrorSource, tuple[float, ...]]
+#: the same, where each variance may be an array with one value for each point of a sweep
+PointVariances = Mapping[ErrorSource, tuple[Number, ...]]
 #: half of an 80 % interval over the standard deviation, of a normal distribution
 Z80 = 1.2816
 
@@ -62,14 +63,14 @@ class Uncertainty:
     parts : mask of the points of a family (True for all of them), and the family's variances.
     """
 
-    parts: tuple[tuple[Any, Variances], ...] = ()
+    parts: tuple[tuple[Any, PointVariances], ...] = ()
 
     def __iter__(self) -> Iterator[ErrorSource]:
         """Iterate over the sources of error of all points, in the order of `ErrorSource`."""
         sources = {source for _, variances in self.parts for source in variances}
         return (source for source in ErrorSource if source in sources)
 
-    def variances(self, regime: str | NDArray[np.str_]) -> dict[ErrorSource, Number]:
+    def variances(self, regime: Text) -> dict[ErrorSource, Number]:
         """Return source -> variance of ln(measured / predicted) for points in some regimes; 0 where it does not apply.
 
         Parameters
@@ -80,17 +81,25 @@ class Uncertainty:
             index = REGIMES.index(regime)
             return {source: values[index] for _, variances in self.parts[:1] for source, values in variances.items()}
         code = np.select([regime == name for name in REGIMES], range(len(REGIMES)))
+        shape = np.shape(code)
         found: dict[ErrorSource, Number] = dict.fromkeys(self, 0.0)
         taken = np.zeros(code.shape, dtype=bool)
         for mask, variances in self.parts:
             here = ~taken & mask
             for source, values in variances.items():
-                found[source] = np.where(here, np.asarray(values)[code], found[source])
+                of_regime = np.choose(code, [np.broadcast_to(value, shape) for value in values])
+                found[source] = np.where(here, of_regime, found[source])
             taken |= here
         return found
 
 
-def of_sum(parts: Iterable[tuple[float, Hashable, Mapping[ErrorSource, float]]]) -> dict[ErrorSource, float]:
+def shape_of(op: Operator) -> Hashable:
+    """Return name, dtype and dimensions: operators that share them have the same error."""
+    sizes = ((name, value.tobytes() if isinstance(value, np.ndarray) else value) for name, value in op.params().items())
+    return op.op, op.dtype, tuple(sizes)
+
+
+def of_sum(parts: Iterable[tuple[Number, Hashable, Mapping[ErrorSource, Number]]]) -> dict[ErrorSource, Number]:
     """Return source of error -> variance of ln(measured / predicted) of a sum of times.
 
     The errors of different shapes are independent of each other and average out; what a machine, a library, a dtype or
@@ -100,28 +109,34 @@ def of_sum(parts: Iterable[tuple[float, Hashable, Mapping[ErrorSource, float]]])
 
     Parameters
     ----------
-    parts : time [s], shape, and variances of each part; parts of the same shape have the same error.
+    parts : time [s], shape, and variances of each part; parts of the same shape have the same error. In a sweep times
+        and variances are arrays, with one value for each point.
     """
     listed = list(parts)
-    total = sum(time for time, _, _ in listed)
-    shapes: dict[Hashable, float] = {}
-    others: dict[ErrorSource, float] = {}
+    total: Number = sum((time for time, _, _ in listed), 0.0)
+    shapes: dict[Hashable, Number] = {}
+    others: dict[ErrorSource, Number] = {}
     for time, shape, variances in listed:
         for source, variance in variances.items():
-            deviation = time / total * math.sqrt(variance)
+            deviation = time / total * np.sqrt(variance)
             if source is ErrorSource.SHAPE:
                 shapes[shape] = shapes.get(shape, 0.0) + deviation
             else:
                 others[source] = others.get(source, 0.0) + deviation
     return {
-        ErrorSource.SHAPE: sum(deviation**2 for deviation in shapes.values()),
-        **{source: deviation**2 for source, deviation in others.items()},
+        ErrorSource.SHAPE: plain(sum((deviation**2 for deviation in shapes.values()), 0.0)),
+        **{source: plain(deviation**2) for source, deviation in others.items()},
     }
 
 
 def half_width(variances: Iterable[float]) -> float:
     """Return half of the 80 % interval of ln(measured / predicted), of independent sources of error."""
-    return Z80 * math.sqrt(sum(variances))
+    return float(half_widths(variances))
+
+
+def half_widths(variances: Iterable[Number]) -> Number:
+    """Return `half_width` of each point, of variances that may be arrays."""
+    return plain(Z80 * np.sqrt(sum(variances)))
 
 
 def unmeasured(sources: Iterable[ErrorSource]) -> str:

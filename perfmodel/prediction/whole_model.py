@@ -22,7 +22,7 @@ from perfmodel.prediction.latency.terms import Term
 from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
-from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
+from perfmodel.prediction.uncertainty import Z80, half_width, of_sum, shape_of
 
 #: standard deviation of ln(measured / predicted) of a whole model whose operators are known, where the machine's
 #: specification states none: about the largest of the medians on the machines of scripts/whole_models.py (fp32
@@ -51,7 +51,7 @@ class Part:
     @property
     def shape(self) -> Hashable:
         """Name, dtype and dimensions: operators that share them have the same error."""
-        return self.prediction.op, self.prediction.dtype, tuple(self.prediction.params.items())
+        return shape_of(self.prediction.operator)
 
     @property
     def variances(self) -> dict[ErrorSource, float]:
@@ -158,7 +158,8 @@ def predict_model(
     kernels = sum(part.time_s for part in parts)
     gaps = sum(op.count for op in listed) * (kernel_gap_s(hardware) if gap_s is None else gap_s)
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
-    variances = of_sum((part.time_s, part.shape, part.variances) for part in parts)
+    of_parts = of_sum((part.time_s, part.shape, part.variances) for part in parts)
+    variances = {source: float(variance) for source, variance in of_parts.items()}
     variances[ErrorSource.RUN] = run_deviation(hardware) ** 2
     factor, of_host = math.exp(half_width(variances.values())), math.exp(Z80 * HOST_DEVIATION)
     return WholeModel(

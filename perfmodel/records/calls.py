@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,18 @@ from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
 from perfmodel.records.schema import Record, Row, Status
 
+#: returns the operators that a kernel, by its name, runs one after another in place of an operator, and why it is not
+#: known which they are: one of the two is empty
+PartsOf = Callable[[Operator, str], tuple[Sequence[Operator], str]]
+#: why the rows of kernels that run several operators are left out where nobody tells which
+COMPOSED = "a composition of several kernels"
 
-def read_calls(path: str | os.PathLike[str]) -> Measurements:
+
+def read_calls(path: str | os.PathLike[str], parts_of: PartsOf | None = None) -> Measurements:
     """Return the measured calls of a record of ``perfmodel bench`` or of a table of measurements.
 
     The first character tells them apart, of what is inside where the file is gzip: a JSON document starts with a brace,
-    a table with the name of a column.
+    a table with the name of a column. ``parts_of`` is that of `measured_calls`.
 
     Raises
     ------
@@ -35,14 +42,16 @@ def read_calls(path: str | os.PathLike[str]) -> Measurements:
     # the readers explain what cannot be opened
     with contextlib.suppress(OSError, EOFError, ValueError, zlib.error), opened(path) as stream:
         if stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
-            return measured_calls(read_record(path, ("bench",)))
+            return measured_calls(read_record(path, ("bench",)), parts_of)
     return read_measurements(path)
 
 
-def measured_calls(record: Record) -> Measurements:
-    """Return every row of a record that has a time, except compositions of several kernels.
+def measured_calls(record: Record, parts_of: PartsOf | None = None) -> Measurements:
+    """Return every row of a record that has a time.
 
-    ``line`` counts the rows of the record from 1.
+    Rows of kernels that run several operators one after another are calls of their own, with these operators as their
+    ``parts``. They are left out, and counted, without ``parts_of`` or where it gives none. ``line`` counts the rows of
+    the record from 1.
 
     Raises
     ------
@@ -51,19 +60,34 @@ def measured_calls(record: Record) -> Measurements:
     """
     skips = Skips()
     groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
+    composed: list[MeasuredCalls] = []
     for number, row in enumerate(record.rows, start=1):
         reason = _unusable(row)
+        if not reason and row.is_composed:
+            parts, reason = _parts(row, number, record.place, parts_of)
+            if not reason:
+                composed.append(replace(_calls([(number, row)], record.place), parts=parts))
+        elif not reason:
+            groups.setdefault(_group_key(row), []).append((number, row))
         if reason:
             skips.add(reason, record.place, np.array([number]))
-        else:
-            groups.setdefault(_group_key(row), []).append((number, row))
     calls = tuple(_calls(rows, record.place) for rows in groups.values())
-    return Measurements(record.place, calls, skips.all())
+    return Measurements(record.place, (*calls, *composed), skips.all())
+
+
+def _parts(row: Row, number: int, place: str, parts_of: PartsOf | None) -> tuple[tuple[Operator, ...], str]:
+    """Return the operators that the kernel of a row runs one after another, or why they are not known."""
+    if parts_of is None:
+        return (), COMPOSED
+    try:
+        parts, reason = parts_of(load_operator(row.op)(dtype=row.dtype, **row.params), row.kernel or "")
+    except (PerfModelError, TypeError, ValueError, OverflowError):
+        _operator([(number, row)], place)  # explains what is wrong with the parameters
+        raise
+    return tuple(parts), f"{COMPOSED}: {reason}" if reason else ""
 
 
 def _unusable(row: Row) -> str:
-    if row.status == Status.OK and row.is_composed:
-        return "a composition of several kernels"
     if row.status != Status.OK or not row.measured_time_s:
         return f"status {str(row.status or '')!r}"
     return "" if row.measured_time_s >= SHORTEST_S else f"measured_time_s is not above zero ({SHORTEST_S:g} s)"

@@ -213,10 +213,15 @@ def test_measurements_are_what_validate_reads(perfmodel, spec, tmp_path):
     ]
     # the same rows through the record: bench tells the error that validate finds in them
     assert perfmodel("bench", *ops, *options, "--samples", "-o", record).code == 0
-    rows = [row for row in json.loads(record.read_text())["rows"] if row["kernel"] != "naive"]
-    found = perfmodel("validate", record, "--on", spec, "--by", "none", "--format", "json").json["rows"][0]
-    assert found["rows"] == len(rows) == 3
-    assert found["mape"] == pytest.approx(sum(abs(row["prediction_error"]) for row in rows) / 3)
+    rows = json.loads(record.read_text())["rows"]
+    single, composed = ([row for row in rows if (row["kernel"] == "naive") is naive] for naive in (False, True))
+    ran = perfmodel("validate", record, "--on", spec, "--by", "family", "--format", "json")
+    found = {row["family"]: row for row in ran.json["rows"]}
+    assert (len(single), len(composed), found["composition"]["rows"], found["all"]["rows"]) == (3, 2, 2, 5)
+    errors = [abs(row["prediction_error"]) for row in single]
+    of_parts = [abs(row["composition_time_s"] / row["measured_time_s"] - 1.0) for row in composed]
+    assert found["composition"]["mape"] == pytest.approx(sum(of_parts) / 2)
+    assert found["all"]["mape"] == pytest.approx((sum(errors) + sum(of_parts)) / 5)
     assert all(len(row["samples_s"]) == row["time_s"]["samples"] for row in rows)
 
 

@@ -12,9 +12,13 @@ import pytest
 from perfmodel.accuracy.validate import judge
 from perfmodel.cli import _judging
 from perfmodel.hardware_catalog import hardware
+from perfmodel.kernels import registry
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.prediction.predict import predict
 from perfmodel.records.measurements import read_measurements
 from perfmodel.render import table as table_format
 
+V100 = hardware("v100-pcie-32gb")
 KEYS = ["family", "hardware", "rows", "mape", "median_ape", "p90_ape", "bias", "coverage_80", "width_80", "bound_mape"]
 HEADER = "hardware,op,dtype,kind,numel,rows,cols,time_s,timing,cache,implementation,flags\n"
 ADD = "v100-pcie-32gb,elementwise,fp32,add,{0}000000,,,{0}.6e-5,event,warm,torch-2.1,\n"
@@ -27,6 +31,49 @@ def table(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(HEADER + "".join(map(ADD.format, range(1, 10))) + NORM.format("") + NORM.format("odd"))
     return path
+
+
+@pytest.fixture
+def composed(tmp_path):
+    """A record of one kernel, of two that run several operators, and of one whose operators nobody states."""
+    row = {
+        "op": "elementwise", "hardware": "v100-pcie-32gb", "dtype": "fp32", "kernel": "torch.elementwise",
+        "status": "ok", "measured_time_s": 1e-3, "params": {"numel": 10**7, "kind": "silu_mul"},
+    }  # fmt: skip
+    rows = [row, *({**row, "kernel": kernel, "composition_time_s": 1.0} for kernel in ("torch.silu_mul", "lost"))]
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({"schema_version": 2, "command": "bench", "rows": rows}))
+    return path
+
+
+def test_compositions_are_judged_by_the_kernels_that_they_run(perfmodel, composed):
+    ran = perfmodel("validate", composed, "--format", "json", "--worst", "2")
+    assert [(row["family"], row["rows"]) for row in ran.json["rows"]] == [
+        ("composition", 1), ("elementwise", 1), ("all", 2),
+    ]  # fmt: skip
+    places = {row["row"]: row for row in ran.json["worst"]}
+    passes = [predict(Elementwise(numel=10**7, kind=kind, num_inputs=n), V100) for kind, n in (("silu", 1), ("mul", 2))]
+    assert places["r.json:2"]["predicted_time_s"] == pytest.approx(sum(p.predicted_time_s for p in passes))
+    assert places["r.json:2"]["predicted_time_s"] > 1.5 * places["r.json:1"]["predicted_time_s"]
+    (left_out,) = ran.json["context"]["skipped"]
+    assert left_out == {
+        "reason": "a composition of several kernels: no kernel 'lost' of elementwise is known",
+        "rows": 1,
+        "first": f"{composed}:3",
+    }
+    assert "run several operators one after another" in " ".join(perfmodel("validate", composed).out.split())
+
+
+def test_compositions_are_counted_where_torch_is_not_installed(perfmodel, composed, monkeypatch):
+    def missing(operator):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(registry, "find_kernels", missing)
+    ran = perfmodel("validate", composed, "--format", "json")
+    assert [(row["family"], row["rows"]) for row in ran.json["rows"]] == [("elementwise", 1)]
+    (left_out,) = ran.json["context"]["skipped"]
+    assert left_out["rows"] == 2
+    assert "torch is not installed" in left_out["reason"]
 
 
 def test_json_rows_have_the_keys_of_the_contract(perfmodel, table):

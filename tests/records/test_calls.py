@@ -45,6 +45,26 @@ def test_parameters_that_no_operator_has_are_one_message_with_the_row(tmp_path, 
         read_calls(path)
 
 
+def test_a_kernel_of_several_operators_is_a_call_with_parts_where_they_are_known(tmp_path):
+    composed = {**GEMM, "kernel": "two", "composition_time_s": 2e-5}
+    path = written(tmp_path, GEMM, composed, {**composed, "kernel": "secret"})
+
+    def parts_of(op, kernel):
+        return ((op, op), "") if kernel == "two" else ((), f"nobody knows {kernel}")
+
+    found = read_calls(path, parts_of)
+    assert [(call.line.tolist(), [part.m for part in call.parts]) for call in found.calls] == [
+        ([1], []),
+        ([2], [64, 64]),
+    ]
+    assert [(s.reason, s.rows, s.place) for s in found.skipped] == [
+        ("a composition of several kernels: nobody knows secret", 1, f"{path}:3")
+    ]
+    assert [str(s.reason) for s in read_calls(path).skipped] == ["a composition of several kernels"]
+    with pytest.raises(InputFileError, match=r"row 1: .*m"):
+        read_calls(written(tmp_path, {**composed, "params": {"m": -1, "n": 64, "k": 64}}), parts_of)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -15,7 +15,7 @@ from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import Operator
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
-from perfmodel.prediction.predict import bound_time, predict
+from perfmodel.prediction.predict import bound_time, predict, predict_parts
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Status
 
@@ -67,7 +67,7 @@ def build_row(job: Job, outcome: Outcome, hardware: Hardware, settings: BenchSet
     if kernel and kernel.own_operator:
         row["own_bound_time_s"] = float(bound_time(kernel.own_operator(op), hardware).time_s)
     if kernel and (parts := kernel.parts(op)):
-        row |= _composed(parts, prediction, hardware)
+        row |= _composed(op, parts, prediction, hardware)
     if settings.keep_samples:
         row["samples_s"] = list(outcome.timed.samples_s)
     if outcome.sustained:
@@ -75,18 +75,13 @@ def build_row(job: Job, outcome: Outcome, hardware: Hardware, settings: BenchSet
     return row | _numbers(op, prediction, outcome.timed, outcome.telemetry, hardware, settings.cache)
 
 
-def _composed(parts: Sequence[Operator], prediction: Prediction, hardware: Hardware) -> dict[str, Any]:
-    """Return the expected time of operators that run one after another [s].
-
-    The ends of the interval are the sums of the parts' ends: the model errs in one direction on kernels of one kind.
-    """
-    predictions = [
-        (part.count, predict(part, hardware, cache=prediction.cache, library=prediction.library)) for part in parts
-    ]
+def _composed(op: Operator, parts: Sequence[Operator], prediction: Prediction, hardware: Hardware) -> dict[str, Any]:
+    """Return the expected time of operators that run one after another, with its interval [s]."""
+    expected = predict_parts(
+        op, parts, hardware, timing=prediction.timing, cache=prediction.cache, library=prediction.library
+    )
     return {
-        "composition_time_s": sum(count * float(part.predicted_time_s) for count, part in predictions),
-        "composition_time_low_s": sum(count * float(part.predicted_time_low_s) for count, part in predictions),
-        "composition_time_high_s": sum(count * float(part.predicted_time_high_s) for count, part in predictions),
+        f"composition_time{end}_s": float(getattr(expected, f"predicted_time{end}_s")) for end in ("", "_low", "_high")
     }
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from perfmodel.core import roofline
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.record import record
-from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, Text, maximum, plain
 from perfmodel.prediction.latency.terms import Term, Terms, starting_s
 from perfmodel.prediction.uncertainty import Uncertainty
@@ -21,7 +21,7 @@ from perfmodel.prediction.uncertainty import Uncertainty
 #: regime of each point as an index into `REGIMES`
 Codes = NDArray[np.int8] | int
 #: low and high end of an interval, over the time
-Ends = tuple[float, float]
+Ends = tuple[Number, Number]
 #: above this predicted time an operator is large [s]
 LARGE_S = 1e-4
 
@@ -33,7 +33,7 @@ class Spread:
     Attributes
     ----------
     code : which of the ``ends`` each point has.
-    ends : the intervals that occur.
+    ends : the intervals that occur; a single pair of arrays where each point has one of its own.
     floor_s : no honest measurement is faster [s]; the low end is not either.
     """
 
@@ -52,6 +52,11 @@ class Spread:
     def centre(self) -> Number:
         """Return the middle of the interval over the time, in logarithms: above 1 if kernels are slower at most."""
         return plain(np.sqrt(np.multiply(self._end(0), self._end(1))))
+
+    @property
+    def is_of_points(self) -> bool:
+        """Whether each point has an interval of its own."""
+        return np.ndim(self.ends[0][0]) > 0
 
     def _end(self, which: int) -> Number:
         if isinstance(self.code, int):
@@ -217,21 +222,32 @@ def joined(
     time_s, code, which = np.empty(points), np.empty(points, np.int8), np.empty(points, np.int8)
     texts: dict[str, list[tuple[Text, int]]] = {"family": [], "calibration": []}
     ends: dict[Ends, int] = {}
+    of_points: list[NDArray[np.float64]] = []
     bases: dict[str, None] = {}
     sources: list[tuple[slice, Uncertainty]] = []
     for part in parts:
         size = np.size(part.time_s)
         places = slice(start, start := start + size)
         time_s[places], code[places] = part.time_s, part.regime_code
-        known = [ends.setdefault(pair, len(ends)) for pair in part.spread.ends]
-        which[places] = np.array(known, np.int8).take(part.spread.code)
+        if part.spread.is_of_points:
+            of_points = of_points or [np.empty(points), np.empty(points)]
+            for column, end in zip(of_points, part.spread.ends[0], strict=True):
+                column[places] = end
+        else:
+            known = [ends.setdefault(pair, len(ends)) for pair in part.spread.ends]
+            which[places] = np.array(known, np.int8).take(part.spread.code)
         for name, pieces in texts.items():
             pieces.append((getattr(part, name), size))
         bases[part.basis] = None
         sources.append((places, part.uncertainty))
+    if of_points:
+        low, high = (column.reshape(shape) for column in of_points)
+        spread = Spread(0, ((low, high),), floor_s.reshape(shape))
+    else:
+        spread = Spread(which.reshape(shape), tuple(ends), floor_s.reshape(shape))
     return Estimate(
         time_s=time_s.reshape(shape),
-        spread=Spread(which.reshape(shape), tuple(ends), floor_s.reshape(shape)),
+        spread=spread,
         regime_code=code.reshape(shape),
         family=_joined_text(texts["family"], shape),
         calibration=_joined_text(texts["calibration"], shape),
@@ -252,6 +268,8 @@ def _joined_text(pieces: Sequence[tuple[Text, int]], shape: tuple[int, ...]) -> 
 
 def _joined_uncertainty(pieces: Sequence[tuple[slice, Uncertainty]], shape: tuple[int, ...]) -> Uncertainty:
     """Return the sources of error of the parts as one; parts of one family share its variances."""
+    if any(np.ndim(value) for _, piece in pieces for _, found in piece.parts for value, *_ in found.values()):
+        return _uncertainty_of_points(pieces, shape)
     variances = {id(found): found for _, piece in pieces for _, found in piece.parts}
     if len(variances) == 1:
         return pieces[0][1]
@@ -262,3 +280,15 @@ def _joined_uncertainty(pieces: Sequence[tuple[slice, Uncertainty]], shape: tupl
             masks[id(found)][places] |= mask & free
             free = free & np.logical_not(mask)
     return Uncertainty(tuple((masks[key].reshape(shape), found) for key, found in variances.items()))
+
+
+def _uncertainty_of_points(pieces: Sequence[tuple[slice, Uncertainty]], shape: tuple[int, ...]) -> Uncertainty:
+    """Return the sources of error of parts whose points each have variances of their own, the same in each regime."""
+    columns: dict[ErrorSource, NDArray[np.float64]] = {}
+    for places, piece in pieces:
+        for _, found in piece.parts:
+            for source, (variance, *_) in found.items():
+                columns.setdefault(source, np.zeros(math.prod(shape)))[places] = variance
+    return Uncertainty(
+        ((True, {source: (column.reshape(shape),) * len(REGIMES) for source, column in columns.items()}),)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
-from perfmodel.core.vocabulary import Calibration, ErrorSource, Load, Timing
+from perfmodel.core.vocabulary import Calibration, Load, Timing
 from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants
-from perfmodel.prediction.latency.effects import Stating, widest_interval
+from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, regime_of
 from perfmodel.prediction.latency.families import choices_of, families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of
-from perfmodel.prediction.uncertainty import Uncertainty, Variances
+from perfmodel.prediction.uncertainty import PointVariances, Uncertainty, half_widths, of_sum, shape_of
 
 #: what the basis says of the load
 _LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
@@ -38,6 +38,7 @@ def estimate(
     conditions: Conditions,
     floor_s: Number,
     whole: bool = False,
+    parts: Sequence[Operator] = (),
 ) -> Estimate:
     """Return the time to expect for one call; scalar or array like the operator's dimensions.
 
@@ -48,11 +49,11 @@ def estimate(
     conditions : the interval timed, the state of the caches, the library.
     floor_s : no honest measurement under these conditions is faster [s]; the estimate is not either.
     whole : whether the terms are found with the time, and not only when they are asked for.
+    parts : the operators that the call runs one after another, each ``count`` times, in place of the library's kernels.
     """
     machine = Machine.of(hardware, peak)
-    if parts := op.composition_in(conditions.library):
-        family, known = _composition(parts, hardware, conditions)
-        return _estimate(family, op, machine, known, conditions, floor_s, None, basis=known.source)
+    if parts := parts or op.composition_in(conditions.library):
+        return _composition(op, parts, hardware, conditions, floor_s)
     estimates = []
     later = None if whole else functools.partial(_terms_of, op, hardware, peak, conditions, floor_s)
     for chosen, those in choices_of(op, machine, hardware.kind, conditions):
@@ -67,44 +68,59 @@ def _terms_of(op: Operator, hardware: Hardware, peak: Peak | None, conditions: C
     return estimate(op, hardware, peak, conditions, floor_s, whole=True).terms
 
 
-def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Conditions) -> tuple[Family, Constants]:
-    """Return kernels that run one after another as one family: terms are summed, the interval is the widest.
+def _composition(
+    op: Operator, parts: Sequence[Operator], hardware: Hardware, conditions: Conditions, floor_s: Number
+) -> Estimate:
+    """Return the estimate of kernels that run one after another: their terms are summed, and so are their errors.
 
     Each runs as often as its ``count`` says.
     """
     kernel = replace(conditions, timing=Timing.KERNEL)
     estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0, True) for part in parts]
     adds: dict[Term, Number] = {}
-    for count, part in zip([part.count for part in parts], estimates, strict=True):
-        for name, value in part.terms.adds.items():
-            adds[name] = adds.get(name, 0.0) + count * value
-    counted = [
+    for part, one in zip(parts, estimates, strict=True):
+        for name, value in one.terms.adds.items():
+            adds[name] = adds.get(name, 0.0) + part.count * value
+    known = [
         (part.count, constants(family, hardware, family.library_of(conditions), part.kernel_dtype))
         for part in parts
         for _, family in families_of(
             part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library
         )
     ]
-    known = [one for _, one in counted]
-    together = Constants(
-        # Every kernel has its dispatch, part of which overlaps with the kernel before it.
-        {"host": sum(count * one.values["host"] for count, one in counted), "hidden": known[-1].values["hidden"]},
-        {regime: widest_interval(*(one.intervals[regime] for one in known)) for regime in REGIMES},
-        max((one.calibration for one in known), key=list(Calibration).index),
-        "; ".join(dict.fromkeys(part.basis for part in estimates)),
-        variances=_largest_variances(one.variances for one in known),
+    # Every kernel has its dispatch, part of which overlaps with the kernel before it.
+    values = {"host": sum(count * one.values["host"] for count, one in known), "hidden": known[-1][1].values["hidden"]}
+    family = Family(" + ".join(str(one.family) for one in estimates), (), lambda *_: Terms(adds), tuple(adds))
+    machine = Machine.of(hardware, resolve_peak(op, hardware) if anywhere(op.flop() > 0) else None)
+    terms = family.timed_terms(op, machine, values, conditions)
+    time, starting_s = total_of(terms)
+    short: Number = 0.0
+    if anywhere(floor_s > time):
+        short = maximum(floor_s - time, 0.0)
+        time = time + short
+    code = regime_of(starting_s, time)
+    variances = of_sum(
+        (part.count * one.time_s, shape_of(part), one.uncertainty.variances(_regime(one, code, conditions)))
+        for part, one in zip(parts, estimates, strict=True)
     )
-    names = " + ".join(str(part.family) for part in estimates)
-    return Family(names, (), lambda *_: Terms(adds), tuple(adds)), together
+    factor = np.exp(half_widths(variances.values()))
+    return Estimate(
+        time_s=plain(time),
+        spread=Spread(0, ((plain(1.0 / factor), plain(factor)),), floor_s),
+        regime_code=code,
+        family=family.name,
+        calibration=max((one.calibration for _, one in known), key=list(Calibration).index),
+        basis="; ".join(dict.fromkeys(one.basis for one in estimates)) + _LOADS[conditions.load],
+        uncertainty=Uncertainty(((True, {source: (value,) * len(REGIMES) for source, value in variances.items()}),)),
+        kept_terms=_with_bound(terms, short),
+    )
 
 
-def _largest_variances(parts: Iterable[Variances]) -> Variances:
-    """Return the largest variance of each source of error in each regime."""
-    found: dict[ErrorSource, tuple[float, ...]] = {}
-    for variances in parts:
-        for source, values in variances.items():
-            found[source] = tuple(map(max, found.get(source, values), values))
-    return found
+def _regime(part: Estimate, whole: Codes, conditions: Conditions) -> Text:
+    """Return the regime of a part's error: its own on the device, that of the whole where the host dispatches it."""
+    if not conditions.timing.includes_host:
+        return part.regime
+    return REGIMES[whole] if isinstance(whole, int) else np.asarray(REGIMES)[whole]
 
 
 def _estimate(
@@ -115,7 +131,6 @@ def _estimate(
     conditions: Conditions,
     floor_s: Number,
     later: Callable[[], Terms] | None,
-    basis: str = "",
 ) -> Estimate:
     """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
     correction, kinds = known.surface, _kinds(family, op, machine, known, conditions)
@@ -140,7 +155,7 @@ def _estimate(
         regime_code=code,
         family=family.name,
         calibration=known.calibration,
-        basis=(basis or _basis(family, op, machine, known, terms)) + _LOADS[conditions.load],
+        basis=_basis(family, op, machine, known, terms) + _LOADS[conditions.load],
         uncertainty=uncertainty,
         kept_terms=later if terms is None else _with_bound(terms, short),
     )
@@ -191,7 +206,7 @@ def _spread(
     return Spread(offset + np.asarray(code, np.int8), ends, floor_s), Uncertainty(parts)
 
 
-def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:
+def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, PointVariances]]:
     """Yield the parts of an uncertainty for the points of a mask."""
     return ((mask & part, variances) for part, variances in uncertainty.parts)
 

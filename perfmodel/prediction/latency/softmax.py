@@ -76,6 +76,11 @@ BLOCK, MOST_KEPT, FEW_KEPT, FEW_NARROW = 1024.0, 9.0, 4.0, 5.0
 LANES = 32.0
 #: reductions of a block since then, in columns of a thread, and what a block issues for a column over what a warp does
 BLOCK_JOIN, BLOCK_ISSUE = 6.0, 1.15
+#: what a block issues for a column of the logarithm over what it does for the softmax, which evaluates a second exp
+#: for the output and divides, about half of its instructions, where the logarithm subtracts (epilogues of SoftMax.cu).
+#: Set on six calls of F.cross_entropy of 0.25 to 2.7 ms, rows of 31 to 421 KB in bf16 and fp32 (H100 and H200, own
+#: records, torch 2.11.0; all in view): half would make five of them 8 to 22 % too fast
+LOG_ISSUE = 0.67
 #: most bytes of a row in shared memory: what a kernel has without asking for more
 SHARED_ROW_BYTES = 48.0 * 1024.0
 #: exponent of the smooth maximum of a row's own latency and of what all rows of an SM issue
@@ -158,10 +163,10 @@ def kept_in_registers(op: Operator, machine: Machine, c: Values, conditions: Con
     """Return the terms since PyTorch 2.7.
 
     A row's own latency is lane (1 + columns a lane) in a warp, lane (join + columns a thread) in a block, and what it
-    issues ``warp`` cycles of its SM for a column, somewhat more in a block. math is the smooth maximum of the latency
-    and of the issue in a warp, of which an SM holds many. An SM holds one or two blocks, which follow one another:
-    math = rounds (latency + issue of all that it holds). Traffic is rows cols size (2 + 2 mu), mu only of a row that
-    is kept nowhere.
+    issues ``warp`` cycles of its SM for a column, in a block somewhat more, or less of the logarithm. math is the
+    smooth maximum of the latency and of the issue in a warp, of which an SM holds many. An SM holds one or two blocks,
+    which follow one another: math = rounds (latency + issue of all that it holds). Traffic is rows cols size
+    (2 + 2 mu), mu only of a row that is kept nowhere.
     """
     rows = np.asarray(cast(Softmax, op).rows, dtype=np.float64)
     cols = np.asarray(cast(Softmax, op).cols, dtype=np.float64)
@@ -180,7 +185,7 @@ def kept_in_registers(op: Operator, machine: Machine, c: Values, conditions: Con
     two = ~in_registers | (kept <= (FEW_KEPT if size >= UNCONVERTED_BYTES else FEW_NARROW))
     held = np.maximum(1.0, np.floor(np.where(two, 1.0, 0.5) * machine.threads_per_sm / BLOCK))
     rounds = np.maximum(1.0, each / held)
-    issue = BLOCK_ISSUE * c["warp"] / machine.clock_hz
+    issue = (LOG_ISSUE if cast(Softmax, op).log else 1.0) * BLOCK_ISSUE * c["warp"] / machine.clock_hz
     busy = np.clip(each, 1.0, held)
     block = rounds * (c["lane"] * (BLOCK_JOIN + walked) + busy * issue * kept * BLOCK)
     in_warp = (cols <= MOST_WARP_COLUMNS) & (cols * size <= MOST_WARP_BYTES)

@@ -603,3 +603,32 @@ def test_groups_of_several_channels_are_less_sure() -> None:
         found = pm.predict(op, "h200", library="torch")
         width[groups] = found.predicted_time_high_s / found.predicted_time_low_s
     assert width[8] > 1.5 * width[1]
+
+
+SLOWER = 1.05
+OF_INPUT: dict[str, Any] = {"backward": True, "gradient": "input"}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_the_gradient_of_the_input_at_stride_1_is_a_convolution_of_the_outputs_gradient(dtype, layout, padding):
+    same: dict[str, Any] = {"n": 8, "r": 3, "s": 3, "dtype": dtype, "layout": layout}
+    gradient = Conv2d(c=160, k=73, h=28, w=30, padding=padding, **same, **OF_INPUT)
+    # 28 + 2 padding - 2 rows of dy; 2 - padding zeros around them give 28 rows again
+    other = Conv2d(c=73, k=160, h=26 + 2 * padding, w=28 + 2 * padding, padding=2 - padding, **same)
+    assert (other.p, other.q) == (28, 30)
+    found, expected = (pm.predict(op, "h200-sxm-141gb", library="torch") for op in (gradient, other))
+    assert found.predicted_time_s == pytest.approx(SLOWER * expected.predicted_time_s)
+
+
+def test_gradients_of_other_strides_and_paddings_stay_as_they_are_in_a_sweep():
+    sizes = {"stride": [1, 2, 1, 1], "padding": [1, 1, 3, 0], "groups": [1, 1, 1, 4], "k": [64, 64, 64, 4]}
+    sweep = Conv2d(
+        n=8, c=64, h=28, w=28, r=3, s=3, dtype="bf16", layout="nhwc", **OF_INPUT,
+        **{name: np.array(values, dtype=float) for name, values in sizes.items()},
+    )  # fmt: skip
+    swept = pm.predict(sweep, "h200-sxm-141gb", library="torch").predicted_time_s
+    for place in range(4):
+        one = sweep.changed(**{name: values[place] for name, values in sizes.items()})
+        assert swept[place] == pytest.approx(pm.predict(one, "h200-sxm-141gb", library="torch").predicted_time_s)

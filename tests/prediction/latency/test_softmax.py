@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.core.hardware import Kernels
 from perfmodel.hardware_catalog import hardware, load_all
+from perfmodel.operators.cross_entropy import CrossEntropy
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
@@ -235,3 +236,25 @@ def test_a_fused_kernel_only_streams() -> None:
     # an own H100 record (torch 2.11, Triton 3.6): 56.9 and 25.3 us
     assert torch.predicted_time_s == pytest.approx(56.9e-6, rel=0.2)
     assert triton.predicted_time_s == pytest.approx(25.3e-6, rel=0.2)
+
+
+@pytest.mark.parametrize(("cols", "less"), [(1024, False), (8192, True), (28032, True)], ids=["warp", "kept", "read"])
+def test_a_block_issues_less_for_the_logarithm_which_has_one_exp_and_no_division(cols: int, less: bool) -> None:
+    machine = hardware("h100-sxm5-80gb")
+    plain, log = (
+        predict(Softmax(rows=10_000, cols=cols, dtype="bf16", log=log), machine, library="torch").predicted_time_s
+        for log in (False, True)
+    )
+    # the latency of the loads and the joining of the threads stay
+    assert 0.67 * plain < log < plain if less else log == plain
+
+
+def test_cross_entropy_ends_with_a_kernel_whose_threads_wait_for_two_loads() -> None:
+    machine = hardware("h200-sxm-141gb")
+    loss = CrossEntropy(rows=100, vocab=10_000)
+    softmax, pick = loss.composition()
+    times = [predict(part, machine, library="torch").predicted_time_s for part in (softmax, pick)]
+    assert (softmax.op, pick.op, pick.rows, pick.cols) == ("softmax", "index_select", 100, 1)
+    assert predict(loss, machine, library="torch").predicted_time_s == pytest.approx(sum(times))
+    # a start of about 2.5 us and two loads, the second of which has the first's result as its address
+    assert 2.5e-6 < times[1] < 5e-6

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.core.work import anywhere, clipped, log2
+from perfmodel.core.work import anywhere, clipped, everywhere, log2, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
@@ -148,13 +148,56 @@ def algorithm_terms(
 
 
 def gradient(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of a gradient: those of a convolution of its sizes, with the constants of convolutions."""
+    """Return the terms of a gradient: those of a convolution of its sizes, with the constants of convolutions.
+
+    At stride 1 that of the input is a convolution of dy (`_turned`), whose kernels pad and step as all others do.
+    """
+    conv = cast(Conv2d, op)
     values: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
     if machine.hardware is not None:
         values = constants(FAMILY, machine.hardware, conditions.library, op.dtype).values
-    terms = formula(op, machine, values, conditions)
+    turns = _turns(conv)
+    if not anywhere(turns):
+        terms = formula(conv, machine, values, conditions)
+    else:
+        terms = formula(_turned(conv, turns), machine, values, conditions)
+        if not everywhere(turns):
+            others = only(turns ^ True, formula(conv, machine, values, conditions))
+            terms = fastest([only(turns, terms), others])
     slower = c["slower"]
     return Terms({term: slower * time for term, time in terms.adds.items()}, terms.alone)
+
+
+def _turns(conv: Conv2d) -> Any:
+    """Return where a gradient is a convolution itself: that of the input, where no tap is left out.
+
+    Libraries choose their kernels for depthwise filters by the channels of the image, not of dy.
+    """
+    if conv.gradient != "input":
+        return False
+    every = (conv.stride == 1) & (conv.dilation == 1) & (conv.r == conv.s) & (conv.padding < conv.r)
+    return every & ((conv.groups == 1) | ((conv.groups < conv.c) & (conv.groups < conv.k)))
+
+
+def _turned(conv: Conv2d, turns: Any) -> Conv2d:
+    """Return the convolution of dy with turned filters whose result is the gradient of the input, where it ``turns``.
+
+    dx[c] = sum over k of dy[k] * w[k, c] turned by 180 degrees: channels and filters change places, and zeros around dy
+    fill up the windows. Elsewhere its image is one filter large.
+    """
+    return Conv2d(
+        n=conv.n,
+        c=conv.k,
+        h=where(turns, conv.p, conv.r),
+        w=where(turns, conv.q, conv.s),
+        k=conv.c,
+        r=conv.r,
+        s=conv.s,
+        padding=where(turns, conv.r - 1.0 - conv.padding, 0.0),
+        groups=conv.groups,
+        layout=conv.layout,
+        dtype=conv.dtype,
+    )
 
 
 def _backward(op: Conv2d, machine: Machine, library: str) -> bool:

@@ -27,8 +27,9 @@ IN_PAIRS, IN_WARP, PADDED = 32.0, 128.0, 1024.0
 #: bits of a digit: of onesweep, of a segmented sort (CUB, DeviceRadixSortPolicy), of a block's sort
 DIGIT, SEGMENTED_DIGIT, BLOCK_DIGIT = 8.0, 6.0, 4.0
 #: SM cycles of a padded key in a block's sort, and more for each digit; those of a key padded to 128 in a warp's merge
-#: sort, and the cycles that a lone warp takes; set on six rows of an H100 and an H200, torch 2.11.0, 2026-11-23
-BLOCK_CYCLES, BLOCK_DIGIT_CYCLES, WARP_CYCLES, MERGE_CYCLES = 4.0, 0.28, 12.0, 50e3
+#: sort, set on six rows of an H100 and an H200, torch 2.11.0, 2026-11-23; and the cycles that a lone warp takes: a load
+#: and five merges of four keys a lane, as 16 rows of 1643 elements of which 50 are selected leave (H200, the same day)
+BLOCK_CYCLES, BLOCK_DIGIT_CYCLES, WARP_CYCLES, MERGE_CYCLES = 4.0, 0.28, 12.0, 3e3
 #: cycles that a lone block takes for its sort: what 30 rows of 277 and 77 of 964 keys in bf16 take on an H200 beside
 #: three starts, and selections of 170 to 226 of a row (own records, torch 2.11.0, 2026-11-27; all were in view)
 ALONE_CYCLES = 20e3
@@ -41,11 +42,16 @@ SHARED_ROWS = ((20.0, 20000.0), (40.0, 10000.0), (80.0, 8000.0), (199.0, 5000.0)
 #: the cycles that the counts of one take when they are added up block by block; set on one row of the same record
 BLOCK_THREADS, BLOCKS_PER_SM, LEAST_ITEMS, MOST_ITEMS, COUNT_CYCLES = 256.0, 6.0, 4.0, 64.0, 42.0
 #: share of a digit's first step that each further step takes: elements, without the joining of the threads' counts.
-#: Some 40 instructions of 32 warps and a load from L2, 450 cycles (SortingRadixSelect.cuh, countRadixUsingMask); one
-#: block then takes as long as several in the geometric mean at the limits above, and 1.9 times as long without it
-STEP_SHARE = 0.3
-#: start of a short kernel of a sequence over that of a lone one: it waits for the one before to drain
-STARTS = 1.7
+#: Some 40 instructions of 32 warps and a load from L2, 600 cycles (SortingRadixSelect.cuh, countRadixUsingMask); one
+#: block then takes 0.96 of the time of several in the geometric mean at the limits above
+STEP_SHARE = 0.45
+#: start of a short kernel of a sequence over that of a lone one: it waits for the one before to drain. For those of a
+#: selection by several blocks 1.5, of 1.3 to 1.7, leaves least of 14 rows of an H100 and an H200 (2026-11-23) and of 14
+#: others that were drawn (in view); kernels over the few elements that were selected start like lone ones
+STARTS, SHARED_STARTS, FEW_STARTS = 1.7, 1.5, 1.0
+#: kernels of a selection by several blocks: three a digit, which count, add up and compare, and the fill of the ranks,
+#: the counts of what is selected, two scans by key of two kernels each, the gathering (TensorTopK.cu, mbtopk::launch)
+DIGIT_KERNELS, OTHER_KERNELS = 3.0, 7.0
 #: SM cycles of an element of CUB's scan
 SCAN_CYCLES = 1.0
 #: a block that scans rows: its threads, and the instructions of a warp in a step and in each of its rounds of sums in
@@ -121,8 +127,8 @@ def _of_topk(
 ) -> list[Pass]:
     """Return the kernels of torch.topk: a read a digit, one that gathers, and the sort of what was found.
 
-    Several blocks share long rows: two kernels a digit of 8 bits, the second of which adds up the counts of a row's
-    blocks, and four to gather. One block of up to 1024 threads has a short row, and digits of 2 bits.
+    Several blocks share long rows: three kernels a digit of 8 bits, the second of which adds up the counts of a row's
+    blocks, and seven others. One block of up to 1024 threads has a short row, and digits of 2 bits.
     """
     rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
     elements, bits = rows * cols, 8.0 * size
@@ -131,9 +137,10 @@ def _of_topk(
     digits = bits / BLOCKS_DIGIT
     items = np.ceil(elements / (machine.sm_count * BLOCKS_PER_SM * BLOCK_THREADS))
     of_row = np.ceil(cols / (np.clip(items, LEAST_ITEMS, MOST_ITEMS) * BLOCK_THREADS))
-    counted = Pass(STARTS * (digits + 4.0), waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
+    starts = SHARED_STARTS * ((DIGIT_KERNELS - 1.0) * digits + OTHER_KERNELS)
+    counted = Pass(starts, waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
     reads = digits + 1.0
-    several = Pass(STARTS * digits, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
+    several = Pass(SHARED_STARTS * digits, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
     threads = np.clip(np.ceil(cols / 32.0) * 32.0, 32.0, 1024.0)
     held = machine.sm_count * np.minimum(machine.threads_per_sm / threads, 32.0)
     steps = (bits / ONE_DIGIT + 2.0) * (1.0 + STEP_SHARE * (np.ceil(cols / threads) - 1.0))
@@ -179,14 +186,14 @@ def _of_softmax(rows: Number, cols: Number, size: float, c: Values, machine: Mac
     return Pass(1.0, 2.0 * rows * cols * size, waited_s=waited)
 
 
-def _of_draw(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
+def _of_draw(rows: Number, cols: Number, size: float, c: Values, starts: float = STARTS) -> list[Pass]:
     """Return the kernels of torch.multinomial of one sample: checks that the host reads, then the race.
 
     max, min and sum read the probabilities; exponential numbers are written, divided into them (2 r + w), and the
     largest is found (r).
     """
     moved = 8.0 * rows * cols * size
-    return [Pass(STARTS * (6.0 + CHECKS) + SYNCS * c["sync"] / c["launch"], moved)]
+    return [Pass(starts * (6.0 + CHECKS) + SYNCS * c["sync"] / c["launch"], moved)]
 
 
 def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -198,8 +205,8 @@ def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list
         return [_of_softmax(rows, cols, size, c, machine), *_of_draw(rows, cols, size, c)]
     if op.algorithm == "top_k":  # the k largest unsorted, their softmax, the draw among them, the look-up of its index
         return [
-            *_of_topk(rows, cols, op.k, size, c, machine, ordered=False), Pass(2.0 * STARTS),
-            *_of_draw(rows, op.k, size, c),
+            *_of_topk(rows, cols, op.k, size, c, machine, ordered=False), Pass(2.0 * FEW_STARTS),
+            *_of_draw(rows, op.k, size, c, starts=FEW_STARTS),
         ]  # fmt: skip
     # difference 2 r + w, comparison r and a mask, copy r + w, fill r + w and the mask; look-up of the index
     between = Pass(5.0 * STARTS, 7.0 * row + 2.0 * rows * cols)

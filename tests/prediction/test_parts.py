@@ -1,0 +1,84 @@
+"""The prediction of a call that runs several operators: their sum, with the interval of a sum."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.prediction.predict import CHUNK, predict_parts
+from perfmodel.prediction.uncertainty import half_width, of_sum, shape_of
+
+ADD = pm.Elementwise(numel=10**8, kind="add", dtype="fp32", count=3)
+NORM = pm.LayerNorm(rows=10**5, cols=1024)
+WHOLE = pm.LayerNorm(rows=10**5, cols=1024)
+
+
+def test_the_time_is_the_sum_and_its_terms_add_up_to_it(simple_gpu):
+    found = predict_parts(WHOLE, [ADD, NORM], simple_gpu)
+    add, norm = (pm.predict(op, simple_gpu) for op in (ADD, NORM))
+    assert found.predicted_time_s == pytest.approx(3 * add.predicted_time_s + norm.predicted_time_s)
+    assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
+    assert (found.operator, found.family) == (WHOLE, "elementwise + layer_norm")
+    # the bound is that of the operator, whichever kernels compute it
+    assert found.bound_time_s == pm.predict(WHOLE, simple_gpu).bound_time_s
+
+
+def test_the_interval_is_that_of_a_sum(simple_gpu):
+    found = predict_parts(WHOLE, [ADD, NORM], simple_gpu)
+    parts = [
+        (op.count * p.predicted_time_s, shape_of(op), p.uncertainty.variances(p.regime))
+        for op in (ADD, NORM)
+        for p in [pm.predict(op, simple_gpu)]
+    ]
+    factor = math.exp(half_width(of_sum(parts).values()))
+    assert found.predicted_time_high_s == pytest.approx(factor * found.predicted_time_s)
+    assert found.predicted_time_low_s == pytest.approx(max(found.predicted_time_s / factor, found.bound_time_s))
+    assert found.uncertainty.variances(found.regime) == pytest.approx(of_sum(parts))
+    # equal calls err by the same, and do not average out
+    one, many = (predict_parts(WHOLE, [ADD.changed(count=n)], simple_gpu) for n in (1, 100))
+    assert many.predicted_time_high_s == pytest.approx(100 * one.predicted_time_high_s)
+
+
+def test_what_events_measure_has_every_dispatch(simple_gpu):
+    small = pm.Elementwise(numel=1000, kind="add", dtype="fp32")
+    once, twice = (
+        predict_parts(small, [small.changed(count=n)], simple_gpu, timing="event").predicted_time_s for n in (1, 2)
+    )
+    assert once == pytest.approx(pm.predict(small, simple_gpu, timing="event").predicted_time_s)
+    assert twice > 1.5 * once
+
+
+def test_no_sum_is_faster_than_the_bound_of_the_operator(simple_gpu):
+    # a thousandth of the elements cannot be all of the work
+    found = predict_parts(ADD.changed(count=1), [ADD.changed(count=1, numel=10**5)], simple_gpu)
+    assert found.predicted_time_s == found.predicted_time_low_s == found.bound_time_s
+    assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
+
+
+@pytest.mark.parametrize("timing", ["kernel", "event"])
+def test_an_operator_that_a_library_composes_is_the_sum_of_its_parts(timing):
+    op = pm.CrossEntropy(rows=4096, vocab=32000, dtype="fp16")
+    how = {"timing": timing, "library": "torch"}
+    own = pm.predict(op, "h100-sxm5-80gb", **how)
+    found = predict_parts(op, op.composition(), own.machine, **how)
+    for name in ("time_low_s", "time_s", "time_high_s"):
+        assert getattr(found, f"predicted_{name}") == getattr(own, f"predicted_{name}")
+
+
+@pytest.mark.parametrize("count", [3, CHUNK + 5], ids=["one piece", "several"])
+def test_points_of_a_sweep_have_the_intervals_of_single_calls(count):
+    rows = np.geomspace(1, 10**6, count).round()
+    sweep = pm.predict(pm.Swiglu(rows=rows, cols=1000, dtype="bf16"), "h200-sxm-141gb", library="torch")
+    for place in (0, count // 2, count - 1):
+        one = pm.predict(pm.Swiglu(rows=int(rows[place]), cols=1000, dtype="bf16"), sweep.machine, library="torch")
+        for name in ("time_low_s", "time_s", "time_high_s"):
+            expected = getattr(one, f"predicted_{name}")
+            assert getattr(sweep, f"predicted_{name}")[place] == pytest.approx(expected)
+        shares = one.uncertainty.variances(one.regime)
+        swept = sweep.uncertainty.variances(sweep.regime)
+        assert {source: value[place] for source, value in swept.items()} == pytest.approx(shares)
+        assert shares[ErrorSource.SHAPE] > 0.0
