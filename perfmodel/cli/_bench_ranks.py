@@ -249,7 +249,7 @@ def compared_machine(on: Sequence[str], group: Group, device: Device, earlier: E
         When nothing is known about this CPU.
     """
     from perfmodel.cli import _bench
-    from perfmodel.prediction.ceilings import PEER_LINKS
+    from perfmodel.prediction.topology import PEER_LINKS
 
     if earlier:
         return _bench.compared_machine(device, on, (), earlier)
@@ -265,7 +265,7 @@ def _with_measured_link(machine: Hardware, group: Group, device: Device) -> Hard
     """Return a machine with the link between the ranks, which all of them measure now."""
     from perfmodel.measure.collectives.links import probe, with_link
     from perfmodel.measure.machine_facts import now_utc
-    from perfmodel.prediction.ceilings import PROCESS_LINK
+    from perfmodel.prediction.topology import PROCESS_LINK
 
     begin = time.monotonic()
     fit = probe(group, device)

@@ -21,7 +21,7 @@ from perfmodel.measure.timing.stopping_rule import StandardErrorRule
 from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.send_recv import SendRecv
-from perfmodel.prediction.ceilings import PROCESS_LINK, peer_links
+from perfmodel.prediction.topology import PROCESS_LINK, peer_links
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.records.schema import Record
 
