@@ -102,6 +102,16 @@ def spread_of(op: Collective, hardware: Hardware | None) -> Spread:
     return Spread(nodes, floor(op.num_gpus / nodes), most, nodes > 1)
 
 
+def nodes_of(hosts: int, hardware: Hardware) -> int | None:
+    """Return over how many nodes GPUs of some hosts are spread; None where the machine itself says it.
+
+    NVLink may join hosts (NVL72): then hosts are no nodes.
+    """
+    in_a_host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
+    joined = hosts <= 1 or any((link.domain or 0) > in_a_host for link in hardware.links)
+    return None if joined else hosts
+
+
 def _crowded(op: Collective, hardware: Hardware, most: Number, joined: int) -> UsageError:
     place = int(np.argmax(most))
     gpus, nodes = (int(np.broadcast_to(size, np.shape(most)).flat[place]) for size in (op.num_gpus, op.nodes or 1))

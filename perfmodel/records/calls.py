@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips
@@ -18,6 +19,9 @@ from perfmodel.operators import Operator, load_operator, operator_names
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
 from perfmodel.records.schema import Record, Row, Status
+
+#: GPUs of a host where a specification states none
+_IN_A_HOST = 8
 
 
 def read_calls(path: str | os.PathLike[str]) -> Measurements:
@@ -51,7 +55,7 @@ def measured_calls(record: Record) -> Measurements:
     """
     skips = Skips()
     groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
-    for number, row in enumerate(record.rows, start=1):
+    for number, row in enumerate(placed_rows(record), start=1):
         reason = _unusable(row)
         if reason:
             skips.add(reason, record.place, np.array([number]))
@@ -59,6 +63,32 @@ def measured_calls(record: Record) -> Measurements:
             groups.setdefault(_group_key(row), []).append((number, row))
     calls = tuple(_calls(rows, record.place) for rows in groups.values())
     return Measurements(record.place, calls, skips.all())
+
+
+def placed_rows(record: Record) -> list[Row]:
+    """Return the rows of a record, exchanges with the nodes that their ranks were on.
+
+    Records have said so since exchanges between nodes are predicted; older ones name the hosts of their ranks only.
+    Where NVLink joins hosts (NVL72), and on CPUs, hosts are no nodes.
+    """
+    ranks, spec = record.facts.get("ranks"), record.facts.get("spec")
+    hosts = len(ranks.get("ranks_by_host") or ()) if isinstance(ranks, dict) and ranks.get("backend") == "nccl" else 1
+    if hosts < 2 or _links_join_hosts(spec if isinstance(spec, dict) else {}):
+        return record.rows
+    return [
+        msgspec.structs.replace(row, params={**row.params, "nodes": hosts})
+        if "num_gpus" in row.params and "nodes" not in row.params
+        else row
+        for row in record.rows
+    ]
+
+
+def _links_join_hosts(spec: Mapping[str, Any]) -> bool:
+    """Return whether a link of a specification joins more GPUs than a host has."""
+    links, cluster = spec.get("link"), spec.get("cluster")
+    domains = [link.get("domain") or 0 for link in links.values()] if isinstance(links, dict) else [0]
+    in_a_host = cluster.get("gpus_per_node", _IN_A_HOST) if isinstance(cluster, dict) else _IN_A_HOST
+    return max(domains, default=0) > in_a_host
 
 
 def _unusable(row: Row) -> str:
