@@ -50,14 +50,11 @@ def peer_links(links: Iterable[Link], num_gpus: Number) -> list[tuple[Link, bool
     return found
 
 
-def most_joined(hardware: Hardware) -> float:
+def most_joined(hardware: Hardware) -> int:
     """Return how many devices links inside a node join.
 
-    These are those of a host, or of a larger domain of NVLink (72 in an NVL72); any number on a machine with a link
-    "nic", which says how its network exchanges.
+    These are those of a host, or of a larger domain of NVLink (72 in an NVL72).
     """
-    if any(link.name == NETWORK_LINK for link in hardware.links):
-        return math.inf
     host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
     return max([host, *(link.domain or 0 for link in hardware.links)])
 
@@ -90,7 +87,7 @@ def spread_of(op: Collective, hardware: Hardware | None) -> Spread:
     UsageError
         When a node has more of the GPUs than its links join.
     """
-    joined = math.inf if hardware is None else most_joined(hardware)
+    joined: float = math.inf if hardware is None else most_joined(hardware)
     nodes = op.nodes
     if nodes is None:
         if not anywhere(op.num_gpus > joined):
@@ -135,7 +132,7 @@ def network_of(op: Collective, hardware: Hardware) -> Fabric:
     rate = op.nic_bytes_per_s or nic_rate(hardware)
     if rate is None:
         gpus, joined = int(np.max(op.num_gpus)), most_joined(hardware)
-        over = "several nodes" if op.nodes is not None else f"more than one node of {joined:g}"
+        over = "several nodes" if op.nodes is not None else f"more than one node of {joined}"
         raise UsageError(
             f"{gpus} GPUs reach over {over}, and the specification of {hardware.name} has no network.",
             place=op.op,

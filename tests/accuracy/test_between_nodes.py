@@ -103,7 +103,7 @@ def test_a_record_over_several_hosts_calibrates_the_network(tmp_path) -> None:
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog.write import write_spec
 
-    calibration = calibrate_link(record(measured(of_network(30e-6, 0.7), "all_reduce"), 2), H100)
+    calibration = calibrate_link(record(measured(of_network(30e-6, 0.7), "all_gather"), 2), H100)
     assert calibration.link == "nic"
     assert calibration.together.alpha_s == pytest.approx(30e-6, rel=0.1)
     assert calibration.together.beta_bytes_per_s == pytest.approx(0.7 * 50e9, rel=0.05)

@@ -12,12 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.core.hardware import Fabric, Hardware
+from perfmodel.core.hardware import Fabric, Hardware, Link
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.errors import UsageError
 from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import link_traffic
+from perfmodel.prediction.network import TREE_SHARE, Algorithm, Network, crossing
 from perfmodel.prediction.topology import spread_of
 from perfmodel.records.measurements import read_measurements
 
@@ -57,8 +58,11 @@ def test_bytes_that_leave_a_node_and_those_inside_by_hand(kind: str, leaving: fl
 
 def test_large_messages_take_what_the_network_lets_through() -> None:
     big = 64 * GIB
-    for kind, sent in (("all_reduce", 2 * 15 / 16 / 8), ("all_gather", 15 / 16 / 8), ("alltoall", 8 / 16)):
-        found = pm.predict(made(kind, bytes=big, num_gpus=16, dtype="bf16"), IDEAL, library="nccl")
+    for kind, nodes, sent in (
+        ("all_reduce", 4, 2 * 31 / 32 / 8), ("all_gather", 2, 15 / 16 / 8), ("alltoall", 2, 8 / 16),
+    ):  # fmt: skip
+        op = made(kind, bytes=big, num_gpus=8 * nodes, dtype="bf16")
+        found = pm.predict(op, IDEAL, library="nccl")
         own = found.predicted_terms_s["hbm"]
         assert found.predicted_time_s - own == pytest.approx(sent * big / 25e9, rel=2e-3)
     alone = pm.predict(pm.SendRecv(bytes=big, num_gpus=2, nodes=2), IDEAL)
@@ -79,7 +83,8 @@ def test_a_small_message_waits_for_the_node_and_for_the_network() -> None:
 def test_one_gpu_a_node_crosses_no_link_inside() -> None:
     for machine in (H100, dataclasses.replace(H100, links=())):
         found = pm.predict(pm.AllReduce(bytes=GIB, num_gpus=4, nodes=4), machine)
-        assert found.predicted_terms_s["nic"] == pytest.approx(2 * GIB * 3 / 4 / (0.85 * 50e9), rel=1e-6)
+        ring = 2 * GIB * 3 / 4 / (0.85 * 50e9)
+        assert found.predicted_terms_s["nic"] == pytest.approx(ring, rel=1e-6)
         assert not found.predicted_terms_s.get("nvlink")
         assert found.bound_time_s == pytest.approx(GIB / 50e9)
 
@@ -100,16 +105,19 @@ def test_the_machine_says_how_many_nodes_there_are() -> None:
 
 
 def test_the_operator_states_the_network() -> None:
-    op = pm.AllReduce(bytes=GIB, num_gpus=16)
+    op = pm.AllGather(bytes=GIB, num_gpus=16)
     named = pm.predict(op.changed(nic="400Gb/s"), H100)
     assert named.predicted_time_s == pm.predict(op, H100).predicted_time_s
     for nic in ("100Gb/s", "12.5 GB/s", 12.5e9, np.float64(12.5e9)):
         slow = op.changed(nic=nic)
         assert (slow.nic, slow.params()["nic"]) == ("100Gb/s", "100Gb/s")
         found = pm.predict(slow, H100)
-        assert found.bound_time_s == pytest.approx(GIB / 8 / 12.5e9)
+        assert found.bound_time_s == pytest.approx(GIB / 16 / 12.5e9)
         assert found.predicted_terms_s["nic"] == pytest.approx(4 * named.predicted_terms_s["nic"], rel=1e-3)
     assert "nic" not in op.params()
+    table = Link("nic", 12.5e9)  # [link.nic] of a specification without [cluster]
+    linked = dataclasses.replace(H100, fabric=None, links=(*H100.links, table))
+    assert pm.predict(op.changed(nodes=2), linked).bound_time_s == pytest.approx(GIB / 16 / 12.5e9)
     with pytest.raises(UsageError, match=r"l4 has no network.*nic=400Gb/s"):
         pm.predict(op.changed(nodes=2), "l4")
     assert pm.predict(op.changed(nodes=2, nic="100Gb/s"), "l4").bound_time_s > 0
@@ -215,6 +223,21 @@ def test_over_several_nodes_it_is_never_faster_than_in_one(
     assert apart.predicted_time_high_s >= alone.predicted_time_high_s
 
 
+def test_a_tree_of_two_nodes_sends_half_of_a_ring_and_beats_it() -> None:
+    """1 GB among 16 V100 of two nodes with 100 Gb/s took 134 ms by a tree and 268 ms by a ring."""
+    two, three, four = (
+        crossing(Network(8.0 * nodes, 8.0, nodes, 1e9, 0.0), "all_reduce", 8e9, Algorithm.TREE).link_s
+        for nodes in (2.0, 3.0, 4.0)
+    )
+    assert two * TREE_SHARE == pytest.approx(1.0)  # each node sends half of the message in either tree
+    assert three * TREE_SHARE == pytest.approx(1.5)  # one neighbour in one tree, two in the other
+    assert four * TREE_SHARE == pytest.approx(2.0)
+    ring = crossing(Network(16.0, 8.0, 2.0, 1e9, 0.0), "all_reduce", 8e9)
+    assert ring.link_s == pytest.approx(2 * 15 / 16)
+    bus = 2 * 15 / 16 * 2**33 / pm.predict(pm.AllReduce(bytes=2**33, num_gpus=16), "b200").predicted_time_s
+    assert bus > 8 * 50e9  # what nccl-tests prints exceeds the network, as its authors explain
+
+
 @given(kinds, st.integers(1, 2**36), st.sampled_from((16, 64, 512)))
 def test_a_faster_network_is_never_slower(kind: str, size: int, gpus: int) -> None:
     times = [
@@ -230,7 +253,7 @@ def test_published_rows_between_nodes_lie_above_the_bound() -> None:
     folder = Path(__file__).parents[3] / "examples" / "published"
     rows = 0
     for table in sorted(folder.glob("*.csv")):
-        if table.stem not in ("kernels", "second", "third", "fourth"):
+        if table.stem not in ("kernels", "second", "third", "fourth", "between_nodes"):
             continue
         for call in read_measurements(table).calls:
             if not isinstance(call.op, Collective):
@@ -239,4 +262,4 @@ def test_published_rows_between_nodes_lie_above_the_bound() -> None:
             bound = np.broadcast_to(pm.predict(call.op, call.hardware).bound_time_s, call.time_s.shape)
             assert (bound[crosses] <= call.time_s[crosses]).all()
             rows += int(crosses.sum())
-    assert rows >= 20
+    assert rows == 45
