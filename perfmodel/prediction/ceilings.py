@@ -151,6 +151,8 @@ def link_load(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     assert isinstance(op, Collective)
     spread = spread_of(op, hardware)
     crossing = anywhere(spread.crosses)
+    if not crossing and all(link.per_peer_bytes_per_s is None for link in hardware.links):
+        return traffic
     reached = op.within(spread.most).reached() if crossing else op.reached()
     network = network_of(op, hardware).nic_bytes_per_s or 0.0 if crossing else 0.0
     loads: dict[str, Number] = {}

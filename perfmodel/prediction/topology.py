@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Fabric, Hardware, Link
+from perfmodel.core.hardware import Fabric, Hardware, Link, cached_per_machine
 from perfmodel.core.record import record
 from perfmodel.core.work import Number, anywhere, ceil, floor, where
 from perfmodel.errors import UsageError
@@ -50,6 +50,7 @@ def peer_links(links: Iterable[Link], num_gpus: Number) -> list[tuple[Link, bool
     return found
 
 
+@cached_per_machine
 def most_joined(hardware: Hardware) -> int:
     """Return how many devices links inside a node join.
 
@@ -87,6 +88,16 @@ def spread_of(op: Collective, hardware: Hardware | None) -> Spread:
     UsageError
         When a node has more of the GPUs than its links join.
     """
+    kept: tuple[Hardware | None, Spread] | None = op.__dict__.get("_spread")
+    if kept is not None and kept[0] is hardware:
+        return kept[1]
+    found = _spread_of(op, hardware)
+    if isinstance(found.crosses, bool):  # every formula asks; arrays would stay for as long as the operator does
+        op.__dict__["_spread"] = hardware, found
+    return found
+
+
+def _spread_of(op: Collective, hardware: Hardware | None) -> Spread:
     joined: float = math.inf if hardware is None else most_joined(hardware)
     nodes = op.nodes
     if nodes is None:

@@ -83,7 +83,8 @@ class Protocol(NamedTuple):
 
     def transfer(self, crowd: Number = 1.0) -> Number:
         """Return the time of the bytes, where ``crowd`` stretches the time on the link [s]."""
-        return maximum(self.link * crowd, self.network)
+        link = self.link * crowd
+        return maximum(link, self.network) if anywhere(self.network) else link
 
 
 @record
@@ -219,25 +220,25 @@ def fastest(
     faster otherwise.
     """
     best = functools.reduce(functools.partial(_sooner, crowd=crowd), lines)
-    outside: Any = best.network > best.link * crowd  # then the link's time passes beside that of the network
-    transfer = where(outside, 0.0, best.link) if anywhere(outside) else best.link
     copied = c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
     own = best.copies * op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
-    over = {link_term(name): transfer if here is True else where(here, transfer, 0.0) for name, here in path.links}
-    alone = {name: time * crowd for name, time in over.items()}
+    transfer, alone = best.link, _over(path, best.link * crowd)
+    adds = _over(path, transfer)
     if anywhere(best.network):
         network = link_term(NETWORK_LINK)
-        over[network] = over.get(network, 0.0) + where(outside, best.network, 0.0)
-        alone = {
-            **{
-                link_term(name): best.link * crowd if here is True else where(here, best.link * crowd, 0.0)
-                for name, here in path.links
-            },
-            network: best.network,
-        }
+        slower: Any = best.network > best.link * crowd  # then the link's time passes beside that of the network
+        transfer = where(slower, 0.0, best.link)
+        adds = _over(path, transfer)
+        adds[network] = adds.get(network, 0.0) + where(slower, best.network, 0.0)
+        alone[network] = alone.get(network, 0.0) + best.network
     return Terms(
-        {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: best.start, SYNCHRONISATION: best.steps}, alone
+        {**adds, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: best.start, SYNCHRONISATION: best.steps}, alone
     )
+
+
+def _over(path: Path, time_s: Number) -> dict[Term, Number]:
+    """Return a time at the term of the link that the bytes of each point cross in a node."""
+    return {link_term(name): time_s if here is True else where(here, time_s, 0.0) for name, here in path.links}
 
 
 def _sooner(one: Protocol, other: Protocol, crowd: Number) -> Protocol:
@@ -245,4 +246,7 @@ def _sooner(one: Protocol, other: Protocol, crowd: Number) -> Protocol:
     later = other.start + other.steps + other.transfer(crowd) < one.start + one.steps + one.transfer(crowd)
     if later is True or later is False:
         return other if later else one
-    return Protocol(*(where(later, b, a) for a, b in zip(one, other, strict=True)))
+    start, steps, link, copies, network = (
+        where(later, b, a) if a is not b else a for a, b in zip(one[:5], other[:5], strict=True)
+    )
+    return Protocol(start, steps, link, copies, network)

@@ -263,3 +263,10 @@ def test_published_rows_between_nodes_lie_above_the_bound() -> None:
             assert (bound[crosses] <= call.time_s[crosses]).all()
             rows += int(crosses.sum())
     assert rows == 45
+
+
+def test_a_machine_whose_only_link_is_its_network_sums_up_what_crosses_it() -> None:
+    bare = dataclasses.replace(H100, fabric=None, links=(Link("nic", 12.5e9),))
+    found = pm.predict(pm.AllGather(bytes=GIB, num_gpus=4, nodes=2), bare)
+    assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
+    assert found.predicted_time_low_s >= found.bound_time_s
