@@ -2,8 +2,9 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv``, ``third.csv`` and ``fourth.csv`` of ``examples/published``; the README beside
-them names the sources. Rows that are flagged, whose inputs are all alike or whose clocks were locked, are judged apart.
+Reads ``kernels.csv``, ``second.csv``, ``third.csv``, ``fourth.csv`` and ``between_nodes.csv`` of
+``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
+whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from pathlib import Path
 from beside import Beside, figures
 
 import perfmodel as pm
+from perfmodel.accuracy.between_nodes import crossing_rows
 from perfmodel.accuracy.judge import JudgedCalls, judge_calls
 from perfmodel.records.measurements import read_measurements
 
 FOLDER = Path(__file__).parents[1] / "examples" / "published"
 TABLE, SECOND, THIRD, FOURTH = (FOLDER / f"{name}.csv" for name in ("kernels", "second", "third", "fourth"))
+BETWEEN_NODES = FOLDER / "between_nodes.csv"
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)
 BY_MACHINE = ("kernel", "machine", "sources", *FIGURES)
-#: what nobody predicts: dtypes that a machine lacks, and computes in another one; and exchanges between nodes, of which
-#: an operator does not say what network joins them
-UNPREDICTED = ("has no peak for dtype", "that links inside a node of")
+BY_SOURCE = ("source", "machine", "kernel", *FIGURES)
+#: what nobody predicts: dtypes that a machine lacks, and computes in another one
+UNPREDICTED = "has no peak for dtype"
 
 
 def judged(table: Path = TABLE) -> tuple[JudgedCalls, ...]:
     """Return the rows of a table beside their predictions, flagged ones too."""
     parts, skipped = judge_calls([read_measurements(table)], pm.hardware, flagged=True)
-    if unread := [one for one in skipped if not any(reason in str(one) for reason in UNPREDICTED)]:
+    if unread := [one for one in skipped if UNPREDICTED not in str(one)]:
         raise SystemExit(f"{table}: {unread[0]}")
     return parts
 
@@ -78,6 +81,19 @@ def by_machine(parts: Iterable[JudgedCalls]) -> list[list[str]]:
     return [[*key, str(len(sources[key])), *figures(groups[key])] for key in shown]
 
 
+def crossing() -> list[list[str]]:
+    """Return a line for each source, machine and operator of all exchanges between nodes, and one for all."""
+    groups: dict[tuple[str, str, str], list[Beside]] = defaultdict(list)
+    for table in (SECOND, THIRD, FOURTH, BETWEEN_NODES):
+        for part in judged(table):
+            crosses = crossing_rows(part.calls, part.hardware)
+            rows = [row for row, here in zip(_rows(part), crosses.tolist(), strict=True) if here]
+            if rows:
+                groups[part.calls.source, part.hardware.name, _kernel(part)] += rows
+    every = [row for rows in groups.values() for row in rows]
+    return [*([*key, *figures(rows)] for key, rows in sorted(groups.items())), ["all", "all", "all", *figures(every)]]
+
+
 def _kernel(part: JudgedCalls) -> str:
     return part.calls.op.op + (" backward" if part.calls.op.params().get("backward") else "")
 
@@ -98,6 +114,8 @@ def main() -> int:
     for table in (SECOND, THIRD, FOURTH):
         for line in [[], list(BY_MACHINE), *by_machine(judged(table))]:
             print(" | ".join(line))
+    for line in [[], list(BY_SOURCE), *crossing()]:
+        print(" | ".join(line))
     return 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.accuracy.between_nodes import NetworkFit, crossing_rows, fit_network
 from perfmodel.accuracy.calibration import (
     MOST_ROWS,
     FamilyCalibration,
@@ -52,19 +53,22 @@ class MachineCalibration(Reportable):
     families : the calibration of each family with enough rows.
     unused : reason -> number of rows that were not used for it.
     siblings : the collectives without rows, of which those of others tell something.
+    network : what exchanges between nodes tell of the network; None without enough of them.
     """
 
     before: Hardware
     families: tuple[FamilyCalibration, ...]
     unused: Mapping[str, int]
     siblings: tuple[SiblingCalibration, ...] = ()
+    network: NetworkFit | None = None
 
     @property
     def hardware(self) -> Hardware:
         """The machine with the fitted constants."""
         tables = {told.family.name: told.table for told in self.siblings}
         tables |= {calibration.family.name: calibration.table for calibration in self.families}
-        return replace(self.before, latency={**self.before.latency, **tables})
+        machine = replace(self.before, latency={**self.before.latency, **tables})
+        return self.network.on(machine) if self.network else machine
 
 
 def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: str, date: str) -> MachineCalibration:
@@ -72,7 +76,8 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
 
     The fit starts from the constants of the machine: those of its specification, or the defaults of its generation.
     Constants that the rows do not determine stay there. Rows of one collective also tell what the machine's other
-    collectives take (`perfmodel.accuracy.siblings`).
+    collectives take (`perfmodel.accuracy.siblings`). Exchanges between nodes tell of the network between them, given
+    what is known of a node then (`perfmodel.accuracy.between_nodes`).
 
     Parameters
     ----------
@@ -81,12 +86,15 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
     source, date : written beside the constants, with the number of rows.
     """
     reasons: Counter[str] = Counter()
-    kept = []
+    kept: list[MeasuredCalls] = []
+    beyond: list[MeasuredCalls] = []
     for call in calls:
         mask, why = usable(call, hardware)
         reasons.update(why)
-        if mask.any():
-            kept.append(call.take(mask))
+        crosses = crossing_rows(call, hardware)
+        for part, chosen in ((kept, mask & ~crosses), (beyond, mask & crosses)):
+            if chosen.any():
+                part.append(call.take(chosen))
     by_family = family_groups(kept, {call.hardware: hardware for call in kept})
     modelled = sum(len(group) for _, groups in by_family.values() for group in groups)
     reasons["of operators without a closed form"] += sum(map(len, kept)) - modelled
@@ -109,7 +117,11 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
     unused = {reason: count for reason, count in reasons.items() if count}
     rows_of = {one.family.name: by_family[one.family.name][1] for one in calibrations}
     told = calibrate_siblings(rows_of, hardware, source, date)
-    return MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
+    calibrated = MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
+    network = fit_network(beyond, calibrated.hardware, f"{source}, {date}")
+    if beyond and network is None:
+        unused[f"between nodes: fewer than {FEWEST_ROWS}, or of too few sizes"] = sum(map(len, beyond))
+    return replace(calibrated, network=network)
 
 
 def _calibrate_own(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel import storage
+from perfmodel.accuracy.between_nodes import NetworkFit
 from perfmodel.accuracy.calibration import FamilyCalibration
 from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import COMPOSITION, JudgedCalls
@@ -235,16 +236,42 @@ def _(
     """
     hardware = calibration.before
     summaries = [sentence for family in calibration.families for sentence in _summary(family)]
+    if calibration.network:
+        summaries.append(_of_network(calibration.network))
     unused = [f"Not used: {format_count(rows, 'row')} {reason}." for reason, rows in calibration.unused.items()]
     return Report(
         "calibrate",
         CALIBRATION_COLUMNS,
-        [row for family in calibration.families for row in _constant_rows(family)],
+        [
+            *(row for family in calibration.families for row in _constant_rows(family)),
+            *(_network_rows(calibration.network) if calibration.network else ()),
+        ],
         {**(context or {}), "hardware": [hardware.name]},
         (*summaries, *notes, *unused),
         f"Latency constants of {hardware.title}",
         more={"siblings": _siblings(calibration.siblings)} if calibration.siblings else {},
     )
+
+
+def _of_network(fit: NetworkFit) -> str:
+    return (
+        f"network: {format_count(fit.rows, 'row')} between nodes; off by {fit.off:.1%} in the mean, "
+        f"{fit.off_before:.1%} before; of sizes that were left out the standard deviation is "
+        f"{fit.fabric.deviation or 0.0:.1%}."
+    )
+
+
+def _network_rows(fit: NetworkFit) -> Iterator[dict[str, Any]]:
+    """Yield the figures of the network between nodes."""
+    for name, unit, meaning in (
+        ("nic_efficiency", "", "share of a network's rate that large messages reach"),
+        ("alpha_s", "s", "time of a step between nodes"),
+    ):
+        before, fitted = getattr(fit.before, name), getattr(fit.fabric, name)
+        yield {
+            "family": "network", "library": "", "constant": name.removesuffix("_s"), "before": before,
+            "fitted": fitted, "unit": unit, "identified": fitted != before, "certainty": None, "meaning": meaning,
+        }  # fmt: skip
 
 
 def _siblings(calibrations: Sequence[SiblingCalibration]) -> Report:

@@ -195,9 +195,10 @@ def _session(request: RanksRequest, group: Group, device: Device) -> Session:
     warning = warn_if_busy() if group.rank == 0 else ""
     earlier = read_earlier(request.destination.path) if request.resume and request.destination.path else None
     machine = compared_machine(request.on, group, device, earlier)
-    jobs = planned(operators, machine, group.backend)
+    ranks = rank_facts(group)
+    jobs = planned(placed(operators, machine, len(ranks["ranks_by_host"])), machine, group.backend)
     telemetry = open_telemetry(device) if group.rank == 0 else NoTelemetry()
-    facts = {**record_context(device, machine, telemetry, settings, None), "ranks": rank_facts(group)}
+    facts = {**record_context(device, machine, telemetry, settings, None), "ranks": ranks}
     before: Sequence[Mapping[str, Any]] = ()
     if earlier:
         earlier.check_same(facts)
@@ -206,6 +207,33 @@ def _session(request: RanksRequest, group: Group, device: Device) -> Session:
             status(f"resuming {earlier.place}: {len(before)} rows are measured, {len(jobs)} remain")
     notes = tuple(filter(None, (warning,)))
     return Session(device, machine, settings, telemetry, jobs, before, facts, notes)
+
+
+def placed(operators: Sequence[Operator], machine: Hardware, hosts: int) -> list[Operator]:
+    """Return some collectives with the nodes that their ranks are on, which is what their rows are judged as.
+
+    Processes of CPUs keep what they state: their link is measured between the very hosts.
+
+    Raises
+    ------
+    UsageError
+        When an operator states other nodes than the hosts of its ranks.
+    """
+    from perfmodel.prediction.topology import nodes_of
+
+    found: list[Operator] = []
+    for op in operators:
+        nodes, stated = nodes_of(hosts, machine), op.params().get("nodes")
+        if machine.kind == "gpu" and stated is None and nodes is not None:
+            op = op.changed(nodes=nodes)
+        elif machine.kind == "gpu" and stated is not None and stated != (nodes or 1):
+            raise UsageError(
+                f"nodes={stated}, and the ranks are on {format_count(hosts, 'host')}.",
+                place=op.op,
+                remedy="Leave nodes out: the ranks say where they are.",
+            )
+        found.append(op)
+    return found
 
 
 def planned(operators: Sequence[Operator], machine: Hardware, backend: str) -> list[Job]:
@@ -249,7 +277,7 @@ def compared_machine(on: Sequence[str], group: Group, device: Device, earlier: E
         When nothing is known about this CPU.
     """
     from perfmodel.cli import _bench
-    from perfmodel.prediction.ceilings import PEER_LINKS
+    from perfmodel.prediction.topology import PEER_LINKS
 
     if earlier:
         return _bench.compared_machine(device, on, (), earlier)
@@ -265,7 +293,7 @@ def _with_measured_link(machine: Hardware, group: Group, device: Device) -> Hard
     """Return a machine with the link between the ranks, which all of them measure now."""
     from perfmodel.measure.collectives.links import probe, with_link
     from perfmodel.measure.machine_facts import now_utc
-    from perfmodel.prediction.ceilings import PROCESS_LINK
+    from perfmodel.prediction.topology import PROCESS_LINK
 
     begin = time.monotonic()
     fit = probe(group, device)

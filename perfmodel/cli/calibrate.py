@@ -228,7 +228,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     source = ", ".join(storage.name_of(path) for path in paths)
     today = datetime.date.today().isoformat()
     calibration = calibrate_calls(calls, machine, source, today)
-    if not calibration.families:
+    if not calibration.families and calibration.network is None:
         why = "; ".join(f"{count} {reason}" for reason, count in calibration.unused.items())
         raise InputFileError(
             f"hold no family with {FEWEST_ROWS} rows to fit ({why}).",

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from perfmodel.core.hardware import Fabric, Hardware
+from perfmodel.core.machine_parts import reached_rate
 from perfmodel.core.units import parse_network_rate
 from perfmodel.errors import UsageError
 
@@ -116,7 +117,7 @@ class Cluster:
     @property
     def network_bytes_per_s(self) -> float:
         """Bandwidth of one GPU's network that large messages reach [B/s]."""
-        return self.nic_bytes_per_s * self.nic_efficiency / self.oversubscription
+        return reached_rate(self.nic_bytes_per_s, self.nic_efficiency, self.oversubscription)
 
     def resized(self, gpus: int) -> Cluster:
         """Return the same kind of cluster with another number of GPUs."""

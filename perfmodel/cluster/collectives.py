@@ -15,18 +15,17 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware, cached_per_machine
-from perfmodel.core.vocabulary import ErrorSource, Vocabulary
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.reduce_scatter import ReduceScatter
+from perfmodel.prediction.network import SEND_RECV, Algorithm, Network, crossing
 from perfmodel.prediction.predict import predict
 
 #: time of a step of a ring inside a domain [s]: NCCL src/graph/tuning.cc, hwLat of NVLink, protocol Simple
 NVLINK_STEP_S = 3.4e-6
-#: share of a ring's bandwidth that a tree reaches: NCCL src/graph/tuning.cc, all-reduce by NCCL_ALGO_TREE
-TREE_SHARE = 0.92
 #: an exchange whose time the links set, not its start [B]
 _LARGE_BYTES = 2**28
 _KINDS: dict[str, type[Collective]] = {
@@ -35,15 +34,6 @@ _KINDS: dict[str, type[Collective]] = {
     "reduce_scatter": ReduceScatter,
     "alltoall": Alltoall,
 }
-
-
-class Algorithm(Vocabulary):
-    """How an exchange between domains is made."""
-
-    RING = "ring"
-    TREE = "tree"  # double binary tree: reduce up, broadcast down
-    DOUBLING = "recursive_doubling"
-    HIERARCHICAL = "hierarchical"  # reduce-scatter inside, all-reduce between, all-gather inside
 
 
 @dataclass(frozen=True)
@@ -133,14 +123,8 @@ def exchange_time(group: Group, kind: str, message_bytes: float, algorithm: str 
     message_bytes : the larger of a rank's send and receive buffers, as nccl-tests counts it [B].
     algorithm : of an all-reduce beyond a domain, see `Algorithm`. Others are rings or, for alltoall, direct.
 
-    Beyond a domain, with n ranks, r of them in a domain and N = n / r domains, S the message and W the bandwidth of a
-    GPU's network, the time is the larger of the part inside and
-
-    - ring: w S (n - 1) / n / (r W) + w ((N - 1) alpha + (n - N) beta), w = 2 for an all-reduce, else 1;
-    - tree: 2 S / (0.92 r W) + 2 log2(N) alpha;
-    - recursive doubling: log2(N) (S / (r W) + alpha): fewest steps, whole message each;
-    - hierarchical: reduce-scatter and all-gather inside, then a ring of S / r between, one after the other;
-    - alltoall: each GPU sends S (n - r) / n through its own network.
+    Beyond a domain it is the larger of the part inside and that on the network (`perfmodel.prediction.network`), and of
+    hierarchical all-reduces, whose parts run one after the other, their sum.
     """
     if group.ranks <= 1 or message_bytes <= 0:
         return 0.0
@@ -152,25 +136,11 @@ def exchange_time(group: Group, kind: str, message_bytes: float, algorithm: str 
     return inside + between if algorithm == Algorithm.HIERARCHICAL else max(inside, between)
 
 
-def _between_time(group: Group, kind: str, message_bytes: float, algorithm: str) -> float:
+def _between_time(group: Group, kind: str, message_bytes: float, algorithm: str = Algorithm.RING) -> float:
     """Return the time that the exchange takes on the network [s]."""
-    n, r, cluster = group.ranks, group.inside, group.cluster
-    domains, alpha, rate = group.domains, cluster.alpha_s, cluster.network_bytes_per_s
-    if kind == "alltoall":
-        return message_bytes * (n - r) / n / rate + alpha * (domains - 1)
-    weight = 2.0 if kind == "all_reduce" else 1.0
-    steps = weight * ((domains - 1) * alpha + (n - domains) * NVLINK_STEP_S)
-    ring = weight * message_bytes * (n - 1) / n / (r * rate) + steps
-    if kind != "all_reduce":
-        return ring
-    levels = math.log2(domains)
-    if algorithm == Algorithm.TREE:
-        return 2.0 * message_bytes / (TREE_SHARE * r * rate) + 2.0 * levels * alpha
-    if algorithm == Algorithm.DOUBLING:
-        return levels * (message_bytes / (r * rate) + alpha)
-    if algorithm == Algorithm.HIERARCHICAL:
-        return 2.0 * message_bytes / r * (domains - 1) / domains / rate + 2.0 * (domains - 1) * alpha
-    return ring
+    cluster = group.cluster
+    network = Network(group.ranks, group.inside, group.domains, cluster.network_bytes_per_s, cluster.alpha_s)
+    return float(crossing(network, kind, message_bytes, algorithm, NVLINK_STEP_S).time_s)
 
 
 def best_exchange_time(group: Group, kind: str, message_bytes: float) -> float:
@@ -186,7 +156,7 @@ def send_time(group: Group, message_bytes: float) -> float:
         return 0.0
     if group.inside > 1 and not group.crosses:
         return NVLINK_STEP_S + message_bytes / _link_rate(group.cluster.hardware)
-    return group.cluster.alpha_s + message_bytes / group.cluster.network_bytes_per_s
+    return _between_time(group, SEND_RECV, message_bytes)
 
 
 #: share of a link's datasheet bandwidth that a message between two GPUs reaches: as the rings of all-gathers on H100

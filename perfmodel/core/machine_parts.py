@@ -7,6 +7,7 @@ capacities say what fits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -194,6 +195,8 @@ class Fabric:
     alpha_s : time of one step of an exchange between nodes [s].
     oversubscription : how many devices share the bandwidth of one in the switches above; 1 is a full fat tree.
     host_memory_bytes : memory of the host for a device [B]; None where nobody stated it.
+    deviation : of ln(measured / predicted) of exchanges between nodes of sizes that were left out of the fit of
+        efficiency and alpha; None where nobody measured this network.
     """
 
     gpus_per_node: int = 8
@@ -202,7 +205,23 @@ class Fabric:
     alpha_s: float = 14e-6
     oversubscription: float = 1.0
     host_memory_bytes: float | None = None
+    deviation: float | None = None
     source: str = ""
+
+    @property
+    def share(self) -> float:
+        """Share of the datasheet's bandwidth that large messages reach when all devices exchange."""
+        return self.nic_efficiency / self.oversubscription
+
+    @property
+    def reached_bytes_per_s(self) -> float:
+        """The same as a rate of one device [B/s]; NaN where nobody stated the network."""
+        return reached_rate(self.nic_bytes_per_s or math.nan, self.nic_efficiency, self.oversubscription)
+
+
+def reached_rate(nic_bytes_per_s: float, efficiency: float, oversubscription: float) -> float:
+    """Return the rate of a device's network that large messages reach when all devices exchange [B/s]."""
+    return nic_bytes_per_s * efficiency / oversubscription
 
 
 #: tiles of outputs as (rows, columns)

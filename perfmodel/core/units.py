@@ -133,6 +133,15 @@ def parse_network_rate(text: str, *, place: str = "") -> float:
     return rate
 
 
+def network_text(bytes_per_s: float) -> str:
+    """Return the rate of a network as it is usually written, in bits; `parse_network_rate` reads it back.
+
+    >>> network_text(50e9), network_text(1.25e9)
+    ('400Gb/s', '10Gb/s')
+    """
+    return f"{8.0 * bytes_per_s / 1e9:.9f}".rstrip("0").rstrip(".") + "Gb/s"
+
+
 def try_quantity(text: str | float, unit: str) -> float | None:
     """Return `parse_quantity`, or None if the text does not parse."""
     try:

@@ -153,6 +153,7 @@ class ErrorSource(Vocabulary):
     VENDOR = "vendor"
     LINK = "link"  # a kind of it
     HOST = "host"  # through which devices exchange
+    NETWORK = "network"  # between nodes, which nobody measured
     INSTALLATION = "installation"  # of a library, on another host and in another release
     EXTRAPOLATION = "extrapolation"  # calls unlike those that the constants were fitted on
     DISPATCH = "dispatch"  # of the call, by another host than the one measured

@@ -186,6 +186,7 @@ def _cluster(hardware: Hardware) -> ClusterSpec | None:
         alpha=quantity(fabric.alpha_s, "s"),
         oversubscription=fabric.oversubscription,
         host_memory=quantity(fabric.host_memory_bytes, "B"),
+        deviation=fabric.deviation,
         source=hardware.sources.get("cluster", fabric.source),
         note=hardware.notes.get("cluster", ""),
     )

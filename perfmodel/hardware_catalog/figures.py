@@ -180,6 +180,8 @@ def _cluster(machine: Hardware) -> Iterator[Figure]:
     yield Figure("cluster", "oversubscription", fabric.oversubscription, "", source=source)
     if fabric.host_memory_bytes:
         yield Figure("cluster", "host_memory", fabric.host_memory_bytes, "B", source=source)
+    if fabric.deviation:
+        yield Figure("cluster", "deviation", fabric.deviation, "", source=source)
 
 
 def _launch(machine: Hardware) -> Iterator[Figure]:

@@ -185,6 +185,7 @@ def to_fabric(cluster: ClusterSpec, read: Quantities) -> Fabric:
         alpha_s=usual.alpha_s if alpha is None else alpha,
         oversubscription=oversubscription,
         host_memory_bytes=read.optional(cluster.host_memory, "B", "cluster.host_memory"),
+        deviation=cluster.deviation,
         source=cluster.source,
     )
 

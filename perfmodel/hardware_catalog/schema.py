@@ -230,6 +230,8 @@ class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     alpha : time of one step between nodes (default 14 us).
     oversubscription : devices that share the bandwidth of one in the switches above (default 1).
     host_memory : memory of the host for a device ("240 GB").
+    deviation : of ln(measured / predicted) of exchanges over this very network that were left out of the fit of
+        efficiency and alpha (``calibrate --links``).
     """
 
     gpus_per_node: Count = 8
@@ -238,6 +240,7 @@ class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     alpha: Quantity | None = None
     oversubscription: Positive | None = None
     host_memory: Quantity | None = None
+    deviation: Positive | None = None
     source: str = ""
     note: str = ""
 

@@ -20,6 +20,7 @@ from perfmodel.measure.machine_facts import now_utc
 from perfmodel.measure.monitor.record import Recorded
 from perfmodel.measure.monitor.report import monitor_report
 from perfmodel.measure.monitor.session import Monitor
+from perfmodel.prediction.topology import NETWORK_LINK
 
 
 def _quantity(row: Mapping[str, Any], key: str) -> str:
@@ -85,8 +86,10 @@ def _(calibration: LinkCalibration, *, context: Mapping[str, Any] | None = None)
         {"collective": name, **dataclasses.asdict(fit)}
         for name, fit in {"all": calibration.together, **calibration.parts}.items()
     ]
+    of_line = "t = alpha steps + V / beta, with V the bytes that a rank sends and the steps of the ring."
+    of_network = "A step between nodes, and the rate of a GPU's network; what a node itself takes is as it was."
     notes = (
-        "t = alpha steps + V / beta, with V the bytes that a rank sends and the steps of the ring. The last column is "
+        f"{of_network if calibration.link == NETWORK_LINK else of_line} The last column is "
         "half of the 80 % interval of ln(measured / predicted) of sizes that were left out of the fit.",
         f"Link {calibration.link}: {calibration.source}.",
     )

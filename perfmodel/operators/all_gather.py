@@ -23,7 +23,7 @@ class AllGather(Collective):
         """Return S (n - 1) / n; a switch that broadcasts does not reduce what a GPU has to receive [B]."""
         return self.bytes * self.share()
 
-    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+    def grouped_bytes(self, group: Number) -> tuple[Number, Number]:
         """Return S (k - 1) / k within a group of k [B]."""
         return self.bytes * (group - 1.0) / group, super().grouped_bytes(group)[1]
 

@@ -35,9 +35,16 @@ class AllReduce(Collective):
             return ring
         return plain(minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
 
-    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+    def grouped_bytes(self, group: Number) -> tuple[Number, Number]:
         """Return 2 S (k - 1) / k within a group of k, before and after the sums of the groups are added up [B]."""
         return 2.0 * self.bytes * (group - 1.0) / group, super().grouped_bytes(group)[1]
+
+    def leaving_bytes(self, gpus: Number) -> Number:
+        """Return S / k for a node of k GPUs: the sum of a node leaves it once, where switches of the network add [B].
+
+        Without such switches 2 S (n - k) / (n k) leave, which is as much between two nodes.
+        """
+        return self.bytes * self._outside(gpus) / gpus
 
     def steps(self) -> Number:
         """Return 2 (n - 1): a reduce-scatter and an all-gather around the ring."""

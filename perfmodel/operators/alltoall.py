@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.collective import Collective
@@ -23,10 +23,18 @@ class Alltoall(Collective):
         """Return S (n - 1) / n; all bytes differ, so a switch cannot reduce their number [B]."""
         return self.bytes * self.share()
 
-    def grouped_bytes(self, group: int) -> tuple[Number, Number]:
+    def grouped_bytes(self, group: Number) -> tuple[Number, Number]:
         """Return S / n for each other GPU within a group of k, and outside of it: all bytes differ [B]."""
         part = self.bytes / self.num_gpus
         return (group - 1.0) * part, maximum(self.num_gpus - group, 0.0) * part
+
+    def leaving_bytes(self, gpus: Number) -> Number:
+        """Return S / n for each GPU of the other nodes: all bytes differ [B]."""
+        return self.grouped_bytes(gpus)[1]
+
+    def _among(self, gpus: Number, grown: Number) -> Self:
+        """Return the part of the message that stays in the node, S k / n."""
+        return self._of(gpus, self.bytes * gpus / self.num_gpus)
 
     def flop(self) -> Number:
         """Return 0: data is moved, not computed."""

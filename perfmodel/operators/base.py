@@ -62,6 +62,11 @@ def scale_of(default: str = "", *, doc: str = "") -> Any:
     return _declare("scale", default, doc=doc)
 
 
+def network_rate(default: str = "", *, doc: str = "") -> Any:
+    """Declare the rate of a network, as text ("400Gb/s", "50GB/s") or as a number [B/s]; it is kept as text."""
+    return _declare("rate", default, quiet=True, doc=doc)
+
+
 def _declare(kind: str, default: Any, **rules: Any) -> Any:
     metadata = {"kind": kind, "optional": is_unset(default), **rules}
     return dataclasses.field(default=default, metadata=metadata)
@@ -71,9 +76,9 @@ def _declare(kind: str, default: Any, **rules: Any) -> Any:
 class Operator(abc.ABC):
     """One call of an operator: dimensions in, FLOP and tensors out.
 
-    A subclass declares its dimensions with `size`, `flag`, `choice`, `number`, `dtype_of` and `scale_of`, and
-    implements `flop` and `tensors`. ``op`` is its public name, that of its module; the class has the same name in
-    CamelCase. Dimensions may be numpy arrays; counts are then arrays too.
+    A subclass declares its dimensions with `size`, `flag`, `choice`, `number`, `dtype_of`, `scale_of` and
+    `network_rate`, and implements `flop` and `tensors`. ``op`` is its public name, that of its module; the class has
+    the same name in CamelCase. Dimensions may be numpy arrays; counts are then arrays too.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from perfmodel.core.work import Number, Tensor, ceil, log2, plain, where
 from perfmodel.operators.collective import Collective
@@ -26,6 +26,14 @@ class Broadcast(Collective):
     def steps(self) -> Number:
         """Return log2 n: a tree reaches twice as many GPUs with each step."""
         return plain(ceil(log2(self.num_gpus)))
+
+    def leaving_bytes(self, gpus: Number) -> Number:
+        """Return S / k: the message enters a node of k GPUs once, over the networks of all [B]."""
+        return self.bytes * self._outside(gpus) / gpus
+
+    def _among(self, gpus: Number, grown: Number) -> Self:
+        """Return the same message: each GPU sends one copy at most."""
+        return super()._among(gpus, 1.0)
 
     def own_bytes(self) -> Number:
         """Return 0: nothing stays where it was [B]."""

@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
+from perfmodel.core.units import network_text, parse_network_rate
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.scales import check_scale
 
 #: the largest dimension: float64 represents all whole numbers up to here
 LARGEST_SIZE = 2**53
+#: the slowest and the fastest network of one GPU that is believed [B/s]
+SLOWEST_NETWORK, FASTEST_NETWORK = 1e6, 1e15
 #: sizes that are checked at a time
 _BLOCK = 2**15
 
@@ -107,6 +110,20 @@ def _check_scale(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> st
     return "" if is_unset(value) else check_scale(op, name, value)
 
 
+def _check_rate(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    """Return the rate of a network as text, which is how tables and records have it; "" where none is given."""
+    if is_unset(value) and rules["optional"]:
+        return ""
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        value = network_text(float(value)) if 0 < value < math.inf else str(value)
+    rate = parse_network_rate(value, place=f"{op}: {name}")
+    if not SLOWEST_NETWORK <= rate <= FASTEST_NETWORK:
+        raise UsageError(
+            f"{name}={value} is no rate of a GPU's network.", place=op, remedy="Write it as in 400Gb/s or 50GB/s."
+        )
+    return network_text(rate)
+
+
 def _check_label(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
     if not isinstance(value, str):
         raise UsageError(f"{name}={value!r} is not text.", place=op)
@@ -127,6 +144,7 @@ CHECKS = {
     "dtype": _check_dtype,
     "number": _check_number,
     "scale": _check_scale,
+    "rate": _check_rate,
     "label": _check_label,
     "count": _check_count,
 }

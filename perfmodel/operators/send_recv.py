@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -32,6 +32,14 @@ class SendRecv(Collective):
     def steps(self) -> Number:
         """Return 1: all GPUs send at once."""
         return plain(np.where(np.greater(self.num_gpus, 1), 1.0, 0.0))
+
+    def leaving_bytes(self, gpus: Number) -> Number:
+        """Return S / k: one of a node's k GPUs sends to the next node, at best over the networks of all [B]."""
+        return self.bytes * self._outside(gpus) / gpus
+
+    def _among(self, gpus: Number, grown: Number) -> Self:
+        """Return the same message: a ring passes nothing on."""
+        return super()._among(gpus, 1.0)
 
     def own_bytes(self) -> Number:
         """Return 0: nothing stays where it was [B]."""

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Hardware, Link, MemoryLevel, Peak, cached_per_machine
+from perfmodel.core.hardware import Fabric, Hardware, Link, MemoryLevel, Peak, cached_per_machine
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, Work, anywhere, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.scales import is_microscaled
+from perfmodel.prediction.topology import (
+    NETWORK_LINK,
+    PEER_LINKS,
+    PROCESS_LINK,
+    network_of,
+    nic_rate,
+    on_network,
+    peer_links,
+    spread_of,
+)
 
 
 @dataclass(frozen=True)
@@ -75,33 +84,6 @@ def _scaled_peak(op: Operator, peak: Peak) -> Peak:
     return replace(peak, flop_per_s=peak.microscaled_flop_per_s or peak.flop_per_s, flop_per_clock_per_sm=None)
 
 
-#: the link that processes of one machine without GPUs exchange over
-PROCESS_LINK = "processes"
-#: links between GPUs, in the order in which collectives prefer them; "nic" leaves the node
-PEER_LINKS = ("nvlink", "xgmi", "pcie", "nic", PROCESS_LINK)
-
-
-def peer_links(links: Iterable[Link], num_gpus: Number) -> list[tuple[Link, bool | NDArray[np.bool_]]]:
-    """Return the links that exchanges among some GPUs cross, each with the points that cross it.
-
-    It is the first of `PEER_LINKS` that joins all of the GPUs: two cards with a bridge exchange over NVLink, and four
-    of them over PCIe, since a ring over four leaves a pair. If no link joins so many, the last one takes them.
-    """
-    by_name = {link.name: link for link in links}
-    candidates = [by_name[name] for name in PEER_LINKS if name in by_name]
-    found: list[tuple[Link, bool | NDArray[np.bool_]]] = []
-    left: Any = True
-    for link in candidates:
-        last = link is candidates[-1] or link.domain is None
-        here = left if last else left & (num_gpus <= (link.domain or math.inf))
-        if anywhere(here):
-            found.append((link, here if isinstance(here, np.ndarray) else True))
-        if last:
-            break
-        left = left & (here ^ True)
-    return found
-
-
 _LIMITERS = {str(limiter): limiter for limiter in Limiter}
 
 
@@ -121,12 +103,24 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     switch reduces; other operators cross the links that they name.
 
     Of n GPUs that bridges join in groups of k, the k GPUs of a group exchange over the bridge first, and what their
-    group needs of the others arrives once, over k links (`Collective.grouped_bytes`).
+    group needs of the others arrives once, over k links (`Collective.grouped_bytes`). Between nodes each GPU of a node
+    sends its share of what leaves the node over "nic" (`Collective.leaving_bytes`).
     """
     if not _exchanges(type(op)):
         return op.link_traffic()
     assert isinstance(op, Collective)
-    _check_reach(op, hardware)
+    spread = spread_of(op, hardware)
+    if not anywhere(spread.crosses):
+        return _node_traffic(op, hardware)
+    network_of(op, hardware)
+    within = op.within(spread.most)
+    traffic = dict(_node_traffic(within, hardware)) if anywhere(spread.most > 1) else {}
+    leaving = on_network(spread, op.leaving_bytes(spread.fewest))
+    return {**traffic, NETWORK_LINK: traffic.get(NETWORK_LINK, 0.0) + leaving}
+
+
+def _node_traffic(op: Collective, hardware: Hardware) -> Mapping[str, Number]:
+    """Return the bytes that cross each link inside a node [B]."""
     traffic: dict[str, Number] = {}
     for link, here in peer_links(hardware.links, op.num_gpus):
         bridges = [other for other in hardware.links if _prefers(other, link) and (other.domain or 1) > 1]
@@ -144,54 +138,41 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
 def link_load(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     """Return the bytes of each link, in units of its whole bandwidth: more where GPUs reach a part of it only [B].
 
-    A GPU of a mesh without a switch reaches each other one over links of their own.
+    A GPU of a mesh without a switch reaches each other one over links of their own. The network of a GPU has the rate
+    that the operator states. Between nodes a GPU's link and its network share what it sends,
+
+        t >= max(leaving / W, within / (B + W)),
+
+    since it might send over the network what it has for its node, too.
     """
     traffic = link_traffic(op, hardware)
     if not _exchanges(type(op)):
         return traffic
     assert isinstance(op, Collective)
-    by_name = {link.name: link for link in hardware.links if link.per_peer_bytes_per_s is not None}
-    return {
-        name: sent * by_name[name].bandwidth_bytes_per_s / by_name[name].rate_among(op.reached())
-        if name in by_name
-        else sent
-        for name, sent in traffic.items()
-    }
+    spread = spread_of(op, hardware)
+    crossing = anywhere(spread.crosses)
+    if not crossing and all(link.per_peer_bytes_per_s is None for link in hardware.links):
+        return traffic
+    reached = op.within(spread.most).reached() if crossing else op.reached()
+    network = network_of(op, hardware).nic_bytes_per_s or 0.0 if crossing else 0.0
+    loads: dict[str, Number] = {}
+    for name, sent in traffic.items():
+        link = next((link for link in hardware.links if link.name == name), None)
+        load = sent
+        if link is not None and link.per_peer_bytes_per_s is not None:
+            load = load * link.bandwidth_bytes_per_s / link.rate_among(reached)
+        if crossing:
+            rate = _link_rate(hardware, name)
+            shared = rate / network if name == NETWORK_LINK else rate / (rate + network)
+            load = where(spread.crosses, load * shared, load)
+        loads[name] = load
+    return loads
 
 
 @functools.cache
 def _exchanges(kind: type[Operator]) -> bool:
     """Return whether operators of a class are collectives; to ask abstract classes each time takes long."""
     return issubclass(kind, Collective)
-
-
-#: the most devices of one host: 16 in a DGX-2 and in hosts with PCIe switches
-MOST_IN_A_HOST = 16
-
-
-def most_joined(hardware: Hardware) -> float:
-    """Return how many devices links inside a node join.
-
-    These are those of a host, or of a larger domain of NVLink (72 in an NVL72); any number on a machine with a link
-    "nic", which says how its network exchanges.
-    """
-    if any(link.name == "nic" for link in hardware.links):
-        return math.inf
-    host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
-    return max([host, *(link.domain or 0 for link in hardware.links)])
-
-
-def _check_reach(op: Collective, hardware: Hardware) -> None:
-    """Raise for an exchange among more devices than links inside a node join."""
-    most = most_joined(hardware)
-    if anywhere(op.num_gpus > most):
-        asked = int(np.max(op.num_gpus))
-        raise UsageError(
-            f"{asked} GPUs are more than the {most} that links inside a node of {hardware.name} join.",
-            place=op.op,
-            remedy=f"Let up to {most} exchange (num_gpus, tp x dp); exchanges over a network need a cluster: "
-            "pm.Cluster and perfmodel.cluster.collectives, or the commands train and search.",
-        )
 
 
 def _prefers(link: Link, other: Link) -> bool:
@@ -220,6 +201,8 @@ def _datasheet_ceilings(hardware: Hardware, peak: Peak | None, *links: str) -> C
 ASSUMED_BANDWIDTH = 0.85
 ASSUMED_COMPUTE = 0.80
 ASSUMED_LAUNCH_S = 2.5e-6
+#: what stands for the network of a machine whose specification has none, where the operator states the rate [B/s]
+UNSTATED_NETWORK = 50e9
 #: share of the datasheet that copies between host and device reach. Pinned, the median of: P100, generation 3, 12.15
 #: and 12.89 of 15.75 GB/s to and from the device (github.com/mpicbg-scicomp/gearshifft, pull request 82); RTX 4090,
 #: generation 4, 23.9 and 26.6 of 31.5 (github.com/NVlabs/cuda-oxide, pull request 976); A100-SXM4-40GB, 25.1 of 31.5
@@ -256,7 +239,8 @@ def sustained_ceilings(
     for name, rate in sheet.links.items():
         kind = name if pinned else f"{name}_pageable"
         figure = hardware.sustained_links.get(kind)
-        rates[name] = figure or ASSUMED_LINK.get(kind, 1.0) * rate
+        share = (hardware.fabric or Fabric()).share if name == NETWORK_LINK else ASSUMED_LINK.get(kind, 1.0)
+        rates[name] = figure or share * rate
         used += [name] if figure else []
     used += ["launch"] if hardware.launch.overhead_s is not None else []
     memory = {name: measured.get(name, ASSUMED_BANDWIDTH * rate) for name, rate in sheet.memory.items()}
@@ -303,6 +287,8 @@ def _levels(hardware: Hardware) -> tuple[MemoryLevel, ...]:
 
 
 def _link_rate(hardware: Hardware, name: str) -> float:
+    if name == NETWORK_LINK:
+        return nic_rate(hardware) or UNSTATED_NETWORK
     for link in hardware.links:
         if link.name == name:
             return link.bandwidth_bytes_per_s

@@ -33,6 +33,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.VENDOR: "nobody measured a machine of this vendor",
     ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
+    ErrorSource.NETWORK: "nobody measured this network between nodes, and networks differ",
     ErrorSource.INSTALLATION: "installations differ in NCCL's release and settings, fabric and hosts",
     ErrorSource.EXTRAPOLATION: "calls measured were of sizes that take other kernels, or of fewer devices",
     ErrorSource.DISPATCH: "the dispatch of such calls was measured on another host, and hosts differ",
@@ -44,13 +45,13 @@ MEANINGS: Mapping[ErrorSource, str] = {
 
 #: those of single calls of a family (`perfmodel.prediction.latency.family.Doubt`)
 DOUBTS = (
-    ErrorSource.LINK, ErrorSource.EXTRAPOLATION, ErrorSource.DISPATCH, ErrorSource.RELEASE, ErrorSource.POWER,
-    ErrorSource.CACHE,
+    ErrorSource.LINK, ErrorSource.NETWORK, ErrorSource.EXTRAPOLATION, ErrorSource.DISPATCH, ErrorSource.RELEASE,
+    ErrorSource.POWER, ErrorSource.CACHE,
 )  # fmt: skip
 #: those that make a prediction no standard for good kernels: nobody measured what it is about
 UNMEASURED = frozenset((
     ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE,
-    ErrorSource.EXTRAPOLATION,
+    ErrorSource.NETWORK, ErrorSource.EXTRAPOLATION,
 ))  # fmt: skip
 
 

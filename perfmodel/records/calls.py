@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips
@@ -25,6 +26,8 @@ from perfmodel.records.schema import Record, Row, Status
 PartsOf = Callable[[Operator, str], tuple[Sequence[Operator], str]]
 #: why the rows of kernels that run several operators are left out where nobody tells which
 COMPOSED = "a composition of several kernels"
+#: GPUs of a host where a specification states none
+_IN_A_HOST = 8
 
 
 def read_calls(path: str | os.PathLike[str], parts_of: PartsOf | None = None) -> Measurements:
@@ -61,7 +64,7 @@ def measured_calls(record: Record, parts_of: PartsOf | None = None) -> Measureme
     skips = Skips()
     groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
     composed: list[MeasuredCalls] = []
-    for number, row in enumerate(record.rows, start=1):
+    for number, row in enumerate(placed_rows(record), start=1):
         reason = _unusable(row)
         if not reason and row.is_composed:
             parts, reason = _parts(row, number, record.place, parts_of)
@@ -85,6 +88,32 @@ def _parts(row: Row, number: int, place: str, parts_of: PartsOf | None) -> tuple
         _operator([(number, row)], place)  # explains what is wrong with the parameters
         raise
     return tuple(parts), f"{COMPOSED}: {reason}" if reason else ""
+
+
+def placed_rows(record: Record) -> list[Row]:
+    """Return the rows of a record, exchanges with the nodes that their ranks were on.
+
+    Records have said so since exchanges between nodes are predicted; older ones name the hosts of their ranks only.
+    Where NVLink joins hosts (NVL72), and on CPUs, hosts are no nodes.
+    """
+    ranks, spec = record.facts.get("ranks"), record.facts.get("spec")
+    hosts = len(ranks.get("ranks_by_host") or ()) if isinstance(ranks, dict) and ranks.get("backend") == "nccl" else 1
+    if hosts < 2 or _links_join_hosts(spec if isinstance(spec, dict) else {}):
+        return record.rows
+    return [
+        msgspec.structs.replace(row, params={**row.params, "nodes": hosts})
+        if "num_gpus" in row.params and "nodes" not in row.params
+        else row
+        for row in record.rows
+    ]
+
+
+def _links_join_hosts(spec: Mapping[str, Any]) -> bool:
+    """Return whether a link of a specification joins more GPUs than a host has."""
+    links, cluster = spec.get("link"), spec.get("cluster")
+    domains = [link.get("domain") or 0 for link in links.values()] if isinstance(links, dict) else [0]
+    in_a_host = cluster.get("gpus_per_node", _IN_A_HOST) if isinstance(cluster, dict) else _IN_A_HOST
+    return max(domains, default=0) > in_a_host
 
 
 def _unusable(row: Row) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, expect, unknown_name
-from perfmodel.prediction.ceilings import most_joined
 from perfmodel.prediction.stretch import Stretch
+from perfmodel.prediction.topology import most_joined
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.cost import TERMS, Array, Cost

@@ -370,3 +370,19 @@ def test_ctrl_c_ends_the_launcher_as_an_interruption(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         launch(2, print, [])
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_ranks_on_several_hosts_are_an_exchange_between_nodes() -> None:
+    import perfmodel as pm
+    from perfmodel.cli._bench_ranks import placed
+    from perfmodel.errors import UsageError
+
+    op, h100 = pm.AllReduce(bytes=1024, num_gpus=16), pm.hardware("h100")
+    assert [one.params().get("nodes") for one in placed([op], h100, 2)] == [2]
+    assert [one.params().get("nodes") for one in placed([op], h100, 1)] == [None]
+    assert [one.params().get("nodes") for one in placed([op], pm.hardware("gb200"), 4)] == [None]  # NVLink joins them
+    assert placed([op.changed(nodes=2)], h100, 2)[0].params()["nodes"] == 2
+    with pytest.raises(UsageError, match=r"nodes=4, and the ranks are on 2 hosts"):
+        placed([op.changed(nodes=4)], h100, 2)
+    with pytest.raises(UsageError, match=r"nodes=2, and the ranks are on 1 host\b"):
+        placed([op.changed(nodes=2)], h100, 1)

@@ -12,7 +12,6 @@ from perfmodel.cluster.collectives import (
     send_time,
     usable_domain,
 )
-from perfmodel.errors import UsageError
 
 CLUSTER = pm.Cluster("h100", gpus=512, nic="400Gb/s", nic_efficiency=1.0, alpha_s=0.0)
 GIB = 2.0**30
@@ -44,13 +43,6 @@ def test_trees_win_for_small_messages_and_rings_for_large_ones() -> None:
     fewest = exchange_time(group, "all_reduce", 1e3, Algorithm.DOUBLING)
     assert fewest <= exchange_time(group, "all_reduce", 1e3, Algorithm.TREE)
     assert exchange_time(group, "all_reduce", 1e9, Algorithm.HIERARCHICAL) > 0
-
-
-def test_an_operator_beyond_a_node_is_refused() -> None:
-    assert pm.predict(pm.AllReduce(bytes=2**28, num_gpus=72), "gb200").predicted_time_s > 0
-    for num_gpus in (16, [2, 8, 64]):
-        with pytest.raises(UsageError, match=r"more than the 8 that links inside a node of h100.*pm\.Cluster"):
-            pm.predict(pm.AllReduce(bytes=2**28, num_gpus=num_gpus), "h100")
 
 
 def test_oversubscription_divides_the_network() -> None:

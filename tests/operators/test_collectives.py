@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.ceilings import link_traffic, peer_links
+from perfmodel.prediction.ceilings import link_traffic
+from perfmodel.prediction.topology import peer_links
 from perfmodel.records.measurements import read_measurements
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")

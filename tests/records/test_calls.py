@@ -101,3 +101,34 @@ def test_the_shipped_records_say_where_their_figures_come_from(path):
     assert {"name", "driver", "torch", "cuda", "triton", "max_sm_clock_hz", "before"} <= device.keys()
     assert record.facts["date"].startswith(path.name.split("_")[1].removesuffix(".json.gz"))
     assert sum(map(len, read_calls(path).calls)) > 100
+
+
+EXCHANGE = {
+    "op": "all_reduce", "hardware": "h100-sxm5-80gb", "dtype": "bf16", "kernel": "all_reduce", "status": "ok",
+    "measured_time_s": 1e-3, "implementation": "nccl",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("params", "ranks", "spec", "nodes"),
+    [
+        ({}, {"backend": "nccl", "ranks_by_host": {"a": 1, "b": 1}}, {}, 2),
+        ({"nodes": 2}, {"backend": "nccl", "ranks_by_host": {"a": 1, "b": 1}}, {}, 2),
+        ({}, {"backend": "nccl", "ranks_by_host": {"a": 2}}, {}, None),
+        ({}, {"backend": "gloo", "ranks_by_host": {"a": 1, "b": 1}}, {}, None),
+        ({}, {}, {}, None),
+        (
+            {},
+            {"backend": "nccl", "ranks_by_host": {"a": 1, "b": 1}},
+            {"link": {"nvlink": {"domain": 72}}, "cluster": {"gpus_per_node": 4}},
+            None,
+        ),
+    ],
+)
+def test_ranks_on_several_hosts_exchange_between_nodes(tmp_path, params, ranks, spec, nodes):
+    row = {**EXCHANGE, "params": {"bytes": 2**20, "num_gpus": 2, **params}}
+    path = tmp_path / "record.json"
+    context = {"ranks": ranks, "spec": spec}
+    path.write_text(json.dumps({"schema_version": 2, "command": "bench", "rows": [row], "context": context}))
+    (call,) = read_calls(path).calls
+    assert call.op.nodes == nodes

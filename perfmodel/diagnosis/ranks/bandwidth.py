@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.topology import nodes_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class ExchangeKind:
     Attributes
     ----------
     operation, group, bytes, ranks : what they have in common; ``bytes`` is NaN where the traces do not say.
+    hosts : on how many hosts the ranks are at least; None where the traces do not say.
     calls : how many there are.
     time_s : median from the last start to the last end [s].
     skew_s : median of the wait of the first rank for the last one [s].
@@ -34,6 +36,7 @@ class ExchangeKind:
     group: str
     bytes: float
     ranks: int
+    hosts: int | None
     calls: int
     time_s: float
     skew_s: float
@@ -44,6 +47,16 @@ class ExchangeKind:
     high_s: float
 
 
+class _Same(NamedTuple):
+    """What the exchanges of a kind have in common; ``hosts`` is 0 where the traces do not tell."""
+
+    operation: str
+    group: str
+    bytes: float
+    ranks: int
+    hosts: int
+
+
 def exchange_kinds(job: Job, hardware: Hardware | None = None) -> list[ExchangeKind]:
     """Return the exchanges of a job by kind, those that take the most time first.
 
@@ -52,25 +65,27 @@ def exchange_kinds(job: Job, hardware: Hardware | None = None) -> list[ExchangeK
     job : the ranks.
     hardware : the machine; without it nothing is expected.
     """
-    groups: dict[tuple[str, str, float, int], list[Matched]] = {}
+    groups: dict[_Same, list[Matched]] = {}
     for one in job.exchanges:
-        key = (one.key.operation, one.key.group, one.key.bytes, len(one.ranks))
+        hosts = job.hosts_of(one.ranks.tolist()) or 0
+        key = _Same(one.key.operation, one.key.group, one.key.bytes, len(one.ranks), hosts)
         groups.setdefault(key, []).append(one)
     kinds = [_kind(key, members, hardware) for key, members in groups.items()]
     return sorted(kinds, key=lambda kind: -kind.calls * (kind.time_s + kind.skew_s))
 
 
-def _kind(key: tuple[str, str, float, int], members: list[Matched], hardware: Hardware | None) -> ExchangeKind:
-    operation, group, size, ranks = key
+def _kind(key: _Same, members: list[Matched], hardware: Hardware | None) -> ExchangeKind:
+    operation, group, size, ranks, hosts = key
     time_s = float(np.median([one.time_s for one in members]))
     op = _operator(operation, size, ranks)
     known = op is not None and time_s > 0
-    predicted = _predicted(op, hardware) if op is not None and hardware is not None else (np.nan,) * 3
+    predicted = _predicted(op, hardware, hosts) if op is not None and hardware is not None else (np.nan,) * 3
     return ExchangeKind(
         operation,
         group,
         size or np.nan,
         ranks,
+        hosts or None,
         len(members),
         time_s,
         float(np.median([one.skew_s for one in members])),
@@ -89,10 +104,11 @@ def _operator(operation: str, size: float, ranks: int) -> Collective | None:
     return op if isinstance(op, Collective) else None
 
 
-def _predicted(op: Collective, hardware: Hardware) -> tuple[float, float, float]:
+def _predicted(op: Collective, hardware: Hardware, hosts: int) -> tuple[float, float, float]:
     try:
-        prediction = predict(op, hardware, library="nccl")
-    except PerfModelError:  # ranks beyond one node, or a machine without a link
+        placed = op.changed(nodes=nodes_of(hosts, hardware))
+        prediction = predict(placed, hardware, library="nccl")
+    except PerfModelError:  # ranks beyond one node and an unknown network, or a machine without a link
         return (np.nan,) * 3
     return (
         float(prediction.predicted_time_s),

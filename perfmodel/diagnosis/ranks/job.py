@@ -7,7 +7,7 @@ that its shortest duration, which TraceLens calls its latency, still contains wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,20 @@ class Job(Reportable):
     def waits_s(self) -> Floats:
         """[waiting rank, rank that is waited for] -> time over all steps [s], shape (ranks, ranks)."""
         return np.asarray(self.step_waits_s.sum(axis=0))
+
+    def hosts_of(self, ranks: Iterable[int]) -> int | None:
+        """Return on how many hosts some ranks are at least; None where the traces do not tell.
+
+        Ranks whose GPUs have one number are on different hosts, if not all of the job have it, as where each rank sees
+        its own GPU alone.
+
+        Parameters
+        ----------
+        ranks : indices into ``ranks``.
+        """
+        if len({rank.local_gpu for rank in self.ranks}) < 2 or any(rank.local_gpu is None for rank in self.ranks):
+            return None
+        return max(Counter(self.ranks[index].local_gpu for index in ranks).values())
 
     @property
     def of_host(self) -> bool:

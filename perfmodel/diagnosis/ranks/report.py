@@ -48,6 +48,7 @@ _EXCHANGES = (
     Column("group", shown=False),
     Column("bytes", "message", "B"),
     Column("ranks", drop=2),
+    Column("hosts", shown=False),
     Column("calls"),
     Column("time_s", "time", "s"),
     Column("skew_s", "arrival skew", "s"),

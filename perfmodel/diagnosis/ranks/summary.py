@@ -58,6 +58,7 @@ class RankSummary:
     world_size : how many ranks the job has; None where the trace does not say.
     source, device : the file, and the GPU's name.
     gpu : number of the GPU in the file, where the file has several.
+    local_gpu : number of the GPU among those of its host, as the trace has it; None where it has several or none.
     of_host : whether the rank has no GPU: operators on the CPU compute, and an exchange runs on threads beside them.
     times_s : dimension -> time of the window [s]; they add up to the wall time.
     communication_s, compute_s : union of the exchanges, and of the computation, in the window [s].
@@ -87,6 +88,7 @@ class RankSummary:
     window_s: tuple[float, float]
     notes: tuple[str, ...] = ()
     gpu: int | None = None
+    local_gpu: int | None = None
     of_host: bool = False
 
     @property
@@ -165,6 +167,7 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
         window_s=(low + origin, high + origin),
         notes=profile.notes,
         gpu=gpu,
+        local_gpu=_local_gpu(timeline),
         of_host=is_of_host(profile),
     )
 
@@ -186,6 +189,11 @@ def _exchanges(timeline: Timeline) -> Exchanges:
         bytes=np.full(count, np.nan),
         ranks=np.zeros(count, dtype=np.int64),
     )
+
+
+def _local_gpu(timeline: Timeline) -> int | None:
+    numbers = np.unique(timeline.gpu.device[timeline.gpu.are(EventKind.COMMUNICATION)])
+    return int(numbers[0]) if numbers.size == 1 and numbers[0] >= 0 else None
 
 
 def _in_window(exchanges: Exchanges, window_s: tuple[float, float]) -> Exchanges:

@@ -14,7 +14,7 @@ from perfmodel.measure.benchmark.settings import BenchSettings
 from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import Operator
 from perfmodel.prediction.advice import advise
-from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
+from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_load, resolve_peak
 from perfmodel.prediction.predict import bound_time, predict, predict_parts
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Status
@@ -127,7 +127,7 @@ def _flags(op: Operator, timed: TimedCall, hardware: Hardware) -> list[str]:
 
 def _slowest_ceiling_s(op: Operator, hardware: Hardware) -> float:
     """Return the longest of the times that each datasheet rate alone would take [s]."""
-    work, links = op.work(), link_traffic(op, hardware)
+    work, links = op.work(), link_load(op, hardware)
     peak = resolve_peak(op, hardware) if work.flop else None
     times = ceiling_times(work, datasheet_ceilings(hardware, peak, links), links)
     return max(float(time) for time in times.values())

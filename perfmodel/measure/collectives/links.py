@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.accuracy.between_nodes import FEWEST_ROWS, FEWEST_SIZES, crossing_rows, fit_network
+from perfmodel.accuracy.judge import faster_than_bound
+from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import ExchangeLine, Hardware, Link
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError
@@ -21,8 +24,10 @@ from perfmodel.measure.timing.stopping_rule import StandardErrorRule
 from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.send_recv import SendRecv
-from perfmodel.prediction.ceilings import PROCESS_LINK, peer_links
+from perfmodel.prediction.ceilings import link_traffic
+from perfmodel.prediction.topology import NETWORK_LINK, PROCESS_LINK, peer_links
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.records.calls import measured_calls
 from perfmodel.records.schema import Record
 
 if TYPE_CHECKING:
@@ -160,8 +165,55 @@ def probe(group: Group, device: Device) -> AlphaBeta:
     return fit_alpha_beta(operators, [one.median_s for one in timed])
 
 
+def _calibrate_network(record: Record, machine: Hardware) -> LinkCalibration | None:
+    """Return the network between the nodes of a record's ranks; None where they are in one node.
+
+    Raises
+    ------
+    InputFileError
+        When the rows are too few to tell, or faster than the network of the machine allows.
+    """
+    calls = measured_calls(record).calls
+    crossing = [call for call in calls if crossing_rows(call, machine).any()]
+    if not crossing:
+        return None
+    if any(faster_than_bound(call, machine).any() for call in crossing):
+        raise InputFileError(
+            f"has exchanges that are faster than the network of {machine.name} allows.",
+            place=record.place,
+            remedy="State the network of one GPU in the operators, as in nic=800Gb/s.",
+        )
+    ranks = record.facts.get("ranks", {})
+    nodes = len(ranks.get("ranks_by_host", ())) or "several"
+    source = f"{_source_of(record)} on {nodes} hosts"
+    fit = fit_network(crossing, machine, source)
+    if fit is None:
+        raise InputFileError(
+            f"has fewer than {FEWEST_ROWS} exchanges between nodes, or of fewer than {FEWEST_SIZES} sizes.",
+            place=record.place,
+            remedy="Measure more sizes.",
+        )
+    fabric, fastest = fit.fabric, max(_network_rate(call, machine) for call in crossing)
+    together = AlphaBeta(
+        fabric.alpha_s, fabric.reached_bytes_per_s, max(fastest, fabric.reached_bytes_per_s), fit.off,
+        Z80 * (fabric.deviation or 0.0),
+    )  # fmt: skip
+    backend, size = str(ranks.get("backend")), ranks.get("size", 0)
+    return LinkCalibration(fit.on(machine), NETWORK_LINK, together, {}, backend, size, source)
+
+
+def _network_rate(call: MeasuredCalls, machine: Hardware) -> float:
+    """Return the highest rate at which a GPU's network carried what had to leave its node [B/s]."""
+    return float(np.max(link_traffic(call.op, machine)[NETWORK_LINK] / call.time_s))
+
+
+def _source_of(record: Record) -> str:
+    ranks = record.facts.get("ranks", {})
+    return f"{ranks.get('backend')}, {ranks.get('size')} ranks, {str(record.facts.get('date', ''))[:10]}"
+
+
 def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
-    """Return the link of a machine, fitted to the collectives of a record.
+    """Return the link of a machine, fitted to the collectives of a record; between nodes it is the network.
 
     Parameters
     ----------
@@ -173,6 +225,9 @@ def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
     InputFileError
         When the record has no two measured sizes of a collective.
     """
+    network = _calibrate_network(record, machine)
+    if network is not None:
+        return network
     measured: dict[str, list[tuple[Collective, float]]] = {}
     for row in record.rows:
         if row.measured_time_s:
@@ -186,7 +241,7 @@ def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
     ranks = record.facts.get("ranks", {})
     (first, *_), *_ = measured.values()
     name = next(str(link.name) for link, _ in peer_links(machine.links, first[0].num_gpus))
-    source = f"{ranks.get('backend')}, {ranks.get('size')} ranks, {str(record.facts.get('date', ''))[:10]}"
+    source = _source_of(record)
     fresh = dataclasses.replace(machine, links=tuple(link for link in machine.links if link.name != PROCESS_LINK))
     calibrated = with_link(fresh if name == PROCESS_LINK else machine, name, together, source)
     calibrated = with_lines(calibrated, name, parts, int(first[0].num_gpus))

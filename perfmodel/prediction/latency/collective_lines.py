@@ -22,11 +22,11 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.work import Number, anywhere, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import SYNCHRONISATION, Term, Terms, link_term
+from perfmodel.prediction.topology import PEER_LINKS, peer_links, spread_of
 from perfmodel.prediction.uncertainty import Z80
 
 SERVES = {
@@ -43,11 +43,12 @@ _MEASURED = ("", "torch", "nccl", "gloo")
 
 
 def lines_of(op: Collective, machine: Machine) -> Iterator[tuple[str, ExchangeLine, Any]]:
-    """Yield the links that a collective crosses on which it was measured: name, line, and the points, a mask."""
+    """Yield the links of a node that a collective crosses on which it was measured: name, line, the points, a mask."""
+    outside = spread_of(op, machine.hardware).crosses
     for link, here in peer_links(machine.links.values(), op.num_gpus):
         line = link.lines.get(op.op)
         if line is not None:
-            points: Any = here & (op.num_gpus == line.ranks)
+            points: Any = here & (op.num_gpus == line.ranks) & (outside ^ True)
             if anywhere(points):
                 yield link.name, line, points
 

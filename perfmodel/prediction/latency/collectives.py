@@ -1,4 +1,4 @@
-"""Collectives in one node: the fastest of the protocols that the library has.
+"""Collectives: the fastest of the protocols that the library has, in a node and over several.
 
 A protocol is a straight line, t = start + step (n - 1) + bytes / (share of the link's bandwidth). One that sends
 flags with the data starts soon and wastes bandwidth; one that synchronises first starts late and wastes little (LL
@@ -9,12 +9,14 @@ Releases differ: SGLang's own all-reduce takes 2.3 to 4.6 us for the same 512 B 
 (`protocols.SGLANG_RELEASES`) the lines leave 5.9 % of its rows on H100 and H200, 13.4 % without, and 6.0 % of
 all all-reduces (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
 
-Which link the bytes cross depends on how many GPUs exchange (`perfmodel.prediction.ceilings.peer_links`). More than two
-GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), whose bridges they share.
+Which link the bytes cross depends on how many GPUs exchange (`perfmodel.prediction.topology.peer_links`). More than two
+GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), whose bridges they share. What exchanges
+beyond a node take besides is in `perfmodel.prediction.latency.between_nodes`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +24,16 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.hardware import Hardware, Link
+from perfmodel.core.work import anywhere, everywhere, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.between_nodes import beyond, spread_on, within
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.far import BETWEEN, FAR, FAR_SUMS, MORE
+from perfmodel.prediction.latency.far import BETWEEN, BEYOND, FAR, FAR_SUMS, MORE, unmeasured_network
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
+    FLAGGED,
     PAIR,
     SHARING,
     SOME_RELEASE,
@@ -45,6 +49,7 @@ from perfmodel.prediction.latency.protocols import (
     rise_of,
 )
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Terms, link_term
+from perfmodel.prediction.topology import NETWORK_LINK, PEER_LINKS, peer_links
 
 SERVES = {
     "all_reduce": ("all_reduce",),
@@ -88,7 +93,7 @@ _HOST = (
 )
 
 #: links that go through the host
-HOST_LINKS = ("pcie", "nic")
+HOST_LINKS = ("pcie", NETWORK_LINK)
 #: an all-to-all is no ring: it starts later and waits less for each further GPU (1 KiB on 4 and 8 L40S: 10 and 13 us,
 #: an all-gather 8.6 and 13.6 us)
 ALLTOALL_START, ALLTOALL_STEPS = 1.6, 0.6
@@ -119,12 +124,12 @@ def hosts_like(hardware: Hardware, library: str, dtype: str) -> tuple[str, tuple
 
 
 def through_host(op: Operator, machine: Machine) -> Any:
-    """Return the points whose bytes go through the host in more than a pair: a mask, True or False."""
-    assert isinstance(op, Collective)
+    """Return the points whose GPUs of a node exchange through the host, more than a pair: a mask, True or False."""
+    node = within(op, machine)
     mask: Any = False
-    for link, here in peer_links(machine.links.values(), op.num_gpus):
+    for link, here in peer_links(machine.links.values(), node.num_gpus):
         if link.name in HOST_LINKS:
-            mask = mask | (here & (op.num_gpus > PAIR))
+            mask = mask | (here & (node.num_gpus > PAIR))
     return mask if isinstance(mask, np.ndarray) else bool(mask)
 
 
@@ -154,7 +159,7 @@ def custom_line(op: Collective, machine: Machine, c: Values) -> Line:
     one. With either alone, one of the published sizes at which libraries change from one-shot to two-shot is missed by
     more than a factor of two.
     """
-    path = path_of(op, machine)
+    path = path_of(within(op, machine), machine)
     scale = custom_scale(path, c)
     typical = next(constant.default for constant in _REDUCTIONS if constant.name == "custom_step")
     step = np.sqrt(typical * c["custom_step"])
@@ -164,14 +169,15 @@ def custom_line(op: Collective, machine: Machine, c: Values) -> Line:
 
 def ring_line(op: Collective, machine: Machine, c: Values) -> Line:
     """Return start, step and rate of the protocol for large messages: two steps for each further GPU."""
-    path = path_of(op, machine)
+    path = path_of(within(op, machine), machine)
     return Line(float(path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(c["share"] * path.bandwidth))
 
 
 def host_line(op: Collective, machine: Machine, c: Values) -> Line:
     """Return the same through a host whose bridges more than two GPUs share; see `host_formula`."""
-    path = path_of(op, machine)
-    rate = c["share"] * path.bandwidth / crowd_of(op, c)
+    node = within(op, machine)
+    path = path_of(node, machine)
+    rate = c["share"] * path.bandwidth / crowd_of(node, c)
     return Line(float(path.scale * c["start"]), float(path.scale * c["step"]), float(rate))
 
 
@@ -192,11 +198,17 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
       two GPUs: 16 MB).
     """
     assert isinstance(op, Collective)
-    path = path_of(op, machine)
-    lines = nccl_protocols(op, path, c)
+    spread, node = spread_on(op, machine), within(op, machine)
+    path = path_of(node, machine)
+    lines = nccl_protocols(node, path, c)
     library = KERNELS.get(conditions.library, conditions.library)
-    if op.op == "all_reduce" and "custom" in library:
-        lines += custom_protocols(op, library, c, path, release_factor(library, conditions))
+    if anywhere(spread.crosses):
+        lines = beyond(lines, op, machine, spread)
+    if op.op == "all_reduce" and "custom" in library and not everywhere(spread.crosses):
+        lines += [
+            line._replace(start=where(spread.crosses, math.inf, line.start))
+            for line in custom_protocols(node, library, c, path, release_factor(library, conditions))
+        ]
     return fastest(op, machine, path, lines, c)
 
 
@@ -210,17 +222,23 @@ def host_formula(op: Operator, machine: Machine, c: Values, conditions: Conditio
     512 MiB took 0.65 and 0.05 s. vLLM, SGLang and TensorRT-LLM have no kernels of their own for it and call NCCL.
     """
     assert isinstance(op, Collective)
-    path = path_of(op, machine)
-    steps, ring = path.scale * op.steps(), op.peer_bytes()
+    spread, node = spread_on(op, machine), within(op, machine)
+    path = path_of(node, machine)
+    steps, ring = path.scale * node.steps(), node.peer_bytes()
     start = path.scale
     if op.op == "alltoall":
         start, steps = start * ALLTOALL_START, steps * ALLTOALL_STEPS
-    crowd = crowd_of(op, c)
-    rise = rise_of(op, c)
+    crowd = crowd_of(node, c)
+    rise = rise_of(node, c)
     lines = [
-        Protocol(rise * start * c["ll_start"], rise * c["ll_step"] * steps, ring / (c["ll_share"] * path.bandwidth)),
+        Protocol(
+            rise * start * c["ll_start"], rise * c["ll_step"] * steps, ring / (c["ll_share"] * path.bandwidth),
+            wire=FLAGGED,
+        ),
         Protocol(start * c["start"], c["step"] * steps, ring / (c["share"] * path.bandwidth)),
-    ]
+    ]  # fmt: skip
+    if anywhere(spread.crosses):
+        lines = beyond(lines, op, machine, spread)
     return fastest(op, machine, path, lines, c, crowd)
 
 
@@ -238,7 +256,7 @@ def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     aliases = KERNELS if name == "all_reduce" else NCCL_ALONE
     return Family(
         name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases,
-        link=direct_link, doubts=(SOME_RELEASE, *FAR_SUMS) if name == "all_reduce" else FAR,
+        link=direct_link, doubts=(SOME_RELEASE, *FAR_SUMS) if name == "all_reduce" else FAR, beyond=unmeasured_network,
     )  # fmt: skip
 
 
@@ -248,7 +266,8 @@ REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
     "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False,
-    aliases=_IN_ANY_HOST, of_release=ONE_HOST, borrows=hosts_like, link=host_link_of, doubts=(BETWEEN, MORE),
+    aliases=_IN_ANY_HOST, of_release=ONE_HOST, borrows=hosts_like, link=host_link_of, doubts=(BETWEEN, MORE, BEYOND),
+    beyond=unmeasured_network,
 )  # fmt: skip
 #: nobody measured these two: the constants are the usual ones of NCCL's protocols
 BROADCAST = _family("broadcast", _NCCL)

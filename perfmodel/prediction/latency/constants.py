@@ -124,7 +124,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         near = () if fitted is None or library in known else fitted.known_libraries
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
-    doubts = tuple(doubt for doubt in family.all_doubts if doubt.machines(hardware))
+    doubts = tuple(doubt.on(hardware) for doubt in family.all_doubts if doubt.machines(hardware))
     return combined(
         family, found, library, dtype, measured, least, link=link, own_vendor=own_vendor, lender=lender,
         other_chip=chip, doubts=doubts,

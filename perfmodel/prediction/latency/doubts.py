@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ def _on_any(hardware: Hardware) -> bool:
     return True
 
 
+def _states_nothing(hardware: Hardware) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Doubt:
     """Calls that are less sure than others of their family, and by how much.
@@ -41,6 +45,7 @@ class Doubt:
         doubt is about less than half of the time.
     part_of : a source of error whose deviation holds this one; there it adds nothing.
     machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
+    of_machine : what a machine states of such calls instead of ``deviation``; None where it states nothing.
     lasting : whether rows of such calls do not take it away, since each tells of its own kernel alone; nor do they keep
         other doubts of the same source.
     """
@@ -51,6 +56,12 @@ class Doubt:
     part_of: ErrorSource | None = None
     machines: Callable[[Hardware], bool] = _on_any
     lasting: bool = False
+    of_machine: Callable[[Hardware], tuple[float, float, float] | None] = _states_nothing
+
+    def on(self, hardware: Hardware) -> Doubt:
+        """Return the doubt as it is about calls of a machine."""
+        stated = self.of_machine(hardware)
+        return self if stated is None else replace(self, deviation=stated)
 
 
 @dataclass(frozen=True, eq=False)

@@ -163,6 +163,8 @@ class Family:
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
     like : the family whose constants it uses, and whose interval is its own where no table has rows of it, widened by a
         further deviation ``unlike`` of ln(measured / predicted).
+    beyond : (operator, machine) -> the calls that reach what nobody measured, a mask, and what is assumed of it, for
+        people; None where there is nothing of the kind.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     axes : the sizes over which a residual surface corrects the kernel's time (`perfmodel.core.surface`); none where
         the rows do not earn one.
@@ -193,6 +195,7 @@ class Family:
     link: Callable[[Iterable[Link]], str] = _no_link
     like: Family | None = None
     unlike: float = 0.0
+    beyond: Callable[[Operator, Machine], tuple[Any, str]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     of_any_kind: bool = False
     on_cpu: bool | None = False

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import Calibration, Load, Timing
-from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain
+from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
@@ -149,13 +149,15 @@ def _estimate(
         time = time + short
     code = regime_of(starting_s, time)
     spread, uncertainty = _spread(known, kinds, code, floor_s)
+    basis = _basis(family, op, machine, known, terms)
+    unseen, assumed = family.beyond(op, machine) if family.beyond else (False, "")
     return Estimate(
         time_s=plain(time),
         spread=spread,
         regime_code=code,
         family=family.name,
-        calibration=known.calibration,
-        basis=_basis(family, op, machine, known, terms) + _LOADS[conditions.load],
+        calibration=where(unseen, Calibration.NEVER_SEEN, known.calibration),
+        basis="; ".join(filter(None, (basis, assumed))) + _LOADS[conditions.load],
         uncertainty=uncertainty,
         kept_terms=later if terms is None else _with_bound(terms, short),
     )

@@ -15,12 +15,12 @@ from perfmodel.core.record import record
 from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, anywhere, maximum, minimum, where
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Term, Terms, link_term
+from perfmodel.prediction.topology import NETWORK_LINK, PEER_LINKS, peer_links
 
 SHARING = Term("sharing", Limiter.LINK, "GPUs that share the host's PCIe bridges")
 
@@ -29,6 +29,9 @@ SHARING = Term("sharing", Limiter.LINK, "GPUs that share the host's PCIe bridges
 CLOCK_HZ = 1.98e9
 #: start and step of NCCL's protocol with flags between two H100, for which starts of other kernels are stated [s]
 FLAGS_S = 6.6e-6
+#: bytes with flags for each byte of the message: a flag of 4 B for each 4 B (LL), and of 8 B for each 120 B (LL128)
+#: (Hu et al. 2025, arXiv 2507.04786, table I)
+FLAGGED, SELDOM_FLAGGED = 2.0, 128.0 / 120.0
 #: GPUs that exchange through the host without sharing its bridges with others
 PAIR = 2.0
 #: the message size at which half of the rise has occurred: 16 channels of 1 KiB [B]
@@ -65,12 +68,23 @@ RELEASE_BYTES, RELEASES = 2.0**20, (0.21, 0.21, 0.21)
 
 
 class Protocol(NamedTuple):
-    """One protocol: the parts of its time [s], and whether a GPU copies its own part beside them."""
+    """One protocol: the parts of its time [s], and whether a GPU copies its own part beside them.
+
+    What passes the network passes the link inside a node at the same time, so that the longer of the two counts. Of its
+    bytes, ``wire`` for each of the message cross the network, flags included.
+    """
 
     start: Number
     steps: Number
     link: Number
     copies: Any = True
+    network: Number = 0.0
+    wire: Number = 1.0
+
+    def transfer(self, crowd: Number = 1.0) -> Number:
+        """Return the time of the bytes, where ``crowd`` stretches the time on the link [s]."""
+        link = self.link * crowd
+        return maximum(link, self.network) if anywhere(self.network) else link
 
 
 @record
@@ -94,9 +108,10 @@ class Path:
 
 
 def path_of(op: Collective, machine: Machine) -> Path:
-    """Return what the bytes of a collective cross on a machine."""
+    """Return what the bytes of a collective cross in a node of a machine."""
     parts = peer_links(machine.links.values(), op.num_gpus)
-    bandwidth, in_switch, meshed = math.nan, False, False
+    bandwidth = math.nan if anywhere(op.num_gpus > 1) else math.inf
+    in_switch, meshed = False, False
     for link, here in parts:
         bandwidth = where(here, link.rate_among(op.reached()), bandwidth)
         in_switch = where(here, link.reduces_in_switch, in_switch)
@@ -126,13 +141,13 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> list[Protocol]:
     start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * path.bandwidth)
     flags, waits = rise * c["ll_start"], rise * c["ll_step"] * waited
     lines = [
-        Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * path.bandwidth)),
+        Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * path.bandwidth), wire=FLAGGED),
         Protocol(start, steps, link),
     ]
     if "mid_share" in c:
         between = TREE_MID * waits if tree else path.scale * math.sqrt(c["ll_step"] * c["step"]) * waited
         middle = ring / (c["mid_share"] * path.bandwidth)
-        lines.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle))
+        lines.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle, wire=SELDOM_FLAGGED))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
     if anywhere(less < ring):
         switched = where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
@@ -205,18 +220,33 @@ def fastest(
     faster otherwise.
     """
     best = functools.reduce(functools.partial(_sooner, crowd=crowd), lines)
-    transfer, copied = best.link, c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
+    copied = c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
     own = best.copies * op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
-    over = {link_term(name): transfer if here is True else where(here, transfer, 0.0) for name, here in path.links}
+    transfer, alone = best.link, _over(path, best.link * crowd)
+    adds = _over(path, transfer)
+    if anywhere(best.network):
+        network = link_term(NETWORK_LINK)
+        slower: Any = best.network > best.link * crowd  # then the link's time passes beside that of the network
+        transfer = where(slower, 0.0, best.link)
+        adds = _over(path, transfer)
+        adds[network] = adds.get(network, 0.0) + where(slower, best.network, 0.0)
+        alone[network] = alone.get(network, 0.0) + best.network
     return Terms(
-        {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: best.start, SYNCHRONISATION: best.steps},
-        {name: time * crowd for name, time in over.items()},
+        {**adds, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: best.start, SYNCHRONISATION: best.steps}, alone
     )
+
+
+def _over(path: Path, time_s: Number) -> dict[Term, Number]:
+    """Return a time at the term of the link that the bytes of each point cross in a node."""
+    return {link_term(name): time_s if here is True else where(here, time_s, 0.0) for name, here in path.links}
 
 
 def _sooner(one: Protocol, other: Protocol, crowd: Number) -> Protocol:
     """Return the protocol that ends sooner at each point, the first of two that end together."""
-    later = other.start + other.steps + other.link * crowd < one.start + one.steps + one.link * crowd
+    later = other.start + other.steps + other.transfer(crowd) < one.start + one.steps + one.transfer(crowd)
     if later is True or later is False:
         return other if later else one
-    return Protocol(*(where(later, b, a) for a, b in zip(one, other, strict=True)))
+    start, steps, link, copies, network = (
+        where(later, b, a) if a is not b else a for a, b in zip(one[:5], other[:5], strict=True)
+    )
+    return Protocol(start, steps, link, copies, network)

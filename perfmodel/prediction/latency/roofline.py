@@ -19,13 +19,14 @@ from perfmodel.prediction.ceilings import (
     launch_time,
     link_load,
     link_traffic,
-    peer_links,
     sustained_ceilings,
 )
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, SYNCHRONISATION, Term, Terms, ceiling_term
+from perfmodel.prediction.network import Network, crossing
+from perfmodel.prediction.topology import inside, network_of, on_network, peer_links, spread_of
 
 #: operators that no family serves go to it in `families_of`, as do copies on machines without PCIe
 SERVES: dict[str, tuple[str, ...]] = {"roofline": ()}
@@ -51,7 +52,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     }
     alone = {ceiling_term(name): time for name, time in times.items()}
     if isinstance(op, Collective):
-        adds[SYNCHRONISATION] = step_latency(op, hardware) * op.steps()
+        adds[SYNCHRONISATION] = waits(op, hardware)
     return Terms({**adds, LAUNCH: launch_time(hardware)}, alone)
 
 
@@ -61,6 +62,18 @@ def step_latency(op: Collective, hardware: Hardware) -> Number:
     for link, here in peer_links(hardware.links, op.num_gpus):
         latency = where(here, link.latency_s or 0.0, latency)
     return latency
+
+
+def waits(op: Collective, hardware: Hardware) -> Number:
+    """Return the time of the steps of an exchange, in its nodes and over the network between them [s]."""
+    spread = spread_of(op, hardware)
+    node = inside(op, spread)
+    time_s = step_latency(node, hardware) * node.steps()
+    if not anywhere(spread.crosses):
+        return time_s
+    fabric = network_of(op, hardware)
+    network = Network(op.num_gpus, spread.fewest, spread.nodes, fabric.reached_bytes_per_s, fabric.alpha_s)
+    return time_s + on_network(spread, crossing(network, op.op, op.bytes).steps_s)
 
 
 def basis(op: Operator, machine: Machine, terms: Terms) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, maximum, where
+from perfmodel.prediction.topology import NETWORK_LINK, PEER_LINKS
 
 
 class Term(str):
@@ -75,11 +76,12 @@ def ceiling_term(name: str) -> Term:
 
 def link_term(name: str) -> Term:
     """Return the term for the traffic over a link."""
-    return Term(name, Limiter.LINK, f"traffic over {name.upper()} between devices")
+    what = "the network between nodes" if name == NETWORK_LINK else f"{name.upper()} between devices"
+    return Term(name, Limiter.LINK, f"traffic over {what}")
 
 
 #: terms that the roofline may have, whatever the machine
-CEILING_TERMS = (MATH, *_LEVELS.values(), *(link_term(name) for name in ("nvlink", "xgmi", "pcie", "nic", "processes")))
+CEILING_TERMS = (MATH, *_LEVELS.values(), *map(link_term, PEER_LINKS))
 
 
 @record

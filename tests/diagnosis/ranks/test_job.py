@@ -182,6 +182,28 @@ def test_bandwidths_are_those_of_nccl_tests_and_a_machine_says_what_to_expect() 
     assert np.isnan(unknown.predicted_s)
 
 
+def test_ranks_whose_gpus_have_one_number_are_on_different_hosts() -> None:
+    import perfmodel as pm
+
+    def job_of(*numbers: int | None):
+        meets = [n * STEP_S + 0.05 for n in range(3)]
+        ends = [meet + 0.01 for meet in meets]
+        return join([rank(place, meets, ends, world=4, local_gpu=number) for place, number in enumerate(numbers)])
+
+    two_hosts, one_host = job_of(0, 1, 0, 1), job_of(0, 1, 2, 3)
+    assert (two_hosts.hosts_of(range(4)), two_hosts.hosts_of([0, 1]), two_hosts.hosts_of([0, 2])) == (2, 1, 2)
+    assert one_host.hosts_of(range(4)) == 1
+    for unknown in (job_of(0, 0, 0, 0), job_of(0, None, 1, 1)):  # each rank sees its own GPU alone, or the trace none
+        assert unknown.hosts_of(range(4)) is None
+    apart, together = (exchange_kinds(job, pm.hardware("h100"))[0] for job in (two_hosts, one_host))
+    assert (apart.hosts, together.hosts) == (2, 1)
+    expected = pm.predict(pm.AllReduce(bytes=10**6, num_gpus=4, nodes=2, dtype="bf16"), "h100", library="nccl")
+    assert apart.predicted_s == pytest.approx(expected.predicted_time_s)
+    assert apart.predicted_s > together.predicted_s
+    rack = [exchange_kinds(job, pm.hardware("gb200"))[0] for job in (two_hosts, one_host)]
+    assert rack[0].predicted_s == rack[1].predicted_s, "NVLink joins the hosts of a rack"
+
+
 def test_lateness_of_the_host_saves_what_the_others_wait() -> None:
     job = join(late([0.02] * 5))
     wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.25),)))
