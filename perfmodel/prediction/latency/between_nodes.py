@@ -5,7 +5,8 @@
 The GPUs of a node exchange as they do alone (`perfmodel.prediction.latency.protocols`). A ring passes through all
 nodes, one after another; a tree, which NCCL has for all-reduces, through as many as it has levels. The library takes
 what ends first, as `ncclTopoGetAlgoInfo` does (github.com/NVIDIA/nccl, src/graph/tuning.cc). The network is as the
-machine's ``[cluster]`` says: nobody fitted its steps and rate, so that the interval is wide (`perfmodel.prediction.latency.far.NETWORKS`).
+machine's ``[cluster]`` says: nobody fitted its steps and rate, so that the interval is wide
+(`perfmodel.prediction.latency.far`, ``NETWORKS``).
 """
 
 from __future__ import annotations
