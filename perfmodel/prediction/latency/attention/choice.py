@@ -20,11 +20,10 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.kernels import MMA, WGMMA, kernel_name
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import NVIDIA, Machine
 
 #: a compute capability, major and minor
 Capability = tuple[int, int]
-NVIDIA = "NVIDIA"
 
 
 @dataclass(frozen=True)
