@@ -91,6 +91,20 @@ def test_launch_bound_kernels_do_not_become_faster():
     assert scaled.limiter == Limiter.LAUNCH
 
 
+def test_the_dispatch_of_a_queue_stays_on_its_machine():
+    """A small kernel without shapes takes the start that either machine has: 4.4 us on an MI300X, which holds it."""
+    mi300x = hardware("mi300x")
+    there, back = start_time(H100), start_time(mi300x)
+    small = ProfileEntry("elementwise_kernel", 1000 * back, 1000, EventKind.KERNEL)
+    assert scale_entry(small, mi300x, H100).factor == pytest.approx(there / back)
+    large = ProfileEntry("elementwise_kernel", 1000 * (back + 1e-4), 1000, EventKind.KERNEL)
+    ratio = mi300x.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
+    assert scale_entry(large, mi300x, H100).factor == pytest.approx((there + 1e-4 * ratio) / (back + 1e-4))
+    shorter = ProfileEntry("elementwise_kernel", 1000 * there / 2, 1000, EventKind.KERNEL)
+    assert scale_entry(shorter, H100, mi300x).factor == pytest.approx(back / there)
+    assert scale_entry(small, mi300x, hardware("mi325x")).factor == 1.0
+
+
 def test_a_dtype_that_the_target_lacks_is_replaced_and_named():
     scaled = scale_entry(_gemm(dtype="bf16"), A100, V100)
     assert "no bf16 there" in scaled.basis

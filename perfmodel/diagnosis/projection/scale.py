@@ -134,15 +134,21 @@ def _with_dtype(op: Operator, dtype: str) -> Operator:
 
 
 def _by_ceiling(entry: ProfileEntry, limiter: Limiter, source: Hardware, target: Hardware) -> Scaled:
-    """Return the factor by the ratio of the ceilings that limit an entry; the start of its kernels does not shrink."""
+    """Return the factor by the ratio of the ceilings that limit an entry.
+
+    The start of its kernels does not shrink, unless the dispatch is known to be a part of it on one of the machines
+    only (`perfmodel.diagnosis.dispatches`).
+    """
     ratio, spread, words = _ratio(entry, limiter, source, target)
     if limiter is Limiter.LINK or not entry.calls or not entry.time_s:
         return Scaled(ratio, OF_CEILINGS + spread, limiter, words)
     call_s = entry.time_s / entry.calls
-    fixed_s = min(start_time(source), call_s)
-    if fixed_s >= call_s:
-        return Scaled(1.0, OF_CEILINGS / 2, Limiter.LAUNCH, "as long as the start of a kernel: unchanged")
-    new_s = max(start_time(target), fixed_s) + (call_s - fixed_s) * ratio
+    here_s, there_s = start_time(source), start_time(target)
+    known = (source.launch.queued_s is None) is not (target.launch.queued_s is None)
+    if here_s >= call_s:
+        words = "as long as the start of a kernel: " + ("it differs" if known else "unchanged")
+        return Scaled(there_s / here_s if known else 1.0, OF_CEILINGS / 2, Limiter.LAUNCH, words)
+    new_s = (there_s if known else max(there_s, here_s)) + (call_s - here_s) * ratio
     return Scaled(new_s / call_s, OF_CEILINGS + spread, limiter, f"{words}, beyond the start of a kernel")
 
 
