@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -170,11 +172,15 @@ def test_two_gpus_of_a_dgx_1_have_two_of_six_links(machine: str) -> None:
 
 
 def test_more_gpus_than_have_links_to_each_other_exchange_through_the_host() -> None:
+    """Sixteen MI300X in one host, where the specification says nothing of nodes; else they are two nodes of eight."""
     op = pm.AllReduce(bytes=2**30, num_gpus=np.array([8.0, 16.0]), dtype="bf16")
-    adds = pm.predict(op, "mi300x").predicted_terms_s
+    adds = pm.predict(op, replace(pm.hardware("mi300x"), fabric=None)).predicted_terms_s
     assert [over.tolist() for over in (np.asarray(adds["xgmi"]) > 0, np.asarray(adds["pcie"]) > 0)] == [
         [True, False], [False, True],
     ]  # fmt: skip
+    two_nodes = pm.predict(op, "mi300x")
+    assert "pcie" not in two_nodes.predicted_terms_s
+    assert "network" in tuple(two_nodes.uncertainty)
 
 
 def test_rows_of_a_serving_library_calibrate_its_own_kernel() -> None:
