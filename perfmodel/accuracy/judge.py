@@ -14,7 +14,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Sk
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Text
 from perfmodel.errors import UsageError
-from perfmodel.prediction.predict import floor_time, predict, predict_parts
+from perfmodel.prediction.predict import floor_time, predict, predict_piece
 from perfmodel.prediction.result import Prediction
 
 Floats = NDArray[np.float64]
@@ -161,11 +161,12 @@ def _predicted_parts(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> 
 
 def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
     conditions = calls.conditions
-    library = "-".join(filter(None, (conditions.library, conditions.version)))
-    how = {"timing": conditions.timing, "cache": conditions.cache, "library": library, "load": conditions.load}
     if calls.parts:
-        return predict_parts(calls.one(0).op, calls.parts, hardware, **how)
-    return predict(calls.op, hardware, **how)
+        return predict_piece(calls.one(0).op, hardware, conditions, calls.parts)
+    library = "-".join(filter(None, (conditions.library, conditions.version)))
+    return predict(
+        calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=library, load=conditions.load
+    )
 
 
 def _judged(calls: MeasuredCalls, hardware: Hardware, prediction: Prediction) -> JudgedCalls:

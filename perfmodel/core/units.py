@@ -119,17 +119,17 @@ def parse_network_rate(text: str, *, place: str = "") -> float:
     >>> parse_network_rate("25 GB/s")
     25000000000.0
     """
+    remedy = "Write it as in '400 Gb/s' (bits) or '50 GB/s' (bytes), for one GPU and direction."
     match = _NETWORK.match(text) if isinstance(text, str) else None
     bare = not isinstance(text, str) or text.strip()[-1:].isdigit()
     if match:
         rate = float(match.group(1)) * _DECIMAL[match.group(2)] / 8.0
     elif bare or (parsed := try_quantity(text, "B/s")) is None:
-        remedy = "Write it as in '400 Gb/s' (bits) or '50 GB/s' (bytes), for one GPU and direction."
         raise UsageError(f"{text!r} is not a rate of a network.", place=place, remedy=remedy)
     else:
         rate = parsed
     if rate <= 0:
-        raise UsageError(f"{text!r} is not above 0.", place=place)
+        raise UsageError(f"{text!r} is not above 0.", place=place, remedy=remedy)
     return rate
 
 

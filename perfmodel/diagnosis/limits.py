@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource, EventKind, Limiter
-from perfmodel.diagnosis.dispatches import DISPATCH_OF_QUEUED, dispatched_outside
+from perfmodel.diagnosis.dispatches import dispatched_outside, without_dispatch
 from perfmodel.diagnosis.untold import reading_once, spread_at_random
 from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
@@ -240,7 +240,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware, outside: float | None) ->
     times_s = (float(likely.predicted_time_s), low_s, float(likely.predicted_time_high_s))
     if hardware.launch.queued_s is not None:
         starting_s = min(likely.predicted_terms_s.get(LAUNCH, 0.0), times_s[0])
-        times_s = _without_dispatch(*times_s, DISPATCH_OF_QUEUED * float(starting_s), outside)
+        times_s = without_dispatch(*times_s, float(starting_s), outside)
     expected = _in_a_run(*times_s, floor_s)
     predicted_s, low_s, high_s = (time_s * calls for time_s in expected)
     return Limit(
@@ -254,19 +254,6 @@ def _by_model(entry: ProfileEntry, hardware: Hardware, outside: float | None) ->
         predicted_high_s=high_s,
         not_seen=tuple(source for source in likely.uncertainty if source is not ErrorSource.SHAPE),
     )
-
-
-def _without_dispatch(
-    expected_s: float, low_s: float, high_s: float, dispatch_s: float, outside: float | None
-) -> tuple[float, float, float]:
-    """Return an expected time with its interval, less the share of its dispatch that stands before its kernels.
-
-    Where nobody knows the share, all may: the low end is without it.
-    """
-    if outside is None:
-        return expected_s, min(low_s, expected_s - dispatch_s), high_s
-    kept = 1.0 - outside * dispatch_s / expected_s
-    return kept * expected_s, kept * low_s, kept * high_s
 
 
 def _in_a_run(predicted_s: float, low_s: float, high_s: float, floor_s: float) -> tuple[float, float, float]:

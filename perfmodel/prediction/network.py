@@ -13,7 +13,8 @@ the time of one step between nodes and beta of one inside. With w = 2 for an all
 - broadcast: S / (r W) + (N - 1) alpha along a chain.
 
 Between two nodes a tree thus sends half of what a ring does, and beats it: 1 GB among 16 V100 takes 134 ms by a tree
-and 268 ms by a ring over 100 Gb/s (github.com/NVIDIA/nccl-tests, issue 22; NVIDIA/nccl, issue 812).
+and 268 ms by a ring over 100 Gb/s (github.com/NVIDIA/nccl-tests, issue 22; of others issue 196, and NVIDIA/nccl, issue
+812).
 
 (A. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH", 2005;
 P. Sanders, J. Speck and J. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.)

@@ -108,35 +108,6 @@ def predict(
     return gathered(op, hardware, conditions, pieces(op, hardware, conditions))
 
 
-def predict_parts(
-    op: Operator,
-    parts: Sequence[Operator],
-    hardware: Hardware,
-    *,
-    timing: str = Timing.KERNEL,
-    cache: str = CacheState.COLD,
-    library: str = "",
-    load: str = Load.BURST,
-) -> Prediction:
-    """Return the prediction of a call that runs some operators one after another in place of a library's kernels.
-
-    The time is the sum of theirs. What a machine or a library differs by adds up, and the errors of different shapes
-    average out (`perfmodel.prediction.uncertainty.of_sum`). The bound is that of the operator, whatever computes it.
-
-    Parameters
-    ----------
-    op : the operator that the call computes.
-    parts : the operators that it runs, each ``count`` times; at least one.
-    hardware, timing, cache, library, load : as for `predict`.
-
-    Raises
-    ------
-    UsageError
-        As `predict`, for the operator and for each part.
-    """
-    return predict_piece(op, hardware, Conditions.parse(timing, cache, library, load), parts)
-
-
 def pieces(op: Operator, hardware: Hardware, conditions: Conditions, chunk: int = CHUNK) -> Iterator[Prediction]:
     """Yield the predictions of a sweep, some points at a time, in row-major order."""
     if op.points > chunk:
@@ -177,7 +148,22 @@ def estimates(op: Operator, hardware: Hardware, conditions: Conditions) -> Itera
 def predict_piece(
     op: Operator, hardware: Hardware, conditions: Conditions, parts: Sequence[Operator] = ()
 ) -> Prediction:
-    """Return the prediction of one call, or of a sweep whose arrays fit a processor's cache."""
+    """Return the prediction of one call, or of a sweep whose arrays fit a processor's cache.
+
+    A call may run some operators one after another in place of a library's kernels. Its time is the sum of theirs: what
+    a machine or a library differs by adds up, and the errors of different shapes average out
+    (`perfmodel.prediction.uncertainty.of_sum`). The bound stays that of ``op``, whatever computes it.
+
+    Parameters
+    ----------
+    op, hardware, conditions : as for `predict`.
+    parts : the operators that the call runs, each ``count`` times; none for what the library runs.
+
+    Raises
+    ------
+    UsageError
+        As `predict`, for the operator and for each part.
+    """
     work = op.work()
     peak = peak_of(op, hardware, work)
     times = bounding_times(op, hardware, work, peak)

@@ -18,6 +18,7 @@ from perfmodel.core.record import record
 from perfmodel.core.work import Number, anywhere, ceil, floor, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.collective import Collective
+from perfmodel.prediction.network import Network
 
 #: the link that processes of one machine without GPUs exchange over
 PROCESS_LINK = "processes"
@@ -111,18 +112,21 @@ def _spread_of(op: Collective, hardware: Hardware | None) -> Spread:
 
 
 def nodes_of(hosts: int, hardware: Hardware) -> int | None:
-    """Return over how many nodes GPUs of some hosts are spread; None where the machine itself says it.
-
-    NVLink may join hosts (NVL72): then hosts are no nodes.
-    """
+    """Return over how many nodes GPUs of some hosts are spread; None where the machine itself says it."""
     in_a_host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
-    joined = hosts <= 1 or any((link.domain or 0) > in_a_host for link in hardware.links)
+    joined = hosts <= 1 or joins_hosts((link.domain for link in hardware.links), in_a_host)
     return None if joined else hosts
+
+
+def joins_hosts(domains: Iterable[int | None], in_a_host: int = MOST_IN_A_HOST) -> bool:
+    """Return whether a link joins more devices than a host has, as NVLink in an NVL72: then hosts are no nodes."""
+    return any((domain or 0) > in_a_host for domain in domains)
 
 
 def _crowded(op: Collective, hardware: Hardware, most: Number, joined: int) -> UsageError:
     place = int(np.argmax(most))
-    gpus, nodes = (int(np.broadcast_to(size, np.shape(most)).flat[place]) for size in (op.num_gpus, op.nodes or 1))
+    sizes = (op.num_gpus, 1 if op.nodes is None else op.nodes)
+    gpus, nodes = (int(np.broadcast_to(size, np.shape(most)).flat[place]) for size in sizes)
     return UsageError(
         f"nodes={nodes} of {gpus} GPUs have up to {int(np.max(most))} each, more than the {joined} that links inside a "
         f"node of {hardware.name} join.",
@@ -151,6 +155,18 @@ def network_of(op: Collective, hardware: Hardware) -> Fabric:
             "specification.",
         )
     return fabric if rate == fabric.nic_bytes_per_s else replace(fabric, nic_bytes_per_s=rate)
+
+
+def network_between(op: Collective, hardware: Hardware, spread: Spread) -> Network:
+    """Return the GPUs of an exchange with the network between their nodes.
+
+    Raises
+    ------
+    UsageError
+        As `network_of`.
+    """
+    fabric = network_of(op, hardware)
+    return Network(op.num_gpus, spread.fewest, spread.nodes, fabric.reached_bytes_per_s, fabric.alpha_s)
 
 
 def nic_rate(hardware: Hardware) -> float | None:

@@ -17,6 +17,7 @@ from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular, opened
 from perfmodel.operators import Operator, load_operator, operator_names
+from perfmodel.prediction.topology import MOST_IN_A_HOST, joins_hosts
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
 from perfmodel.records.schema import Record, Row, Status
@@ -26,8 +27,6 @@ from perfmodel.records.schema import Record, Row, Status
 PartsOf = Callable[[Operator, str], tuple[Sequence[Operator], str]]
 #: why the rows of kernels that run several operators are left out where nobody tells which
 COMPOSED = "a composition of several kernels"
-#: GPUs of a host where a specification states none
-_IN_A_HOST = 8
 
 
 def read_calls(path: str | os.PathLike[str], parts_of: PartsOf | None = None) -> Measurements:
@@ -111,9 +110,9 @@ def placed_rows(record: Record) -> list[Row]:
 def _links_join_hosts(spec: Mapping[str, Any]) -> bool:
     """Return whether a link of a specification joins more GPUs than a host has."""
     links, cluster = spec.get("link"), spec.get("cluster")
-    domains = [link.get("domain") or 0 for link in links.values()] if isinstance(links, dict) else [0]
-    in_a_host = cluster.get("gpus_per_node", _IN_A_HOST) if isinstance(cluster, dict) else _IN_A_HOST
-    return max(domains, default=0) > in_a_host
+    domains = [link.get("domain") for link in links.values()] if isinstance(links, dict) else []
+    in_a_host = cluster.get("gpus_per_node", MOST_IN_A_HOST) if isinstance(cluster, dict) else MOST_IN_A_HOST
+    return joins_hosts(domains, in_a_host)
 
 
 def _unusable(row: Row) -> str:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.prediction.predict import CHUNK, predict_parts
+from perfmodel.core.vocabulary import ErrorSource, Timing
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.predict import CHUNK, predict_piece
 from perfmodel.prediction.uncertainty import half_width, of_sum, shape_of
 
 ADD = pm.Elementwise(numel=10**8, kind="add", dtype="fp32", count=3)
@@ -17,8 +18,13 @@ NORM = pm.LayerNorm(rows=10**5, cols=1024)
 WHOLE = pm.LayerNorm(rows=10**5, cols=1024)
 
 
+def of_parts(op, parts, machine, timing=Timing.KERNEL, library=""):
+    """Return the prediction of a call that runs some operators in place of one."""
+    return predict_piece(op, machine, Conditions.parse(timing, "cold", library), parts)
+
+
 def test_the_time_is_the_sum_and_its_terms_add_up_to_it(simple_gpu):
-    found = predict_parts(WHOLE, [ADD, NORM], simple_gpu)
+    found = of_parts(WHOLE, [ADD, NORM], simple_gpu)
     add, norm = (pm.predict(op, simple_gpu) for op in (ADD, NORM))
     assert found.predicted_time_s == pytest.approx(3 * add.predicted_time_s + norm.predicted_time_s)
     assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
@@ -28,7 +34,7 @@ def test_the_time_is_the_sum_and_its_terms_add_up_to_it(simple_gpu):
 
 
 def test_the_interval_is_that_of_a_sum(simple_gpu):
-    found = predict_parts(WHOLE, [ADD, NORM], simple_gpu)
+    found = of_parts(WHOLE, [ADD, NORM], simple_gpu)
     parts = [
         (op.count * p.predicted_time_s, shape_of(op), p.uncertainty.variances(p.regime))
         for op in (ADD, NORM)
@@ -39,14 +45,14 @@ def test_the_interval_is_that_of_a_sum(simple_gpu):
     assert found.predicted_time_low_s == pytest.approx(max(found.predicted_time_s / factor, found.bound_time_s))
     assert found.uncertainty.variances(found.regime) == pytest.approx(of_sum(parts))
     # equal calls err by the same, and do not average out
-    one, many = (predict_parts(WHOLE, [ADD.changed(count=n)], simple_gpu) for n in (1, 100))
+    one, many = (of_parts(WHOLE, [ADD.changed(count=n)], simple_gpu) for n in (1, 100))
     assert many.predicted_time_high_s == pytest.approx(100 * one.predicted_time_high_s)
 
 
 def test_what_events_measure_has_every_dispatch(simple_gpu):
     small = pm.Elementwise(numel=1000, kind="add", dtype="fp32")
     once, twice = (
-        predict_parts(small, [small.changed(count=n)], simple_gpu, timing="event").predicted_time_s for n in (1, 2)
+        of_parts(small, [small.changed(count=n)], simple_gpu, timing="event").predicted_time_s for n in (1, 2)
     )
     assert once == pytest.approx(pm.predict(small, simple_gpu, timing="event").predicted_time_s)
     assert twice > 1.5 * once
@@ -54,7 +60,7 @@ def test_what_events_measure_has_every_dispatch(simple_gpu):
 
 def test_no_sum_is_faster_than_the_bound_of_the_operator(simple_gpu):
     # a thousandth of the elements cannot be all of the work
-    found = predict_parts(ADD.changed(count=1), [ADD.changed(count=1, numel=10**5)], simple_gpu)
+    found = of_parts(ADD.changed(count=1), [ADD.changed(count=1, numel=10**5)], simple_gpu)
     assert found.predicted_time_s == found.predicted_time_low_s == found.bound_time_s
     assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
 
@@ -64,7 +70,7 @@ def test_an_operator_that_a_library_composes_is_the_sum_of_its_parts(timing):
     op = pm.CrossEntropy(rows=4096, vocab=32000, dtype="fp16")
     how = {"timing": timing, "library": "torch"}
     own = pm.predict(op, "h100-sxm5-80gb", **how)
-    found = predict_parts(op, op.composition(), own.machine, **how)
+    found = of_parts(op, op.composition(), own.machine, **how)
     for name in ("time_low_s", "time_s", "time_high_s"):
         assert getattr(found, f"predicted_{name}") == getattr(own, f"predicted_{name}")
 

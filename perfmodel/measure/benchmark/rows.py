@@ -15,7 +15,7 @@ from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import Operator
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_load, resolve_peak
-from perfmodel.prediction.predict import bound_time, predict, predict_parts
+from perfmodel.prediction.predict import bound_time, predict, predict_piece
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Status
 
@@ -77,9 +77,7 @@ def build_row(job: Job, outcome: Outcome, hardware: Hardware, settings: BenchSet
 
 def _composed(op: Operator, parts: Sequence[Operator], prediction: Prediction, hardware: Hardware) -> dict[str, Any]:
     """Return the expected time of operators that run one after another, with its interval [s]."""
-    expected = predict_parts(
-        op, parts, hardware, timing=prediction.timing, cache=prediction.cache, library=prediction.library
-    )
+    expected = predict_piece(op, hardware, prediction.conditions, parts)
     return {
         f"composition_time{end}_s": float(getattr(expected, f"predicted_time{end}_s")) for end in ("", "_low", "_high")
     }

@@ -23,8 +23,8 @@ from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import family
 from perfmodel.prediction.latency.far import unmeasured_network
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.network import Algorithm, Network, crossing
-from perfmodel.prediction.topology import Spread, network_of, spread_of
+from perfmodel.prediction.network import Algorithm, crossing
+from perfmodel.prediction.topology import Spread, network_between, spread_of
 
 #: what a tree reaches of the bandwidth of a ring: NCCL's own correction runs from 0.4 to 1.0 by size
 #: (treeCorrectionFactor, src/graph/tuning.cc)
@@ -69,7 +69,7 @@ def _between_nodes(op: AllReduce, hardware: Hardware, machine: Machine, spread: 
     Hierarchical all-reduces reduce-scatter in the nodes, all-reduce between them and all-gather, one after the other.
     """
     large, source = _node_ring(op, machine, hardware)
-    network = _network(op, hardware, spread)
+    network = network_between(op, hardware, spread)
     inside, size, nodes = float(spread.most), float(op.bytes), float(spread.nodes)
     flop = float(np.asarray(op.flop()))
     in_node = 2.0 * (inside - 1.0) / inside * size / large.rate if inside > 1 else 0.0
@@ -101,17 +101,10 @@ def ring_of(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collec
     spread = spread_of(op, hardware)
     if not spread.crosses:
         return line, source
-    network = _network(op, hardware, spread)
+    network = network_between(op, hardware, spread)
     hops = (network.nodes - 1.0) * network.alpha_s + (network.gpus - network.nodes) * line.step_s
     rate = min(line.rate, network.inside * network.bytes_per_s)
     return collectives.Line(line.start_s, float(hops / (network.gpus - 1.0)), float(rate)), source
-
-
-def _network(op: AllReduce, hardware: Hardware, spread: Spread) -> Network:
-    fabric = network_of(op, hardware)
-    return Network(
-        float(op.num_gpus), float(spread.fewest), float(spread.nodes), fabric.reached_bytes_per_s, fabric.alpha_s
-    )
 
 
 def _node_ring(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collectives.Line, str]:

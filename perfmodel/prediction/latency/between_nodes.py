@@ -18,8 +18,8 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import Protocol
-from perfmodel.prediction.network import ALL_REDUCE, Algorithm, Network, crossing
-from perfmodel.prediction.topology import Spread, inside, network_of, on_network, spread_of
+from perfmodel.prediction.network import ALL_REDUCE, Algorithm, crossing
+from perfmodel.prediction.topology import Spread, inside, network_between, on_network, spread_of
 
 
 def spread_on(op: Collective, machine: Machine) -> Spread:
@@ -46,8 +46,7 @@ def beyond(lines: Iterable[Protocol], op: Collective, machine: Machine, spread: 
 
 def _over_network(node: Protocol, op: Collective, machine: Machine, spread: Spread) -> Iterator[Protocol]:
     assert machine.hardware is not None
-    fabric = network_of(op, machine.hardware)
-    network = Network(op.num_gpus, spread.fewest, spread.nodes, fabric.reached_bytes_per_s, fabric.alpha_s)
+    network = network_between(op, machine.hardware, spread)
     alone = spread.crosses & (spread.most <= 1)
     link = where(alone, 0.0, node.link)  # a GPU that is alone in its node sends nothing there
     hops = (op.num_gpus - spread.nodes) / maximum(spread.most - 1.0, 1.0)

@@ -218,18 +218,10 @@ def combined(
     doubts : the family's doubts about calls of the machine.
     """
     lender = lender or library
-    values = {constant.name: constant.default for constant in family.all_constants}
-    shape: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
-    apart = dict(shape)
     tables = [table for _, table in found]
-    for place in reversed(range(len(tables))):
-        values.update(tables[place].without_library)
-        values.update(carried(family, tables, place, lender))
-        values.update(tables[place].libraries.get(lender, {}))
-        shape.update(tables[place].intervals)
-        apart.update({**tables[place].intervals, **tables[place].apart})
     spread = tables[0].spread.get(lender, 1.0) if tables else 1.0
-    shape, apart = _spread(shape, spread), _spread(apart, spread)
+    shape, apart = (_spread(ends, spread) for ends in _of_shapes(tables))
+    values = _of_tables(family, tables, lender)
     typical = unmeasured(family, tables, library, lender)
     values.update(typical)
     values.update(measured)
@@ -267,6 +259,26 @@ def combined(
     doubted = _doubted(doubts, tables, shape, effects)
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted)
+
+
+def _of_tables(family: Family, tables: Sequence[LatencyTable], lender: str) -> dict[str, float]:
+    """Return the constants of a library, each from the nearest table that has it, else its default."""
+    values = {constant.name: constant.default for constant in family.all_constants}
+    for place in reversed(range(len(tables))):
+        values.update(tables[place].without_library)
+        values.update(carried(family, tables, place, lender))
+        values.update(tables[place].libraries.get(lender, {}))
+    return values
+
+
+def _of_shapes(tables: Sequence[LatencyTable]) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+    """Return the interval of each regime, from the nearest table that states it, and that of calls told apart."""
+    shape: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
+    apart = dict(shape)
+    for table in reversed(tables):
+        shape.update(table.intervals)
+        apart.update({**table.intervals, **table.apart})
+    return shape, apart
 
 
 def _named_source(tables: Sequence[LatencyTable], lender: str, measured: bool, surface: Surface | None) -> str:

@@ -25,8 +25,8 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, SYNCHRONISATION, Term, Terms, ceiling_term
-from perfmodel.prediction.network import Network, crossing
-from perfmodel.prediction.topology import inside, network_of, on_network, peer_links, spread_of
+from perfmodel.prediction.network import crossing
+from perfmodel.prediction.topology import inside, network_between, on_network, peer_links, spread_of
 
 #: operators that no family serves go to it in `families_of`, as do copies on machines without PCIe
 SERVES: dict[str, tuple[str, ...]] = {"roofline": ()}
@@ -71,8 +71,7 @@ def waits(op: Collective, hardware: Hardware) -> Number:
     time_s = step_latency(node, hardware) * node.steps()
     if not anywhere(spread.crosses):
         return time_s
-    fabric = network_of(op, hardware)
-    network = Network(op.num_gpus, spread.fewest, spread.nodes, fabric.reached_bytes_per_s, fabric.alpha_s)
+    network = network_between(op, hardware, spread)
     return time_s + on_network(spread, crossing(network, op.op, op.bytes).steps_s)
 
 

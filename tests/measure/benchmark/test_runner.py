@@ -24,7 +24,7 @@ from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.operators.sampling import Sampling  # noqa: E402
 from perfmodel.operators.softmax import Softmax  # noqa: E402
-from perfmodel.prediction.predict import predict, predict_parts  # noqa: E402
+from perfmodel.prediction.predict import predict, predict_piece  # noqa: E402
 from perfmodel.records.report import bench_columns  # noqa: E402
 
 FEW = BenchSettings(rule=StandardErrorRule(max_samples=12))
@@ -173,7 +173,7 @@ def test_a_composition_is_predicted_as_the_sum_of_its_parts(machine, scripted):
     whole, composed = run(jobs, scripted([1e-3] * 11 + [4e-3] * 11), machine, FEW)
     first, second = (predict(one, machine, library="test") for one in parts)
     assert composed["composition_time_s"] == pytest.approx(3 * first.predicted_time_s + second.predicted_time_s)
-    together = predict_parts(op, parts, machine, library="test")
+    together = predict_piece(op, machine, predict(op, machine, library="test").conditions, parts)
     assert composed["composition_time_low_s"] == together.predicted_time_low_s
     assert composed["composition_time_high_s"] == together.predicted_time_high_s
     assert composed["composition_time_low_s"] < composed["composition_time_s"] < composed["composition_time_high_s"]

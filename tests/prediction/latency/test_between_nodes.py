@@ -131,6 +131,7 @@ def test_the_operator_states_the_network() -> None:
         ({"nodes": 17}, "nodes=17 is more than num_gpus=16"),
         ({"nodes": [2, 32]}, "nodes=32 is more than num_gpus=16"),
         ({"nodes": 1}, r"nodes=1 of 16 GPUs.*16 each, more than the 8.*nodes=2"),
+        ({"nodes": np.array([2, 1, 4])}, r"nodes=1 of 16 GPUs.*16 each, more than the 8.*nodes=2"),
         ({"nic": "400"}, "not a rate of a network"),
         ({"nic": 400}, "no rate of a GPU's network"),
         ({"nic": "0 Gb/s"}, "not above 0"),
