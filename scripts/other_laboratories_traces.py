@@ -11,7 +11,7 @@ products take 1.5 times as long as the same ones in these authors' tables, at on
 Left out are collectives, whose kernels wait for other ranks, and what has no shapes; `left_out` lists it. Traces of
 2021 name no GPU: 80 SMs (warps over "warps per SM") and cuDNN's kernels for Volta are a V100. `ADDRESS_CYCLES` rests
 on 9 of these operators in the trace of Qwen1.5 and 6 in the op graphs. Deviations of such kernels, of fills and of
-filters, and `GAP_OF_FLOOR`, were chosen with these rows in view: coverage is not blind.
+filters, and `GAP_OF_FLOOR` were chosen with these rows in view: coverage is not blind.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource, EventKind, Limiter
 from perfmodel.diagnosis.dispatches import dispatched_outside, without_dispatch
+from perfmodel.diagnosis.profiled import gap_time, profiled_time
 from perfmodel.diagnosis.untold import reading_once, spread_at_random
 from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
@@ -65,9 +66,6 @@ _MEMORY_NAME = re.compile(
 )
 #: a measurement is faster than its bound from this share on: clocks differ, and boards exceed the datasheet's
 FASTER_TOLERANCE = 0.02
-#: share of the launch floor, the shortest share of a replayed graph, that is its gap: assumed, since no table has both,
-#: with two open traces of an H100 in view, whose short kernels take 0.4 us less than predicted (floor 0.93 us)
-GAP_OF_FLOOR = 0.5
 #: standard deviation of ln(measured / predicted) that a kernel in a run adds to that of one measured alone: its clock,
 #: what the caches hold, what runs beside it. The root mean squares that traces of two models on an H100 leave beyond
 #: the stated ones are 0.15 (Qwen1.5-0.5B, 32 operators) and 0.27 (BERT-small, 15; AMD-AGI/TraceLens @ 171dd74721ca)
@@ -93,7 +91,8 @@ class Limit:
         never clamped to the measurement: see ``flag``.
     floor_time_s : the shortest possible time of all calls [s], with the data already in the caches; or None.
     predicted_time_s, predicted_low_s, predicted_high_s : expected time of all calls with its 80 % interval [s]: cold
-        caches, and for the low end warm ones, and no gap behind a kernel; None without an operator.
+        caches, and for the low end warm ones, and no gap behind a kernel (`perfmodel.diagnosis.profiled`); None
+        without an operator.
     why_unknown : the reason why there is no bound, or empty.
     not_seen : what the constants of the prediction have not seen, see `perfmodel.core.vocabulary.ErrorSource`.
     """
@@ -235,14 +234,14 @@ def _by_model(entry: ProfileEntry, hardware: Hardware, outside: float | None) ->
     # Nor does a trace tell what the caches hold: the kernel before may just have written what this one reads.
     warm = predict(likely.operator, hardware, library=library, cache=CacheState.WARM)
     low_s = min(float(likely.predicted_time_low_s), float(warm.predicted_time_low_s))
-    # A time between events, or of a replayed graph, holds the gap to the next kernel; a profiler's kernel does not.
-    low_s -= GAP_OF_FLOOR * (hardware.launch.floor_s or 0.0)
-    times_s = (float(likely.predicted_time_s), low_s, float(likely.predicted_time_high_s))
+    times_s = (float(likely.predicted_time_s), low_s - gap_time(hardware), float(likely.predicted_time_high_s))
     if hardware.launch.queued_s is not None:
         starting_s = min(likely.predicted_terms_s.get(LAUNCH, 0.0), times_s[0])
         times_s = without_dispatch(*times_s, float(starting_s), outside)
     expected = _in_a_run(*times_s, floor_s)
+    # The interval reaches up to a time with its gap, as in the tables: how long a gap is, is assumed.
     predicted_s, low_s, high_s = (time_s * calls for time_s in expected)
+    predicted_s -= (float(likely.predicted_time_s) - profiled_time(likely, hardware)) * calls
     return Limit(
         entry,
         _roofline_limiter(entry, prediction, hardware),

@@ -10,6 +10,7 @@ import pytest
 from perfmodel.diagnosis.advice.padding import multiple_of, padded
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.limits import limit
+from perfmodel.diagnosis.profiled import profiled_time
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.attention import Attention
@@ -48,7 +49,7 @@ def test_the_saving_is_the_time_of_the_parts_less_that_of_the_fused_kernel():
     diagnosis, (item,) = advised("video")
     parts_s = sum(entry.time_s for entry in diagnosis.wall.entries if entry.name in item.candidate.targets)
     fused = Attention(heads=4, seq_q=3137, seq_kv=3137, head_dim=64, dtype="bf16")
-    expected_s = parts_s - float(predict(fused, H100, library="torch").predicted_time_s)
+    expected_s = parts_s - profiled_time(predict(fused, H100, library="torch"), H100)
     assert item.time_saved_s == pytest.approx(expected_s)
     # 3137 tokens are no multiple of 8, whichever way it is computed
     assert "pad n 3137 to 3144, k 3137 to 3144 (a multiple of 8)" in item.text
@@ -88,7 +89,7 @@ def _profile(time_s, n=3137):
 
 def test_padding_is_advised_for_odd_products_that_are_slower_than_padded_ones_may_be():
     whole = Gemm(m=3137, n=3144, k=1024, batch=16, dtype="bf16")
-    padded_s = float(predict(whole, H100).predicted_time_s)
+    padded_s = profiled_time(predict(whole, H100), H100)
     slow, fine = (diagnose(_profile(time_s), H100).advice for time_s in (3.0 * padded_s, padded_s))
     (item,) = [item for item in slow if item.kind == "pad"]
     assert "3137 to 3144" in item.text

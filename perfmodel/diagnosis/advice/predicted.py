@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
+from perfmodel.diagnosis.profiled import gap_time, profiled_time
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.prediction.predict import predict
@@ -34,10 +35,13 @@ class Span(NamedTuple):
 
 
 def predicted_span(op: Operator, hardware: Hardware, library: str = "", *, factor: float = 1.0) -> Span | None:
-    """Return the expected time of one call, times a factor, or None where the machine cannot compute it."""
+    """Return the expected time of one call, times a factor, or None where the machine cannot compute it.
+
+    It is that of a profile (`perfmodel.diagnosis.profiled`), beside which it stands.
+    """
     try:
         p = predict(dataclasses.replace(op, count=1), hardware, library=library)
     except UsageError:
         return None
-    times_s = (p.predicted_time_s, p.predicted_time_low_s, p.predicted_time_high_s)
-    return Span(*(float(time_s) * factor for time_s in times_s))
+    low_s, high_s = float(p.predicted_time_low_s) - gap_time(hardware), float(p.predicted_time_high_s)
+    return Span(profiled_time(p, hardware) * factor, low_s * factor, high_s * factor)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.vocabulary import EventKind, Limiter
 from perfmodel.diagnosis.limits import Basis, Limit, limit
+from perfmodel.diagnosis.profiled import profiled_time
 from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
@@ -96,7 +97,7 @@ def _by_model(entry: ProfileEntry, op: Operator, here: Limit, source: Hardware, 
     if there is None:
         return None
     first = predict(one, source, library=library)
-    ratio = float(there.predicted_time_s) / float(first.predicted_time_s)
+    ratio = profiled_time(there, target) / profiled_time(first, source)
     limiter = limit(dataclasses.replace(entry, op=_with_dtype(op, instead) if instead else op), target).limiter
     note = f", in {instead}: no {op.dtype} there" if instead else ""
     if here.predicted_time_s is None or not entry.time_s:
@@ -155,7 +156,7 @@ def _by_ceiling(entry: ProfileEntry, limiter: Limiter, source: Hardware, target:
 @cached_per_machine
 def start_time(hardware: Hardware) -> float:
     """Return the time of a kernel that does next to nothing [s]: no kernel becomes faster than it."""
-    return float(predict(Elementwise(numel=1, dtype="fp32"), hardware).predicted_time_s)
+    return profiled_time(predict(Elementwise(numel=1, dtype="fp32"), hardware), hardware)
 
 
 def _ratio(entry: ProfileEntry, limiter: Limiter, source: Hardware, target: Hardware) -> tuple[float, float, str]:

@@ -63,7 +63,8 @@ GATHER_BYTES, GATHER_ISSUE = 16.0, ADDRESS_CYCLES
 #: a block [s]: it reads its index, then the row, beside as many others as an SM holds. It is set on four look-ups of
 #: rows of 528 to 3280 B on an H200 (torch 2.11.0, 2026-11-23), which come out within 10 % (2.2 to 2.6 us by themselves)
 BLOCK_BYTES, THREAD_BYTES, MOST_BLOCKS, BLOCK_S = 4096.0, 16.0, 32.0, 2.3e-6
-#: its start: 2.9 us for 256 rows of 2 KiB, of which the stream takes 0.4 (H100, torch 2.11)
+#: its start: 2.9 us for 256 rows of 2 KiB, of which the stream takes 0.4 (H100, torch 2.11). The kernel before it takes
+#: it, too: no fit tells a start of it, and 141 rows of 1 KiB took 3.1 to 3.4 us in a trace of an H100
 FRAMEWORK_START_S = 2.4e-6
 #: lanes of a warp
 LANES = 32.0
@@ -102,6 +103,8 @@ def look_up(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         issued = where(row_bytes % GATHER_BYTES == 0, vectors, single) + walked
         times = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
         return beside_math(issued, *times, {**c, "launch": FRAMEWORK_START_S})
+    if conditions.library in FRAMEWORKS:
+        c = {**c, "launch": FRAMEWORK_START_S}
     issued = issue_s(op.tokens * op.dim, machine, c) + walked
     return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c)
 
