@@ -31,7 +31,7 @@ from perfmodel.prediction.latency.conv2d.steps import (
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, INSTRUCTIONS, beside
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, Terms, smooth_max
+from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, SPLIT_K, Terms, smooth_max
 
 #: a direct kernel loads both factors of each product: this share of the vector peak
 DIRECT = 0.125
@@ -82,6 +82,8 @@ STEP_ENGINE, STEP_DTYPES = "wgmma", ("fp16", "bf16")
 #: calls take what their steps say (`steps`), up to four times as long as in parts; 4096 x 640 x (1920 x 9) takes what
 #: parts say (own records, torch 2.11.0, 2026-11-23 and 2026-11-27; all in view). Seconds that no split is worth
 WHOLE_FILTERS, UNSPLIT_S = 64.0, 1.0
+#: bytes of a sum that kernels add to
+FP32_BYTES = 4.0
 #: bytes of a tap's channels that the kernels of tensor cores by NVIDIA work through in a step: filters of several taps
 #: are padded to them. 48 images of 8 x 112 x 112 take 1640 us with 688 filters of 3 x 3 in fp16 on an H200, 1380 by
 #: these and 1140 by vectors of 16 B; of 12 such calls with at most 42 channels 9 come out nearer by them and none
@@ -97,7 +99,7 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
     """Return the machine with the tiles of convolutions, and the constants of their matrix products.
 
     On tensor engines they are those of the machine's GEMMs. The kernel starts as one in 16 bits, without what scales
-    inputs to 8 bits. MIOpen sets the fp32 sums of a split to zero and converts them in two more kernels.
+    inputs to 8 bits.
     """
     family = gemm.family_of(machine)
     values = {constant.name: constant.default for constant in family.constants}
@@ -120,8 +122,7 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
         start = constants(gemm.GEMM_BF16, machine.hardware, conditions.library).values["start"]
     else:
         start = next(constant.default for constant in gemm.GEMM_BF16.constants if constant.name == "start")
-    split = values["split"] + (2.0 * c["launch"] if machine.matrix_instruction == "mfma" else 0.0)
-    return machine, MappingProxyType({**values, "launch": start / machine.clock_hz, "split": split})
+    return machine, MappingProxyType({**values, "launch": start / machine.clock_hz})
 
 
 def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -231,6 +232,8 @@ def product(
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
     if gemm.is_fp32(machine):
         return _one_tap_in_fp32(conv, sizes, terms, machine, c, speed)
+    if machine.matrix_instruction == "mfma":
+        terms = plus(terms, SPLIT_K, _sums_s(conv, sizes, c["launch"], speed))
     if conv.layout == "nhwc":
         return plain_by_channels(conv, sizes, of_group, terms, machine, conditions, values["split"])
     # A filter of one tap multiplies the images as they are, if each of their channels starts at a whole vector, or else
@@ -245,6 +248,20 @@ def product(
         terms = plus(terms, ALIGNMENT, where(by_loads, loaded, 0.0))
         narrow = narrow & (by_loads ^ True)
     return plus(terms, LAYOUT, where(plain & (narrow ^ True), 0.0, transposed))
+
+
+def _sums_s(conv: Conv2d, sizes: Sizes, launch_s: float, speed: float) -> Number:
+    """Return the time of the kernels by which MIOpen sets sums in fp32 to zero and converts them to 16 bits [s].
+
+    Its kernels add to such sums, whether these are split or not. In a training of ResNet-18 in bf16 on an MI300X
+    (AMD-AGI/TraceLens @ 171dd74721ca) all 29 products but those of one tap forward stand behind a kernel that fills
+    (SubTensorOpWithScalar, or a memset), and 17 of them before one that converts (SubTensorOpWithCastTensor).
+    """
+    results = {"weight": sizes.weight, "input": sizes.x}[conv.gradient] if conv.backward else sizes.y
+    sums = results / sizes.size * FP32_BYTES
+    alone = is_plain(conv) | ((conv.r == 1) & (conv.s == 1) & (not conv.backward))
+    added: Number = where(alone, 0.0, 2.0 * launch_s + (2.0 * sums + results) / speed)
+    return added
 
 
 def _one_tap_in_fp32(
