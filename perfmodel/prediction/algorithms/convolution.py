@@ -63,7 +63,14 @@ def costs(op: Conv2d, hardware: Hardware) -> list[Cost]:
     unfolded = float(im2col.tensors()[3].size_bytes)
     return [
         *(_kernel(name, plain, machine, known) for name in kernels.ALGORITHMS),
-        predicted("im2col", im2col, hardware, kernels=2.0, workspace_bytes=unfolded, why_not=NO_IM2COL),
+        predicted(
+            "im2col",
+            im2col,
+            hardware,
+            kernels=2.0 * float(kernels.unfoldings(im2col, hardware)),
+            workspace_bytes=unfolded,
+            why_not=NO_IM2COL,
+        ),
         _fourier(plain, hardware, machine, known),
     ]
 

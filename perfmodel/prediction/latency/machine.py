@@ -38,8 +38,8 @@ MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
 LIMITED_MOST = 0.955
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
-#: the vendor as specifications write it
-NVIDIA = "NVIDIA"
+#: vendors as specifications write them
+NVIDIA, AMD = "NVIDIA", "AMD"
 #: what is kept on one machine; a fit tries many constants
 _MOST_KEPT = 64
 Found = TypeVar("Found")

@@ -56,6 +56,8 @@ CONSTANTS = (
 #: share of a matrix engine's peak that chunks of linear attention reach: their products are as small as 64 x 64 x 64
 #: (assumed)
 CHUNK_RATE = 0.3
+#: threads of a block that has a channel: those of cuDNN's batch norms (bn_fw_tr_1C11_kernel_NCHW<float, float, 512>)
+CHANNEL_THREADS = 512.0
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -90,14 +92,15 @@ def _math(op: Operator, work: Work, tensors: tuple[Tensor, ...], machine: Machin
 def _between(op: Operator, tensors: tuple[Tensor, ...], machine: Machine) -> Number:
     """Return the bytes that pass between two reads of the same ones: what all SMs have at once [B].
 
-    A block has a channel, or all of a tensor that has one scale.
+    A block has a channel, or all of a tensor that has one scale; an SM holds as many blocks as it has threads for. With
+    one block an SM, batch norms of ResNet-50 on a V100 come out 20 % too fast in the mean, with as many 12 % (Kineto).
     """
     size: Number = 0.0
     for tensor in tensors:
         if anywhere(tensor.repeated):
             size = size + tensor.size_bytes
     channels = getattr(op, "c", 1.0)
-    return size * minimum(1.0, machine.sm_count / channels)
+    return size * minimum(1.0, machine.threads_per_sm / CHANNEL_THREADS * machine.sm_count / channels)
 
 
 def _streamed(op: Any, machine: Machine, library: str) -> bool:

@@ -32,7 +32,7 @@ from perfmodel.prediction.latency.conv2d.parts import (
     fastest,
     only,
 )
-from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, direct, implicit
+from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, direct, implicit, unfoldings
 from perfmodel.prediction.latency.conv2d.steps import STEP_BYTES, VECTOR_BYTES
 from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
 from perfmodel.prediction.latency.doubts import Doubt
@@ -41,7 +41,7 @@ from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
-__all__ = ["ALGORITHMS", "BACKWARD", "FAMILIES", "FAMILY", "POINTS", "SERVES", "SIDE", "algorithm_terms"]
+__all__ = ["ALGORITHMS", "BACKWARD", "FAMILIES", "FAMILY", "POINTS", "SERVES", "SIDE", "algorithm_terms", "unfoldings"]
 
 SERVES = {"conv2d": ("conv2d",), "conv2d_backward": ("conv2d",)}
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.hardware import Kernels
+from perfmodel.core.hardware import Hardware, Kernels
 from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
@@ -30,7 +30,7 @@ from perfmodel.prediction.latency.conv2d.steps import (
 )
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, INSTRUCTIONS, beside
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import AMD, Machine
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, SPLIT_K, Terms, smooth_max
 
 #: a direct kernel loads both factors of each product: this share of the vector peak
@@ -225,7 +225,8 @@ def product(
     speed = values["eta"] * machine.bandwidth_bytes_per_s
     if conv.algorithm == "im2col":
         unfolded = conv.counted()[0][3].size_bytes
-        unfold = (sizes.x + unfolded) / speed + values["launch"]
+        starts = 2.0 * unfoldings(conv, machine.hardware) - 1.0
+        unfold = (sizes.x + unfolded) / speed + starts * values["launch"]
         return plus(gemm.product_terms(of_group, machine, values, conditions), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
     arithmetic = gemm.product_terms(of_group, machine, in_caches, conditions)
@@ -248,6 +249,14 @@ def product(
         terms = plus(terms, ALIGNMENT, where(by_loads, loaded, 0.0))
         narrow = narrow & (by_loads ^ True)
     return plus(terms, LAYOUT, where(plain & (narrow ^ True), 0.0, transposed))
+
+
+def unfoldings(conv: Conv2d, hardware: Hardware | None) -> Number:
+    """Return how many kernels unfold images in memory, each before a product of its own.
+
+    MIOpen takes one image after another (GemmFwdRest in its src/solver/gemm.cpp), cuDNN all at once.
+    """
+    return conv.n if hardware is not None and hardware.vendor == AMD else 1.0
 
 
 def _sums_s(conv: Conv2d, sizes: Sizes, launch_s: float, speed: float) -> Number:
