@@ -28,9 +28,16 @@ from perfmodel.prediction.latency.effects import (
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.family import FACTOR, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
-from perfmodel.prediction.latency.machine import USUAL_CLOCK_HZ, generation, has_another_chip, product_line, vendor
+from perfmodel.prediction.latency.machine import (
+    AMD,
+    USUAL_CLOCK_HZ,
+    generation,
+    has_another_chip,
+    product_line,
+    vendor,
+)
 from perfmodel.prediction.latency.tables import default_tables
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80, Variances
@@ -45,6 +52,11 @@ NEW_KERNEL = {ErrorSource.KERNEL: tuple(math.sqrt((math.log(WIDEST[1]) / Z80) **
 #: standard deviation of ln(share of the datasheet's FLOP/s that good kernels reach) over the 26 sustained figures of
 #: compute in the catalog: a kernel of a kind that nobody measured may be faster than the roofline with these, too
 ANOTHER_KIND = 0.16
+#: time of products in 16 and 8 bits by AMD's library over that of NVIDIA's at the same power, and their families. AMD's
+#: typical attained FLOPs of an MI325X, ten products of DeepSeek-V3 (606 TFLOP/s in fp16, 616 in bf16, 1143 in fp8;
+#: "Completing the GPU Performance Picture", 2026-10-06), take 1.27 times as long as predicted without it, the products
+#: of a layer on an MI300X (AMD-AGI/TraceLens @ 171dd74721ca) 1.3 to 1.6 times, and the best ones of all as long
+HIPBLASLT, MATRIX_PRODUCTS = 1.2, ("gemm_bf16", "gemm_fp8")
 _ORIGINS = {
     Calibration.CALIBRATED: "constants of this machine",
     Calibration.SAME_GENERATION: "defaults of its generation",
@@ -114,7 +126,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         return _like(family, constants(family.like, hardware, library, dtype))
     elsewhere = family.name not in hardware.latency
     measured = measured_constants(family, hardware) if elsewhere else {}
-    least = queued_starts(family, hardware) if elsewhere else {}
+    least = {**queued_starts(family, hardware), **vendors_products(family, hardware)} if elsewhere else {}
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
     if family.borrows and library and not _has_own_rows(found, library, dtype):
@@ -225,7 +237,7 @@ def combined(
     typical = unmeasured(family, tables, library, lender)
     values.update(typical)
     values.update(measured)
-    values.update({name: max(values[name], value) for name, value in least.items()})
+    values.update({name: max(values.get(name, 0.0), value) for name, value in least.items()})
     fixed = MappingProxyType(values)
     if not found:
         intervals, variances = with_effects(USUAL_SHAPE, NEW_KERNEL)
@@ -328,6 +340,12 @@ def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
         return {}
     known = {constant.name for constant in family.all_constants}  # not all streams tell a write from a read
     return {name: value for name, value in (("eta", rate / peak), ("write", 1.0)) if name in known}
+
+
+def vendors_products(family: Family, hardware: Hardware) -> dict[str, float]:
+    """Return the factor of matrix products by a vendor's library that nobody measured on the machine, `HIPBLASLT`."""
+    of_amd = family.name in MATRIX_PRODUCTS and hardware.vendor == AMD
+    return {FACTOR.name: HIPBLASLT} if of_amd else {}
 
 
 def queued_starts(family: Family, hardware: Hardware) -> dict[str, float]:

@@ -28,7 +28,7 @@ from perfmodel.prediction.latency.conv2d.steps import (
     padding_s,
     waiting,
 )
-from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.family import Values, scaled
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, INSTRUCTIONS, beside
 from perfmodel.prediction.latency.machine import AMD, Machine
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, SPLIT_K, Terms, smooth_max
@@ -227,9 +227,9 @@ def product(
         unfolded = conv.counted()[0][3].size_bytes
         starts = 2.0 * unfoldings(conv, machine.hardware) - 1.0
         unfold = (sizes.x + unfolded) / speed + starts * values["launch"]
-        return plus(gemm.product_terms(of_group, machine, values, conditions), IM2COL, unfold)
+        return plus(scaled(gemm.product_terms(of_group, machine, values, conditions), values), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
-    arithmetic = gemm.product_terms(of_group, machine, in_caches, conditions)
+    arithmetic = scaled(gemm.product_terms(of_group, machine, in_caches, conditions), values)
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
     if gemm.is_fp32(machine):
         return _one_tap_in_fp32(conv, sizes, terms, machine, c, speed)

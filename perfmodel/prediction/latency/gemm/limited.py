@@ -28,9 +28,10 @@ def _has_no_rows(hardware: Hardware) -> bool:
 def _starved(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether the power limit of a board without rows sets the time of a product: below its clock's knee.
 
-    Products whose operands take longer to cross device memory than to multiply wait for that instead.
+    Products whose operands take longer to cross device memory than to multiply wait for that instead. The energy of
+    AMD's matrix cores is known from its own products (`MFMA_ENERGY`).
     """
-    if not isinstance(op, Gemm) or machine.engine != "tensor":
+    if not isinstance(op, Gemm) or machine.engine != "tensor" or machine.matrix_instruction == "mfma":
         return False
     key = (_starved, dtype_bytes(op.dtype))
     if key not in machine.cache:
