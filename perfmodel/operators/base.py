@@ -180,7 +180,11 @@ class Operator(abc.ABC):
         found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray) and value.ndim}
         return {name: found[name] for name in found if name in _declared(type(self))} if found else found
 
-    def _with(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
+    def repeated(self, count: Number) -> Self:
+        """Return the same call ``count`` times; in a sweep as often at each point as its array says."""
+        return self._with({"count": count}) if np.ndim(count) else self.changed(count=int(count))
+
+    def _with(self, arrays: Mapping[str, Any]) -> Self:
         """Return the operator with the arrays of some of its points."""
         part = object.__new__(type(self))
         names = [item.name for item in dataclasses.fields(self)]

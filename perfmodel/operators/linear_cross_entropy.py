@@ -95,9 +95,7 @@ class LinearCrossEntropy(Operator):
         if self.gradients:
             dx = self._product("dx", self.chunk, self.hidden, self.vocab)
             kernels = (*kernels, dx, self._product("dweight", self.vocab, self.hidden, self.chunk))
-        if np.ndim(self.chunks):
-            return kernels
-        return tuple(kernel.changed(count=int(self.chunks)) for kernel in kernels)
+        return tuple(kernel.repeated(self.chunks) for kernel in kernels)
 
     def _product(self, name: str, m: Number, n: Number, k: Number) -> Gemm:
         return Gemm(m=m, n=n, k=k, dtype=self.dtype, name=name)

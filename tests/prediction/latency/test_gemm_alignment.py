@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import perfmodel as pm
@@ -66,10 +66,17 @@ def test_a_chip_of_another_vendor_has_no_such_term() -> None:
     assert "alignment" not in pm.predict(pm.Gemm(m=256, n=255, k=1001, dtype="bf16"), "mi300x").predicted_terms_s
 
 
-@given(m=st.integers(2, 5000), n=st.integers(2, 5000), k=st.integers(1, 5000), library=st.sampled_from(["", "triton"]))
-def test_scalars_are_arrays_and_terms_add_up(m: int, n: int, k: int, library: str) -> None:
-    one = pm.predict(pm.Gemm(m=m, n=n, k=k, dtype="bf16"), "h100-sxm5-80gb", library=library)
-    sweep = pm.Gemm(m=np.array([m, 64.0]), n=np.array([n, 64.0]), k=np.array([k, 64.0]), dtype="bf16")
+@given(
+    m=st.integers(2, 5000),
+    n=st.integers(2, 5000),
+    k=st.integers(1, 5000),
+    library=st.sampled_from(["", "triton"]),
+    dtype=st.sampled_from(["bf16", "tf32"]),
+)
+@example(m=4096, n=26008, k=4096, library="triton", dtype="tf32")  # whole sectors, and not 16 elements
+def test_scalars_are_arrays_and_terms_add_up(m: int, n: int, k: int, library: str, dtype: str) -> None:
+    one = pm.predict(pm.Gemm(m=m, n=n, k=k, dtype=dtype), "h100-sxm5-80gb", library=library)
+    sweep = pm.Gemm(m=np.array([m, 67.0]), n=np.array([n, 67.0]), k=np.array([k, 67.0]), dtype=dtype)
     many = pm.predict(sweep, "h100-sxm5-80gb", library=library)
     assert np.asarray(many.predicted_time_s)[0] == pytest.approx(one.predicted_time_s)
     assert sum(one.predicted_terms_s.values()) == pytest.approx(one.predicted_time_s)

@@ -124,6 +124,7 @@ OPERATORS = (
     pm.Embedding(tokens=512, vocab=50_000, dim=1024),
     pm.Transpose(rows=1000, cols=1000),
     pm.Memcpy(bytes=10**7),
+    pm.LinearCrossEntropy(rows=4096, hidden=1024, vocab=32_000, dtype="bf16"),
 )
 
 
@@ -189,3 +190,19 @@ def test_the_output_says_whether_a_library_has_constants_of_its_own() -> None:
         "none of foo's own (known: sglang, torch, trtllm, vidur, vllm)"
         in pm.predict(op, machine, library="foo").prediction_basis
     )
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        pm.IndexSelect(rows=10_321, cols=1024, table=2**20),
+        pm.Gather(numel=3_045_951, table=2**24),
+        pm.Transpose(rows=2048, cols=2048, dtype="bf16"),
+    ],
+    ids=lambda op: op.op,
+)
+def test_warm_caches_hold_up_no_kernel_of_pytorch_that_reads_once(op: pm.Operator) -> None:
+    for machine in load_all():
+        if machine.kind == "gpu":
+            cold, warm = (pm.predict(op, machine, library="torch", cache=c).predicted_time_s for c in ("cold", "warm"))
+            assert float(warm) <= float(cold) * (1 + 1e-9), machine.name

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
@@ -35,7 +35,7 @@ class Pass:
     kernels : how many kernels start.
     moved : bytes that cross device memory [B].
     slower : time of these bytes over that of a plain stream.
-    cached : bytes that cross L2 alone [B].
+    cached : bytes that cross L2 in sectors, where those are more than the bytes moved [B].
     cycles : cycles of SMs, shared by all of them: instructions, and blocks that start.
     waited_s : the time of the threads that wait the longest, one load after another [s].
     """
@@ -59,7 +59,8 @@ def time_of(
     adds: dict[Term, Any] = dict.fromkeys(TERMS, 0.0)
     for one in passes:
         hbm, held = stream_times(one.moved * one.slower, footprint_bytes, machine, c, conditions)
-        l2 = held + one.cached / (c["feed"] * 64.0 * machine.sm_count * machine.clock_hz)
+        # What lies in L2 with warm caches is among the bytes that cross it.
+        l2 = maximum(held, one.cached / (c["feed"] * 64.0 * machine.sm_count * machine.clock_hz))
         math = one.cycles / (machine.sm_count * machine.clock_hz)
         parts = overlapped(POWER, {HBM: hbm, MATH: math, L2: l2, IDLE: one.waited_s})
         for name, time in parts.adds.items():

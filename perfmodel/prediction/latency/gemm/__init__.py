@@ -20,7 +20,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
-from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, beside, narrow_s
+from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, TRITON, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.limited import STARVED
 from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels, in_tiles, own_s
@@ -117,7 +117,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     terms = product_terms(product, machine, c, conditions)
     if _has_own_kernels(machine, conditions):
         terms = _with_own_kernels(product, terms, machine, c)
-    elif not is_fp32(machine) and anywhere(share := off_sectors(product)):
+    elif not is_fp32(machine) and (anywhere(share := off_sectors(product)) or conditions.library == TRITON):
         body = terms.time_s - terms.adds[LAUNCH]
         terms = terms.plus(SECTORS, share * body)
         body = body * (1.0 + share)
@@ -143,7 +143,7 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     time = product_s(product, machine, c, conditions)
     if _has_own_kernels(machine, conditions):
         time = own_s(product, time, machine, c)
-    elif not is_fp32(machine) and anywhere(share := off_sectors(product)):
+    elif not is_fp32(machine) and (anywhere(share := off_sectors(product)) or conditions.library == TRITON):
         time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
     time = time + launch
     if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
