@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
@@ -42,8 +44,8 @@ def train(
     laboratory : who runs it, as the sources of published runs name them ("pytorch/torchtitan"): runs of those that
         constants were fitted on are surer than those of others.
 
-    step = micro batches x slowest GPU of the pipeline + bubble + sends + exposed exchange of gradients and weights +
-    update of the weights
+    step = micro batches x one GPU of the pipeline + bubble + sends + its exposed exchange of gradients and weights +
+    its update of the weights, of the GPU for which these take longest
 
     Raises
     ------
@@ -72,13 +74,13 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
             outer = [embedding_passes(setup, tokens)] * (tokens > 0) + [head] * last
             alike[key] = stage_gpu(setup, counts, layers, outer)
         gpus.append(alike[key])
-    slowest = max(gpus, key=lambda gpu: gpu.time_s)
     count = setup.micro_batches
+    slowest, exchange_s, update_s = _slowest(setup, alike.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
     terms["bubble"] = _bubble(setup, gpus, head)
     terms["sends"] = _sends(setup)
-    terms["data"] = count * slowest.sharding_s + gradients_time(setup, slowest)
-    terms["optimizer"] = update_time(setup, slowest)
+    terms["data"] = count * slowest.sharding_s + exchange_s
+    terms["optimizer"] = update_s
     total = sum(terms.values())
     waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
@@ -114,6 +116,16 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         ),
         encoder_seq=setup.encoder_seq,
     )
+
+
+def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float]:
+    """Return the GPU of the pipeline that takes longest for a step, and of it the exchange and the update [s].
+
+    max over the GPUs of m t + e + u: m micro batches of t, what exchanging gradients and weights adds once a step, and
+    the update. Embedding and head may take as long as a layer and have many more parameters to exchange.
+    """
+    ends = [(gpu, gradients_time(setup, gpu), update_time(setup, gpu)) for gpu in gpus]
+    return max(ends, key=lambda end: setup.micro_batches * end[0].time_s + end[1] + end[2])
 
 
 def _knowledge(setup: Setup, known: bool) -> str:

@@ -20,6 +20,26 @@ def test_more_sequences_take_no_less_time_where_weights_stay_gathered(pp: int) -
     assert times == sorted(times)
 
 
+@pytest.mark.parametrize(("vp", "batches"), [(1, (16, 32, 64, 128)), (2, (64, 128, 256))])
+def test_more_sequences_take_no_less_time_where_stages_exchange_unequal_gradients(
+    vp: int, batches: tuple[int, ...]
+) -> None:
+    """All stages take as long, since they wait for the host; those with embedding or head exchange a third more."""
+    model = "layers=24 hidden=2048 heads=16 vocab=50304"
+    plan = {"seq": 512, "pp": 4, "vp": vp, "zero": 1, "framework": "fsdp2-eager"}
+    cluster = pm.Cluster("l40s", gpus=64, gpus_per_node=8, nic="100Gb/s")
+    steps = [pm.train(model, cluster, pm.TrainingPlan(batch=batch, **plan)) for batch in batches]
+    times, exchanges = [step.time_s for step in steps], [step.terms_s["data"] for step in steps]
+    assert times == sorted(times)
+    assert exchanges == pytest.approx([exchanges[0]] * len(exchanges), rel=0.02)
+
+
+def test_full_recomputation_takes_no_less_time_where_stages_exchange_unequal_gradients() -> None:
+    plan = {"batch": 32, "seq": 512, "tp": 4, "pp": 4, "framework": "fsdp2-compile", "dtype": "fp8"}
+    times = [step("llama-3.1-8b", "h200", 256, **plan, recompute=how).time_s for how in ("none", "full")]
+    assert times == sorted(times)
+
+
 def test_tensor_parallel_ranks_may_have_less_than_a_token_each() -> None:
     one = step("bert-large", "a10", 8, batch=32, seq=1, tp=8, dtype="tf32", framework="torchtitan")
     assert 0 < one.low_s <= one.time_s <= one.high_s < np.inf
