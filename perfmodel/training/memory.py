@@ -225,13 +225,13 @@ class _Holder:
         outer = held.outer * (self.shards > 1)
         dense, experts = held.dense * (self.shards > 1), held.experts * (self.expert_shards > 1)
         everything = outer + dense + experts
-        gradient = e + (_SINGLE if self.framework.gradient_dtype == "fp32" else 0.0)
+        wide = _SINGLE if self.framework.gradient_dtype == "fp32" else 0.0  # of the copy that is reduced, if it is one
         if self.framework.gathers_once and plan.pp > 1:
-            # unsharded gradients add up in fp32 until the last micro batch
-            return everything * (e + _SINGLE * self.setup.trained), 0.0, 0.0
+            # unsharded gradients add up in the dtype in which they are reduced until the last micro batch
+            return everything * (e + (wide or e) * self.setup.trained), 0.0, 0.0
         stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
         gathered = e * (everything if stays else outer + facts.gathered_layers * held.largest_layer)
-        layer = gradient * held.largest_layer * self.setup.trained
+        layer = (e + wide) * held.largest_layer * self.setup.trained
         share = (outer + dense) / self.shards + experts / self.expert_shards
         shards = facts.gradient_bytes * share * self.setup.trained
         pools = outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0

@@ -227,6 +227,16 @@ def test_experts_that_one_rank_holds_are_not_gathered():
     assert parts["weights"] == pytest.approx(4 * ((outer + MIXTRAL.layers * attention) / 8 + experts), rel=1e-3)
 
 
+@pytest.mark.parametrize(("framework", "bytes_"), [("torchtune", 2 + 2), ("fsdp2-compile", 2 + 4)])
+def test_unsharded_gradients_of_a_pipeline_have_the_dtype_in_which_they_are_reduced(framework, bytes_):
+    """Beside the gathered weights in 16 bits, gradients add up until the last micro batch: in 16 bits or fp32."""
+    plan = TrainingPlan(batch=64, seq=4096, pp=4, framework=framework, zero=2)
+    cluster = Cluster.of(H100, 32, nic="400Gb/s")
+    stages = training_memory(LLAMA, cluster, plan).stages
+    held = [part.total for part in held_parameters(LLAMA, cluster, plan)]
+    assert [stage.parts["gathered"] for stage in stages] == pytest.approx([bytes_ * count for count in held], rel=1e-9)
+
+
 def test_hsdp_without_sharded_weights_changes_nothing():
     cluster = Cluster.of(H100, 32, nic="400Gb/s")
     plan = TrainingPlan(batch=32, seq=4096, framework="megatron-te", zero=2)
