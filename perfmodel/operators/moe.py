@@ -13,6 +13,7 @@ from perfmodel.core.work import Number, Tensor, anywhere, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, number, scale_of, size
+from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.routing import LoadFeatures, expected_touched, expected_visits, loads_of
 from perfmodel.operators.scales import check_divides, expand_format, format_name, scale_tensors, weight_bytes
 
@@ -221,6 +222,17 @@ class Moe(Operator):
     def product_flop(self) -> Number:
         """Return the FLOP of the experts' products: 2 S h f' (2 + gated) [FLOP]."""
         return 2.0 * self.computed_slots * self.hidden * self.inter_of_rank * (2.0 + self.gated)
+
+    def composition_in(self, library: str) -> tuple[Operator, ...]:
+        """Return the router's product and the layer without it, where it is part of the call.
+
+        PyTorch's calls of a layer hold it: they are predicted together.
+        """
+        if not self.router or library == "torch":
+            return ()
+        routed = np.ceil(self.tokens / self.ep)
+        router = Gemm(m=plain(routed), n=self.experts, k=self.hidden, dtype=self.out_dtype, name="router")
+        return (router, self.changed(router=False))
 
     def flop(self) -> Number:
         """Return the FLOP of products, activation, weighted sum and router [FLOP]."""

@@ -33,11 +33,20 @@ FORMATS = [("bf16", "moe_bf16"), ("fp8", "moe_fp8"), ("fp8_block", "moe_fp8_bloc
 def test_never_faster_than_the_bound_and_the_sum_of_its_terms(
     dtype: str, family: str, tokens: int, ep: int, tp: int, skew: float
 ) -> None:
-    found = pm.predict(pm.Moe(tokens=tokens, **QWEN, ep=ep, tp=tp, skew=skew, dtype=dtype), H100)
+    found = pm.predict(pm.Moe(tokens=tokens, **QWEN, ep=ep, tp=tp, skew=skew, dtype=dtype, router=False), H100)
     assert found.family == family
     assert found.predicted_time_s >= found.bound_time_s
     assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
     assert all(value >= 0 for value in found.predicted_terms_s.values())
+
+
+@pytest.mark.parametrize(("dtype", "family"), FORMATS)
+def test_a_router_takes_the_time_of_its_product(dtype: str, family: str) -> None:
+    with_router, without = (pm.Moe(tokens=512, **QWEN, dtype=dtype, router=router) for router in (True, False))
+    product = pm.predict(pm.Gemm(m=512, n=128, k=4096, dtype="bf16"), H100)
+    both, layer = (pm.predict(op, H100) for op in (with_router, without))
+    assert layer.family == family
+    assert both.predicted_time_s == pytest.approx(layer.predicted_time_s + product.predicted_time_s)
 
 
 @pytest.mark.parametrize(("dtype", "family"), FORMATS)
