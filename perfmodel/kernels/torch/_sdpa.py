@@ -69,7 +69,7 @@ def prepare(backend: str, op: Attention, inputs: Mapping[str, torch.Tensor]) -> 
 def _mask(backend: str, op: Attention, device: torch.device) -> tuple[Any, bool]:
     """Return attn_mask and is_causal; torch's is_causal aligns the first query with the first key."""
     square = op.causal and op.seq_q == op.seq_kv and not op.window
-    sees_all = not op.causal or (op.seq_q == 1 and not op.window)
+    sees_all = not op.causal or op.seq_q == 1  # with a window the inputs hold its keys alone
     if square or sees_all:
         return None, bool(square and op.seq_q > 1)
     if _supports_corner(backend, op, device):

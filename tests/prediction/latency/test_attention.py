@@ -570,7 +570,10 @@ def predicted(machine: str, library: str, sizes: dict[str, np.ndarray], queries:
 @pytest.mark.parametrize(("machine", "library"), running([*SMOOTH, "vllm", "trtllm"]))
 def test_a_decode_is_never_slower_than_the_same_call_with_two_queries(machine: str, library: str) -> None:
     sizes = random_decodes(300, 1)
-    assert np.all(predicted(machine, library, sizes) <= predicted(machine, library, sizes, 2.0) * (1 + 1e-9))
+    # two queries with a window need a mask in PyTorch, and so another kernel
+    other = (library == "torch") & (sizes["window"] > 0)
+    slower = predicted(machine, library, sizes) > predicted(machine, library, sizes, 2.0) * (1 + 1e-9)
+    assert not np.any(slower & ~other)
 
 
 @pytest.mark.parametrize(("machine", "library"), running(SMOOTH))

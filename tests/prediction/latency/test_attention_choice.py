@@ -62,6 +62,63 @@ def test_a_sweep_over_heads_has_the_kernel_of_each() -> None:
         assert low_s == pytest.approx(float(alone.predicted_time_low_s))
 
 
+WINDOWED = {"kv_heads": 8, "seq_q": 16384, "causal": True, "window": 1024}
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "kernel"),
+    [
+        *((name, "torch", "efficient") for name in ("a100-sxm4-80gb", "l40s", "rtx-4090")),
+        ("h100-sxm5-80gb", "torch-2.7", "efficient"),
+        *((name, "torch", "cudnn") for name in ("h100-sxm5-80gb", "b200-sxm-180gb")),
+    ],
+)
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_window_is_a_mask_of_all_keys_that_flashattention_does_not_take(
+    machine: str, library: str, kernel: str, backward: bool
+) -> None:
+    sizes = {**WINDOWED, "backward": backward}
+    found, full, flash = (
+        seconds(machine, name, **{**sizes, **changed})
+        for name, changed in (
+            (library, {}),
+            (f"torch/{kernel}", {"causal": False, "window": 0}),
+            ("torch/fa2", {}),
+        )
+    )
+    assert found == seconds(machine, f"torch/{kernel}", **sizes)
+    # the square, and a mask to be read beside it
+    assert full < found < 2.5 * full
+    # which has a window as an argument where it is named
+    assert flash < found / 5
+    # none is hidden
+    wide = {**sizes, "window": 16384}
+    assert seconds(machine, library, **wide) == seconds(machine, library, **{**sizes, "window": 0})
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("machine", ["a100-sxm4-80gb", "h100-sxm5-80gb", "mi300x"])
+def test_points_with_and_without_a_window_have_the_kernel_of_each(machine: str, backward: bool) -> None:
+    windows, lengths = np.array([0.0, 256.0, 8192.0, 1024.0]), np.array([2048.0, 8192.0, 8192.0, 4096.0])
+    got = pm.predict(
+        attention(causal=True, window=windows, seq_q=lengths, backward=backward), machine, library="torch-2.8"
+    )
+    for place, (window, length) in enumerate(zip(windows, lengths, strict=True)):
+        one = attention(causal=True, window=int(window), seq_q=int(length), backward=backward)
+        alone = pm.predict(one, machine, library="torch-2.8")
+        for name in ("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s"):
+            assert getattr(got, name)[place] == pytest.approx(float(getattr(alone, name)))
+
+
+@pytest.mark.parametrize("machine", ["a100-sxm4-80gb", "h100-sxm5-80gb"])
+def test_one_query_with_a_window_needs_no_mask(machine: str) -> None:
+    """Its keys are the last ones of the cache, which a program passes alone."""
+    sizes = {"kv_heads": 8, "batch": 8, "seq_kv": 16384, "causal": True, "window": 1024}
+    one, two = (seconds(machine, "torch-2.8", **sizes, seq_q=queries) for queries in (1, 2))
+    assert one == seconds(machine, "torch/fa2", **sizes, seq_q=1)
+    assert two == seconds(machine, "torch/efficient", **sizes, seq_q=2) > one
+
+
 @pytest.mark.parametrize(
     ("machine", "library", "sizes", "wrong"),
     [

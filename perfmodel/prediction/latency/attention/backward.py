@@ -16,6 +16,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import prefill
 from perfmodel.prediction.latency.attention.kernels import kernel_of
+from perfmodel.prediction.latency.attention.terms import MASK
 from perfmodel.prediction.latency.family import Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
@@ -49,7 +50,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     kernel = dataclasses.replace(kernel_of(forward, machine, conditions.library), splits=False)
     terms = scaled(prefill.formula(forward, machine, values, conditions, kernel), values)
     traffic = op.work().bytes / forward.work().bytes
-    factors = {HBM: traffic, LAUNCH: 1.0}  # the rest is of blocks
+    factors = {HBM: traffic, LAUNCH: 1.0, MASK: 0.0}  # the forward pass has made a mask; the rest is of blocks
     usual = PRODUCTS * c["slower"]
     adds = {term: value * factors.get(term, usual) for term, value in terms.adds.items()}
     adds[LAUNCH] = adds[LAUNCH] + FURTHER_S

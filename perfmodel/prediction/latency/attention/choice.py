@@ -110,14 +110,20 @@ def prefers_cudnn(conditions: Conditions) -> bool:
     return release[:2] == (2, 9) or release in ((2, 5), (2, 5, 0))
 
 
+def masks_window(op: Attention) -> Any:
+    """Return where a window needs a mask: one beyond the sequence hides nothing, and one query has its last keys."""
+    return (op.seq_q > 1) & (op.window > 0) & (op.window < op.seq_kv)
+
+
 def _of_torch(op: Attention, hardware: Hardware, conditions: Conditions) -> list[tuple[Any, Conditions]]:
     """Return what scaled_dot_product_attention launches: the first that serves the call of cuDNN's, two of its own.
 
     FlashAttention-2 and cuDNN have products of 16 bits, up to some columns of a head, from Ampere on; the
-    memory-efficient kernel has all.
+    memory-efficient kernel has all. A window is an ``attn_mask``, which FlashAttention-2 takes none of
+    (check_for_attn_mask of sdp_utils.cpp).
     """
     capability, wide = _capability(hardware), dtype_bytes(op.dtype) > 2
-    flash: Any = op.head_dim <= FLASH_COLUMNS
+    flash: Any = (op.head_dim <= FLASH_COLUMNS) & np.logical_not(masks_window(op))
     if wide or (capability is not None and capability < NEEDS["fa2"].first):
         flash = False
     cudnn: Any = False

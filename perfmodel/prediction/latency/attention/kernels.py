@@ -70,8 +70,8 @@ class Kernel:
     sizes : columns of the heads that it is built for; smaller heads are padded to the next size. Empty: to none.
     large_blocks : whether the cost of a block of a prefill grows with heads of more than 128 columns.
     in_waves : whether equal blocks, which start and end together, show their last wave in full.
-    masks : whether a tensor masks what lies beyond a query, unless queries and keys are equally many: all keys of a
-        sequence are visited then.
+    masks : whether a tensor masks the keys that a window hides: a call visits all of its keys then.
+    masks_ends : whether one also masks what lies beyond a query, unless queries and keys are equally many.
     mask_cycles : cycles of the vector lanes for a score that such a tensor masks, over those of an exponential: where
         the queries fill whole blocks, where they do not, and where the rows of the mask are no multiples of 16 B.
     token : cycles of a token of a head before a prefill, over those of TensorRT-LLM, whose pass turns each pair of
@@ -116,6 +116,7 @@ class Kernel:
     large_blocks: bool = False
     in_waves: bool = False
     masks: bool = False
+    masks_ends: bool = False
     mask_cycles: tuple[float, float, float] = (0.0, 0.0, 0.0)
     token: float = 0.15
     narrowing_s: float = 0.0
@@ -224,14 +225,24 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     },
     "flashinfer": {"narrowing_s": NARROWING_S},
 })  # fmt: skip
+#: ``mask_cycles`` of cuDNN; that a score takes the memory-efficient kernel as long is assumed: no row has a mask there
+MASK_CYCLES = (2.0, 3.2, 6.5)
 #: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
 #: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it
 #: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor, which
 #: its kernels of prompts read. These split no keys: 68 queries of 32 heads and 7961 keys take an H200 327 us, and 256
 #: of 8192 keys 210 us (`examples/records`), where one query takes 17. The dispatcher does not ask how many they are.
+#: It has no argument for a window, which is a tensor to cuDNN and the memory-efficient kernel alike.
 IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "cudnn": {"masks": True, "mask_cycles": (2.0, 3.2, 6.5), "one_query": True, "in_waves": True},
+        "cudnn": {
+            "masks": True,
+            "masks_ends": True,
+            "mask_cycles": MASK_CYCLES,
+            "one_query": True,
+            "in_waves": True,
+        },
+        "efficient": {"masks": True, "mask_cycles": MASK_CYCLES},
         "fa2": {"in_waves": True},
     }
 )
@@ -301,7 +312,9 @@ def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitione
         # And for two blocks at once, so that the last ones are no faster alone.
         found = replace(found, tail=1.0)
     differs = {"vllm": IN_VLLM, "torch": IN_TORCH}.get(base, {})
-    return replace(found, **differs.get(found.name, {}))
+    found = replace(found, **differs.get(found.name, {}))
+    # Where FlashAttention-2 is named, it is called without the dispatcher, with its own argument for a window.
+    return replace(found, masks=False) if library == "torch/fa2" else found
 
 
 def kernel_name(library: str, instruction: str, narrow: bool, wide: bool = False) -> str:

@@ -20,7 +20,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
 from perfmodel.prediction.latency.attention.beyond import BEYOND, LARGE_HEADS
-from perfmodel.prediction.latency.attention.choice import choices
+from perfmodel.prediction.latency.attention.choice import choices, masks_window
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
     WGMMA,
@@ -78,9 +78,10 @@ WINDOW_16BIT = 2.0
 FP32_SCORE = 2.0
 #: elements of a row of a mask that are 16 B
 MASK_ROW = 8.0
-#: start of the three small kernels that make a mask [s], the bytes of an element, and the share of the bandwidth that
-#: moves them: 2816 x 2817 and 3008 x 3072 elements take an H200 18.5 and 20.9 us (profiles of torch 2.11)
-MASK_KERNELS_S, MASK_BYTES, MASK_STREAM = 5.5e-6, 3.0, 0.28
+#: start of the three small kernels that make a mask [s], the bytes of an element before it has the dtype of Q, and the
+#: share of the bandwidth that moves them: 2816 x 2817 and 3008 x 3072 elements take an H200 18.5 and 20.9 us (profiles
+#: of torch 2.11)
+MASK_KERNELS_S, MASK_BYTES, MASK_STREAM = 5.5e-6, 1.0, 0.28
 #: columns of a head above which blocks of few queries have no room to load their next keys while they compute: four
 #: calls of an H200 with 64 queries and heads of 192 and 256 columns (`examples/records`, 2026-11-27)
 LARGE = 128.0
@@ -93,10 +94,11 @@ UNPREPARED = 0.78
 
 
 def masked(op: Attention, kernel: Kernel) -> Any:
-    """Return where a tensor masks the keys that a query may not see; a window beyond the sequence hides none."""
+    """Return where a tensor masks the keys that a query may not see."""
     if not (kernel.masks and op.causal):
         return False
-    return ((op.seq_kv > op.seq_q) & (op.seq_q > 1)) | ((op.window > 0) & (op.window < op.seq_kv))
+    windowed = masks_window(op)
+    return windowed | ((op.seq_kv > op.seq_q) & (op.seq_q > 1)) if kernel.masks_ends else windowed
 
 
 @record
@@ -133,7 +135,8 @@ class _Blocks:
         past = where(windowed, minimum((op.seq_kv - window) / op.seq_q, 1.0), 0.0)
         edges = 0.5 * maximum(rows, step) * (float(op.causal) + past)
         most = minimum(op.seq_kv, window + rows)
-        most = where(hidden, op.seq_kv, most)
+        # The call has the keys that any query attends to.
+        most = where(hidden, op.keys(), most)
         keys = where(hidden, most, minimum(op.pairs() / op.seq_q + edges, most))
         if lanes:
             return cls(count, rows * filled, filled, keys, most, windowed)
@@ -191,25 +194,26 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions, k
 def _mask_cycles(op: Attention, kernel: Kernel) -> Number:
     """Return the cycles of a score that a tensor masks, over those of an exponential.
 
-    The rows of a block are those of two warp groups; one without queries reads no mask.
+    Where the rows of a block are those of two warp groups, one without queries reads no mask.
     """
     whole, in_part, unaligned = kernel.mask_cycles
     aligned = where(op.seq_q % kernel.rows == 0, whole, in_part)
     filled = minimum(op.seq_q / GROUP_ROWS, 1.0)
-    cycles = where(op.seq_kv % MASK_ROW == 0, aligned, in_part + (unaligned - in_part) * filled)
-    read: Number = where(op.seq_q <= GROUP_ROWS, 0.5, 1.0) * cycles
+    cycles = where(op.keys() % MASK_ROW == 0, aligned, in_part + (unaligned - in_part) * filled)
+    read: Number = where((op.seq_q <= GROUP_ROWS) & (kernel.rows > GROUP_ROWS), 0.5, 1.0) * cycles
     return read
 
 
 def _mask_s(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     """Return the time of the kernels that make the tensor of a mask [s].
 
-    Two fill values, and one chooses between them by the mask's bytes: 3 B an element, one by one
+    Two fill values, and one chooses between them by the mask's bytes: 3 B an element of 16 bits, one by one
     (convert_boolean_attn_mask in aten/src/ATen/native/transformers/attention.cpp of github.com/pytorch/pytorch).
     """
     if not kernel.masks:
         return 0.0
-    made = MASK_KERNELS_S + MASK_BYTES * op.seq_q * op.seq_kv / (MASK_STREAM * machine.bandwidth_bytes_per_s)
+    moved = (MASK_BYTES + dtype_bytes(op.dtype)) * op.seq_q * op.keys()
+    made = MASK_KERNELS_S + moved / (MASK_STREAM * machine.bandwidth_bytes_per_s)
     found: Number = where(masked(op, kernel), made, 0.0)
     return found
 
