@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator, flag, size
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.rms_norm import RmsNorm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,4 +52,13 @@ class AddRmsNorm(Operator):
             Tensor.input("gamma", (self.cols,), self.dtype),
             Tensor.output("y", shape, self.dtype),
             Tensor.output("sum", shape, self.dtype),
+        )
+
+    def composition_in(self, library: str) -> tuple[Operator, ...]:
+        """Return the two calls of PyTorch, the sum and its norm; others run one kernel, and so does the gradient."""
+        if library != "torch" or self.backward:
+            return ()
+        return (
+            Elementwise(numel=1.0 * self.rows * self.cols, kind="add", dtype=self.dtype),
+            RmsNorm(rows=self.rows, cols=self.cols, dtype=self.dtype),
         )

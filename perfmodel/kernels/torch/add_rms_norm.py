@@ -17,7 +17,6 @@ from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.add_rms_norm import AddRmsNorm
-from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.rms_norm import RmsNorm
 
 
@@ -36,10 +35,7 @@ def _library(op: AddRmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: AddRmsNorm) -> tuple[Operator, ...]:
-    return (
-        Elementwise(numel=op.rows * op.cols, kind="add", dtype=op.dtype),
-        RmsNorm(rows=op.rows, cols=op.cols, dtype=op.dtype),
-    )
+    return op.composition_in("torch")
 
 
 def _workspace_bytes(op: AddRmsNorm) -> float:

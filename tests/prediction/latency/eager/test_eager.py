@@ -195,6 +195,24 @@ def test_a_gated_activation_is_two_calls() -> None:
     assert op.composition_in("") == op.composition_in("vllm") == ()
 
 
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+@pytest.mark.parametrize("library", ["torch", "torch-2.1"])
+def test_a_norm_of_a_sum_is_two_calls(library: str, cache: str) -> None:
+    rows = np.array([1.0, 64.0, 65536.0])
+    op = pm.AddRmsNorm(rows=rows, cols=4096, dtype="bf16")
+    parts = (
+        pm.Elementwise(numel=rows * 4096, kind="add", dtype="bf16"),
+        pm.RmsNorm(rows=rows, cols=4096, dtype="bf16"),
+    )
+    found, *alone = (pm.predict(one, "h100", library=library, cache=cache).predicted_time_s for one in (op, *parts))
+    assert found == pytest.approx(sum(alone))
+    # others have one kernel, which moves less than both
+    for other in ("", "vllm", "sglang", "trtllm", "liger", "triton", "torch_compiled"):
+        assert op.composition_in(other) == ()
+        assert np.all(pm.predict(op, "h100", library=other, cache=cache).predicted_time_s < found)
+    assert op.changed(backward=True).composition_in("torch") == ()
+
+
 def test_what_torch_compiles_is_no_call_of_torch() -> None:
     assert library_of("torch-compiled") == "torch_compiled"
     assert library_of("torch-torch.sort") == "torch"
