@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from perfmodel.core import roofline
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import ErrorSource, Limiter
-from perfmodel.core.work import Number, Text, maximum, plain
+from perfmodel.core.work import Number, Text, anywhere, maximum, plain
 from perfmodel.prediction.latency.terms import Term, Terms, starting_s
-from perfmodel.prediction.uncertainty import Uncertainty
+from perfmodel.prediction.uncertainty import Z80, Uncertainty
 
 #: regime of each point as an index into `REGIMES`
 Codes = NDArray[np.int8] | int
@@ -62,6 +62,15 @@ class Spread:
         if isinstance(self.code, int):
             return self.ends[self.code][which]
         return np.array([ends[which] for ends in self.ends]).take(self.code)
+
+    def reaching(self, ratio: Number) -> Spread:
+        """Return a spread that also holds other times, given over the expected ones."""
+        low, high = plain(np.minimum(self._end(0), ratio)), plain(np.maximum(self._end(1), ratio))
+        return Spread(0, ((low, high),), self.floor_s)
+
+    def half_width(self) -> Number:
+        """Return half of the interval of ln(measured / predicted)."""
+        return plain(0.5 * np.log(np.divide(self._end(1), self._end(0))))
 
     def beside(self, other: Spread, here: NDArray[np.bool_]) -> Spread:
         """Return the spread of this one's points where a mask holds, and of the other's elsewhere, with one floor."""
@@ -149,6 +158,22 @@ class Estimate:
             return name(self._own_terms().adds)
         pieces = [np.broadcast_to(name(part.terms.adds), np.shape(part.time_s)) for part in self.again()]
         return np.concatenate(pieces).reshape(np.shape(self.time_s))
+
+
+def reaching(one: Estimate, other_s: Number) -> Estimate:
+    """Return an estimate whose interval reaches what another library is expected to take [s], on its side.
+
+    What the interval grows by counts as what libraries differ by: its half widths squared, over those of a deviation.
+    """
+    ratio = other_s / one.time_s
+    spread = one.spread.reaching(ratio)
+    grown = (spread.half_width() ** 2 - one.spread.half_width() ** 2) / Z80**2
+    if not anywhere(grown > 0.0) and not np.ndim(one.time_s):
+        return one
+    variances = one.uncertainty.variances(one.regime)
+    variances[ErrorSource.LIBRARY] = plain(variances.get(ErrorSource.LIBRARY, 0.0) + maximum(grown, 0.0))
+    parts = {source: (value,) * len(REGIMES) for source, value in variances.items()}
+    return replace(one, spread=spread, uncertainty=Uncertainty(((True, parts),)))
 
 
 def largest_of(adds: Mapping[Term, Number]) -> Text:

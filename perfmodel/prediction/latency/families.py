@@ -34,6 +34,8 @@ from perfmodel.prediction.latency.terms import Term
 
 _PACKAGE = "perfmodel.prediction.latency"
 _ROOFLINE = "roofline"
+#: beginning of the names of families of PyTorch's kernels (`perfmodel.prediction.latency.eager`), and its own name
+_EAGER, _EAGER_LIBRARY = "eager_", "torch"
 _SERVES = re.compile(r"^SERVES\b[^=\n]*=\s*(\{.*?\})", re.MULTILINE | re.DOTALL)
 
 
@@ -121,6 +123,12 @@ def _serving(op: str) -> tuple[str, ...]:
     return _own().families.get(op) or _plugins().families.get(op) or (_ROOFLINE,)
 
 
+@functools.cache
+def _eager(op: str) -> tuple[str, ...]:
+    """Return the names of the families of PyTorch's kernels for an operator, given by its name."""
+    return tuple(name for name in _serving(op) if name.startswith(_EAGER))
+
+
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
     """Return the families of an operator, each with the mask of the points that it is for (True for all that are left).
 
@@ -140,6 +148,14 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     if parts and everywhere(functools.reduce(np.logical_or, (mask for mask, _ in parts))):
         return parts
     return [*parts, (True, family(_ROOFLINE))]
+
+
+def eager_points(op: Operator, machine: Machine, kind: str) -> Any:
+    """Return the points of an operator that some family of PyTorch's own kernels is for, a mask."""
+    names = _eager(op.op)
+    if not names or kind == "cpu":
+        return False
+    return functools.reduce(np.logical_or, (family(name).applies(op, machine, _EAGER_LIBRARY) for name in names))
 
 
 def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions) -> list[tuple[Any, Conditions]]:

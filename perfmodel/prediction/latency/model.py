@@ -14,19 +14,23 @@ from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import Calibration, Load, Timing
 from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain, where
+from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants, constants
+from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries
 from perfmodel.prediction.latency.effects import Stating
-from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, regime_of
-from perfmodel.prediction.latency.families import choices_of, families_of
+from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, reaching, regime_of
+from perfmodel.prediction.latency.families import choices_of, eager_points, families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import FRAMEWORKS, FUSED
 from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of
 from perfmodel.prediction.uncertainty import PointVariances, Uncertainty, half_widths, of_sum, shape_of
 
+#: libraries whose kernels are known, so that PyTorch's say little of what they take
+_KNOWN = frozenset((*FRAMEWORKS, *FUSED, *Attention.WRITING))
 #: what the basis says of the load
 _LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
 
@@ -60,7 +64,39 @@ def estimate(
         for mask, family in families_of(op, machine, hardware.kind, those.library):
             known = constants(family, hardware, family.library_of(those), op.kernel_dtype)
             estimates.append((chosen & mask, _estimate(family, op, machine, known, those, floor_s, later)))
-    return functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
+    found = functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
+    return _with_pytorch(found, op, machine, hardware, peak, conditions, floor_s)
+
+
+def _with_pytorch(
+    found: Estimate,
+    op: Operator,
+    machine: Machine,
+    hardware: Hardware,
+    peak: Peak | None,
+    conditions: Conditions,
+    floor_s: Number,
+) -> Estimate:
+    """Return an estimate for no library, or an unknown one, whose interval reaches PyTorch's own kernels.
+
+    Those of an ``eager_*`` family were measured, and no other library's.
+    """
+    library = conditions.library
+    if _caller(library) in _KNOWN:
+        return found
+    eager = eager_points(op, machine, hardware.kind)
+    if not anywhere(eager):
+        return found
+    names = {str(name) for name in np.unique(found.family)}
+    if library and any(library in measured_libraries(name, hardware) for name in names):
+        return found
+    own = estimate(op, hardware, peak, replace(conditions, library="torch", version=""), floor_s)
+    return reaching(found, where(eager, own.time_s, found.time_s))
+
+
+def _caller(library: str) -> str:
+    """Return whose call it is: "vllm" of "vllm_triton", "torch" of "torch/fa2"."""
+    return library.partition("/")[0].partition("_")[0]
 
 
 def _terms_of(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Terms:
