@@ -7,6 +7,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
+from perfmodel.prediction.latency.reduction import IDLE
 
 ALGORITHMS = ("radix_select", "sort", "heap")
 
@@ -41,10 +42,29 @@ def test_scalar_equals_array_and_never_beats_its_bound(algorithm: str) -> None:
     assert alone.calibration == "never seen"
 
 
+def seconds(rows: int, cols: int, algorithm: str = "radix_select", library: str = "") -> float:
+    op = pm.Topk(rows=rows, cols=cols, k=50, algorithm=algorithm)
+    return float(pm.predict(op, "h100", library=library).predicted_time_s)
+
+
 def test_one_long_row_leaves_multiprocessors_idle() -> None:
     """One block a row: 50 rows of a million cost about as much as one, where a sort costs 50 times as much."""
-    one, many = (pm.predict(pm.Topk(rows=rows, cols=2**20, k=50), "h100").predicted_time_s for rows in (1, 50))
-    assert many < 1.5 * one
-    sorts = [pm.predict(pm.Topk(rows=r, cols=2**20, k=50, algorithm="sort"), "h100").predicted_time_s for r in (1, 50)]
-    assert sorts[1] > 20 * sorts[0]
-    assert one > sorts[0], "the old one-block select loses to a sort (pytorch/pytorch issue 68632)"
+    assert seconds(50, 2**20, "heap") < 1.5 * seconds(1, 2**20, "heap")
+    assert seconds(50, 2**20, "sort") > 20 * seconds(1, 2**20, "sort")
+
+
+def test_several_blocks_share_a_long_row_of_a_selection() -> None:
+    """As in PyTorch: one row of 16 M elements had 17 reads by one block, and took 50 times as long as there."""
+    one = seconds(1, 2**24)
+    assert seconds(1, 2**24, library="torch") / 4 < one < seconds(1, 2**24, library="torch")
+    assert seconds(50, 2**20) > 2 * seconds(1, 2**20)
+    found = pm.predict(pm.Topk(cols=2**24, k=50), "h100")
+    assert found.estimate.terms.adds[IDLE] == 0.0
+    assert "radix_select_multi" in found.prediction_basis
+    assert "radix_select_multi" not in pm.predict(pm.Topk(cols=1000, k=50), "h100").prediction_basis
+    # no jump, and no size at which they are slower than one block would be
+    cols = np.arange(1000.0, 200_000.0, 500.0)
+    times = np.asarray(pm.predict(pm.Topk(cols=cols, k=50), "h100").predicted_time_s)
+    assert np.all(np.diff(times) > -1e-12)
+    choice = pm.choose("topk", "h100", cols=2**24, k=50)
+    assert choice["radix_select"].time_s > 20 * choice["radix_select_multi"].time_s

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.topk import Topk
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
+from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.host import CALL_S, HEAP_S, PARTITION_S, STABLE_S
-from perfmodel.prediction.latency.passes import STARTS
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.passes import STARTS, alone_s
 
 #: kernels of a digit where many blocks share a row: counts of each block, then their sum (PyTorch, TensorTopK.cu,
 #: namespace mbtopk)
@@ -29,7 +32,17 @@ def costs(op: Topk, hardware: Hardware) -> list[Cost]:
                   why_not=large if name == "heap" else "")
         for name in names
     ]  # fmt: skip
-    return [*one_block, _multi_block(op.changed(algorithm="radix_select"), hardware)]
+    select = op.changed(algorithm="radix_select")
+    return [_of_one_block(one_block[0], select, hardware), *one_block[1:], _multi_block(select, hardware)]
+
+
+def _of_one_block(found: Cost, op: Topk, hardware: Hardware) -> Cost:
+    """Return the cost of one block a row also where the prediction lets several share it, which takes less."""
+    alone = float(alone_s(op, Machine.of(hardware, resolve_peak(op, hardware))))
+    if alone <= found.time_s:
+        return found
+    start_s = Rates.for_op(op, hardware).start_s
+    return replace(found.slower((alone + start_s) / found.time_s), basis="one block a row, 30 B a clock")
 
 
 def _multi_block(op: Topk, hardware: Hardware) -> Cost:

@@ -8,18 +8,19 @@ second on an A100, and a sort of 3 instead of 2 accesses a pass 1.5 times fewer 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.sampling import Sampling
 from perfmodel.operators.scan import Scan
 from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import Topk
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.eager.selections import shared_kernels, shares_rows
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import DRAW_BYTES, IDLE
@@ -50,17 +51,38 @@ def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions)
 def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = kernels 1.5 launch + max(bytes / (eta W), a row's bytes / (30 B f)) [s].
 
-    One block has a row to itself where a single kernel does all, so that few long rows leave SMs idle.
+    One block has a row to itself where a single kernel does all, so that few long rows leave SMs idle. Of a selection
+    several blocks share them, as in PyTorch, where the kernels between its digits take less than that.
     """
     op = cast(Topk | Sampling, op)
-    alone = _row_bytes(op) if op.algorithm in ONE_BLOCK else 0.0
-    return _terms(op, op.kernels(), 1.0, alone / (DRAW_BYTES * machine.clock_hz), machine, c, conditions)
+    one = _terms(op, op.kernels(), 1.0, alone_s(op, machine), machine, c, conditions)
+    shared = _shared(op)
+    if not anywhere(shared):
+        return one
+    many = _terms(op, shared_kernels(dtype_bytes(op.dtype)), 1.0, 0.0, machine, c, conditions)
+    here = shared & (many.time_s < one.time_s)
+    return Terms({name: where(here, many.adds[name], one.adds[name]) for name in TERMS}, one.alone)
 
 
 def streamed(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = kernels 1.5 launch + bytes / (eta W) [s]."""
     op = cast(Scan, op)
     return _terms(op, op.kernels(), 1.0, 0.0, machine, c, conditions)
+
+
+def alone_s(op: Topk | Sampling, machine: Machine) -> Number:
+    """Return the time that one block takes to read its row as often as it does, at 30 B a clock [s]."""
+    return _row_bytes(op) / (DRAW_BYTES * machine.clock_hz) if op.algorithm in ONE_BLOCK else 0.0
+
+
+def _shared(op: Topk | Sampling) -> Any:
+    """Return where several blocks may share a row: those of a selection, by the sizes at which PyTorch's do."""
+    return isinstance(op, Topk) and op.algorithm == "radix_select" and shares_rows(op.rows, op.cols)
+
+
+def _of_blocks(op: Any, machine: Machine) -> tuple[bool, str]:
+    """Say that several blocks may share a row, which the name of the algorithm leaves open."""
+    return False, "radix_select_multi, several blocks a row, where one takes longer" if anywhere(_shared(op)) else ""
 
 
 def _row_bytes(op: Topk | Sampling) -> Number:
@@ -85,6 +107,6 @@ def _terms(
 TERMS = (HBM, L2, IDLE, LAUNCH)
 FAMILIES = (
     Family("sort", (*_STREAM, SCATTERED), scattered, TERMS, streams=True),
-    Family("selection", _STREAM, rowwise, TERMS, streams=True),
+    Family("selection", _STREAM, rowwise, TERMS, streams=True, beyond=_of_blocks),
     Family("scan", _STREAM, streamed, TERMS, streams=True),
 )

@@ -3,7 +3,8 @@
 These families are for ``library="torch"`` alone: torch.sort moves 64-bit indices, torch.multinomial is a dozen kernels
 and waits for the host twice, a batch norm has one block a channel. Each module lists the kernels of some operators with
 the files of PyTorch that they stand in (pytorch/aten/src/ATen/native/cuda, 2.11), as passes whose times add up. Any
-other library, and none named, keeps the operator's one kernel.
+other library, and none named, keeps the operator's one kernel; where the library is not known, its interval reaches
+these.
 
 The defaults of the constants, and the numbers beside them, were set on our own records of an H100 with torch 2.11.0
 (2026-11-23, 116 rows); those in `hardware_specs` are fitted on half of their shapes. Kernels that a first look at an

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.work import Number
 from perfmodel.operators.sampling import Sampling
@@ -122,6 +123,17 @@ def _in_block(rows: Number, cols: Number, size: float, machine: Machine) -> Pass
     return Pass(1.0, 2.0 * rows * cols * (size + INDEX_BYTES), 1.0, 0.0, cycles, waited)
 
 
+def shares_rows(rows: Number, cols: Number) -> NDArray[np.bool_]:
+    """Return where several blocks share a row of a selection."""
+    limits = [limit for limit, _ in SHARED_ROWS]
+    return np.asarray(cols) >= np.array([least for _, least in SHARED_ROWS])[np.searchsorted(limits, rows)]
+
+
+def shared_kernels(size: float) -> float:
+    """Return the kernels of a selection by several blocks a row, of elements of ``size`` bytes."""
+    return DIGIT_KERNELS * 8.0 * size / BLOCKS_DIGIT + OTHER_KERNELS
+
+
 def _of_topk(
     rows: Number, cols: Number, k: Number, size: float, c: Values, machine: Machine, ordered: bool = True
 ) -> list[Pass]:
@@ -132,12 +144,11 @@ def _of_topk(
     """
     rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
     elements, bits = rows * cols, 8.0 * size
-    limits = [limit for limit, _ in SHARED_ROWS]
-    shared = cols >= np.array([least for _, least in SHARED_ROWS])[np.searchsorted(limits, rows)]
+    shared = shares_rows(rows, cols)
     digits = bits / BLOCKS_DIGIT
     items = np.ceil(elements / (machine.sm_count * BLOCKS_PER_SM * BLOCK_THREADS))
     of_row = np.ceil(cols / (np.clip(items, LEAST_ITEMS, MOST_ITEMS) * BLOCK_THREADS))
-    starts = SHARED_STARTS * ((DIGIT_KERNELS - 1.0) * digits + OTHER_KERNELS)
+    starts = SHARED_STARTS * (shared_kernels(size) - digits)
     counted = Pass(starts, waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
     reads = digits + 1.0
     several = Pass(SHARED_STARTS * digits, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
