@@ -87,7 +87,8 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
     on (not with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a batch in a micro batch,
     virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3 where the
-    framework has them in the plan's dtype; recomputation none, selective where the kernel has scores, and full.
+    framework has them in the plan's dtype, 2 where it has no 1; recomputation none, selective where the kernel has
+    scores, and full.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),
-        "zero": [stage for stage in (1, 3) if stage in stages] or stages[:1],
+        "zero": [stage for stage in ((1, 3) if 1 in stages else (2, 3)) if stage in stages] or stages[:1],
         "recompute": (Recompute.NONE, *((Recompute.SELECTIVE,) if unfused else ()), Recompute.FULL),
     }
     return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]
