@@ -11,6 +11,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, Tensor, plain
 from perfmodel.operators.base import Operator, flag, size
 from perfmodel.operators.cross_entropy import CrossEntropy
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 
 
@@ -86,7 +87,10 @@ class LinearCrossEntropy(Operator):
         return self.vocab
 
     def composition(self) -> tuple[Operator, ...]:
-        """Return the kernels of all chunks: the logits, their cross entropy, and the two products of the gradients."""
+        """Return the kernels of all chunks: the logits, their cross entropy, and the two products of the gradients.
+
+        The product of dW reads what it adds to: half a copy.
+        """
         algorithm = "fused" if self.gradients else "loss"
         kernels: tuple[Operator, ...] = (
             self._product("logits", self.chunk, self.vocab, self.hidden),
@@ -94,7 +98,9 @@ class LinearCrossEntropy(Operator):
         )
         if self.gradients:
             dx = self._product("dx", self.chunk, self.hidden, self.vocab)
-            kernels = (*kernels, dx, self._product("dweight", self.vocab, self.hidden, self.chunk))
+            dweight = self._product("dweight", self.vocab, self.hidden, self.chunk)
+            added = Elementwise(numel=self.vocab * self.hidden / 2, kind="copy", dtype=self.dtype, name="added")
+            kernels = (*kernels, dx, dweight, added)
         return tuple(kernel.repeated(self.chunks) for kernel in kernels)
 
     def _product(self, name: str, m: Number, n: Number, k: Number) -> Gemm:

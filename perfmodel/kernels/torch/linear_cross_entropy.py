@@ -56,7 +56,7 @@ def _loss_only(op: LinearCrossEntropy) -> bool:
 
 def _composition(op: LinearCrossEntropy) -> tuple[Operator, ...]:
     """The kernels of all chunks. The loss is that of logits in float32; the gradient of W is read and added to."""
-    logits, *products = (part for part in op.composition() if part.op == "gemm")
+    logits, *products = (part for part in op.composition() if part.op != "cross_entropy")
     numel = op.chunk * op.vocab
     loss = CrossEntropy(rows=op.chunk, vocab=op.vocab, dtype="fp32")
     passes: tuple[Operator, ...] = (
@@ -65,9 +65,7 @@ def _composition(op: LinearCrossEntropy) -> tuple[Operator, ...]:
     )
     if op.gradients:
         softmax = Softmax(rows=op.chunk, cols=op.vocab, dtype=op.dtype)
-        # half a copy: a read
-        added = Elementwise(numel=op.vocab * op.hidden / 2, kind="copy", dtype=op.dtype)
-        passes = (*passes, softmax, added)
+        passes = (*passes, softmax)
     count = int(op.chunks)
     return (logits, *(part.changed(count=count) for part in passes), *products)
 
