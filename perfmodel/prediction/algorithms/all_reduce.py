@@ -1,7 +1,8 @@
-"""All-reduce: one-shot, two-shot, ring, tree and recursive doubling; beyond a node also hierarchical.
+"""All-reduce: one-shot, two-shot, ring, tree, recursive doubling and in the switch; beyond a node also hierarchical.
 
 S bytes over n devices with a step a and bandwidth B: one-shot (n - 1) S / B, two-shot a + 2 (n - 1) / n S / B; ring
-2 (n - 1) a + 2 (n - 1) / n S / B, tree 2 log2 n a + 2 S / (kappa B), recursive doubling log2 n (a + S / B). One- and
+2 (n - 1) a + 2 (n - 1) / n S / B, tree 2 log2 n a + 2 S / (kappa B), recursive doubling log2 n (a + S / B); in a
+switch that reduces (n + 1) / n S / B, with a rate and a start of its own. One- and
 two-shot cross at S = a B / ((n - 1) (1 - 2 / n)), ring and tree at
 S = 2 a (n - 1 - log2 n) B / (2 / kappa - 2 (n - 1) / n).
 
@@ -54,6 +55,10 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
         "tree": (large.start_s, 2.0 * levels, large.step_s, 2.0 * size, TREE_SHARE * large.rate, 0.0, ""),
         "recursive_doubling": (large.start_s, levels, large.step_s, levels * size, large.rate, size, power),
     }
+    switch = switch_of(op, machine, hardware)
+    if switch is not None:
+        moved = float(np.asarray(op.peer_bytes(in_switch=True)))
+        shapes["in_switch"] = (switch.start_s, 2.0 * (n - 1.0), switch.step_s, moved, switch.rate, 0.0, "")
     flop = float(np.asarray(op.flop()))
     sources = dict.fromkeys(("one_shot", "two_shot"), known.source)
     return [
@@ -105,6 +110,13 @@ def ring_of(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collec
     hops = (network.nodes - 1.0) * network.alpha_s + (network.gpus - network.nodes) * line.step_s
     rate = min(line.rate, network.inside * network.bytes_per_s)
     return collectives.Line(line.start_s, float(hops / (network.gpus - 1.0)), float(rate)), source
+
+
+def switch_of(op: AllReduce, machine: Machine, hardware: Hardware) -> collectives.Line | None:
+    """Return the same of a reduction in the switch, or None where it has none, or would send more than a ring."""
+    if spread_of(op, hardware).crosses or collectives.through_host(op, machine) or float(op.num_gpus) <= 2.0:
+        return None
+    return collectives.switch_line(op, machine, constants(family("all_reduce"), hardware).values)
 
 
 def _node_ring(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collectives.Line, str]:

@@ -15,7 +15,7 @@ import numpy as np
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.all_reduce import AllReduce
-from perfmodel.prediction.algorithms.all_reduce import ring_of
+from perfmodel.prediction.algorithms.all_reduce import ring_of, switch_of
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted
 from perfmodel.prediction.latency import collectives
 from perfmodel.prediction.latency.machine import Machine
@@ -67,16 +67,23 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     """Return what each method takes for gradients of ``op.bytes`` in ``op.dtype``."""
     machine = Machine.of(hardware, None)
     line, _ = ring_of(op, machine, hardware)
-    return [_cost(name, method, op, line, Rates.for_op(op, hardware)) for name, method in METHODS.items()]
+    switch, rates = switch_of(op, machine, hardware), Rates.for_op(op, hardware)
+    return [_cost(name, method, op, line, switch, rates) for name, method in METHODS.items()]
 
 
-def _cost(name: str, method: _Method, op: AllReduce, line: collectives.Line, rates: Rates) -> Cost:
+def _cost(
+    name: str, method: _Method, op: AllReduce, line: collectives.Line, switch: collectives.Line | None, rates: Rates
+) -> Cost:
     n, size = float(op.num_gpus), float(op.bytes)
     elements = size / dtype_bytes(op.dtype)
     share = (n - 1.0) / n
     moved = (n - 1.0) * size / method.ratio if method.gathered else 2.0 * share * size / method.ratio
     steps = (1.0 if method.gathered else 2.0) * (n - 1.0)
     exchange = line.start_s + steps * line.step_s + moved / line.rate
+    if switch is not None and not method.kernels:  # a switch adds up numbers, and no codes
+        reduced = float(np.asarray(op.peer_bytes(in_switch=True)))
+        switched = switch.start_s + steps * switch.step_s + reduced / switch.rate
+        exchange, moved = min((exchange, moved), (switched, reduced))
     passes = method.passes * size + (n * size / method.ratio if method.gathered else 0.0)
     flop = method.flop(elements)
     compress = max(flop / rates.flop_per_s, passes / rates.bytes_per_s)

@@ -37,6 +37,7 @@ from perfmodel.prediction.latency.protocols import (
     PAIR,
     SHARING,
     SOME_RELEASE,
+    SWITCH_START,
     Protocol,
     crowd_of,
     custom_protocols,
@@ -171,6 +172,15 @@ def ring_line(op: Collective, machine: Machine, c: Values) -> Line:
     """Return start, step and rate of the protocol for large messages: two steps for each further GPU."""
     path = path_of(within(op, machine), machine)
     return Line(float(path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(c["share"] * path.bandwidth))
+
+
+def switch_line(op: Collective, machine: Machine, c: Values) -> Line | None:
+    """Return the same of reductions in the switch, None where it has none: each GPU sends S (n + 1) / n."""
+    path = path_of(within(op, machine), machine)
+    if not anywhere(path.in_switch):
+        return None
+    rate = c.get("in_switch", 1.0) * path.bandwidth
+    return Line(float(SWITCH_START * path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(rate))
 
 
 def host_line(op: Collective, machine: Machine, c: Values) -> Line:
