@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.diagnosis.limits import limit
+from perfmodel.diagnosis.profiled import profiled_time
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
@@ -263,13 +264,14 @@ def test_a_note_says_when_speedups_are_per_item():
 
 def test_moving_to_another_machine_scales_what_runs_on_the_gpu():
     gemm = Gemm(m=4096, n=4096, k=4096, dtype="fp16")
-    time_s = float(predict(gemm, A100).predicted_time_s)
+    time_s = profiled_time(predict(gemm, A100), A100)
     profile = Profile(
         (ProfileEntry("g", time_s, 1, "kernel", gemm), ProfileEntry("[launch gaps]", 1e-3, 1, "host")),
     )
     scenario = _scenario({"name": "move", "kind": "hardware", "hardware": "h100-sxm5-80gb"})
     step = what_if(profile, scenario, A100, find=hardware).steps[0]
-    expected = float(predict(gemm, hardware("h100-sxm5-80gb")).predicted_time_s)
+    h100 = hardware("h100-sxm5-80gb")
+    expected = profiled_time(predict(gemm, h100), h100)
     assert step.total_time_s == pytest.approx(expected + 1e-3)
     misspelt = _scenario({"name": "move", "kind": "hardware", "hardware": "h1000"})
     with pytest.raises(InputFileError, match="Did you mean 'h100'"):
