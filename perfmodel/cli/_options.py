@@ -50,15 +50,14 @@ def format_option(command: str = "") -> Any:
     )
 
 
-def fraction_option(name: str, help_: str) -> Any:
+def fraction_option(name: str, help_: str, *, show_default: bool = False) -> Any:
     """Return an option whose value is a percentage or a fraction: 5% equals 0.05; a bare 5 is an error."""
-    return typer.Option(
-        name,
-        metavar="PERCENT",
-        help=help_,
-        parser=lambda text: parse_fraction(text, name),
-        show_default=False,
-    )
+
+    def parse(value: str | float) -> float:
+        # a default comes here too, and is a number already
+        return parse_fraction(value, name) if isinstance(value, str) else value
+
+    return typer.Option(name, metavar="PERCENT", help=help_, parser=parse, show_default=show_default)
 
 
 def only_machine(on: Sequence[str] | None) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError
 from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
@@ -165,7 +166,7 @@ def check_rate(for_qps: float | None) -> None:
 
 
 def speculation_of(text: str | None, draft: str) -> tuple[int, float] | None:
-    """Return tokens and acceptance of a text as "4:0.7".
+    """Return tokens and acceptance of a text as "4:0.7" or "4:70%".
 
     Raises
     ------
@@ -177,12 +178,11 @@ def speculation_of(text: str | None, draft: str) -> tuple[int, float] | None:
             raise UsageError("--draft needs --speculate.", remedy="Add --speculate 4:0.7: tokens and acceptance.")
         return None
     tokens, _, acceptance = text.partition(":")
-    try:
-        return int(tokens), float(acceptance)
-    except ValueError:
+    if not (tokens.strip().isdecimal() and acceptance.strip()):
         raise UsageError(
             f"{text!r} is no number of tokens with an acceptance.", place="--speculate", remedy="Write 4:0.7."
-        ) from None
+        )
+    return int(tokens), parse_fraction(acceptance, "--speculate")
 
 
 def percentiles_of(text: str) -> tuple[float, ...]:

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.cli._options import fraction_option
+
 
 def _option(name: str, help_: str, metavar: str = "N", **more: Any) -> Any:
     return typer.Option(name, metavar=metavar, help=help_, show_default=False, **more)
@@ -32,7 +34,8 @@ KvTokensOption = Annotated[
     ),
 ]
 UtilizationOption = Annotated[
-    float | None, _option("--memory-utilization", "Share of the memory that the engine takes (0.9).", "SHARE")
+    float | None,
+    fraction_option("--memory-utilization", "Share of the memory that the engine takes. Default: the engine's (90%)."),
 ]
 MaxNumSeqsOption = Annotated[
     int | None, _option("--max-num-seqs", "Most sequences that run at once. Default: the engine's.", min=1)
@@ -41,8 +44,8 @@ IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean 
 OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.")]
 SpreadOption = Annotated[
     float,
-    typer.Option(
-        "--length-spread", metavar="SHARE", help="Lengths are uniform within this share of their means: 0.2 is 20 %."
+    fraction_option(
+        "--length-spread", "Lengths are uniform within this share of their means (20%, 0.2).", show_default=True
     ),
 ]
 PrefixOption = Annotated[

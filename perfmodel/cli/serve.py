@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     SchedulerOption,
     WideOption,
     WorkersOption,
+    fraction_option,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
@@ -136,8 +137,7 @@ def command(
     ] = None,
     watermark: Annotated[
         float | None,
-        typer.Option("--watermark", metavar="SHARE", help="Share of the cache that stays free when a request enters.",
-                     show_default=False),
+        fraction_option("--watermark", "Share of the cache that stays free when a request enters."),
     ] = None,
     replicas: Annotated[
         int, typer.Option("--replicas", metavar="N", help="Deployments that serve together.", min=1)

@@ -171,11 +171,9 @@ def parse_fraction(text: str, place: str = "") -> float:
         raise UsageError(f"{text!r} is not a percentage or a fraction.", place=place, remedy="Write 5% or 0.05.")
     number, percent = float(match.group(1)), match.group(2)
     if not percent and number >= 1:
-        raise UsageError(
-            f"{text!r} has no per cent sign and is 1 or more.",
-            place=place,
-            remedy=f"Write {text.strip()}% for per cent.",
-        )
+        written = f"{text.strip()}%"
+        remedy = f"Write {written} or 100%." if number == 1 else f"Write {written} for per cent."
+        raise UsageError(f"{text!r} has no per cent sign and is 1 or more.", place=place, remedy=remedy)
     return number / 100 if percent else number
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfmodel.cluster.collectives import exchange_time
+from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.prediction.algorithms.gradient_compression import HOST_S, METHODS
 from perfmodel.training.exchange import Groups
@@ -45,7 +46,7 @@ class Compression:
 
     @classmethod
     def parse(cls, text: str) -> Compression:
-        """Return the method of a text: topk:0.01, powersgd:4, 1bit, fp8.
+        """Return the method of a text: topk:0.01 or topk:1%, powersgd:4, 1bit, fp8.
 
         Raises
         ------
@@ -58,11 +59,12 @@ class Compression:
         _, meaning, default = _NAMES[name]
         if colon and not meaning:
             raise UsageError(f"{name} takes no number.", place="--compress", remedy=f"Write --compress {name}.")
+        is_share = name == "topk"
         try:
-            amount = float(number) if colon else default
+            amount = parse_fraction(number, "--compress") if colon and is_share else float(number or default)
         except ValueError:
             raise UsageError(f"{number!r} is not a number.", place="--compress") from None
-        most = 1.0 if name == "topk" else 1e6
+        most = 1.0 if is_share else 1e6
         if meaning and not 0.0 < amount <= most:
             raise UsageError(f"{number} is no {meaning}.", place="--compress", remedy=f"Write {name}:{default:g}.")
         return cls(name, amount)

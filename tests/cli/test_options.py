@@ -76,6 +76,10 @@ def test_an_option_has_one_definition_in_all_commands() -> None:
     assert differing == SEVERAL
 
 
+def test_a_share_is_a_percentage_or_a_fraction_in_every_option() -> None:
+    assert not {"SHARE", "FRACTION"} & {one.metavar for _, command in _commands() for one in command.params}
+
+
 def test_no_two_options_of_a_command_share_a_short_name() -> None:
     for name, command in _commands():
         shorts = [opt for option in command.params for opt in option.opts if len(opt) == 2]

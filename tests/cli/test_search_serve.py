@@ -82,6 +82,8 @@ def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeyp
         (("--price-per-gpu-hour", "h1000=2"), "h1000"),
         (("--tp", "8", "--gpus", "4"), "needs more than 4 GPUs"),
         (("--price-per-gpu-hour", "l40s=2"), "l40s has a price and is not searched"),
+        (("--length-spread", "30", "--slo", "tpot=1s"), "'30' has no per cent sign and is 1 or more. Write 30%"),
+        (("--length-spread", "30%"), "--length-spread has no effect: without objectives"),
         (("--policy", "no-evict"), "--policy has no effect: without objectives the steady state is used"),
         (("--tp", "3"), "does not divide"),
         (("--tp", "1..64+0.001"), "tp"),

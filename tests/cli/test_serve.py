@@ -36,6 +36,14 @@ def test_the_steady_state_is_that_of_the_simulation(perfmodel):
     assert steady["output_tokens_per_s"] == pytest.approx(simulated["output_tokens_per_s"], rel=0.1)
 
 
+def test_shares_are_percentages_or_fractions(perfmodel):
+    fractions = ("--length-spread", "0.2", "--memory-utilization", "0.5", "--watermark", "0.05", "--speculate", "4:0.7")
+    percentages = ("--length-spread", "20%", "--memory-utilization", "50%", "--watermark", "5%", "--speculate", "4:70%")
+    one, other = (perfmodel(*SMALL, "--concurrency", "4", "-f", "json", *more) for more in (fractions, percentages))
+    assert one.code == other.code == 0
+    assert one.json["rows"] == other.json["rows"]
+
+
 def test_explain_adds_the_terms_of_the_mean_step_and_the_memory(perfmodel):
     ran = perfmodel(*SMALL, "--concurrency", "4", "--explain", "--format", "json")
     terms = ran.json["terms"]
@@ -162,8 +170,9 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--isl", "5000"), "longer than the model's 4096 positions"),
         (("--qps", "0"), "never sends one"),
         (("--qps", "4", "--burstiness", "3"), "a burstiness of 3 is none of poisson gaps. Add --spacing gamma."),
-        (("--memory-utilization", "1.5"), "a share of the memory of 1.5 is not within 0 to 1"),
-        (("--memory-utilization", "nan"), "is not within 0 to 1"),
+        (("--memory-utilization", "90"), "'90' has no per cent sign and is 1 or more. Write 90% for per cent."),
+        (("--memory-utilization", "150%"), "a share of the memory of 1.5 is not within 0 to 1"),
+        (("--memory-utilization", "nan"), "'nan' is not a percentage or a fraction. Write 5% or 0.05."),
         (("--prefix", "-5"), "a cached prefix of -5 tokens is below 0"),
         (("--plot-kind", "load"), "Add --plot FILE.png"),
         (("--for-qps", "0"), "a rate of 0 requests a second is not possible"),
@@ -181,7 +190,9 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--routing", "random", "--replicas", "2", "--concurrency", "1"), "unknown routing"),
         (("--slo", "tftt=1s"), "Did you mean 'ttft'"),
         (("--percentiles", "50,101"), "'101' is no percentile"),
-        (("--length-spread", "2", "--concurrency", "1"), "not within 0 to 1"),
+        (("--length-spread", "20", "--concurrency", "1"), "Write 20% for per cent."),
+        (("--length-spread", "200%", "--concurrency", "1"), "not within 0 to 1"),
+        (("--watermark", "5", "--concurrency", "1"), "Write 5% for per cent."),
         (("--spacing", "poison", "--qps", "1"), "Did you mean 'poisson'"),
         (("--prefix", "128", "--concurrency", "1"), "not shorter than the shortest prompt"),
         (("--price-per-gpu-hour", "0"), "not above 0"),
@@ -189,7 +200,8 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--plot-kind", "paretto"), "Did you mean 'pareto'"),
         (("--steady", "--timeline", "a.png"), "nor a time line"),
         (("--speculate", "four"), "is no number of tokens with an acceptance"),
-        (("--speculate", "4:1.5", "--concurrency", "1"), "not within 0 to 1"),
+        (("--speculate", "4:70", "--concurrency", "1"), "Write 70% for per cent."),
+        (("--speculate", "4:150%", "--concurrency", "1"), "not within 0 to 1"),
         (("--draft", "llama-3.2-1b"), "needs --speculate"),
         (("--sampling", "multi", "--concurrency", "1"), "unknown sampling"),
         (("--steady", "--concurrency", "1", "--slo", "tpot=1s"), "has means only"),

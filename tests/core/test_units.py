@@ -129,6 +129,11 @@ def test_a_bare_number_from_one_up_is_no_fraction(text: str) -> None:
         parse_fraction(text, "--error")
 
 
+def test_a_bare_1_may_be_the_whole() -> None:
+    with pytest.raises(UsageError, match=r"Write 1% or 100%\.$"):
+        parse_fraction("1", "--error")
+
+
 @pytest.mark.parametrize("text", ["", "five", "-5%", "5 percent", "5%%", "1e-2", "nan", "inf"])
 def test_other_text_is_no_fraction(text: str) -> None:
     with pytest.raises(UsageError, match="is not a percentage or a fraction"):

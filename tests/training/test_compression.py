@@ -20,6 +20,7 @@ PLAN = TrainingPlan(batch=32, seq=2048, tp=8, framework="megatron-te")
 
 def test_what_is_sent_of_a_matrix_by_hand():
     assert Compression.parse("topk:0.01").sent_bytes(1000, 1000) == 0.01 * 1e6 * 8  # a value and an index
+    assert Compression.parse("topk:1%") == Compression.parse("topk:0.01") == Compression.parse("topk")
     assert Compression.parse("powersgd:4").sent_bytes(1000, 500) == 4 * 1500 * 4  # two factors in fp32
     assert Compression.parse("1bit").sent_bytes(1000, 1000) == 1e6 / 8
     assert Compression.parse("fp8").sent_bytes(1000, 1000) == 1e6
