@@ -130,6 +130,10 @@ def _objective(part: str, default: str, place: str) -> Objective:
         raise unknown_name("quantity", name, _QUANTITIES, place=place)
     if colon and not _STATISTIC.match(statistic):
         raise UsageError(f"{statistic!r} is no statistic.", place=place, remedy="Write mean, p95 or p99.")
+    written, limit = left.strip(), limit.strip()
+    if limit[-1:].isdigit() or limit.endswith("."):
+        remedy = f"Write {written}={limit}ms or {written}={limit}s."
+        raise UsageError(f"{limit!r} has no unit.", place=place, remedy=remedy)
     limit_s = parse_quantity(limit, "s", place=place)
     if limit_s <= 0:
         raise UsageError(f"the limit of {name} is {limit_s:g} s.", place=place, remedy="Give a time above 0.")

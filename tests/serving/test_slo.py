@@ -24,7 +24,7 @@ def rate(per_s: float) -> Replay:
 
 
 def test_objectives_have_a_statistic_of_their_own_or_that_of_all() -> None:
-    slo = parse_slo("ttft:p99=500ms, TPOT=0.03, mean")
+    slo = parse_slo("ttft:p99=500ms, TPOT=0.03s, mean")
     assert [(item.name, item.limit_s, item.statistic) for item in slo.objectives] == [
         ("ttft", 0.5, "p99"),
         ("tpot", 0.03, "mean"),
@@ -40,6 +40,8 @@ def test_objectives_have_a_statistic_of_their_own_or_that_of_all() -> None:
         ("ttft", "'ttft' is no objective"),
         ("tftt=5ms", "Did you mean 'ttft'"),
         ("ttft=5 miles", "is not in s"),
+        ("ttft=500", r"^--slo: '500' has no unit\. Write ttft=500ms or ttft=500s\.$"),
+        ("tpot:p99= 0.5 ", r"'0\.5' has no unit\. Write tpot:p99=0\.5ms or tpot:p99=0\.5s"),
         ("ttft=0ms", "limit of ttft is 0 s"),
         ("ttft:q99=5ms", "'q99' is no statistic"),
         ("ttft=5ms,ttft=6ms", "twice"),
