@@ -119,7 +119,7 @@ def command(
     checkpoint_async: Annotated[
         bool, typer.Option("--checkpoint-async", help="Training waits for the copy to the host only.")
     ] = False,
-    restart: Annotated[str | None, option("--restart", "From a failure to training. Default: 600s.", "TIME")] = None,
+    restart: Annotated[str | None, option("--restart", "From a failure to training. Default: 10min.", "TIME")] = None,
     gpu_mtbf_hours: Annotated[
         float | None,
         option("--gpu-mtbf-hours", "Mean time between failures of one GPU. Default: 50,700 (Llama 3).", "H"),

@@ -24,14 +24,20 @@ _UNITS: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
     "B/s": (("B/s", "Bps"), _LARGE),
     "FLOP": (("FLOP", "OP"), _DECIMAL),
     "FLOP/s": (("FLOP/s", "FLOPS", "OP/s", "OPS"), _DECIMAL),
-    "s": (("s", "sec", "second", "seconds"), {"": 1.0, **_SMALL}),
+    "s": (("s", "sec", "second", "seconds"), {"": 1.0, **_SMALL}),  # and `_LONG_TIMES`
     "Hz": (("Hz",), _DECIMAL),
     "T/s": (("T/s",), _DECIMAL),
     "W": (("W",), {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6}),
 }
+#: units of long times, which have no prefixes [s]
+_LONG_TIMES = {
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), HOUR_S),
+    **dict.fromkeys(("d", "day", "days"), DAY_S),
+}
 _TEXT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
 _FRACTION = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
-_BITS = re.compile(r"[kKMGTP]?i?(b|bit|bits)(/s|ps)?$")
+_BITS = re.compile(r"((?:[kKMGTP]i?)?)(b|bit|bits)(/s|ps)?$")
 
 
 def parse_quantity(text: str | float, unit: str, *, place: str = "") -> float:
@@ -52,8 +58,8 @@ def parse_quantity(text: str | float, unit: str, *, place: str = "") -> float:
     1555000000000.0
     >>> parse_quantity("40 MiB", "B")
     41943040.0
-    >>> parse_quantity("2.4 us", "s")
-    2.4e-06
+    >>> parse_quantity("2.4 us", "s"), parse_quantity("10 min", "s")
+    (2.4e-06, 600.0)
     """
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise UsageError(f"{text!r} is not a quantity in {unit}.", place=place)
@@ -83,7 +89,7 @@ def _example(unit: str) -> str:
         "B": "'80 GiB'",
         "B/s": "'1555 GB/s'",
         "FLOP/s": "'312 TFLOP/s'",
-        "s": "'2.4 us'",
+        "s": "'2.4 us' or '10 min'",
         "Hz": "'1410 MHz'",
     }.get(unit, f"'1 {unit}'")
 
@@ -92,15 +98,34 @@ def _scale(suffix: str, unit: str, text: str, place: str) -> float:
     """Return the factor from the written suffix to the base unit."""
     if not suffix:
         return 1.0
+    if unit == "s" and suffix in _LONG_TIMES:
+        return _LONG_TIMES[suffix]
     spellings, prefixes = _UNITS[unit]
     for spelling in spellings:
         if suffix.endswith(spelling) and suffix[: -len(spelling)] in prefixes:
             return prefixes[suffix[: -len(spelling)]]
-    if unit in ("B", "B/s") and _BITS.match(suffix):
+    number = text.strip().removesuffix(suffix)
+    gap = number[len(number.rstrip()) :]
+    bits = _BITS.match(suffix)
+    if bits and unit == ("B/s" if bits[3] else "B"):
+        # "1Gb" often means bytes, "1Gbit" never does
+        prefix = "Ki" if bits[1] == "ki" else bits[1]
+        bytes_ = f", or write '{number}{prefix}{unit}' for bytes" if bits[2] == "b" else ""
+        eighth = f"{float(number) / 8:.15g}{gap}{prefix}{unit}"
         raise UsageError(
-            f"{text!r} is in bits; bytes are needed.", place=place, remedy=f"Divide by 8: {_example(unit)}."
+            f"{text!r} is in bits; bytes are needed.", place=place, remedy=f"Divide by 8: '{eighth}'{bytes_}."
         )
-    raise UsageError(f"{text!r} is not in {unit}.", place=place, remedy=f"Write it as in {_example(unit)}.")
+    examples = _respelt(number, suffix, unit) or _example(unit)
+    raise UsageError(f"{text!r} is not in {unit}.", place=place, remedy=f"Write it as in {examples}.")
+
+
+def _respelt(number: str, suffix: str, unit: str) -> str:
+    """Return a size in bytes whose unit has letters of the wrong size, as "1gb", as it is to be written, or ""."""
+    right = {f"{prefix}B".lower(): prefix for prefix in ("k", "M", "G", "T", "P", *_BINARY)}.get(suffix.lower())
+    if unit != "B" or right is None:
+        return ""
+    other = "" if right in _BINARY else f" or '{number}{right.upper()}iB'"
+    return f"'{number}{right}B'{other}"
 
 
 _NETWORK = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([kKMGT])(?:bit/s|b/s|bps|bit|b)\s*$")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel import storage
-from perfmodel.core.units import parse_quantity, try_quantity
+from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.operators import load_operator, operator_names
@@ -237,8 +237,11 @@ def _size(op: str, key: str, value: Any) -> Any:
         return float(text)
     except ValueError:
         pass
-    if key == "bytes" and try_quantity(text, "B") is not None:
-        return parse_quantity(text, "B")
+    if key == "bytes" and any(map(str.isdigit, text)):
+        try:
+            return parse_quantity(text, "B")
+        except UsageError as error:
+            raise UsageError(f"{key}={error.message}", place=op, remedy=error.remedy) from None
     raise UsageError(
         f"{key}={text!r} is not a whole number.", place=op, remedy="Write 4096, 4096..8192, 64..512+64 or 64/96/128."
     )

@@ -202,6 +202,7 @@ def test_plots(perfmodel, tmp_path, more):
         (("--checkpoint-async",), "--checkpoint-rate is missing"),
         (("--restart", "60s"), "--checkpoint-rate is missing"),
         (("--checkpoint-rate", "0"), "a rate of 0 is not above 0. Write 40GB/s."),
+        (("--checkpoint-rate", "1GB/s", "--restart", "10m"), "'10m' is not in s. Write it as in '2.4 us' or '10 min'"),
         (("--checkpoint-rate", "1GB/s", "--restart=-1"), "--restart: -1 is below 0"),
         (("--checkpoint-rate", "1GB/s", "--gpu-mtbf-hours", 0), "--gpu-mtbf-hours: 0 hours are not above 0"),
         (("--etp", 2), "etp = 2, and the model has no experts"),

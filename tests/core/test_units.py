@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.core.units import format_binary, format_si, parse_fraction, parse_quantity
+from perfmodel.core.units import format_binary, format_long, format_si, parse_fraction, parse_quantity
 from perfmodel.errors import PerfModelError, UsageError
 
 
@@ -32,6 +32,11 @@ from perfmodel.errors import PerfModelError, UsageError
         ("400 W", "W", 400.0),
         ("1_000 B", "B", 1000.0),
         ("3e3 B", "B", 3000.0),
+        ("10min", "s", 600.0),
+        ("5 minutes", "s", 300.0),
+        ("1h", "s", 3600.0),
+        ("0.5d", "s", 43200.0),
+        ("2 days", "s", 172800.0),
         (7.5, "s", 7.5),
         ("0.25", "s", 0.25),
     ],
@@ -53,12 +58,38 @@ def test_quantities_read(text: str | float, unit: str, value: float) -> None:
         (float("nan"), "s", "not a finite"),
         (True, "s", "not a quantity"),
         ("12 kW h", "W", "not in W"),
+        ("2 weeks", "s", r"is not in s\. Write it as in '2\.4 us' or '10 min'\.$"),
+        ("5 mmin", "s", "not in s"),  # long times have no prefixes
+        ("5 min", "Hz", "not in Hz"),
+        ("5 Gb/s", "B", "not in B"),
+        ("1gb", "B", r"is not in B\. Write it as in '1GB' or '1GiB'\.$"),
+        ("80 gib", "B", r"is not in B\. Write it as in '80 GiB'\.$"),
+        ("1gb/s", "B/s", r"Write it as in '1555 GB/s'\.$"),
         (10**400, "B", "not a finite"),
     ],
 )
 def test_other_text_is_refused(text: str | float, unit: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
         parse_quantity(text, unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "remedy"),
+    [
+        ("50 Mib", "B", "Divide by 8: '6.25 MiB', or write '50 MiB' for bytes."),
+        ("1Gb", "B", "Divide by 8: '0.125GB', or write '1GB' for bytes."),
+        ("3_000 kib", "B", "Divide by 8: '375 KiB', or write '3_000 KiB' for bytes."),
+        ("2400 Gbit/s", "B/s", "Divide by 8: '300 GB/s'."),
+        ("400Gbps", "B/s", "Divide by 8: '50GB/s', or write '400GB/s' for bytes."),
+    ],
+)
+def test_bits_are_refused_with_what_they_are_in_bytes(text: str, unit: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_quantity(text, unit)
+    assert refused.value.message == f"{text!r} is in bits; bytes are needed."
+    assert refused.value.remedy == remedy
+    for written in remedy.split("'")[1::2]:
+        parse_quantity(written, unit)
 
 
 @given(st.text(max_size=30))
@@ -70,6 +101,11 @@ def test_any_text_gives_a_finite_number_or_our_error(text: str) -> None:
 @given(st.floats(1e-9, 1e9, allow_nan=False), st.sampled_from(["s", "B/s", "FLOP/s"]))
 def test_what_is_printed_reads_back(value: float, unit: str) -> None:
     assert parse_quantity(format_si(value, unit), unit) == pytest.approx(value, rel=1e-3, abs=1e-12)
+
+
+@given(st.floats(1e-9, 1e9, allow_nan=False))
+def test_long_times_read_back(value: float) -> None:
+    assert parse_quantity(format_long(value), "s") == pytest.approx(value, rel=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from perfmodel.investment import fields
         (fields.seconds, "12 ms", 0.012),
         (fields.seconds, "-12 ms", -0.012),
         (fields.seconds, "3s", 3.0),
+        (fields.duration, "5 min", 300.0),
         (fields.duration, "0 s", 0.0),
     ],
 )
