@@ -286,7 +286,8 @@ def find_framework(name: str) -> Framework:
         return read_framework(name)
     found = _lookup(name)
     if found is None:
-        raise unknown_name("framework", name, frameworks(), place="framework")
+        aliases = (alias for item in frameworks().values() for alias in item.aliases if not re.search(r"[*?\[]", alias))
+        raise unknown_name("framework", name, {*frameworks(), *aliases}, place="framework")
     return found
 
 
