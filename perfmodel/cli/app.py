@@ -145,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 -- users see tracebacks only with --debug
         if debug:
             traceback.print_exception(error)
-        return _explain(error)
+        return _explain(error, arguments)
 
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:
@@ -176,12 +176,31 @@ def _remedy(message: str) -> str:
     return next((remedy for words, remedy in _OTHER_WORDS if option in words), "")
 
 
-def _explain(error: Exception) -> int:
+def _missing_last(error: typer.TyperException, arguments: Sequence[str]) -> str:
+    """Return the metavar of the last argument of a command if it is what is missing, and not the first, else "".
+
+    The parser gives a single word to the last argument, as if the list of words before it were missing: of PROFILE...
+    SCENARIO one word is the profile all the same.
+    """
+    missing, where = getattr(error, "param", None), getattr(error, "ctx", None)
+    if where is None or getattr(missing, "nargs", 1) != -1 or not error.format_message().startswith("Missing argument"):
+        return ""
+    words = list(arguments)
+    for name in where.command_path.split()[1:]:
+        words = words[words.index(name) + 1 :]
+    given, _, _ = where.command.make_parser(where).parse_args(words)
+    last = [param for param in where.command.params if param.param_type_name == "argument"][-1]
+    return "" if last is missing or given.get(last.name) is None else str(last.metavar or last.name)
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> int:
     """Print one message for an error and return the exit code."""
     if isinstance(error, typer.TyperException):
         # Without a message typer has printed the help instead.
         if error.format_message():
-            message = " ".join(error.format_message().replace("Value error, ", "").split())
+            last = _missing_last(error, arguments)
+            said = f"Missing argument '{last}'" if last else error.format_message()
+            message = " ".join(said.replace("Value error, ", "").split())
             where = getattr(error, "ctx", None)
             command = where.command_path if where else "perfmodel"
             end = "" if message.endswith((".", "?", "!")) else "."

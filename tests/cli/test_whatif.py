@@ -30,3 +30,13 @@ def test_a_wrong_scenario_ends_with_3(perfmodel, tmp_path):
     assert "step 1" in ran.err
     assert "Did you mean 'attention (forward)'?" in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [((), "PROFILE..."), ((GPT2[0],), "SCENARIO"), ((GPT2[0], "--on", "a100-sxm4-40gb", "--no-color"), "SCENARIO")],
+)
+def test_what_is_missing_is_named(perfmodel, words, missing):
+    ran = perfmodel("whatif", *words)
+    assert ran.code == 2
+    assert ran.err == f"perfmodel: Missing argument '{missing}'. See: perfmodel whatif --help\n"
