@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.core.lists import list_items
 from perfmodel.core.units import parse_fraction
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
@@ -82,7 +83,8 @@ def machine_names(texts: Sequence[str] | None) -> list[str] | None:
     if texts is None:
         return None
     # The path of a file may contain commas.
-    names = (name.strip() for text in texts for name in ([text] if Path(text).is_file() else text.split(",")))
+    lists = ([text] if Path(text).is_file() else list_items(text, ",", place="--on") for text in texts)
+    names = (name.strip() for names in lists for name in names)
     return list(dict.fromkeys(name for name in names if name))
 
 

@@ -35,6 +35,7 @@ from perfmodel.cli._serving_options import (
     SpreadOption,
 )
 from perfmodel.cli._sharing import end_code
+from perfmodel.core.lists import list_items
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -164,17 +165,15 @@ def command(
 def _prices(text: str | None) -> Mapping[str, float]:
     """Return machine -> price of a GPU-hour; the price under "" is that of all others."""
     prices: dict[str, float] = {}
-    for part in (text or "").split(","):
+    for part in list_items(text, ",", place="--price-per-gpu-hour") if text else ():
         name, equals, number = part.rpartition("=")
-        if not part.strip():
-            continue
         try:
             price = float(number)
         except ValueError:
             price = math.nan
         if not 0 < price < math.inf:
             raise UsageError(
-                f"{part.strip()!r} is no price.", place="--price-per-gpu-hour", remedy="Write 2.5, or h100=2.5,h200=3."
+                f"{part!r} is no price.", place="--price-per-gpu-hour", remedy="Write 2.5, or h100=2.5,h200=3."
             )
         prices[_machine_name(name.strip()) if equals else ""] = price
     return prices

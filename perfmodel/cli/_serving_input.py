@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfmodel.core.lists import list_items
 from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError
 from perfmodel.operators.parse import parse_sizes
@@ -102,7 +103,7 @@ def specs_of(
     for key, text in sizes.items():
         axes[key] = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
     for key, text in formats.items():
-        axes[key] = list(dict.fromkeys(word.strip() for word in text.split("/") if word.strip())) or [""]
+        axes[key] = list(dict.fromkeys(list_items(text, "/", place=f"--{key}")))
         for word in axes[key]:
             _ = kv_bytes(word) if key == "kv" else weight_format(word)
     total = math.prod(map(len, axes.values()))
@@ -194,9 +195,9 @@ def percentiles_of(text: str) -> tuple[float, ...]:
         When one is no number from 0 to 100.
     """
     values = []
-    for word in text.split(","):
+    for word in list_items(text, ",", place="--percentiles"):
         try:
-            value = float(word.strip().removeprefix("p"))
+            value = float(word.removeprefix("p"))
         except ValueError:
             value = math.nan
         if not 0 < value <= 100:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.core.lists import list_items
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def recomputes_of(text: str | None) -> tuple[str, ...]:
     """Return the ways of recomputing of a text: one, or a list with slashes."""
     from perfmodel.training.plan import Recompute
 
-    parts = [part for part in (text or "").split("/") if part]
+    parts = list_items(text, "/", place="--recompute") if text else ()
     return tuple(Recompute.parse(part, place="--recompute") for part in parts)
 
 
@@ -121,7 +122,7 @@ def stages_of(text: str | None) -> tuple[int, ...]:
     UsageError
         When one is no whole number.
     """
-    parts = [part.strip() for part in re.split("[,/]", text or "")]
+    parts = list_items((text or "").replace("/", ","), ",", place="--stages")
     if text is not None and not all(part.isdigit() for part in parts):
         raise UsageError(f"{text!r} is no list of layers.", place="--stages", remedy="Write 17,15.")
     return () if text is None else tuple(map(int, parts))

@@ -108,8 +108,9 @@ def command(
 def _across(settings: list[str]) -> tuple[str, ...]:
     """Return the settings that may differ."""
     from perfmodel.comparison.pairing import ACROSS
+    from perfmodel.core.lists import list_items
 
-    names = [name.strip() for text in settings for name in text.split(",")]
+    names = [name for text in settings for name in list_items(text, ",", place="--across")]
     for name in names:
         if name not in (*ACROSS, "all"):
             raise unknown_name("setting", name, (*ACROSS, "all"), place="--across")

@@ -22,6 +22,7 @@ from perfmodel.cli._options import (
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._recorded import recorded_machine
 from perfmodel.cli._sharing import Sharing, end_code
+from perfmodel.core.lists import list_items
 from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def _published_room(path: str) -> ModuleType | None:
 
 def _keys(text: str) -> tuple[str, ...]:
     """Return the grouping keys of a list with commas; "none" means no grouping."""
-    keys = tuple(dict.fromkeys(part.strip().replace("-", "_") for part in text.split(",") if part.strip()))
-    if not keys:
+    keys = tuple(dict.fromkeys(part.replace("-", "_") for part in list_items(text, ",", place="--by")))
+    if not all(keys):
         raise UsageError("names no key.", place="--by", remedy="Write --by family,hardware, or --by none.")
     return tuple(key for key in keys if key != "none")

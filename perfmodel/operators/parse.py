@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel import storage
+from perfmodel.core.lists import list_items
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
@@ -204,7 +205,7 @@ def parse_sizes(text: str, *, place: str, key: str = "value") -> list[float]:
 def _sizes(op: str, key: str, text: str) -> Any:
     """Return one size, or the list of sizes in a range or in a list."""
     if "/" in text:
-        return [_size(op, key, part) for part in text.split("/")]
+        return [_size(op, key, part) for part in list_items(text, "/", place=op)]
     if ".." not in text:
         return _size(op, key, text)
     first_text, _, rest = text.partition("..")

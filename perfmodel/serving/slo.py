@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.core.lists import list_items
 from perfmodel.core.units import format_si, parse_quantity
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.replay import Replay
@@ -107,7 +108,7 @@ def parse_slo(text: str, *, place: str = "--slo") -> Slo:
     >>> print(parse_slo("ttft=0.5s,tpot:mean=30ms,p99"))
     p99 ttft <= 500 ms, mean tpot <= 30 ms
     """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = [part for part in list_items(text, ",", place=place) if part]
     statistics = [part for part in parts if _STATISTIC.match(part)]
     if len(statistics) > 1:
         raise UsageError(f"{' and '.join(statistics)} are two statistics for all.", place=place, remedy="Name one.")

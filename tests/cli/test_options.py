@@ -235,5 +235,7 @@ def test_machines_are_divided_by_commas_or_by_repeating_the_option(perfmodel, tm
     spec = tmp_path / "mine, too.toml"
     assert _options.machine_names([str(spec)]) == [str(tmp_path / "mine"), "too.toml"]
     spec.touch()
-    assert _options.machine_names([str(spec), "h100,,"]) == [str(spec), "h100"]
+    assert _options.machine_names([str(spec), "h100"]) == [str(spec), "h100"]
+    with pytest.raises(UsageError, match=r"^--on: 'h100,,' has an empty item\. Write h100, or add what is missing\.$"):
+        _options.machine_names(["h100,,"])
     assert _options.machine_names(None) is None

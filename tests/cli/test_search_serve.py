@@ -79,6 +79,7 @@ def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeyp
         (("--rank", "cost"), "needs --price-per-gpu-hour"),
         (("--rank", "gpus"), "needs --for-qps"),
         (("--price-per-gpu-hour", "h100=cheap"), "'h100=cheap' is no price"),
+        (("--price-per-gpu-hour", "h100=2,"), "'h100=2,' has an empty item. Write h100=2, or"),
         (("--price-per-gpu-hour", "h1000=2"), "h1000"),
         (("--tp", "8", "--gpus", "4"), "needs more than 4 GPUs"),
         (("--price-per-gpu-hour", "l40s=2"), "l40s has a price and is not searched"),

@@ -191,6 +191,8 @@ def test_plots(perfmodel, tmp_path, more):
         (("--gpus", 0), "gpus = 0"),
         (("--gpus", "nan"), "--gpus: nan is not a whole number"),
         (("--batch", "1e400"), "--batch: inf is not a whole number"),
+        (("--recompute", "none/"), "--recompute: 'none/' has an empty item. Write none, or"),
+        (("--stages", "16,,16"), "--stages: '16,,16' has an empty item. Write 16,16, or"),
         (("--recompute", "half"), "unknown recompute 'half'"),
         (("--framework", "megatrn"), "Did you mean 'megatron'? Allowed: ddp-compile, "),
         (("--framework", "zzz"), ", huggingface, megatron, megatron-2021, "),

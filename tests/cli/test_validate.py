@@ -238,7 +238,7 @@ def test_the_grouping_is_chosen(perfmodel, table):
     assert {row["family"] for row in rows} == {"all"}
     (row,) = perfmodel("validate", table, "--by", "all", "--format", "json").json["rows"]
     assert row["rows"] == 10
-    for by, message in (("regmie", "Did you mean 'regime'?"), (",", "names no key")):
+    for by, message in (("regmie", "Did you mean 'regime'?"), ("", "names no key"), ("op,", "'op,' has an empty item")):
         ran = perfmodel("validate", table, "--by", by)
         assert (ran.code, ran.out) == (2, "")
         assert message in ran.err

@@ -42,6 +42,7 @@ def test_objectives_have_a_statistic_of_their_own_or_that_of_all() -> None:
         ("ttft=5 miles", "is not in s"),
         ("ttft=500", r"^--slo: '500' has no unit\. Write ttft=500ms or ttft=500s\.$"),
         ("tpot:p99= 0.5 ", r"'0\.5' has no unit\. Write tpot:p99=0\.5ms or tpot:p99=0\.5s"),
+        ("ttft=5ms,", r"'ttft=5ms,' has an empty item\. Write ttft=5ms, or"),
         ("ttft=0ms", "limit of ttft is 0 s"),
         ("ttft:q99=5ms", "'q99' is no statistic"),
         ("ttft=5ms,ttft=6ms", "twice"),
