@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,7 +157,7 @@ def command(
         every = [point for outcome in outcomes for point in outcome.points]
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
-    destination.write(_report(rows, outcomes, study, by, for_qps, top))
+    destination.write(_report(rows, outcomes, study, by, for_qps, top, _priceless(names, costs, by)))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed
 
@@ -177,6 +177,18 @@ def _prices(text: str | None) -> Mapping[str, float]:
             )
         prices[_machine_name(name.strip()) if equals else ""] = price
     return prices
+
+
+def _priceless(machines: Iterable[str], prices: Mapping[str, float], by: str) -> tuple[str, ...]:
+    """Return a note that names the machines without a price, where others have one."""
+    without = [name for name in machines if prices and "" not in prices and name not in prices]
+    if not without:
+        return ()
+    rank = " and rank last" if by == COST else ""
+    added = ",".join(f"{name}=PRICE" for name in without)
+    return (
+        f"No price of {', '.join(without)}: deployments there have no cost{rank}. Add {added} to --price-per-gpu-hour.",
+    )
 
 
 def _machine_name(name: str) -> str:
@@ -253,6 +265,7 @@ def _report(
     by: str,
     for_qps: float | None,
     top: int,
+    remarks: tuple[str, ...],
 ) -> Report:
     from perfmodel.core.report import Column, Report
 
@@ -282,7 +295,7 @@ def _report(
             slo=None if study.slo is None else str(study.slo),
             ranked_by=by,
         ),
-        _notes(rows, outcomes, study), f"{title} tokens", people_rows=shown[:top],
+        (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=shown[:top],
         unlisted=f"{len(shown) - top} more deployments: --top {len(shown)} lists them." if len(shown) > top else "",
         decision=_decision(rows, study),
     )  # fmt: skip

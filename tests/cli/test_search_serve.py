@@ -33,6 +33,32 @@ def test_prices_and_a_load_change_the_ranking_and_say_how_many_gpus(perfmodel):
         assert (row["gpus_for_load"] - 1) * row["requests_per_s"] < 5000 <= row["gpus_for_load"] * row["requests_per_s"]
 
 
+def test_a_machine_without_a_price_is_named(perfmodel):
+    search = (
+        "search",
+        "serve",
+        MODEL,
+        "--on",
+        "h100,l40s",
+        "--batch",
+        "8",
+        "--tp",
+        "1",
+        "--weights",
+        "bf16",
+        "-f",
+        "json",
+    )
+    priced = perfmodel(*search, "--price-per-gpu-hour", "h100=2").json
+    assert [row["hardware"] for row in priced["rows"]][-1] == "l40s"
+    said = "No price of l40s: deployments there have no cost{}. Add l40s=PRICE to --price-per-gpu-hour."
+    assert said.format(" and rank last") in priced["notes"]
+    by_rate = perfmodel(*search, "--price-per-gpu-hour", "h100=2", "--rank", "throughput").json
+    assert said.format("") in by_rate["notes"]
+    for complete in (("--price-per-gpu-hour", "2"), ("--price-per-gpu-hour", "h100=2,l40s=1"), ()):
+        assert not any("No price" in note for note in perfmodel(*search, *complete).json["notes"])
+
+
 def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     options = ("--tp", "1", "--weights", "bf16", "--kv", "bf16", "--format", "json")
     good = perfmodel(*SMALL, *options, "--slo", "ttft=1s,tpot=1s")
