@@ -79,11 +79,6 @@ def command(
     steps = read_scenario(scenario)
     reading = Reading(by, whole_trace, Sharing(workers, scheduler))
     job, measured, machine = (_of_job if several else _alone)(profiles, reading, on, assume)
-    if measured.timeline is not None:
-        from perfmodel.diagnosis.diagnose import diagnose
-
-        # Steps change wall time: overlapping work counts once, and idle gaps of the GPU are entries too.
-        measured = diagnose(measured, machine).wall
     return _write(what_if(measured, steps, machine, find=hardware, job=job), profiles, scenario, destination)
 
 

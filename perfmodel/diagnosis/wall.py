@@ -55,7 +55,7 @@ def wall_profile(profile: Profile, decomposition: Decomposition) -> Profile:
     (`Decomposition.share_s`): for communication and copies, the time that no kernel hides. The times in which a GPU
     runs nothing become entries of their own: "[launch gaps]", "[sync: aten::item]", "[idle: input pipeline]" and the
     other reasons for idling (`perfmodel.diagnosis.gaps.IdleReason`). With several GPUs, times, calls, FLOP and bytes
-    are means over them.
+    are means over them. The time line stays with ``profile``, to whose entries its events refer.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def wall_profile(profile: Profile, decomposition: Decomposition) -> Profile:
         events = int(np.count_nonzero(share_s[~counted] > 0))
         entries.append(_gap(BEFORE_WINDOW, rest_s, events, "it began before the window"))
     entries.extend(_gap_entries(profile, decomposition))
-    wall = replace(profile, entries=tuple(entry for entry in entries if entry.time_s > 0))
+    wall = replace(profile, entries=tuple(entry for entry in entries if entry.time_s > 0), timeline=None)
     assert math.isclose(wall.total_time_s, decomposition.wall_s, rel_tol=1e-6)
     return wall
 

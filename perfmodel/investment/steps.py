@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.diagnosis.fusion import fuse_operators
-from perfmodel.diagnosis.projection.scale import scale_entry
-from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS, gap_dimension
+from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS
 from perfmodel.errors import UsageError
 from perfmodel.investment.algorithm import time_ratio
+from perfmodel.investment.move import Trace, move_entries
 from perfmodel.investment.scenario import Step
 from perfmodel.operators import Operator
 from perfmodel.operators.memcpy import Memcpy
@@ -36,6 +36,9 @@ class Run:
     find : returns the machine with a name, for steps that move the run; None knows no machine.
     touched : entries that a step has changed.
     growth : new over old number of items that the run works on.
+    trace : the traced run behind the entries, which a move replays; None without a time line.
+    interval : lower and upper end of the 80 % interval of the run's time over the time itself; None for measured time
+        that ratios change.
     """
 
     entries: dict[str, ProfileEntry]
@@ -43,6 +46,8 @@ class Run:
     find: Callable[[str], Hardware] | None = None
     touched: set[str] = field(default_factory=set)
     growth: float = 1.0
+    trace: Trace | None = None
+    interval: tuple[float, float] | None = None
 
     def time_s(self, names: Names = ()) -> float:
         """Return the time of some entries, or of all [s]."""
@@ -189,6 +194,8 @@ def _fuse(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
         except UsageError as error:
             raise step.error(error.message, error.remedy) from None
         after_s, basis = fusion.fused_time_s, f"{fusion.verdict}: {fusion.reason}"
+    if run.trace is not None:
+        run.trace = run.trace.fused(targets, step.name)
     for name in targets:
         del run.entries[name]
     run.entries[step.name] = ProfileEntry(step.name, after_s)
@@ -202,19 +209,26 @@ def _remove(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
 
 
 def _move(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
-    """Move entries to another machine; the times in which the GPU runs nothing are the host's, and stay."""
+    """Move entries to another machine, as `perfmodel.investment.move.move_entries` does."""
     if run.hardware is None or run.find is None:
         raise step.error("a 'hardware' step needs the machine of the profile.", "Name it with --on.")
     try:
         target = run.find(step.hardware)
     except UsageError as error:
         raise step.error(error.message, error.remedy) from None
-    for name in targets:
-        entry = run.entries[name]
-        if gap_dimension(name) is None:
-            run.set_time(name, entry.time_s * scale_entry(entry, run.hardware, target).factor)
-    source, run.hardware = run.hardware, target
-    return targets, f"from {source.name} to {target.name} (see `perfmodel project`); gaps of the GPU unchanged"
+    source, known = run.hardware, set(run.entries)
+    moved = move_entries(run.entries, targets, (source, target), run.trace)
+    gaps = "gaps of the GPU unchanged" if run.trace is None else "time line replayed with the same host"
+    run.entries, run.trace, run.hardware = dict(moved.entries), moved.trace, target
+    run.interval = _combined(run.interval, moved.interval)
+    new = tuple(name for name in run.entries if name not in known)
+    return (*targets, *new), f"from {source.name} to {target.name} (see `perfmodel project`); {gaps}"
+
+
+def _combined(before: tuple[float, float] | None, step: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval after one more move: independent deviations of the logarithm add up in quadrature."""
+    logs = [math.hypot(*(math.log(ends[side]) for ends in (before or (1.0, 1.0), step))) for side in (0, 1)]
+    return math.exp(-logs[0]), math.exp(logs[1])
 
 
 _KINDS: Mapping[str, Callable[[Step, Names, Run], tuple[Names, str]]] = {

@@ -11,10 +11,12 @@ from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
+from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.limits import limit
 from perfmodel.diagnosis.ranks.job import Job
 from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
 from perfmodel.investment.amdahl import amdahl_limit
+from perfmodel.investment.move import Trace
 from perfmodel.investment.roi import Baseline
 from perfmodel.investment.scenario import Scenario, Step, no_such_entry
 from perfmodel.investment.steps import Run, apply_step
@@ -38,8 +40,8 @@ class StepResult:
     max_overall_speedup : if everything that a step has touched so far took no time.
     flags : what contradicts the profile or the machine's limit.
     basis : where the new time comes from.
-    total_low_s, total_high_s : 80 % interval of the run's time after this step [s]; None where it is measured time that
-        a ratio changes.
+    total_low_s, total_high_s : 80 % interval of the run's time after this step [s], from the first move to another
+        machine on; None where it is measured time that a ratio changes.
     """
 
     step: int
@@ -97,12 +99,13 @@ def what_if(
     ``dtype``, ``algorithm`` and ``batch`` change the targets' operators and multiply the measured time by the ratio of
     the predictions, new over old, so that a model error that both share cancels. ``fuse`` replaces its targets by one
     entry (`perfmodel.diagnosis.fusion`), ``hardware`` moves its targets to another machine
-    (`perfmodel.diagnosis.projection.scale`), which the steps after it then run on, ``checkpoint`` adds the time of its
-    targets once more, ``remove`` takes them out.
+    (`perfmodel.investment.move.move_entries`), which the steps after it then run on, ``checkpoint`` adds the time of
+    its targets once more, ``remove`` takes them out.
 
     Parameters
     ----------
-    profile : the measured run.
+    profile : the measured run. Steps change the wall time of one with a time line (`perfmodel.diagnosis.wall`), in
+        which overlapping work counts once and the gaps of the GPU are entries.
     scenario : the steps.
     hardware : the machine, for predictions and limits; without it only steps that state their speedup work.
     find : returns the machine with a name, for ``hardware`` steps.
@@ -115,16 +118,20 @@ def what_if(
     UsageError, or InputFileError for a scenario from a file
         If the profile has no time, a target names no entry, or a new time cannot be predicted.
     """
+    measured = profile
+    if profile.timeline is not None:
+        profile = diagnose(profile, hardware).wall
+    trace = Trace.of(measured, profile)
     if job is not None:
         profile, _ = lateness(job, profile)
     begin_s = Baseline.of(profile, None, None).total_s
-    run = Run({entry.name: entry for entry in profile.entries}, hardware, find)
+    run = Run({entry.name: entry for entry in profile.entries}, hardware, find, trace=trace)
     for name, (op, calls) in (scenario.operators or {}).items():
         if name not in run.entries:
             raise scenario.error(*no_such_entry(name, list(run.entries)))
         run.entries[name] = dataclasses.replace(run.entries[name], op=op, calls=run.entries[name].calls or calls)
     results = [_result(step, number, run, begin_s, scenario) for number, step in enumerate(scenario.steps, start=1)]
-    notes = (*(pace_notes(job) if job is not None else ()), *_notes(scenario, hardware, profile))
+    notes = (*(pace_notes(job) if job is not None else ()), *_moved(results[-1]), *_notes(scenario, hardware, profile))
     return WhatIf(tuple(results), profile, scenario, hardware, notes, len(job.ranks) if job is not None else 0)
 
 
@@ -141,6 +148,7 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
     longest = max(run.entries.values(), key=lambda entry: entry.time_s)
     share = min(longest.time_s / after_s, 1.0) if after_s else 0.0
     alone = before_s / growth / (after_s / run.growth) if after_s else math.inf
+    low_s, high_s = (end * after_s for end in run.interval) if run.interval else (None, None)
     return StepResult(
         step=number,
         name=step.name,
@@ -159,6 +167,8 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
         max_overall_speedup=begin_s * growth / untouched_s if untouched_s else math.inf,
         basis=basis,
         flags=(*flags, *claim_flags(step, targets_s, before_s, after_s, alone)),
+        total_low_s=low_s,
+        total_high_s=high_s,
     )
 
 
@@ -191,6 +201,14 @@ def claim_flags(step: Step, targets_s: float, before_s: float, after_s: float, s
     if step.claimed_speedup is not None and contradicts(step.claimed_speedup, speedup):
         flags.append(f"claim contradicts the profile: {speedup:.3f}x, not {step.claimed_speedup:g}x")
     return tuple(flags)
+
+
+def _moved(last: StepResult) -> tuple[str, ...]:
+    """Return the interval of the last total in a sentence, if the run has moved to another machine."""
+    if last.total_low_s is None or last.total_high_s is None:
+        return ()
+    ends = f"{format_si(last.total_low_s, 's', 3)} to {format_si(last.total_high_s, 's', 3)}"
+    return (f"The last total lies within {ends} (80 % interval of the move; the other steps are taken as exact).",)
 
 
 def _notes(scenario: Scenario, hardware: Hardware | None, profile: Profile) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.limits import limit
 from perfmodel.diagnosis.profiled import profiled_time
+from perfmodel.diagnosis.projection.project import project
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
@@ -23,6 +25,7 @@ from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.predict import predict
 from perfmodel.profile.profile import Profile, ProfileEntry
 
+TRACE = "traces/tracelens_h100_qwen1.5-0.5b_prefill.json.gz"
 EXAMPLES = File(__file__).parents[2] / "examples"
 A100 = hardware("a100-sxm4-40gb")
 ABC = Profile((ProfileEntry("a", 50e-3), ProfileEntry("b", 30e-3), ProfileEntry("c", 20e-3)))
@@ -264,17 +267,92 @@ def test_a_note_says_when_speedups_are_per_item():
 
 def test_moving_to_another_machine_scales_what_runs_on_the_gpu():
     gemm = Gemm(m=4096, n=4096, k=4096, dtype="fp16")
+    h100 = hardware("h100-sxm5-80gb")
     time_s = profiled_time(predict(gemm, A100), A100)
     profile = Profile(
         (ProfileEntry("g", time_s, 1, "kernel", gemm), ProfileEntry("[launch gaps]", 1e-3, 1, "host")),
     )
     scenario = _scenario({"name": "move", "kind": "hardware", "hardware": "h100-sxm5-80gb"})
     step = what_if(profile, scenario, A100, find=hardware).steps[0]
-    h100 = hardware("h100-sxm5-80gb")
-    expected = profiled_time(predict(gemm, h100), h100)
-    assert step.total_time_s == pytest.approx(expected + 1e-3)
+    expected_s = profiled_time(predict(gemm, h100), h100)
+    assert step.total_time_s == pytest.approx(expected_s + 1e-3)
+    # the interval is that of the projected kernel beside the gap, which stays
+    moved = project(Profile(profile.entries[:1]), A100, h100).whole
+    assert (step.total_low_s, step.total_high_s) == pytest.approx((moved.low + 1e-3, moved.high + 1e-3))
     misspelt = _scenario({"name": "move", "kind": "hardware", "hardware": "h1000"})
     with pytest.raises(InputFileError, match="Did you mean 'h100'"):
         what_if(profile, misspelt, A100, find=hardware)
     with pytest.raises((UsageError, InputFileError), match="needs the machine"):
         what_if(profile, scenario, None, find=hardware)
+
+
+def _move(to, **more):
+    return {"name": f"to {to}", "kind": "hardware", "hardware": to, **more}
+
+
+def test_moving_a_trace_is_its_projection(data_dir):
+    """Launch gaps grow where kernels become shorter than their launches, as in `perfmodel project`."""
+    profile = read_profile(data_dir / TRACE)
+    h100, b200 = hardware("h100-sxm5-80gb"), hardware("b200")
+    whole = project(profile, h100, b200).whole
+    step = what_if(profile, _scenario(_move("b200")), h100, find=hardware).steps[0]
+    found = (step.total_time_s, step.total_low_s, step.total_high_s)
+    assert found == pytest.approx((whole.projected_time_s, whole.low, whole.high))
+    assert step.time_before_s == pytest.approx(whole.time_s)
+    assert step.time_after_s == pytest.approx(whole.projected_time_s)
+
+
+def test_steps_before_a_move_are_replayed_and_steps_after_it_keep_its_interval(data_dir):
+    profile = read_profile(data_dir / TRACE)
+    h100 = hardware("h100-sxm5-80gb")
+    kernels = [entry.name for entry in diagnose(profile, h100).wall.entries if not entry.name.startswith("[")]
+    slower = _step("scale", ["aten::*"], name="slower", speedup=0.1)
+    first, moved, faster = what_if(
+        profile,
+        _scenario(slower, _move("b200"), _step("scale", ["aten::*"], name="back", speedup=2)),
+        h100,
+        find=hardware,
+    ).steps
+    assert first.total_low_s is None
+    # kernels of ten times the length hide every launch behind them, so that the gaps do not limit the run there
+    alone = what_if(profile, _scenario(_move("b200")), h100, find=hardware).steps[0]
+    assert moved.step_speedup > 1.2 * alone.step_speedup
+    assert moved.time_after_s == pytest.approx(moved.total_time_s)
+    assert set(kernels) <= set(moved.targets)
+    assert faster.total_low_s / faster.total_time_s == pytest.approx(moved.total_low_s / moved.total_time_s)
+    assert faster.total_high_s / faster.total_time_s == pytest.approx(moved.total_high_s / moved.total_time_s)
+
+
+def test_gaps_that_a_step_has_removed_do_not_come_back_with_a_move(data_dir):
+    profile = read_profile(data_dir / TRACE)
+    h100, b200 = hardware("h100-sxm5-80gb"), hardware("b200")
+    graphs = _step("remove", ["[[]launch gaps]"], name="graphs")
+    moved = what_if(profile, _scenario(graphs, _move("b200")), h100, find=hardware).steps[1]
+    parts = {part.name: part.projected_time_s for part in project(profile, h100, b200).parts}
+    assert moved.total_time_s == pytest.approx(sum(parts.values()) - parts["[launch gaps]"])
+
+
+def test_entries_that_steps_fuse_or_add_move_along(data_dir):
+    profile = read_profile(data_dir / TRACE)
+    h100 = hardware("h100-sxm5-80gb")
+    fused = _step("fuse", ["aten::mul*", "aten::add*"], name="fused", speedup=1.5)
+    again = _step("checkpoint", ["aten::mm*"], name="again")
+    steps = what_if(
+        profile, _scenario(fused, again, _move("b200"), _move("h100", name="home")), h100, find=hardware
+    ).steps
+    assert {"fused", "recomputation (again)"} <= set(steps[2].targets)
+    assert steps[2].time_after_s == pytest.approx(steps[2].total_time_s)
+    assert all(step.total_low_s < step.total_time_s < step.total_high_s for step in steps[2:])
+    # two moves are less sure than one
+    assert steps[3].total_high_s / steps[3].total_time_s > steps[2].total_high_s / steps[2].total_time_s
+
+
+def test_a_move_of_some_entries_leaves_the_others(data_dir):
+    profile = read_profile(data_dir / TRACE)
+    h100 = hardware("h100-sxm5-80gb")
+    wall = {entry.name: entry.time_s for entry in diagnose(profile, h100).wall.entries}
+    products = {name: time_s for name, time_s in wall.items() if name.startswith("aten::mm")}
+    step = what_if(profile, _scenario(_move("b200", targets=["aten::mm*"])), h100, find=hardware).steps[0]
+    assert set(step.targets) == set(products)
+    assert step.time_after_s < 0.6 * step.time_before_s
+    assert step.total_time_s >= sum(wall.values()) - (step.time_before_s - step.time_after_s) - 1e-9

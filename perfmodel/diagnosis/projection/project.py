@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,7 +78,20 @@ class Projection(Reportable):
     notes: tuple[str, ...]
 
 
-def project(profile: Profile, source: Hardware, target: Hardware, *, host: float | None = None) -> Projection:
+def is_replayable(profile: Profile) -> bool:
+    """Return whether a profile has a time line of GPU work whose events refer to its entries."""
+    timeline = profile.timeline
+    return timeline is not None and bool(timeline.overlaps_window().any()) and timeline.gpu.entry.size > 0
+
+
+def project(
+    profile: Profile,
+    source: Hardware,
+    target: Hardware,
+    *,
+    host: float | None = None,
+    only: Collection[str] | None = None,
+) -> Projection:
     """Return what a measured profile would take on another machine.
 
     Each kernel and copy is scaled (`perfmodel.diagnosis.projection.scale.scale_entry`). The time line of a trace is
@@ -95,6 +108,7 @@ def project(profile: Profile, source: Hardware, target: Hardware, *, host: float
     source, target : the machine that it was measured on, and the other one.
     host : time of the other host over this one's. None: as fast as this one, and as unsure as
         hosts differ (`HOST_DEVIATION`).
+    only : the entries that move, the others keep their times; None moves all.
 
     Raises
     ------
@@ -103,10 +117,13 @@ def project(profile: Profile, source: Hardware, target: Hardware, *, host: float
     """
     if host is not None and not 0 < host < math.inf:
         raise UsageError(f"the host's factor is {host:g}.", place="--host", remedy="It has to be above 0.")
-    scaled = {entry.name: scale_entry(entry, source, target) for entry in profile.entries}
-    timeline = profile.timeline
-    if timeline is not None and timeline.overlaps_window().any() and timeline.gpu.entry.size:
-        timeline = timeline.between_gpu_work()
+    scaled = {
+        entry.name: scale_entry(entry, source, target if only is None or entry.name in only else source)
+        for entry in profile.entries
+    }
+    if is_replayable(profile):
+        assert profile.timeline is not None
+        timeline = profile.timeline.between_gpu_work()
         profile = replace(profile, timeline=timeline)
         return _Traced(profile, timeline, source, target, scaled, host).projection()
     return _summed(profile, source, target, scaled)
