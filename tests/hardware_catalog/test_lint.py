@@ -797,6 +797,25 @@ def test_a_name_that_is_not_the_files_is_a_warning(tmp_path: Path) -> None:
     assert found(lint_file(path), "name-differs-from-file", "name").severity == "warning"
 
 
+def test_a_copy_of_a_file_that_keeps_the_names_of_its_machine_is_a_warning(tmp_path: Path) -> None:
+    """In PERFMODEL_HARDWARE it would answer to ``--on h100``."""
+    path = tmp_path / "my-gpu.toml"
+    edits: dict[str, str | None] = {"name": '"my-gpu"', "title": '"My GPU"'}
+    path.write_text(edited(shipped_text(H100), edits))
+    for key, name in (("aliases", "'h100'"), ("device_names", "'NVIDIA H100 80GB HBM3'")):
+        finding = found(lint_file(path), "name-claimed", key)
+        assert finding.severity == "warning"
+        assert name in finding.message
+        assert H100 in finding.message
+    path.write_text(edited(path.read_text(), {"aliases": '["my-gpu-2"]', "device_names": "[]"}))
+    assert not [finding for finding in lint_file(path) if finding.code == "name-claimed"]
+    # a file of the machine itself, as calibrate writes it, keeps its names
+    assert not [f for f in lint_file(write_edited(tmp_path, H100, {})) if f.code == "name-claimed"]
+    alias = tmp_path / "h100.toml"
+    alias.write_text(edited(path.read_text(), {"name": '"h100"'}))
+    assert found(lint_file(alias), "name-claimed", "name").severity == "warning"
+
+
 def test_a_peak_that_is_not_the_product_of_its_factors(tmp_path: Path) -> None:
     path = write_edited(tmp_path, "t4", {"peak.vector.fp32": '"9 TFLOP/s"'}, name="my-gpu")
     # 40 SMs x 128 x 1590 MHz = 8.141 TFLOP/s

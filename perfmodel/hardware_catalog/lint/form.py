@@ -89,6 +89,22 @@ def check_names(draft: Draft) -> Iterator[Finding]:
             if owners:
                 message = f"{name!r} is a name of {owners[0]}. A name must belong to one machine."
                 yield draft.finding(key, "error", "name-claimed", message)
+    yield from _taken_from_twin(draft)
+
+
+def _taken_from_twin(draft: Draft) -> Iterator[Finding]:
+    """Find names of the catalog's product in a file of another name: a copy takes them from it."""
+    twin = draft.twin.spec if draft.twin else None
+    if twin is None or twin.name == draft.spec.name:
+        return
+    named = (("name", [draft.spec.name]), ("aliases", draft.spec.aliases), ("device_names", draft.spec.device_names))
+    for key, names in named:
+        taken = [name for name in names if name_key(name) in names_of(twin)]
+        if taken:
+            listed, other = ", ".join(map(repr, taken)), f"another name, or name = {twin.name!r} for that product"
+            remedy = f"Give it {other}." if key == "name" else f"Take out what does not name {draft.spec.name!r}."
+            message = f"{listed}: of {twin.name}; in PERFMODEL_HARDWARE this file would stand for it. {remedy}"
+            yield draft.finding(key, "warning", "name-claimed", message)
 
 
 def check_bandwidth_given(draft: Draft) -> Iterator[Finding]:
