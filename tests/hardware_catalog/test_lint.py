@@ -414,6 +414,10 @@ KNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     ("alias of another", A100_80, {"aliases": '["h100"]'}, "name-claimed", "aliases"),
     ("negative", A100_80, {"memory.hbm.bandwidth": '"-2039 GB/s"'}, "bad-quantity", "memory.hbm.bandwidth"),
     ("wrong unit", A100_80, {"chip.tdp": '"400 GB"'}, "bad-quantity", "chip.tdp"),
+    ("power in kW", H100, {"chip.tdp": '"700 kW"'}, "unit-1000x", "chip.tdp"),
+    ("power in mW", A100_80, {"chip.tdp": '"400 mW"'}, "unit-1000x", "chip.tdp"),
+    ("power of another", H100, {"chip.tdp": '"1000 W"'}, "power-differs", "chip.tdp"),
+    ("power alone", "mi250x", {"chip.tdp_alone": '"560 kW"'}, "unit-1000x", "chip.tdp_alone"),
 ]
 
 
@@ -520,6 +524,7 @@ UNKNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
         "peak.tensor.bf16",
     ),
     ("memory", H100, {"memory.hbm.capacity": '"80 PB"'}, "unit-1000x", "memory.hbm.capacity"),
+    ("power", H100, {"chip.tdp": '"700 kW"'}, "unit-1000x", "chip.tdp"),
 ]
 
 
@@ -795,6 +800,12 @@ def test_a_name_that_is_not_the_files_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "other.toml"
     path.write_text(shipped_text("t4"))
     assert found(lint_file(path), "name-differs-from-file", "name").severity == "warning"
+
+
+def test_a_board_that_is_limited_to_less_power_than_its_datasheet_is_a_warning(tmp_path: Path) -> None:
+    finding = found(lint_file(write_edited(tmp_path, H100, {"chip.tdp": '"600 W"'})), "power-differs", "chip.tdp")
+    assert finding.severity == "warning"
+    assert "700 W" in finding.message
 
 
 def test_a_copy_of_a_file_that_keeps_the_names_of_its_machine_is_a_warning(tmp_path: Path) -> None:

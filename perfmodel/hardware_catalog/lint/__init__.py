@@ -33,6 +33,7 @@ RULES = (
     design.check_design,
     chip.check_sm_count,
     chip.check_clocks,
+    chip.check_power,
     chip.check_facts,
     memory.check_bandwidths,
     memory.check_capacities,

@@ -37,6 +37,7 @@ CODES = MappingProxyType(
         "full-die-sm-count": "the number of SMs is that of the full die; the product has some of them disabled",
         "sm-count-differs": "the number of SMs is not that of the known product",
         "clock-differs": "a clock is not that of the known product",
+        "power-differs": "a power limit is not that of the known product",
         "fact-differs": "a fact of the chip is not that of the known product or of the compute capability",
         # memory
         "bandwidth-arithmetic": "a bandwidth is not bus width x transfers x clock, or bytes per clock x clock",

@@ -89,6 +89,7 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
         "chip.vector_clock": Quantity(spec.chip.vector_clock, "Hz"),
         "chip.tensor_clock": Quantity(spec.chip.tensor_clock, "Hz"),
         "chip.tdp": Quantity(spec.chip.tdp, "W"),
+        "chip.tdp_alone": Quantity(spec.chip.tdp_alone, "W"),
         "launch.floor": Quantity(spec.launch.floor, "s"),
         "launch.overhead": Quantity(spec.launch.overhead, "s"),
         "launch.queued": Quantity(spec.launch.queued, "s"),

@@ -25,6 +25,8 @@ FULL_DIE_SMS = {
 #: the full AD104, the die of the L4, is in other products. Source: NVIDIA Ada whitepaper v2.1
 FULL_DIE_OF_PRODUCT = {"l4": 60}
 CLOCKS_HZ = (0.3e9, 6e9)
+#: power limits of boards and sockets [W]: a third of the least in the catalog (70 W) to three times the most (1400 W)
+POWER_W = (20.0, 4200.0)
 #: most resident threads per SM. Source: CUDA C++ Programming Guide 13, Compute Capabilities
 THREADS_PER_SM = {
     "6.0": 2048,
@@ -97,6 +99,28 @@ def _whose(draft: Draft, key: str, clock: float) -> str:
     if same:
         return f"That is the clock of {', '.join(same)}."
     return "Tensor and vector peaks may have different clocks, and a driver's maximum is not the datasheet's clock."
+
+
+def check_power(draft: Draft) -> Iterator[Finding]:
+    """Compare the power limits with the known product and with the range of known boards."""
+    for key in ("chip.tdp", "chip.tdp_alone"):
+        power = draft.values.get(key)
+        if power is None or power <= 0:
+            continue
+        known = draft.twin.values.get(key) if draft.twin else None
+        if not POWER_W[0] <= power <= POWER_W[1]:
+            code = "unit-1000x" if known is None or unit_slip(power / known) else "implausible-figure"
+            message = f"{format_si(power, 'W')} is not the power limit of a board. Check W and kW."
+            yield draft.finding(key, "error", code, message)
+        elif known and draft.twin and not near(power, known):
+            # a board may be limited to less than its datasheet says, and not to more
+            yield draft.finding(
+                key,
+                "warning" if power < known else "error",
+                "power-differs",
+                f"found {format_si(power, 'W')}, {draft.twin.spec.name} has {format_si(known, 'W')} "
+                f"({deviation(power, known)}).",
+            )
 
 
 def check_facts(draft: Draft) -> Iterator[Finding]:
