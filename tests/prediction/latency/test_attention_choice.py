@@ -133,6 +133,8 @@ def test_one_query_with_a_window_needs_no_mask(machine: str) -> None:
         ("h100-sxm5-80gb", "fa2", {"dtype": "fp8"}, "fa2 has no fp8"),
         ("h100-sxm5-80gb", "fa2", {"kv_dtype": "fp8"}, "fa2 has no fp8"),
         ("h100-sxm5-80gb", "fa2", {"dtype": "fp32"}, "fa2 has no fp32"),
+        ("h100-sxm5-80gb", "fa2", {"head_dim": 512}, "fa2 has no heads of 512 columns, but of up to 256"),
+        ("h100-sxm5-80gb", "torch/fa2", {"head_dim": 264}, "fa2 has no heads of 264 columns"),
         ("l40s", "fa3", {"dtype": "fp8"}, "fa3 has no fp8"),
         ("h100-sxm5-80gb", "torch", {"dtype": "fp8"}, "scaled_dot_product_attention has no fp8"),
         ("h100-sxm5-80gb", "torch", {"dtype": "fp64"}, "no fused kernel for fp64"),

@@ -62,7 +62,7 @@ NEEDS: Mapping[str, Needs] = MappingProxyType({
     "trtllm_gen": Needs((10, 0), (10, 3), "the Blackwell of data centres", (1, 2), (10, 0)),
 })  # fmt: skip
 
-#: most columns of a head of FlashAttention-2: check_head_dim_size_flash of sdp_utils.cpp
+#: most columns of a head of FlashAttention-2: its README.md, and check_head_dim_size_flash of sdp_utils.cpp
 FLASH_COLUMNS = 256.0
 #: the same of cuDNN on Hopper, and on others: heads of 256 take an H100 what its rate says (`examples/records`), and
 #: check_cudnn_tensor_shapes has them on Blackwell from cuDNN 9.22 on alone. Columns are multiples of 8
@@ -79,13 +79,16 @@ def choices(op: Attention, machine: Machine, conditions: Conditions) -> list[tup
     Raises
     ------
     UsageError
-        When the machine or the dtype has no such kernel.
+        When the machine, the dtype or the columns of a head have no such kernel.
     """
     hardware = machine.hardware
     if hardware is None or not conditions.library:
         return [(True, conditions)]
     base, _, named = conditions.library.partition("/")
     _check(named or base, op, hardware)
+    # PyTorch's kernel of other vendors is AOTriton's, whose limit is another one
+    if base == "fa2" or (named == "fa2" and hardware.vendor == NVIDIA):
+        _check_columns(op)
     if base != "torch":
         return [(True, conditions)]
     _check_torch(op)
@@ -158,6 +161,16 @@ def _check_torch(op: Attention) -> None:
             f"scaled_dot_product_attention has no fused kernel for {op.dtype}.",
             place=op.op,
             remedy="It runs products and softmax in turn: algorithm=unfused.",
+        )
+
+
+def _check_columns(op: Attention) -> None:
+    """Check that FlashAttention-2 has a kernel for the columns of a head."""
+    if anywhere(op.head_dim > FLASH_COLUMNS):
+        raise UsageError(
+            f"fa2 has no heads of {np.max(op.head_dim):g} columns, but of up to {FLASH_COLUMNS:g}.",
+            place=op.op,
+            remedy="library=torch is what PyTorch runs there; without a library it is the usual kernel.",
         )
 
 
