@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _LINK_BYTES, _LINK_ROUNDS = "bytes=1KiB/16KiB/256KiB/1MiB/4MiB/16MiB", 3
 #: of each of these messages and rounds, and how long a rank waits for the others [s]
 _LINK_LIMIT_S, _RANK_TIMEOUT_S = 0.2, 120.0
+#: most machines of the rows that a message names
+_NAMED = 4
 #: kind of device -> dtypes of the matrix products that are measured
 _DTYPES = {
     "cpu": ("fp32", "fp64", "bf16", "fp16", "int8"),
@@ -40,7 +43,7 @@ def command(
             "--from",
             metavar="FILE",
             help="Do not measure; fit the constants of the latency model to this bench record or measurement table. "
-            "Needs --on: a machine, or the one of the record. May be repeated.",
+            "Needs --on: the machine of the rows, whose specification a record may hold. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -220,7 +223,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
 
     named = only_machine(on)
     if named is None:
-        raise UsageError("--from needs the machine that was measured.", remedy="Add --on a100-sxm4-80gb.")
+        raise UsageError("--from needs the machine that was measured.", remedy=f"Add {_machines_of_rows(paths)}.")
     recorded = (recorded_machine(path) for path in paths)
     machine = next((one for one in recorded if one and same_machine(named, one)), None) or hardware(named)
     calls, notes = _calls(paths, machine)
@@ -236,6 +239,15 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
             remedy="Times are in seconds, and a family needs rows of several shapes.",
         )
     _deliver(report(calibration, context=context(), notes=notes), destination, calibration.hardware, output)
+
+
+def _machines_of_rows(paths: list[str]) -> str:
+    """Return the option that names a machine of the rows: "--on t4", or "--on h100 or --on t4"."""
+    from perfmodel.records.calls import read_calls
+
+    names = list(dict.fromkeys(call.hardware for path in paths for call in read_calls(path).calls))
+    options = [f"--on {shlex.quote(name)}" for name in names[:_NAMED]] + ["..."] * (len(names) > _NAMED)
+    return " or ".join(options) or "--on a100-sxm4-80gb"
 
 
 def _calls(paths: list[str], machine: Hardware) -> tuple[list[MeasuredCalls], list[str]]:

@@ -121,6 +121,24 @@ def test_wrong_usage(
     assert (ran.code, said in ran.err) == (code, True), ran.err
 
 
+def test_without_a_machine_those_of_the_rows_are_suggested(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    mine, other = made_up(tmp_path / "mine.csv", hardware="l4"), made_up(tmp_path / "other.csv", hardware="my gpu")
+    record = tmp_path / "record.json"
+    row = {
+        "op": "elementwise", "hardware": "h200-sxm-141gb", "dtype": "fp32", "status": "ok", "cache": "flushed",
+        "params": {"numel": 1000, "kind": "add", "num_inputs": 2, "out_dtype": "fp32"},
+        "kernel": "torch.elementwise", "measured_time_s": 1e-5,
+    }  # fmt: skip
+    record.write_text(json.dumps({"schema_version": 1, "command": "bench", "rows": [row]}))
+    for paths, said in (
+        ((mine,), "Add --on l4."),
+        ((mine, other), "Add --on l4 or --on 'my gpu'."),
+        ((record,), "Add --on h200-sxm-141gb."),
+    ):
+        ran = perfmodel("calibrate", *(word for path in paths for word in ("--from", path)))
+        assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
 def test_a_record_of_a_benchmark_is_read_too(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
     rows = [
         {
