@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from perfmodel.core.hardware import ENGINES, Hardware, Launch
-from perfmodel.errors import InputFileError, nearest, unknown_name
+from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.hardware_catalog import schema
+from perfmodel.hardware_catalog.explain import found_and_allowed
 from perfmodel.hardware_catalog.parts import Quantities, to_fabric, to_kernels, to_link, to_memory, to_peaks
 from perfmodel.hardware_catalog.schema import HardwareSpec, LinkSpec, MemorySpec, RateSpec
 from perfmodel.prediction.latency.tables import LatencySpec, LazyTables, to_tables
@@ -49,7 +49,21 @@ def read_spec(path: str | os.PathLike[str]) -> HardwareSpec:
 
 
 def parse_spec(document: Any, place: str) -> HardwareSpec:
-    """Return the specification in a parsed document; ``place`` is the file's name for messages."""
+    """Return the specification in a parsed document; ``place`` is the file's name for messages.
+
+    Raises
+    ------
+    InputFileError
+        When a key is unknown, missing or of the wrong type: with what was found, or what is allowed.
+    """
+    try:
+        return _parsed(document, place)
+    except InputFileError as error:
+        details = found_and_allowed(document, error.place.removeprefix(place).lstrip(": "), error.message)
+        raise InputFileError(error.message, place=error.place, remedy=details or error.remedy) from None
+
+
+def _parsed(document: Any, place: str) -> HardwareSpec:
     try:
         spec = msgspec.convert(document, HardwareSpec)
         for engine, rates in spec.peak.items():
@@ -96,7 +110,7 @@ def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
 
 
 def _explain(message: str, place: str, *, nested: bool = False) -> InputFileError:
-    """Turn msgspec's message into ours, with the nearest key for a misspelt one.
+    """Turn msgspec's message into ours, with the place; `found_and_allowed` adds to it.
 
     ``nested`` says that ``place`` ends with a key already.
     """
@@ -106,14 +120,7 @@ def _explain(message: str, place: str, *, nested: bool = False) -> InputFileErro
     full = f"{place}{'.' if nested else ': '}{key}" if key else place
     unknown = re.search(r"unknown field `(.*)`", text)
     if unknown:
-        allowed = {
-            field
-            for struct in vars(schema).values()
-            if isinstance(struct, type) and issubclass(struct, msgspec.Struct)
-            for field in struct.__struct_fields__
-        }
-        hint = nearest(unknown.group(1), allowed)
-        return InputFileError(f"unknown key {unknown.group(1)!r}.", place=full, remedy=hint)
+        return InputFileError(f"unknown key {unknown.group(1)!r}.", place=full)
     missing = re.search(r"missing required field `(.*)`", text)
     if missing:
         return InputFileError(f"the key {missing.group(1)!r} is missing.", place=full)

@@ -680,6 +680,25 @@ def test_all_errors_of_a_file_are_found_at_once_with_what_was_found_and_what_is_
     assert len(errors) == len(ERRORS), said
 
 
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ({"chip.sm_count": "0"}, "chip.sm_count: expected `int` >= 1. Found: 0."),
+        ({"chip.matrix_instruction": '"mma"'}, "'mma'. Allowed: '', 'mma.sync', 'wgmma'"),
+        ({"aliases": '["a", 5]'}, "Found: 5."),
+        ({"chip.tdp": "[700]"}, "Found: [700]."),
+        ({"chip.tdp": '"700 W"\nsm_cont = 5'}, "Did you mean 'sm_count'? Allowed: sm_count, process"),
+        ({"launch.floor": '"2 us"\nflor = 5'}, "Did you mean 'floor'? Allowed: floor, overhead"),
+    ],
+)
+def test_the_reader_says_what_the_linter_says(tmp_path: Path, edits: Edits, said: str) -> None:
+    path = write_edited(tmp_path, H100, edits)
+    with pytest.raises(InputFileError) as refused:
+        read_hardware(path)
+    assert said in str(refused.value)
+    assert any(said in f"{finding.key}: {finding.message}" for finding in lint_file(path))
+
+
 def test_what_follows_from_an_error_is_no_second_one_and_what_does_not_is(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(SEVERAL_ERRORS)

@@ -7,37 +7,20 @@ check that; what they say of an entry that was taken out is no finding.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, get_args, get_type_hints
-
-import msgspec
+from typing import Any
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, PerfModelError, nearest
 from perfmodel.hardware_catalog import schema
+from perfmodel.hardware_catalog.explain import find, found_and_allowed
 from perfmodel.hardware_catalog.lint._draft import Finding, line_of, quantities, values_of
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
-from perfmodel.prediction.latency.tables import LatencySpec
 
-#: first part of a key -> what its table may hold; "" is the file itself
-_TABLES: Mapping[str, type[msgspec.Struct]] = MappingProxyType(
-    {
-        "": schema.HardwareSpec,
-        "chip": schema.ChipSpec,
-        "memory": schema.MemorySpec,
-        "peak": schema.RateSpec,
-        "link": schema.LinkSpec,
-        "launch": schema.LaunchSpec,
-        "kernels": schema.KernelsSpec,
-        "sustained": schema.SustainedSpec,
-        "latency": LatencySpec,
-    }
-)
 #: what stands in for required keys of the file, so that the rest of it can be read
 _STAND_INS: Mapping[str, Any] = MappingProxyType(
     {
@@ -148,24 +131,14 @@ class _Mending:
 
     def _note(self, key: str, exact: str, error: InputFileError) -> None:
         """Note an error of the reader, with what was found and what is allowed there."""
-        message = text_of(error)
-        first, _, last = key.rpartition(".")
-        name = re.search(r"unknown key '(.*?)'", error.message)
-        if name:
-            allowed = _table(key).__struct_fields__
-            hint = nearest(name.group(1), allowed)
-            message = " ".join(filter(None, (error.message, hint, f"Allowed: {', '.join(allowed)}.")))
-        elif error.message.startswith("invalid enum value"):
-            message += f" Allowed: {', '.join(map(repr, _words(first, last)))}."
-        elif error.message.startswith("expected"):
-            with contextlib.suppress(KeyError):
-                message += f" Found: {_shortened(_value_at(self.document, exact))}."
+        details = found_and_allowed(self.document, key if "unknown key" in error.message else exact, error.message)
+        message = f"{error.message} {details or error.remedy}".strip()
         self._add(key, exact, "schema", message)
 
     def _culprits(self, key: str) -> Iterator[str]:
         """Yield the entries of a table, or items of a list, that the reader refuses: alone in it, each is refused."""
         try:
-            parent, name = _find(self.document, key)
+            parent, name = find(self.document, key)
         except KeyError:
             return
         whole = parent[name]
@@ -183,7 +156,7 @@ class _Mending:
     def _take_out(self, key: str) -> bool:
         """Take an entry out; return whether it was there."""
         try:
-            parent, name = _find(self.document, key)
+            parent, name = find(self.document, key)
         except KeyError:
             return False
         del parent[name]
@@ -203,48 +176,6 @@ class _Mending:
         return True
 
 
-def _table(key: str) -> type[msgspec.Struct]:
-    """Return what the table of a dotted key may hold."""
-    return _TABLES.get(key.partition(".")[0], schema.HardwareSpec)
-
-
-def _words(key: str, name: str) -> tuple[str, ...]:
-    """Return the words that a key of a table may have; none if they are not listed."""
-    types = get_type_hints(_table(key), include_extras=False)
-    return tuple(map(str, get_args(types.get(name))))
-
-
 def text_of(error: PerfModelError) -> str:
     """Return an error without its place."""
     return f"{error.message} {error.remedy}".strip()
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _value_at(document: Any, key: str) -> Any:
-    parent, name = _find(document, key)
-    return parent[name]
-
-
-def _find(document: Any, key: str) -> tuple[Any, Any]:
-    """Return what holds the value of a dotted key, and its name there; names may have dots in them.
-
-    Raises
-    ------
-    KeyError
-        When there is no such key.
-    """
-    head, bracket, index = key.partition("[")
-    if bracket and index.rstrip("]").isdigit():
-        parent, name = _find(document, head)
-        return parent[name], int(index.rstrip("]"))
-    parts = key.split(".")
-    for count in range(len(parts), 0, -1):
-        name = ".".join(parts[:count])
-        if isinstance(document, dict) and name in document:
-            rest = ".".join(parts[count:])
-            return _find(document[name], rest) if rest else (document, name)
-    raise KeyError(key)
