@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.diagnosis.fusion import fuse_operators
+from perfmodel.diagnosis.profiled import profiled_time
 from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS
 from perfmodel.errors import UsageError
 from perfmodel.investment.algorithm import time_ratio
@@ -58,10 +59,10 @@ class Run:
         self.entries[name] = dataclasses.replace(self.entries[name], time_s=time_s)
 
     def predicted_s(self, op: Operator, step: Step) -> float:
-        """Return the predicted time of one call [s]."""
+        """Return the predicted time of one call, as the profile would show it [s]."""
         if self.hardware is None:
             raise step.error(f"a {step.kind!r} step needs a machine.", "Name it with --on.")
-        return float(predict(op, self.hardware).predicted_time_s)
+        return profiled_time(predict(op, self.hardware), self.hardware)
 
     def operator(self, name: str, step: Step) -> Operator:
         """Return the operator of an entry."""
