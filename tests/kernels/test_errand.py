@@ -80,7 +80,7 @@ def run(arguments):
         Errands(0.1, str).run(threading.Event().wait)
     except RuntimeError as error:
         print(error)
-        return app._explain(UnavailableError("rank 1 did not answer."))
+        return app._explain(UnavailableError("rank 1 did not answer."), arguments)
 
 app.run = run
 app.main()

@@ -91,9 +91,7 @@ def test_compositions_do_the_work_of_the_whole() -> None:
         parts = op.composition()
         assert parts
         moved = sum(part.count * part.work().bytes for part in parts)
-        # the chunks of a linear cross entropy add to the gradient of W, which no `Gemm` reads
-        added = sum(t.size_bytes * t.reads for t in op.tensors() if t.name == "dweight")
-        assert moved + added == pytest.approx(op.work().bytes, rel=0.06), op.op
+        assert moved == pytest.approx(op.work().bytes, rel=0.06), op.op
         products = [part for part in parts if part.op in ("gemm", "conv2d")]
         if products:
             done = sum(part.count * part.flop() for part in products)

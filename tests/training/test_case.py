@@ -135,5 +135,5 @@ def test_roi_and_whatif_take_a_plan(perfmodel):
 
 
 def test_a_misspelt_framework_is_no_change(case):
-    with pytest.raises(UsageError, match="Did you mean 'megatron-te'"):
+    with pytest.raises(UsageError, match="Did you mean 'megatron'"):
         PlanChange("other", {"framework": "megatrn"}).applied(case)
