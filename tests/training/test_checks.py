@@ -80,3 +80,11 @@ def test_the_last_micro_batch_of_composer_may_be_smaller():
     assert nearest_plan(config, cluster, plan) == plan
     found = search(config, [cluster], plan, default_space(config, cluster, plan, micro_batch=(2,), zero=(0,)))
     assert any(each.step.plan.micro_batch == 2 and each.step.dp == 8 for each in found.best)
+
+
+@pytest.mark.parametrize(
+    ("framework", "zero"), [("fsdp2-compile", (2, 3)), ("fsdp1-eager", (2, 3)), ("megatron", (1, 3)), ("nemo", (1,))]
+)
+def test_a_search_offers_the_stages_of_zero_that_a_framework_has(framework, zero):
+    plan = TrainingPlan(batch=8, seq=512, framework=framework)
+    assert default_space(DENSE, Cluster.of(H100, 8), plan).zero == zero

@@ -54,7 +54,7 @@ NEW_KERNEL = {ErrorSource.KERNEL: tuple(math.sqrt((math.log(WIDEST[1]) / Z80) **
 ANOTHER_KIND = 0.16
 #: time of products in 16 and 8 bits by AMD's library over that of NVIDIA's at the same power, and their families. AMD's
 #: typical attained FLOPs of an MI325X, ten products of DeepSeek-V3 (606 TFLOP/s in fp16, 616 in bf16, 1143 in fp8;
-#: "Completing the GPU Performance Picture", 2026-10-06), take 1.27 times as long as predicted without it, those of a
+#: "Completing the GPU Performance Picture", 2026-10-06), take 1.29 times as long as predicted without it, those of a
 #: layer on an MI300X (AMD-AGI/TraceLens @ 171dd74721ca) 1.3 to 1.6 times, the best that a search found 0.9 to 1.2 times
 HIPBLASLT, MATRIX_PRODUCTS = 1.1, ("gemm_bf16", "gemm_fp8")
 _ORIGINS = {

@@ -212,6 +212,19 @@ def test_one_shot_by_hand() -> None:
     assert pm.choose("all_reduce", "h100", num_gpus=6)["recursive_doubling"].why_not
 
 
+def test_a_switch_that_reduces_takes_nine_eighths_of_the_message() -> None:
+    found = pm.choose("all_reduce", "h100", bytes=2**30, num_gpus=8)
+    assert found.best == "in_switch"
+    assert found["in_switch"].bytes == 1.125 * 2**30
+    predicted = float(pm.predict(pm.AllReduce(bytes=2**30, num_gpus=8), "h100").predicted_time_s)
+    assert found["in_switch"].time_s == pytest.approx(predicted, rel=0.05)
+    none = pm.choose("gradient_compression", "h100", bytes=2**30, num_gpus=8)["none"]
+    assert none.time_s == pytest.approx(found["in_switch"].time_s)
+    for machine, gpus in (("a100", 8), ("h100", 2), ("l40s", 8)):
+        listed = pm.choose("all_reduce", machine, bytes=2**30, num_gpus=gpus)
+        assert "in_switch" not in {row.algorithm for row in listed.rows}
+
+
 def test_through_the_host_rings_share_its_bridges() -> None:
     found = pm.choose("all_reduce", "l40s", bytes=2**26, num_gpus=8)
     assert "through the host" in found["one_shot"].why_not

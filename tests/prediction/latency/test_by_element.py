@@ -81,3 +81,12 @@ def test_scalars_and_arrays_agree_and_memory_limits_long_calls() -> None:
         together = np.asarray(family.formula(make(np.array(sizes)), slow, CONSTANTS, COLD).time_s)
         assert together == pytest.approx([_us(family, make(size), machine=slow) / 1e6 for size in sizes])
         assert np.all(together >= np.asarray(make(np.array(sizes)).work().bytes) / 1e12)
+
+
+def test_a_look_up_of_pytorch_starts_alike_before_and_since_it_gathers_by_vectors() -> None:
+    op = pm.Embedding(tokens=141, vocab=30_522, dim=512, dtype="bf16")
+    starts = {
+        library: pm.predict(op, "h100", library=library).predicted_terms_s["launch"]
+        for library in ("torch", "torch-2.5")
+    }
+    assert starts["torch-2.5"] == starts["torch"] == pytest.approx(2.4e-6)

@@ -192,3 +192,11 @@ def test_the_gradients_of_a_convolution_take_about_as_long_as_it_each() -> None:
     for gradient, most in (("input", 1.5), ("weight", 2.5)):
         op = forward.changed(backward=True, gradient=gradient)
         assert 0.5 < float(pm.predict(op, "v100-sxm2-16gb").predicted_time_s) / once < most
+
+
+def test_a_batch_norm_reads_twice_what_l2_cannot_hold_of_the_channels_in_flight() -> None:
+    """An SM of a V100 holds four blocks of 512 threads: 320 channels of 32 x 196 are 8 MB in fp32, its L2 is 6 MB."""
+    few, many = (pm.predict(pm.BatchNorm(n=32, c=c, hw=196), "v100-sxm2-32gb", library="cudnn") for c in (160, 1024))
+    # 4 MB lie in L2, so that x is read once: 2 of 3 passes
+    traffic = [float(p.predicted_terms_s["hbm"]) / c for p, c in ((few, 160), (many, 1024))]
+    assert traffic[1] / traffic[0] == pytest.approx(1.5, rel=0.01)

@@ -254,7 +254,7 @@ def product(
 def unfoldings(conv: Conv2d, hardware: Hardware | None) -> Number:
     """Return how many kernels unfold images in memory, each before a product of its own.
 
-    MIOpen takes one image after another (GemmFwdRest in its src/solver/gemm.cpp), cuDNN all at once.
+    MIOpen takes one image after another (GemmFwdRest, ROCm/MIOpen @ 002e51b3, src/solver/gemm.cpp), cuDNN all at once.
     """
     return conv.n if hardware is not None and hardware.vendor == AMD else 1.0
 
