@@ -191,7 +191,7 @@ def command(
     from perfmodel.cli._serving_drawn import draw, draw_timeline
     from perfmodel.cli._serving_input import check_rate, load_of, percentiles_of, specs_of, speculation_of, workload_of
     from perfmodel.cli._serving_report import points_report
-    from perfmodel.core.units import parse_quantity
+    from perfmodel.core.units import parse_duration, parse_quantity
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload
     from perfmodel.serving.slo import parse_slo
@@ -223,7 +223,7 @@ def command(
     )  # fmt: skip
     rules = (
         ("batch", batch_size),
-        ("max_wait_s", None if max_wait is None else parse_quantity(max_wait, "s", place="--max-wait")),
+        ("max_wait_s", None if max_wait is None else parse_duration(max_wait, place="--max-wait")),
         ("preemption", preemption),
         ("watermark", watermark),
     )

@@ -74,6 +74,31 @@ def parse_quantity(text: str | float, unit: str, *, place: str = "") -> float:
     return _finite(float(number) * _scale(suffix, unit, text, place), repr(text), unit, place)
 
 
+def parse_duration(text: str, *, place: str = "", written: str = "") -> float:
+    """Return a duration [s] where a bare number would be read as milliseconds by one and as seconds by another.
+
+    Parameters
+    ----------
+    text : a number with a unit, or 0.
+    place : location of the text, for the message.
+    written : what stands before it, for the message.
+
+    Raises
+    ------
+    UsageError
+        As `parse_quantity`, and when a number other than 0 has no unit.
+
+    >>> parse_duration("100ms")
+    0.1
+    """
+    text = text.strip()
+    value_s = parse_quantity(text, "s", place=place)
+    if value_s != 0 and not text[-1].isalpha():
+        remedy = f"Write {written}{text}ms or {written}{text}s."
+        raise UsageError(f"{text!r} has no unit.", place=place, remedy=remedy)
+    return value_s
+
+
 def _finite(value: float, shown: str, unit: str, place: str) -> float:
     try:
         value = float(value)

@@ -173,8 +173,8 @@ def limit(entry: ProfileEntry, hardware: Hardware | None, outside: float | None 
         return Limit(entry, Limiter.LINK, Basis.KIND, why_unknown=reason)
     if entry.category in (EventKind.MEMCPY, EventKind.MEMSET):
         return Limit(entry, _memory_of(hardware), Basis.KIND, why_unknown=reason)
-    limiter = Limiter.UNKNOWN if entry.category == EventKind.HOST else _by_name(entry, hardware)
-    return Limit(entry, limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME, why_unknown=reason)
+    limiter, basis = _guess(entry, hardware)
+    return Limit(entry, limiter, basis, why_unknown=reason)
 
 
 def _why_unknown(entry: ProfileEntry, hardware: Hardware | None) -> str:
@@ -195,6 +195,12 @@ def _crosses_a_link(entry: ProfileEntry) -> bool:
 def _memory_of(hardware: Hardware | None) -> Limiter:
     """Return the name of a machine's main memory; that of a GPU where the machine is unknown."""
     return Limiter.HBM if hardware is None else Limiter(hardware.main_memory.name)
+
+
+def _guess(entry: ProfileEntry, hardware: Hardware | None) -> tuple[Limiter, Basis]:
+    """Return what the name of an entry says, and that it does; nothing of the host's work."""
+    limiter = Limiter.UNKNOWN if entry.category == EventKind.HOST else _by_name(entry, hardware)
+    return limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME
 
 
 def _by_name(entry: ProfileEntry, hardware: Hardware | None) -> Limiter:
@@ -309,12 +315,15 @@ def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
 def _by_bytes(entry: ProfileEntry, hardware: Hardware, measured: Limiter | None) -> Limit:
     """Return the bound for the bytes that counters measured, where none counted FLOP.
 
-    Memory limits what takes at most twice as long, unless Speed of Light says otherwise.
+    Memory limits what takes at most twice as long, unless Speed of Light says otherwise. Of the rest the bytes say only
+    that they are not the reason, or not by their number, as where accesses do not coalesce; there the name decides.
     """
     assert entry.bytes is not None
     time_s = entry.bytes / (hardware.main_memory.bandwidth_bytes_per_s or math.inf)
-    near = _memory_of(hardware) if 2.0 * time_s >= entry.time_s else Limiter.UNKNOWN
-    return Limit(entry, measured or near, Basis.COUNTERS, attainable_time_s=time_s, floor_time_s=time_s)
+    limiter, basis = measured or _memory_of(hardware), Basis.COUNTERS
+    if measured is None and 2.0 * time_s < entry.time_s:
+        limiter, basis = _guess(entry, hardware)
+    return Limit(entry, limiter, basis, attainable_time_s=time_s, floor_time_s=time_s)
 
 
 def _counted_compute_s(entry: ProfileEntry, hardware: Hardware) -> float:

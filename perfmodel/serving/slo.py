@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.lists import list_items
-from perfmodel.core.units import format_si, parse_quantity
+from perfmodel.core.units import format_si, parse_duration
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.replay import Replay
 
@@ -131,11 +131,7 @@ def _objective(part: str, default: str, place: str) -> Objective:
         raise unknown_name("quantity", name, _QUANTITIES, place=place)
     if colon and not _STATISTIC.match(statistic):
         raise UsageError(f"{statistic!r} is no statistic.", place=place, remedy="Write mean, p95 or p99.")
-    written, limit = left.strip(), limit.strip()
-    if limit[-1:].isdigit() or limit.endswith("."):
-        remedy = f"Write {written}={limit}ms or {written}={limit}s."
-        raise UsageError(f"{limit!r} has no unit.", place=place, remedy=remedy)
-    limit_s = parse_quantity(limit, "s", place=place)
+    limit_s = parse_duration(limit, place=place, written=f"{left.strip()}=")
     if limit_s <= 0:
         raise UsageError(f"the limit of {name} is {limit_s:g} s.", place=place, remedy="Give a time above 0.")
     return Objective("latency" if name == "e2e" else name, limit_s, statistic or default)

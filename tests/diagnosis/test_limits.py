@@ -134,9 +134,16 @@ def test_counted_flop_run_each_at_their_own_peak(simple_gpu):
 
 def test_counted_bytes_alone_are_a_bound(simple_gpu):
     # 10^8 B at 1 TB/s: 100 us, whatever the FLOP that nobody counted
-    for time_s, limiter in ((150e-6, "hbm"), (1e-3, "unknown")):
-        found = limit(ProfileEntry("k", time_s, 1, "kernel", bytes=1e8), simple_gpu)
-        assert (found.limiter, found.basis) == (limiter, "counters")
+    for name, time_s, limiter, basis in (
+        ("k", 150e-6, "hbm", "counters"),
+        ("gemm", 150e-6, "hbm", "counters"),  # the name says nothing against what was counted
+        # far from the bandwidth the bytes do not tell, and the name does where it says anything
+        ("gemm", 1e-3, "compute", "name"),
+        ("transpose", 1e-3, "hbm", "name"),
+        ("k", 1e-3, "unknown", ""),
+    ):
+        found = limit(ProfileEntry(name, time_s, 1, "kernel", bytes=1e8), simple_gpu)
+        assert (found.limiter, found.basis) == (limiter, basis)
         assert found.attainable_time_s == found.floor_time_s == pytest.approx(100e-6)
 
 
