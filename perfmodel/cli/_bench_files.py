@@ -63,6 +63,7 @@ def draw(machine: Hardware, rows: Rows, path: str, *, sustained: bool) -> None:
 
         save_plot(sustain_plot(rows), path)
     else:
-        from perfmodel.render.plots.roofline import roofline_plot
+        from perfmodel.render.plots.records import record_plot, usual_kind
 
-        save_plot(roofline_plot(machine, rows), path)
+        pairs = [(machine, rows)]
+        save_plot(record_plot(usual_kind(pairs), pairs), path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from perfmodel.core.report import Report
     from perfmodel.operators import Operator
     from perfmodel.prediction.result import Prediction
-    from perfmodel.render.plots.roofline.points import Point
 
 
 def command(
@@ -125,7 +124,8 @@ def command(
     if plot and explain:
         _draw_terms(predictions, plot)
     elif plot:
-        _draw(list(zip(machines, results, strict=True)), plot)
+        _draw([(machine, [row for one in predicted for row in one.rows()])
+               for machine, predicted in zip(machines, results, strict=True)], plot)  # fmt: skip
 
 
 def epilog() -> str:
@@ -187,8 +187,8 @@ def _draw_terms(predictions: list[Prediction], plot: str) -> None:
     save_plot(terms_plot(predictions), plot)
 
 
-def _draw(points: Sequence[tuple[Hardware, Sequence[Point]]], plot: str) -> None:
-    """Draw predictions, or the rows of measured times, under the rooflines of their machines."""
-    from perfmodel.render.plots.roofline import roofline_figure
+def _draw(points: Sequence[tuple[Hardware, Sequence[Mapping[str, Any]]]], plot: str) -> None:
+    """Draw rows of predictions or of measured times as a record of them is drawn."""
+    from perfmodel.render.plots.records import record_plot, usual_kind
 
-    save_plot(roofline_figure(points), plot)
+    save_plot(record_plot(usual_kind(points), points), plot)

@@ -12,7 +12,7 @@ from perfmodel.cli._options import MeasuredMachinesOption
 from perfmodel.cli._output import status
 from perfmodel.cli._recorded import machine_of
 from perfmodel.errors import UsageError, unknown_name
-from perfmodel.render.plots.records import check_kind, kind_names
+from perfmodel.render.plots.records import check_kind, kind_names, usual_kind
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -33,16 +33,18 @@ def command(
         str, typer.Option("--output", "-o", metavar="FILE", help="Write the plot to FILE (.png, .svg or .pdf).")
     ],
     kind: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--kind",
             metavar="KIND",
-            help=f"Kind of plot: {', '.join(kind_names())}. bandwidth: achieved B/s over the working set; sustain: "
-            "rate and clocks over time, of `bench --sustain`.",
+            help=f"Kind of plot: {', '.join(kind_names())}. bandwidth: achieved B/s over the working set; traffic: "
+            "expected and measured B/s over size, of collectives the bus bandwidth; sustain: rate and clocks over "
+            "time, of `bench --sustain`. Default: roofline, and traffic where no row has a place under one.",
             parser=check_kind,
             autocompletion=lambda: list(kind_names()),
+            show_default=False,
         ),
-    ] = "roofline",
+    ] = None,
     on: MeasuredMachinesOption = None,
     dtype: Annotated[
         str | None,
@@ -77,7 +79,7 @@ def command(
     pairs = pair_with_machines(read, on or [])
     if dtype is not None:
         _check_dtype(dtype, pairs)
-    save_figure(record_plot(kind, pairs, dtype=dtype, title=title), output)
+    save_figure(record_plot(kind or usual_kind(pairs), pairs, dtype=dtype, title=title), output)
     rows = sum(len(points) for _, points in pairs)
     status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
 

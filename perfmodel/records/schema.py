@@ -47,7 +47,10 @@ class PredictedRow(msgspec.Struct, kw_only=True):
     working_set_bytes: float | None = None
     arithmetic_intensity_flop_per_byte: float | None = None
     limiter: str | None = None
+    bound_time_s: float | None = None
     predicted_time_s: float | None = None
+    predicted_time_low_s: float | None = None
+    predicted_time_high_s: float | None = None
     attainable_flop_per_s: float | None = None
 
 

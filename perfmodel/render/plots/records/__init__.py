@@ -43,6 +43,17 @@ def check_kind(kind: str) -> str:
     return kind
 
 
+def usual_kind(pairs: Pairs) -> str:
+    """Return the kind of plot that rows are drawn as where none is named.
+
+    It is the roofline, or "traffic" where no row has a place under it: exchanges, and operators without arithmetic.
+    """
+    from perfmodel.render.plots.records.traffic import lacks_arithmetic
+
+    rows = [row for _, of_machine in pairs for row in of_machine]
+    return "traffic" if rows and lacks_arithmetic(rows) else "roofline"
+
+
 def record_plot(kind: str, pairs: Pairs, *, dtype: str | None = None, title: str | None = None) -> Figure:
     """Return a plot of the rows of records.
 

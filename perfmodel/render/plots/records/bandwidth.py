@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,23 +12,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.units import format_binary, format_si
+from perfmodel.core.units import format_binary
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.ceilings import Slope, slopes
 from perfmodel.render.plots.figure import drawable, label_right, new_figure, printable, spread
 from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.records import Pairs
-from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label, rows_of_dtype
+from perfmodel.render.plots.records.rows import add_legend, legend_height, line_labels, rows_of_dtype, scale_rates
 
 #: width and height of the axes, margins [inches]
 _AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7
 #: height of a line of notes [inches]
 _NOTE = 0.18
-#: the axis of rates is logarithmic if they differ by more than this factor
-_UNEQUAL = 30.0
 #: a cache's bandwidth is drawn if it is below this multiple of the largest achieved rate and of main memory's bandwidth
 _NEAR = 3.0
 _POINTS_PER_INCH = 72.0
@@ -122,43 +118,13 @@ def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]
         else:
             usable.append(row)
     lines: dict[str, _Line] = {}
-    for row, label in zip(usable, _line_labels(usable), strict=True):
+    for row, label in zip(usable, line_labels(usable), strict=True):
         line = lines.setdefault(label, _Line(label, str(row.get("op"))))
         line.points.append((float(row["working_set_bytes"]), float(row["achieved_bytes_per_s"])))
     for line in lines.values():
         line.points.sort()
     reasons = ", ".join(f"{count} {reason}" for reason, count in left.items())
     return list(lines.values()), [f"Not drawn: {reasons}."] if reasons else []
-
-
-def _line_labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the label of each row's line: operator, dimensions that identify the line, dtype and kernel.
-
-    The numeric dimension with the most values varies along the line; the other dimensions identify it.
-    """
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    dimensions = [dict(word.partition("=")[::2] for word in str(row.get("dimensions") or "").split()) for row in rows]
-    keys = [tuple(str(row.get(key) or "") for key in ("name", "op", "dtype", "kernel")) for row in rows]
-    for key, facts in zip(keys, dimensions, strict=True):
-        groups.setdefault(key, []).append(facts)
-    return [
-        row_label(row, " ".join(_word(name, value) for name, value in facts.items() if name in _fixed(groups[key])))
-        for row, facts, key in zip(rows, dimensions, keys, strict=True)
-    ]
-
-
-def _fixed(group: Sequence[Mapping[str, str]]) -> set[str]:
-    """Return the dimensions that identify a line: words, and numbers that differ, except the one along the line."""
-    names = dict.fromkeys(name for facts in group for name in facts)
-    values = {name: {facts.get(name, "") for facts in group} for name in names}
-    running = [name for name in names if len(values[name]) > 1 and all(v[:1].isdigit() for v in values[name])]
-    along = max(running, key=lambda name: len(values[name]), default="")
-    words = {name for name in names if not all(v[:1].isdigit() for v in values[name])}
-    return words | {name for name in running if name != along}
-
-
-def _word(name: str, value: str) -> str:
-    return f"{name}={value}" if value[:1].isdigit() or value in ("true", "false") else value
 
 
 def _scale(axes: Axes, lines: Sequence[_Line], levels: Sequence[Slope]) -> None:
@@ -168,26 +134,9 @@ def _scale(axes: Axes, lines: Sequence[_Line], levels: Sequence[Slope]) -> None:
     main = [level.bytes_per_s for level in levels if level.main]
     near = [level.bytes_per_s for level in levels if level.bytes_per_s < _NEAR * max(rates + main)]
     low, high = min(rates), max(rates + main + near)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(min(sizes) / 2, max(sizes) * 2)
-    exponents = range(math.ceil(math.log2(min(sizes) / 2)), math.floor(math.log2(max(sizes) * 2)) + 1)
-    step = max(1, math.ceil(len(exponents) / 8))
-    axes.xaxis.set_major_locator(FixedLocator([2.0**exponent for exponent in exponents if exponent % step == 0]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_binary(value)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    if high > _UNEQUAL * low:
-        axes.set_yscale("log")
-        axes.set_ylim(low / 1.6, high * 1.6)
-        axes.yaxis.set_major_locator(LogLocator(numticks=9))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(0.0, high * 1.12)
-        axes.yaxis.set_major_locator(MaxNLocator(7))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "B/s")))
+    scale_rates(axes, sizes, low, high)
     axes.set_xlabel("working set", fontsize=9)
     axes.set_ylabel("achieved bandwidth", fontsize=9)
-    axes.tick_params(labelsize=8)
-    axes.grid(which="major", color="0.92", zorder=0)
 
 
 def _draw_levels(axes: Axes, levels: Sequence[Slope]) -> None:

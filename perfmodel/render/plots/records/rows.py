@@ -1,18 +1,24 @@
-"""Rows of a bench record for plots: selection by dtype, labels, and a legend below the axes."""
+"""Rows of a bench record for plots: selection by dtype, labels, axes of rates over sizes, a legend below the axes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from perfmodel.core.dtypes import canonical_dtype
+from perfmodel.core.units import format_binary, format_si
 from perfmodel.render.plots.figure import printable
 from perfmodel.render.plots.records import Rows
 
 LONGEST_LABEL = 72
+#: the axis of rates is logarithmic if they differ by more than this factor
+_UNEQUAL = 30.0
 #: height of a legend row (1.4 times its 8 pt text), width of a character of that text [inches]
 _LEGEND_ROW, _LETTER = 0.16, 0.07
 
@@ -28,6 +34,61 @@ def row_label(row: Mapping[str, Any], dimensions: str | None = None) -> str:
     sizes = str(row.get("dimensions") or "") if dimensions is None else dimensions
     words = (row.get("name") or row.get("op"), sizes, row.get("dtype"), row.get("kernel"))
     return printable(" ".join(str(word) for word in words if word), LONGEST_LABEL)
+
+
+def line_labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the label of each row's line: operator, dimensions that identify the line, dtype and kernel.
+
+    The numeric dimension with the most values varies along the line; the other dimensions identify it.
+    """
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    dimensions = [dict(word.partition("=")[::2] for word in str(row.get("dimensions") or "").split()) for row in rows]
+    keys = [tuple(str(row.get(key) or "") for key in ("name", "op", "dtype", "kernel")) for row in rows]
+    for key, facts in zip(keys, dimensions, strict=True):
+        groups.setdefault(key, []).append(facts)
+    return [
+        row_label(row, " ".join(_word(name, value) for name, value in facts.items() if name in _fixed(groups[key])))
+        for row, facts, key in zip(rows, dimensions, keys, strict=True)
+    ]
+
+
+def _fixed(group: Sequence[Mapping[str, str]]) -> set[str]:
+    """Return the dimensions that identify a line: words, and numbers that differ, except the one along the line."""
+    names = dict.fromkeys(name for facts in group for name in facts)
+    values = {name: {facts.get(name, "") for facts in group} for name in names}
+    running = [name for name in names if len(values[name]) > 1 and all(v[:1].isdigit() for v in values[name])]
+    along = max(running, key=lambda name: len(values[name]), default="")
+    words = {name for name in names if not all(v[:1].isdigit() for v in values[name])}
+    return words | {name for name in running if name != along}
+
+
+def _word(name: str, value: str) -> str:
+    return f"{name}={value}" if value[:1].isdigit() or value in ("true", "false") else value
+
+
+def scale_rates(axes: Axes, sizes: Sequence[float], low: float, high: float) -> None:
+    """Set the axes of rates over sizes [B/s over B]: room for all sizes, and for the rates from ``low`` to ``high``.
+
+    Sizes are on a scale of powers of two; rates on a logarithmic one where they differ much, else from 0.
+    """
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(min(sizes) / 2, max(sizes) * 2)
+    exponents = range(math.ceil(math.log2(min(sizes) / 2)), math.floor(math.log2(max(sizes) * 2)) + 1)
+    step = max(1, math.ceil(len(exponents) / 8))
+    axes.xaxis.set_major_locator(FixedLocator([2.0**exponent for exponent in exponents if exponent % step == 0]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_binary(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    if high > _UNEQUAL * low:
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.6, high * 1.6)
+        axes.yaxis.set_major_locator(LogLocator(numticks=9))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0.0, high * 1.12)
+        axes.yaxis.set_major_locator(MaxNLocator(7))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "B/s")))
+    axes.tick_params(labelsize=8)
+    axes.grid(which="major", color="0.92", zorder=0)
 
 
 def legend_columns(labels: Sequence[str], width_inches: float) -> int:

@@ -1,0 +1,235 @@
+"""Plot of bytes a second over size, as expected and as measured: of exchanges the bus bandwidth over the message.
+
+It is for operators without arithmetic to speak of, which have no place under a roofline: collectives, copies, look-ups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import UsageError
+from perfmodel.operators import load_operator
+from perfmodel.operators.collective import Collective
+from perfmodel.render.plots.figure import drawable, new_figure, printable
+from perfmodel.render.plots.palette import DASHES, PALETTE, SHAPES
+from perfmodel.render.plots.records import Pairs
+from perfmodel.render.plots.records.rows import (
+    add_legend,
+    legend_height,
+    line_labels,
+    row_label,
+    rows_of_dtype,
+    scale_rates,
+)
+
+#: width and height of the axes, margins, height of a line of notes [inches]
+_AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL, _NOTE = 6.6, 4.2, 0.95, 0.4, 0.5, 0.7, 0.18
+#: what an axis of exchanges alone, and of any operators, is called
+_BUS, _ANY = ("size of the message", "bus bandwidth"), ("bytes of a call", "bandwidth")
+
+_MEASURED = "measured"
+
+
+@dataclass
+class _Line:
+    """One operator over its sizes [B]: rates [B/s] expected with their interval, of the bound, and measured.
+
+    ``expected`` holds size, rate, and the rates at the high and the low end of the interval.
+    """
+
+    label: str
+    expected: dict[float, tuple[float, float, float]] = field(default_factory=dict)
+    bound: dict[float, float] = field(default_factory=dict)
+    measured: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+
+def lacks_arithmetic(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether no row has a place under a roofline: exchanges, and operators without FLOP."""
+    return all(_is_exchange(row) or not row.get("arithmetic_intensity_flop_per_byte") for row in rows)
+
+
+def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure:
+    """Return the plot of the rows of one or more machines.
+
+    Raises
+    ------
+    UsageError
+        When no row can be drawn.
+    """
+    return traffic_plot([(machine, rows_of_dtype(rows, dtype)) for machine, rows in pairs], title)
+
+
+def traffic_plot(pairs: Sequence[tuple[Hardware, Iterable[Mapping[str, Any]]]], title: str | None = None) -> Figure:
+    """Return bytes a second over size, both logarithmic where they differ much, a colour for each operator.
+
+    The line is what is expected, in its 80 % interval; the dashed one is the bound; markers are measurements. Of
+    exchanges the rate is the bus bandwidth, as nccl-tests defines it, over the message: the bytes that a GPU sends to
+    the others in a ring, over the time. Where the switch reduces it may exceed the rate of the links. Of other
+    operators it is the bytes read and written, each tensor once, over the time.
+
+    Parameters
+    ----------
+    pairs : machines, each with its rows of an `analyze` or `bench` record.
+    title : heading instead of the machines' names.
+
+    Raises
+    ------
+    UsageError
+        When no row can be drawn.
+    """
+    rows = [{**row, "machine": machine.name} for machine, of_machine in pairs for row in of_machine]
+    lines, notes = _collect(rows, several=len(pairs) > 1)
+    if not lines:
+        why = f": {notes[0]}" if notes else "."
+        raise UsageError(f"no row has bytes to draw{why}", remedy="Draw the others with --kind roofline.")
+    handles = _handles(lines)
+    width = _LEFT + _AXES + _RIGHT
+    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
+    height = _TOP + _TALL + below
+    figure = new_figure(width, height)
+    axes = figure.add_axes((_LEFT / width, below / height, _AXES / width, _TALL / height))
+    named = ", ".join(machine.title or machine.name for machine, _ in pairs)
+    across, up = _BUS if all(map(_is_exchange, rows)) else _ANY
+    heading = printable(title or f"{up[0].upper()}{up[1:]} over size: {named}", 90)
+    figure.text((_LEFT + _AXES / 2) / width, 1 - 0.22 / height, heading, ha="center", va="center", fontsize=11,
+                parse_math=False)  # fmt: skip
+    sizes, rates = _places(lines)
+    scale_rates(axes, sizes, min(rates), max(rates))
+    axes.set_xlabel(across, fontsize=9)
+    axes.set_ylabel(up, fontsize=9)
+    for number, line in enumerate(lines):
+        _draw(axes, line, PALETTE[number % len(PALETTE)], _kernels(lines))
+    add_legend(figure, handles, width)
+    for index, note in enumerate(notes):
+        down = below - _XLABEL + 0.02 - _NOTE * index
+        figure.text(_LEFT / width, down / height, printable(note, 120), fontsize=7.5, color="0.2", va="top")
+    return figure
+
+
+def _is_exchange(row: Mapping[str, Any]) -> bool:
+    return issubclass(load_operator(str(row["op"])), Collective)
+
+
+def _size_and_bytes(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the size of a row and the bytes that its rate counts [B]."""
+    if not _is_exchange(row):
+        moved = sum(float(row.get(key) or 0.0) for key in ("bytes_read", "bytes_written"))
+        return moved, moved
+    op = load_operator(str(row["op"]))(dtype=str(row["dtype"]), **row["params"])
+    assert isinstance(op, Collective)
+    return float(op.bytes), float(op.peer_bytes())
+
+
+def _collect(rows: Sequence[Mapping[str, Any]], several: bool) -> tuple[list[_Line], list[str]]:
+    """Return the lines to draw, and notes about the rows that are left out."""
+    left: Counter[str] = Counter()
+    lines: dict[str, _Line] = {}
+    for row, label in zip(rows, _labels(rows, several), strict=True):
+        size, counted = _size_and_bytes(row)
+        if not drawable(size, counted):
+            left["without bytes to move"] += 1
+            continue
+        line = lines.setdefault(label, _Line(label))
+        times = [row.get(key) for key in ("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s")]
+        if drawable(*times):
+            expected, low, high = (counted / float(time or 0.0) for time in times)
+            line.expected[size] = (expected, low, high)
+        if drawable(row.get("bound_time_s")):
+            line.bound[size] = counted / float(row["bound_time_s"])
+        if row.get("status", "ok") not in ("ok", None):
+            left[str(row["status"])] += 1
+        elif drawable(row.get("measured_time_s")):
+            kernel = str(row.get("kernel") or _MEASURED)
+            line.measured.setdefault(kernel, []).append((size, counted / float(row["measured_time_s"])))
+    drawn = [line for line in lines.values() if line.expected or line.measured or line.bound]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left.items())
+    return drawn, [f"Not drawn: {reasons}."] if reasons else []
+
+
+def _labels(rows: Sequence[Mapping[str, Any]], several: bool) -> list[str]:
+    """Return the label of each row's line: of exchanges all but the message, and with several machines the machine.
+
+    Words that a row leaves out, since they are what is usual, tell lines apart too: the direction of a copy.
+    """
+    shown = []
+    for row in rows:
+        given = str(row.get("dimensions") or "").split()
+        words = [f"{key}={word}" for key, word in row["params"].items() if isinstance(word, str) and word]
+        usual = [word for word in words if word not in given]
+        machine = row["machine"] if several else ""
+        shown.append({**row, "dimensions": " ".join((*given, *usual)), "kernel": machine})
+    labels = line_labels(shown)
+    for place, row in enumerate(shown):
+        if _is_exchange(row):
+            others = [word for word in str(row.get("dimensions") or "").split() if not word.startswith("bytes=")]
+            labels[place] = row_label(row, " ".join(others))
+    return labels
+
+
+def _places(lines: Sequence[_Line]) -> tuple[list[float], list[float]]:
+    """Return all sizes and rates that are drawn."""
+    sizes = [size for line in lines for size in (*line.expected, *line.bound)]
+    rates = [rate for line in lines for rates in line.expected.values() for rate in rates]
+    rates += [rate for line in lines for rate in line.bound.values()]
+    for line in lines:
+        for points in line.measured.values():
+            sizes += [size for size, _ in points]
+            rates += [rate for _, rate in points]
+    return sizes, rates
+
+
+def _kernels(lines: Sequence[_Line]) -> list[str]:
+    return list(dict.fromkeys(kernel for line in lines for kernel in line.measured))
+
+
+def _draw(axes: Axes, line: _Line, color: str, kernels: Sequence[str]) -> None:
+    sizes = sorted(line.expected)
+    if sizes:
+        expected, fastest, slowest = np.transpose([line.expected[size] for size in sizes])
+        if len(sizes) > 1:
+            axes.fill_between(sizes, slowest, fastest, color=color, alpha=0.15, lw=0, zorder=2, gid="interval")
+            axes.plot(sizes, expected, color=color, lw=1.5, zorder=3, gid=f"expected {line.label}")
+        else:
+            ends = [expected - slowest, fastest - expected]
+            axes.errorbar(sizes, expected, yerr=ends, fmt="_", ms=12, color=color, capsize=4, zorder=3)
+    sizes = sorted(line.bound)
+    axes.plot(
+        sizes, [line.bound[size] for size in sizes], color=color, ls=DASHES, lw=1.0, zorder=2,
+        marker="" if len(sizes) > 1 else "_", ms=12, gid=f"bound {line.label}",
+    )  # fmt: skip
+    for kernel, points in line.measured.items():
+        axes.plot(
+            *zip(*sorted(points), strict=True), ls="", marker=SHAPES[kernels.index(kernel) % len(SHAPES)], ms=5.5,
+            color=color, mec="white", mew=0.5, zorder=4, gid=f"measured {line.label} {kernel}",
+        )  # fmt: skip
+
+
+def _measured(kernel: str) -> str:
+    return printable(kernel if kernel == _MEASURED else f"{_MEASURED}: {kernel}", 50)
+
+
+def _handles(lines: Sequence[_Line]) -> list[Line2D]:
+    """Return the legend: one entry for each operator, and what lines, dashes and markers are."""
+    handles = [
+        Line2D([], [], color=PALETTE[number % len(PALETTE)], lw=2.5, label=line.label)
+        for number, line in enumerate(lines)
+    ]
+    if any(line.expected for line in lines):
+        handles.append(Line2D([], [], color="0.3", lw=1.5, label="expected, 80 % interval"))
+    if any(line.bound for line in lines):
+        handles.append(Line2D([], [], color="0.3", lw=1.0, ls=DASHES, label="bound"))
+    kernels = _kernels(lines)
+    handles += [
+        Line2D([], [], color="0.3", ls="", marker=SHAPES[number % len(SHAPES)], ms=5.5, label=_measured(kernel))
+        for number, kernel in enumerate(kernels)
+    ]
+    return handles
