@@ -25,6 +25,8 @@ _LONGEST = 44
 _MOST_LABELS = 14
 #: most deployments with a colour of their own
 _MOST_COLORS = 8
+#: Okabe and Ito's yellow, which no deployment has: it is too pale without a black edge
+_CHOSEN = "#F0E442"
 #: a deployment without a colour; of a single load there is no line, but a point
 _OTHERS: Mapping[str, Any] = {"color": "0.7", "lw": 0.8, "marker": ".", "ms": 5, "zorder": 1}
 
@@ -66,7 +68,7 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
     _front(axes, shown)
     best = max(chosen, key=lambda point: point.tokens_per_s_per_gpu, default=None)
     if best is not None:
-        axes.plot([_per_user(best)], [best.tokens_per_s_per_gpu], "*", ms=15, color="#D55E00", mec="black", mew=0.7,
+        axes.plot([_per_user(best)], [best.tokens_per_s_per_gpu], "*", ms=15, color=_CHOSEN, mec="black", mew=0.7,
                   zorder=6, label="chosen", gid="chosen")  # fmt: skip
     axes.set_xlabel("tokens/s for a user (1 / TPOT)")
     axes.set_ylabel("output tokens/s a GPU")
