@@ -46,3 +46,11 @@ def test_an_axis_of_any_length_has_labels(speeds: tuple[float, float]) -> None:
         shown = [tick for tick in axis.get_ticklocs() if low <= tick <= high]
         assert len(shown) >= 3
         assert np.all(np.diff(shown) > 0)
+
+
+def test_the_chosen_load_is_written_once() -> None:
+    points = [_point(1, speed, throughput) for speed, throughput in ((20.0, 900.0), (60.0, 500.0), (140.0, 150.0))]
+    figure = pareto_plot(points, chosen=[_point(1, 20.0, 900.0)])
+    FigureCanvasAgg(figure).draw()
+    labels = [text for text in figure.axes[0].texts if "user" in text.get_text()]
+    assert len(labels) == len(points)

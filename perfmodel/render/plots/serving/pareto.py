@@ -121,7 +121,9 @@ def _front(axes: Axes, points: Sequence[Point]) -> None:
 
 def _label_loads(axes: Axes, points: Sequence[Point], best: Point | None) -> None:
     """Write the load beside the points of the front, as many as there is room for."""
-    front = [point for point in front_of(points) if point is not best]
+    # the chosen point may be one of the others, evaluated once more
+    taken = None if best is None else (_per_user(best), best.tokens_per_s_per_gpu)
+    front = [point for point in front_of(points) if (_per_user(point), point.tokens_per_s_per_gpu) != taken]
     step = max(1, math.ceil(len(front) / _MOST_LABELS))
     placer = LabelPlacer(axes)
     centres = np.array([[_per_user(point), point.tokens_per_s_per_gpu] for point in points])
