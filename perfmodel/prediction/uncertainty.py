@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,39 @@ class Uncertainty:
         return found
 
 
-def shape_of(op: Operator) -> Hashable:
-    """Return name, dtype and dimensions: operators that share them have the same error."""
-    sizes = ((name, value.tobytes() if isinstance(value, np.ndarray) else value) for name, value in op.params().items())
-    return op.op, op.dtype, tuple(sizes)
+@dataclass(frozen=True)
+class Shape:
+    """Name, dtype and dimensions of an operator: operators that share them have the same error.
+
+    Attributes
+    ----------
+    key : tells shapes apart; a sweep of some sizes is one shape.
+    sizes : the dimensions, numbers and words; arrays in a sweep.
+    """
+
+    key: tuple[Any, ...]
+    sizes: Mapping[str, Any] = field(compare=False)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it has more than one point."""
+        return any(isinstance(size, np.ndarray) for size in self.sizes.values())
+
+    def equals(self, other: Shape) -> Any:
+        """Return the points of a sweep at which another shape has the same dimensions, a mask; False for none."""
+        if self.key[:2] != other.key[:2] or self.sizes.keys() != other.sizes.keys():
+            return False
+        alike: Any = True
+        for name, size in self.sizes.items():
+            alike = alike & (size == other.sizes[name])
+        return alike
+
+
+def shape_of(op: Operator) -> Shape:
+    """Return the shape of an operator."""
+    sizes = op.params()
+    told = ((name, value.tobytes() if isinstance(value, np.ndarray) else value) for name, value in sizes.items())
+    return Shape((op.op, op.dtype, tuple(told)), sizes)
 
 
 def of_sum(parts: Iterable[tuple[Number, Hashable, Mapping[ErrorSource, Number]]]) -> dict[ErrorSource, Number]:
@@ -107,6 +136,8 @@ def of_sum(parts: Iterable[tuple[Number, Hashable, Mapping[ErrorSource, Number]]
     a vendor differs by is the same for all parts and adds up:
 
         shape: sum over shapes of (sum of w s)^2;  any other source: (sum of w s)^2,  with w the share of the sum.
+
+    Of a sweep, two parts may have the same shape at some points alone; there each adds 2 (w s) (w s) of the other.
 
     Parameters
     ----------
@@ -124,8 +155,14 @@ def of_sum(parts: Iterable[tuple[Number, Hashable, Mapping[ErrorSource, Number]]
                 shapes[shape] = shapes.get(shape, 0.0) + deviation
             else:
                 others[source] = others.get(source, 0.0) + deviation
+    of_shapes = sum((deviation**2 for deviation in shapes.values()), 0.0)
+    swept = [shape for shape in shapes if isinstance(shape, Shape) and shape.swept]
+    for place, one in enumerate(swept):
+        alone = (other for other in shapes if isinstance(other, Shape) and not other.swept)
+        for other in (*swept[:place], *alone):
+            of_shapes = of_shapes + 2.0 * one.equals(other) * shapes[one] * shapes[other]
     return {
-        ErrorSource.SHAPE: plain(sum((deviation**2 for deviation in shapes.values()), 0.0)),
+        ErrorSource.SHAPE: plain(of_shapes),
         **{source: plain(deviation**2) for source, deviation in others.items()},
     }
 

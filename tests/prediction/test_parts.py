@@ -88,3 +88,23 @@ def test_points_of_a_sweep_have_the_intervals_of_single_calls(count):
         swept = sweep.uncertainty.variances(sweep.regime)
         assert {source: value[place] for source, value in swept.items()} == pytest.approx(shares)
         assert shares[ErrorSource.SHAPE] > 0.0
+
+
+def test_parts_of_equal_shape_at_one_point_of_a_sweep_err_alike_there(simple_gpu):
+    # at 3 x 10^6 elements both are the same call, whose errors do not average out; elsewhere they do
+    def both(numel):
+        other = pm.Elementwise(numel=3 * 10**6, kind="add", dtype="fp32")
+        swept = other.changed(numel=numel)
+        third = other.changed(numel=6 * 10**6 - numel)
+        return of_parts(WHOLE, [swept, other, third], simple_gpu)
+
+    sizes = np.array([1e6, 3e6, 5e6])
+    many = both(sizes)
+    for place, numel in enumerate(sizes.tolist()):
+        one = both(numel)
+        for name in ("predicted_time_low_s", "predicted_time_s", "predicted_time_high_s"):
+            assert getattr(many, name)[place] == pytest.approx(getattr(one, name), rel=1e-12)
+    assert (
+        many.predicted_time_high_s[1] / many.predicted_time_s[1]
+        > many.predicted_time_high_s[0] / many.predicted_time_s[0]
+    )
