@@ -32,12 +32,16 @@ from perfmodel.prediction.latency.family import FACTOR, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import (
     AMD,
+    NVIDIA,
     USUAL_CLOCK_HZ,
+    Machine,
+    copies_to_shared,
     generation,
     has_another_chip,
     product_line,
     vendor,
 )
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, limited_share
 from perfmodel.prediction.latency.tables import default_tables
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80, Variances
@@ -57,6 +61,10 @@ ANOTHER_KIND = 0.16
 #: "Completing the GPU Performance Picture", 2026-10-06), take 1.29 times as long as predicted without it, those of a
 #: layer on an MI300X (AMD-AGI/TraceLens @ 171dd74721ca) 1.3 to 1.6 times, the best that a search found 0.9 to 1.2 times
 HIPBLASLT, MATRIX_PRODUCTS = 1.1, ("gemm_bf16", "gemm_fp8")
+#: the same of tensor cores whose operands pass through registers, over those that copy to shared memory by themselves,
+#: where power does not set the rate. Two sources on a V100 take 1.11 and 1.18 times as long as without it (11 rows of
+#: `examples/published`, torch-performance and triton-1648, in view); a part of it is taken, since it is one machine
+THROUGH_REGISTERS = 1.1
 _ORIGINS = {
     Calibration.CALIBRATED: "constants of this machine",
     Calibration.SAME_GENERATION: "defaults of its generation",
@@ -126,7 +134,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         return _like(family, constants(family.like, hardware, library, dtype))
     elsewhere = family.name not in hardware.latency
     measured = measured_constants(family, hardware) if elsewhere else {}
-    least = {**queued_starts(family, hardware), **vendors_products(family, hardware)} if elsewhere else {}
+    least = {**queued_starts(family, hardware), **unlike_products(family, hardware)} if elsewhere else {}
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
     if family.borrows and library and not _has_own_rows(found, library, dtype):
@@ -342,10 +350,17 @@ def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
     return {name: value for name, value in (("eta", rate / peak), ("write", 1.0)) if name in known}
 
 
-def vendors_products(family: Family, hardware: Hardware) -> dict[str, float]:
-    """Return the factor of matrix products by a vendor's library that nobody measured on the machine, `HIPBLASLT`."""
-    of_amd = family.name in MATRIX_PRODUCTS and hardware.vendor == AMD
-    return {FACTOR.name: HIPBLASLT} if of_amd else {}
+def unlike_products(family: Family, hardware: Hardware) -> dict[str, float]:
+    """Return the factor of matrix products on engines unlike all measured ones, `HIPBLASLT` or `THROUGH_REGISTERS`."""
+    if family.name not in MATRIX_PRODUCTS:
+        return {}
+    if hardware.vendor == AMD:
+        return {FACTOR.name: HIPBLASLT}
+    peak = hardware.find_peak("fp16", "tensor")
+    if hardware.vendor != NVIDIA or peak is None or copies_to_shared(hardware):
+        return {}
+    unlimited = limited_share(Machine.of(hardware, peak), TENSOR_ENERGY) >= 1.0
+    return {FACTOR.name: THROUGH_REGISTERS} if unlimited else {}
 
 
 def queued_starts(family: Family, hardware: Hardware) -> dict[str, float]:

@@ -176,14 +176,14 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         slack=_slack(hardware, peak),
         tensor_share=hardware.chip.get("tensor_share", 1.0),
         process=hardware.process,
-        copies_to_shared=_copies_to_shared(hardware),
+        copies_to_shared=copies_to_shared(hardware),
         kernels=hardware.kernels,
         hardware=hardware,
         peak=peak,
     )
 
 
-def _copies_to_shared(hardware: Hardware) -> bool:
+def copies_to_shared(hardware: Hardware) -> bool:
     """Return whether the hardware copies to shared memory by itself.
 
     It does from compute capability 8.0 on (CUDA C++ programming guide, section Asynchronous Data Copies).

@@ -16,10 +16,11 @@ from perfmodel.prediction.latency.machine import Machine
 #: 100 SMs at 1 GHz of 256 FLOP a clock each, 1 TB/s
 HOPPER = Machine(100.0, 1e9, 25.6e12, "tensor", "fp64", 12.8e12, 1e12, 0.0, np.inf, matrix_instruction="wgmma")
 ETA = {"eta": 0.5}
+AMPERE = replace(HOPPER, engine="vector", dtype="fp32", matrix_instruction="mma.sync")
 
 
 def _product(m: int, n: int, k: int, batch: int, size: float = 8.0) -> Product:
-    return Product(1.0 * m, 1.0 * n, 1.0 * k, 1.0 * batch, size, size)
+    return Product(1.0 * m, 1.0 * n, 1.0 * k, 1.0 * batch, size, size, rows_apart=False)
 
 
 def test_blocks_of_fp64_by_hand() -> None:
@@ -52,6 +53,27 @@ def test_few_rows_stream_their_operands() -> None:
     assert float(own_s(_product(8, 64, 1000, 1, 4.0), 1.0, vector, ETA)) == 1.0
     # which of both runs 6 rows is not known
     assert float(own_s(_product(6, 64, 1000, 1, 4.0), 1.0, vector, ETA)) == pytest.approx(8.3e-6**0.5)
+
+
+def test_a_vector_streams_the_matrix_on_any_generation() -> None:
+    for machine in (replace(HOPPER, engine="vector", dtype="fp32"), AMPERE):
+        # 1000 x 4096 numbers at 0.85 TB/s, the matrix on either side; never longer than by tiles
+        moved = (1000 * 4096 + 1000 + 4096) * 4
+        column = _product(1000, 1, 4096, 1, 4.0)
+        assert float(own_s(column, 1.0, machine, ETA)) == pytest.approx(moved / 0.85e12)
+        assert float(own_s(column, 1e-6, AMPERE, ETA)) == 1e-6
+        # few long sums: 2000 clocks, and one for each term that the threads of a block share
+        assert float(own_s(_product(2, 1, 100_000, 1, 4.0), 1.0, machine, ETA)) == pytest.approx(102e-6)
+        # nobody knows what runs two columns; from three on it is tiles
+        two = float(own_s(_product(1000, 2, 4096, 1, 4.0), 1.0, machine, ETA))
+        assert two == pytest.approx(
+            ((1000 * 4096 + 2000 + 8192) * 4 / 0.85e12) ** 0.5, rel=1e-2 if machine is AMPERE else 0.2
+        )
+        assert float(own_s(_product(1000, 3, 4096, 1, 4.0), 1.0, machine, ETA)) == 1.0
+    # in a batch products of two columns run in tiles
+    assert float(own_s(_product(1000, 2, 4096, 8, 4.0), 1.0, AMPERE, ETA)) == 1.0
+    moved = 8 * (1000 * 4096 + 1000 + 4096) * 4
+    assert float(own_s(_product(1000, 1, 4096, 8, 4.0), 1.0, AMPERE, ETA)) == pytest.approx((moved / 0.85e12) ** 0.5)
 
 
 #: own records of an H200 (torch 2.11.0, 2026-11-27), chosen with all in view [us]
@@ -89,3 +111,18 @@ def test_triton_has_no_such_kernels() -> None:
     op = pm.Gemm(m=3, n=360, k=752, batch=133, dtype="fp32")
     torch, triton = (pm.predict(op, "h200", library=name).predicted_time_s for name in ("torch", "triton"))
     assert triton > 1.2 * torch
+
+
+@pytest.mark.parametrize("machine", ["a100-pcie-40gb", "h100-sxm5-80gb"])
+def test_products_with_a_vector_say_that_nobody_measured_them(machine: str) -> None:
+    def found(n: int, batch: int) -> Any:
+        return pm.predict(pm.Gemm(m=256, n=n, k=4096, batch=batch, dtype="fp32"), machine, library="torch")
+
+    def wide(n: int, batch: int) -> float:
+        one = found(n, batch)
+        return float(one.predicted_time_high_s / one.predicted_time_s)
+
+    assert "extrapolation" in found(1, 1).uncertainty
+    assert "extrapolation" not in found(3, 1).uncertainty
+    assert wide(1, 1) > wide(3, 1)
+    assert machine.startswith("h100") or wide(1, 8) > wide(1, 1)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum
+from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
@@ -28,7 +28,14 @@ from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT, PRODUCT_TERMS
-from perfmodel.prediction.latency.gemm.unmeasured import BY_TRITON, FEW_ROWS_IN_FP32, IN_L2, OTHER_4_BITS
+from perfmodel.prediction.latency.gemm.unmeasured import (
+    BATCH_OF_VECTORS,
+    BY_TRITON,
+    FEW_ROWS_IN_FP32,
+    IN_L2,
+    OTHER_4_BITS,
+    WITH_A_VECTOR,
+)
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
@@ -164,12 +171,15 @@ def _with_own_kernels(product: Product, terms: Terms, machine: Machine, c: Value
     Where tiles would take longer, each of their terms is as much shorter.
     """
     body = terms.time_s - terms.adds[LAUNCH]
-    time, tiled = own_s(product, body, machine, c), in_tiles(product)
-    share = tiled * minimum(time / body, 1.0)
+    time, tiled = own_s(product, body, machine, c), in_tiles(product, machine)
+    shorter = minimum(time / body, 1.0)
+    share = tiled * shorter
     kept = {name: part if name == LAUNCH else share * part for name, part in terms.adds.items()}
     kept[HBM] = kept[HBM] + (1.0 - tiled) * time
     kept[PIPELINE] = kept[PIPELINE] + tiled * maximum(time - body, 0.0)
-    return Terms(kept, terms.alone)
+    alone = {name: where(tiled > 0.0, shorter * value, 0.0) for name, value in terms.alone.items()}
+    alone[HBM] = maximum(alone[HBM], (1.0 - tiled) * time)
+    return Terms(kept, alone)
 
 
 def _accumulating(gemm: Gemm, machine: Machine) -> Machine:
@@ -307,7 +317,7 @@ GEMM_FP32 = Family(
     total=total,
     call_cost=_call_cost,
     apart=_is_single,
-    doubts=(FEW_ROWS_IN_FP32,),
+    doubts=(FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS),
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",

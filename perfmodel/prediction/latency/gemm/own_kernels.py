@@ -1,7 +1,7 @@
-"""Kernels of cuBLAS from Hopper on that work unlike tiles of multiply-adds in fp32: fp64 on tensor cores, and few rows.
+"""Kernels of cuBLAS that work unlike tiles of multiply-adds in fp32: vectors, fp64 on tensor cores, and few rows.
 
-Both are by the names and times of kernels on an H200 (torch.profiler, and own records, torch 2.11.0, 2026-11-27; every
-product named here was in view).
+The last two are Hopper's, by the names and times of kernels on an H200 (torch.profiler, and own records, torch 2.11.0,
+2026-11-27; every product named here was in view).
 """
 
 from __future__ import annotations
@@ -28,16 +28,35 @@ FEW_ROWS, FEW_SHARE, FEW_CLOCKS, TERM_CLOCKS = 4.0, 0.65, 2000.0, 6.3
 #: rows from which tiles are known to run: nine products of 8 rows say so. Where between them the choice changes, nobody
 #: measured; the time lies between both, as its mean in ln
 TILE_ROWS = 8.0
+#: share of the datasheet bandwidth that a product with a vector draws (gemv2T, gemvNSP), of which tables and records
+#: have none: 256 x 1 x 131072 take 212 us on an RTX A6000 and 155 on an RTX 3090 Ti (ScalingIntelligence/KernelBench,
+#: results/timing, both in view), a third of what tiles take. Single products of 3 columns run in tiles (NeuSight); what
+#: runs 2, nobody measured, nor what runs a vector in a batch, whose products of 2 columns run in tiles: there the time
+#: lies between both, as its mean in ln
+VECTOR_SHARE, TILE_COLUMNS = 0.85, 3.0
+#: SM clocks for each term of a sum that the threads of a block share, since its terms lie side by side in the larger
+#: operand: assumed, some hundred clocks for what some hundred threads load at once. Else each thread has its own sums
+SHARED_CLOCKS = 1.0
 
 
 def has_own_kernels(machine: Machine) -> bool:
-    """Return whether a machine runs these kernels for some products."""
-    return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction == INSTRUCTION
+    """Return whether a machine runs these kernels for some products: NVIDIA's."""
+    return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction not in ("mfma", "dpas")
 
 
-def in_tiles(product: Product) -> Number:
-    """Return how likely products run in tiles: 0 for few rows, and 1 from `TILE_ROWS` on."""
-    return clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0)
+def in_tiles(product: Product, machine: Machine) -> Number:
+    """Return how likely products run in tiles: 0 for vectors, on Hopper for few rows, and 1 for all but narrow ones."""
+    if machine.matrix_instruction == INSTRUCTION:
+        few = clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0)
+        columns = where(product.batch > 1, clipped(product.n - 1.0, 0.0, 1.0), _single_in_tiles(product.n))
+        return minimum(few, columns)
+    narrow = minimum(product.m, product.n)
+    found: Number = where(product.batch > 1, clipped(0.5 * narrow, 0.0, 1.0), _single_in_tiles(narrow))
+    return found
+
+
+def _single_in_tiles(narrow: Number) -> Number:
+    return clipped((narrow - 1.0) / (TILE_COLUMNS - 1.0), 0.0, 1.0)
 
 
 def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Number:
@@ -51,11 +70,17 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         in_blocks = maximum(_fp64_s(product, blocks, machine, c), moved / c["eta"])
         longer = where(blocks > machine.sm_count, maximum(time, in_blocks), time)
         time = where(product.batch > 1, in_blocks, longer)
-    tiled = in_tiles(product)
+    tiled = in_tiles(product, machine)
     if everywhere(tiled >= 1.0):
         return time
-    least = minimum(body_s, (FEW_CLOCKS + TERM_CLOCKS * product.k) / machine.clock_hz)
-    streamed = maximum(moved / FEW_SHARE, least)
+    shared = (product.n <= product.m) | product.rows_apart
+    clocks = FEW_CLOCKS + where(shared, SHARED_CLOCKS, TERM_CLOCKS) * product.k
+    least = minimum(body_s, clocks / machine.clock_hz)
+    of_vector = minimum(product.m, product.n) <= 1.0
+    if machine.matrix_instruction == INSTRUCTION:
+        streamed = maximum(moved / where(of_vector, VECTOR_SHARE, FEW_SHARE), least)
+    else:
+        streamed = minimum(maximum(moved / VECTOR_SHARE, least), body_s)
     found: Number = streamed * (time / streamed) ** tiled
     return found
 

@@ -11,9 +11,11 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource
+from perfmodel.core.work import minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.gemm.own_kernels import INSTRUCTION, has_own_kernels
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
 
@@ -63,10 +65,33 @@ def _has_few_rows_in_fp32(op: Any, machine: Machine, conditions: Conditions) -> 
     return (op.m <= HALF_TILE) & (machine.dtype == "fp32")
 
 
+def _is_with_a_vector(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether one operand of a product in fp32 or fp64 is a vector, or two of them, which no table has.
+
+    Batches of two columns are in the tables.
+    """
+    if not isinstance(op, Gemm) or not has_own_kernels(machine):
+        return False
+    narrow = minimum(op.m, op.n)
+    return (narrow <= 1) | ((narrow <= 2) & (op.batch == 1))
+
+
+def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether products with a vector come in a batch, which may run in tiles of which they fill a row."""
+    if not isinstance(op, Gemm) or not has_own_kernels(machine) or machine.matrix_instruction == INSTRUCTION:
+        return False
+    return (minimum(op.m, op.n) <= 1) & (op.batch > 1)
+
+
 #: of nine products of 5 and 8 rows on an H200 eight take 0.6 to 1.06 times the predicted time, ln with a root mean
 #: square of 0.24; one of 16 x 128 x 256 takes 54 us, 7 times as long, by a kernel that is not known (own records, torch
 #: 2.11.0, 2026-11-27; all in view)
 FEW_ROWS_IN_FP32 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp32, (0.2, 0.25, 0.2))
+#: two products with a vector are 9 % off or less, by the share of the bandwidth that they set: how releases and layouts
+#: differ is assumed
+WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
+#: a batch of vectors lies between streams and tiles, which differ by up to 14 times on T4: assumed, to reach both
+BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.4, 0.6, 0.6))
 #: the same call again on RTX 5090 and B200 took 0.46 to 0.8 of the predicted time (15 rows, two sources)
 IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.15, 0.3, 0.3), machines=_has_large_l2)
 #: CUTLASS's products of few rows on RTX 5090 and B200 took 1.3 to 2.2 times the predicted time, large ones 1.2 (40
