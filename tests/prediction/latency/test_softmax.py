@@ -123,11 +123,29 @@ def test_very_wide_rows_are_read_three_times() -> None:
     assert got.adds["hbm"] == pytest.approx(4 * 4e9 / 0.8e12)
 
 
-def test_few_rows_leave_sms_idle() -> None:
-    one, all_sms = (FAMILY.formula(Softmax(rows=r, cols=4096), ROUND, VALUES, COLD).alone["math"] for r in (1, 100))
-    # a warp's (4096 + 60) x 0.25 cycles at 1 GHz, 2.4 times: 512 threads of 2048 x (4 + 2 x 2) steps would take 4.1 us
-    assert one == pytest.approx(2.4 * 1.039e-6)
-    assert all_sms == pytest.approx(4.096e-6)
+def test_few_rows_wait_as_long_as_one() -> None:
+    one, each, full = (
+        FAMILY.formula(Softmax(rows=r, cols=4096), ROUND, VALUES, COLD).alone["math"] for r in (1, 100, 400)
+    )
+    # (4 + 2 x 2) steps of 2048 cycles at 1 GHz where four blocks of 512 threads fill an SM; one waits 0.28 of a
+    # step, and issues a quarter of the rest
+    assert full == pytest.approx(8 * 2.048e-6)
+    assert one == each == pytest.approx((0.28 + 0.72 / 4) * full)
+    # never more than 2.4 times what as many warps as blocks fill an SM take: (1056 + 60) x 0.25 cycles, twelve of them
+    short = FAMILY.formula(Softmax(rows=1, cols=1056), replace(ROUND, threads_per_sm=256.0), VALUES, COLD)
+    assert short.alone["math"] == pytest.approx(2.4 * 0.279e-6)
+
+
+def test_rows_longer_than_measured_say_so() -> None:
+    widths = []
+    for cols in (16384, 16385):
+        found = predict(Softmax(rows=10, cols=cols), hardware("rtx-3090"), library="torch-2.3")
+        widths.append(found.predicted_time_high_s / found.predicted_time_s)
+        assert ("extrapolation" in found.uncertainty) == (cols > 16384)
+    assert widths[1] > 1.15 * widths[0]
+    # the kernels of today were measured with such rows
+    today = predict(Softmax(rows=10, cols=32768), hardware("h100-sxm5-80gb"), library="torch")
+    assert "extrapolation" not in today.uncertainty
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT, NOW])

@@ -7,6 +7,7 @@ The last two are Hopper's, by the names and times of kernels on an H200 (torch.p
 from __future__ import annotations
 
 from perfmodel.core.work import Number, ceil, clipped, everywhere, maximum, minimum, where
+from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import Product, is_fp32
 from perfmodel.prediction.latency.machine import Machine
@@ -31,12 +32,15 @@ TILE_ROWS = 8.0
 #: share of the datasheet bandwidth that a product with a vector draws (gemv2T, gemvNSP), of which tables and records
 #: have none: 256 x 1 x 131072 take 212 us on an RTX A6000 and 155 on an RTX 3090 Ti (ScalingIntelligence/KernelBench,
 #: results/timing, both in view), a third of what tiles take. Single products of 3 columns run in tiles (NeuSight); what
-#: runs 2, nobody measured, nor what runs a vector in a batch, whose products of 2 columns run in tiles: there the time
-#: lies between both, as its mean in ln
+#: runs 2, nobody measured: there the time lies between both, as its mean in ln
 VECTOR_SHARE, TILE_COLUMNS = 0.85, 3.0
+#: nor what runs a vector in a batch, whose products of 2 columns run in tiles, up to 48 times as long (A100): nearer to
+#: them, so that a column more takes at most three times as long
+BATCH_IN_TILES = 0.75
 #: SM clocks for each term of a sum that the threads of a block share, since its terms lie side by side in the larger
-#: operand: assumed, some hundred clocks for what some hundred threads load at once. Else each thread has its own sums
-SHARED_CLOCKS = 1.0
+#: operand: assumed, some hundred clocks for what some hundred threads load at once. Else each thread has its own sums,
+#: where there are as many as a warp has threads
+SHARED_CLOCKS, LANES = 1.0, 32.0
 
 
 def has_own_kernels(machine: Machine) -> bool:
@@ -44,15 +48,14 @@ def has_own_kernels(machine: Machine) -> bool:
     return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction not in ("mfma", "dpas")
 
 
-def in_tiles(product: Product, machine: Machine) -> Number:
+def in_tiles(product: Product | Gemm, machine: Machine) -> Number:
     """Return how likely products run in tiles: 0 for vectors, on Hopper for few rows, and 1 for all but narrow ones."""
-    if machine.matrix_instruction == INSTRUCTION:
-        few = clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0)
-        columns = where(product.batch > 1, clipped(product.n - 1.0, 0.0, 1.0), _single_in_tiles(product.n))
-        return minimum(few, columns)
-    narrow = minimum(product.m, product.n)
-    found: Number = where(product.batch > 1, clipped(0.5 * narrow, 0.0, 1.0), _single_in_tiles(narrow))
-    return found
+    rows = machine.matrix_instruction != INSTRUCTION  # on Hopper few rows, down to one, have a kernel, columns do not
+    narrow = minimum(product.m, product.n) if rows else product.n
+    tiled: Number = where(product.batch > 1, minimum(BATCH_IN_TILES * narrow, 1.0), _single_in_tiles(narrow))
+    if rows:
+        return tiled
+    return minimum(tiled, clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0))
 
 
 def _single_in_tiles(narrow: Number) -> Number:
@@ -74,7 +77,8 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
     if everywhere(tiled >= 1.0):
         return time
     shared = (product.n <= product.m) | product.rows_apart
-    clocks = FEW_CLOCKS + where(shared, SHARED_CLOCKS, TERM_CLOCKS) * product.k
+    each = where(shared, SHARED_CLOCKS, clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS))
+    clocks = FEW_CLOCKS + each * product.k
     least = minimum(body_s, clocks / machine.clock_hz)
     of_vector = minimum(product.m, product.n) <= 1.0
     if machine.matrix_instruction == INSTRUCTION:

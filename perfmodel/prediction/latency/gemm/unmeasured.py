@@ -15,7 +15,7 @@ from perfmodel.core.work import minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
-from perfmodel.prediction.latency.gemm.own_kernels import INSTRUCTION, has_own_kernels
+from perfmodel.prediction.latency.gemm.own_kernels import BATCH_IN_TILES, has_own_kernels, in_tiles
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
 
@@ -78,9 +78,9 @@ def _is_with_a_vector(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether products with a vector come in a batch, which may run in tiles of which they fill a row."""
-    if not isinstance(op, Gemm) or not has_own_kernels(machine) or machine.matrix_instruction == INSTRUCTION:
+    if not isinstance(op, Gemm) or not has_own_kernels(machine):
         return False
-    return (minimum(op.m, op.n) <= 1) & (op.batch > 1)
+    return (in_tiles(op, machine) == BATCH_IN_TILES) & (op.batch > 1)
 
 
 #: of nine products of 5 and 8 rows on an H200 eight take 0.6 to 1.06 times the predicted time, ln with a root mean
@@ -90,8 +90,8 @@ FEW_ROWS_IN_FP32 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp32, (0.2,
 #: two products with a vector are 9 % off or less, by the share of the bandwidth that they set: how releases and layouts
 #: differ is assumed
 WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
-#: a batch of vectors lies between streams and tiles, which differ by up to 14 times on T4: assumed, to reach both
-BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.4, 0.6, 0.6))
+#: a batch of vectors lies between streams and tiles, which differ 8 times, and up to 48: assumed, to reach both mostly
+BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 1.0, 1.0))
 #: the same call again on RTX 5090 and B200 took 0.46 to 0.8 of the predicted time (15 rows, two sources)
 IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.15, 0.3, 0.3), machines=_has_large_l2)
 #: CUTLASS's products of few rows on RTX 5090 and B200 took 1.3 to 2.2 times the predicted time, large ones 1.2 (40
