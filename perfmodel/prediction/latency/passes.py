@@ -25,7 +25,7 @@ from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import DRAW_BYTES, IDLE
 from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, stream_times
-from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, Terms
+from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, Terms
 
 SERVES = {"sort": ("sort",), "selection": ("topk", "sampling"), "scan": ("scan",)}
 
@@ -34,6 +34,10 @@ SERVES = {"sort": ("sort",), "selection": ("topk", "sampling"), "scan": ("scan",
 SCATTERED = Constant("scattered", "", 0.78, 0.3, 1.0, 0.2, "bandwidth of scattered passes over that of a stream")
 #: start of a kernel in a sequence over that of a lone one: each waits for the one before to drain (assumed)
 STARTS = 1.5
+#: SM clocks of a key in a pass of a radix sort, which ranks it among those of its block: those of the 29.4 Gkey/s. On a
+#: B200 2^28 keys take 1.42 clocks in one pass (8 bits) and 1.66 in each of four (32 bits), where memory would take
+#: a third of that (NVIDIA/cccl pull requests 9247 and 3655, in view)
+RANK_CLOCKS = 1.3
 #: algorithms of which one block has a row to itself
 ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
 #: bits of a digit of a selection that one block does alone (PyTorch, SortingRadixSelect.cuh, RADIX_BITS), so that it
@@ -43,9 +47,17 @@ _STREAM = (ETA, replace(START, library=True), FEED, FILL)
 
 
 def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = kernels 1.5 launch + bytes / (scattered eta W) [s]."""
+    """Return the terms of t = kernels 1.5 launch + max(bytes / (scattered eta W), 1.3 passes n / (SMs f)) [s].
+
+    The second is a radix sort's, whose blocks rank their keys.
+    """
     op = cast(Sort, op)
-    return _terms(op, op.kernels(), 1.0 / c["scattered"], 0.0, machine, c, conditions)
+    ranked_s: Number = 0.0
+    if op.algorithm == "radix":
+        ranked_s = RANK_CLOCKS * op.passes() * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
+    found = _terms(op, op.kernels(), 1.0 / c["scattered"], ranked_s, machine, c, conditions)
+    adds = {MATH if name is IDLE else name: value for name, value in found.adds.items()}
+    return Terms(adds, {**found.alone, MATH: ranked_s})
 
 
 def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -106,7 +118,7 @@ def _terms(
 
 TERMS = (HBM, L2, IDLE, LAUNCH)
 FAMILIES = (
-    Family("sort", (*_STREAM, SCATTERED), scattered, TERMS, streams=True),
+    Family("sort", (*_STREAM, SCATTERED), scattered, (HBM, L2, MATH, LAUNCH), streams=True),
     Family("selection", _STREAM, rowwise, TERMS, streams=True, beyond=_of_blocks),
     Family("scan", _STREAM, streamed, TERMS, streams=True),
 )

@@ -47,15 +47,16 @@ class Needs:
     elsewhere: bool = False
 
 
-#: kernel -> what it needs. FlashAttention-2, 3 and 4: README.md of github.com/Dao-AILab/flash-attention, and for the
-#: build of the third for mma.sync is_fa3_supported of sgl-kernel, github.com/sgl-project/sglang. cuDNN and the
-#: memory-efficient kernel: check_cudnn_hardware_support and check_mem_efficient_hardware_support of sdp_utils.cpp
-#: (`prefers_cudnn`); cuDNN's own API has products of 8 bits from Hopper on. FlashInfer: its README.md. TensorRT-LLM's
-#: kernels that FlashInfer takes are of tcgen05.
+#: kernel -> what it needs. FlashAttention-2, 3 and 4: README.md of github.com/Dao-AILab/flash-attention; for the build
+#: of the third for mma.sync is_fa3_supported of sgl-kernel, github.com/sgl-project/sglang; for the fourth on Ampere and
+#: on cards of Blackwell the measurements of github.com/NVIDIA/cudnn-frontend. cuDNN and the memory-efficient kernel:
+#: check_cudnn_hardware_support and check_mem_efficient_hardware_support of sdp_utils.cpp (`prefers_cudnn`); cuDNN's own
+#: API has products of 8 bits from Hopper on. FlashInfer: its README.md. TensorRT-LLM's kernels that FlashInfer takes
+#: are of tcgen05.
 NEEDS: Mapping[str, Needs] = MappingProxyType({
     "fa2": Needs((8, 0), (12, 1), "Ampere and later", elsewhere=True),
     "fa3": Needs((8, 0), (9, 0), "Ampere, Ada and Hopper", (1, 2), (9, 0)),
-    "fa4": Needs((9, 0), (10, 3), "Hopper and the Blackwell of data centres", (1, 2), (9, 0)),
+    "fa4": Needs((8, 0), (12, 1), "Ampere and later", (1, 2), (9, 0)),
     "cudnn": Needs((8, 0), (12, 1), "Ampere and later", (1, 2), (9, 0)),
     "efficient": Needs((5, 0), (12, 1), "Maxwell and later", (2, 4), elsewhere=True),
     "flashinfer": Needs((7, 5), (12, 1), "Turing and later", (1, 2), (8, 0), elsewhere=True),

@@ -24,9 +24,9 @@ from perfmodel.prediction.latency.attention.kernels import (
     MMA,
     TCGEN05,
     Kernel,
+    decoding_lenders,
     head_step_keys,
     kernel_of,
-    lenders,
 )
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
 from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
@@ -291,6 +291,6 @@ DECODE = Family(
     formula,
     tuple(dict.fromkeys((HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH, *prefill.PREFILL.terms))),
     is_decode,
-    borrows=lenders,
+    borrows=decoding_lenders,
     doubts=(LARGE_HEADS,),
 )

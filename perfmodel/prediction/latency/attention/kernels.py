@@ -190,7 +190,10 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
-    "fa4": (_FA4, {TCGEN05: replace(_FA4, exponentials=0.4, beside=0.0)}),
+    "fa4": (_FA4, {
+        TCGEN05: replace(_FA4, exponentials=0.4, beside=0.0),
+        MMA: replace(_FA2, name="fa4"),  # assumed: by mma.sync it is cut as the second
+    }),
     # Tiles of 16 rows: FA2DetermineCtaTileQ of include/flashinfer/utils.cuh, github.com/flashinfer-ai/flashinfer. Its
     # keys of 8 bits are widened in registers: 16 elements a clock and SM beside the products fit two decodes on an H20,
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
@@ -271,12 +274,19 @@ IN_FP32: Mapping[str, str] = MappingProxyType({"torch": "efficient"})
 ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "fa2": {MMA: ("vllm", "sglang"), "": ("torch/fa2", "sglang")},
     "fa3": {"": ("sglang",)},
-    "fa4": {"": ("sglang",)},
+    "fa4": {MMA: ("vllm", "sglang"), "": ("sglang",)},
     "flashinfer": {MMA: ("vllm", "sglang"), "": ("sglang",)},
     "triton": {"": ("sglang",)},
     "cudnn": {"": ("torch/cudnn", "sglang")},
     "efficient": {"": ("torch/efficient", "vllm", "sglang")},
     "trtllm_gen": {"": ("sglang",)},
+})  # fmt: skip
+
+#: the same of one query for each sequence, where it differs. By TensorRT-LLM's constants five calls of cuDNN on an A100
+#: are predicted at 0.92 to 1.24 times what they take, five on an RTX PRO 6000 at 0.96 to 1.03; SGLang's rows reach half
+#: of the bandwidth on A100 (github.com/NVIDIA/cudnn-frontend, `examples/published`, in view)
+DECODING: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "cudnn": {MMA: ("torch/cudnn", "trtllm", "sglang")},
 })  # fmt: skip
 
 #: (library, instruction) -> libraries whose kernels have the same origin (FlashAttention): they lend their constants
@@ -346,3 +356,11 @@ def lenders(hardware: Hardware, library: str, dtype: str = "") -> tuple[str, tup
         return base, (base, *LIKE.get((base, instruction), ()))
     rows = ROWS_OF.get(named or base, {})
     return library, (library, *rows.get(instruction, rows.get("", (base,))))
+
+
+def decoding_lenders(hardware: Hardware, library: str, dtype: str = "") -> tuple[str, tuple[str, ...]]:
+    """Return `lenders` of the kernels of one query."""
+    library, usual = lenders(hardware, library, dtype)
+    base, _, named = library.partition("/")
+    own = DECODING.get(named or base, {}).get(hardware.matrix_instruction or MMA)
+    return library, (library, *own) if own else usual
