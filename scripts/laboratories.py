@@ -25,6 +25,7 @@ def parts() -> tuple[dict[str, str], str]:
         "second": _by_machine(published_kernels.SECOND),
         "third": _by_machine(published_kernels.THIRD),
         "fourth": _by_machine(published_kernels.FOURTH),
+        "fifth": _by_machine(published_kernels.FIFTH),
         "between_nodes": table(published_kernels.BY_SOURCE, published_kernels.crossing()),
     }
     return tables, other_laboratories.sentence(rows)

@@ -37,7 +37,7 @@ STARTS = 1.5
 #: SM clocks of a key in a pass of a radix sort, which ranks it among those of its block: those of the 29.4 Gkey/s. On a
 #: B200 2^28 keys take 1.42 clocks in one pass (8 bits) and 1.66 in each of four (32 bits), where memory would take
 #: a third of that (NVIDIA/cccl pull requests 9247 and 3655, in view)
-RANK_CLOCKS = 1.3
+RANK_CLOCKS = 1.29
 #: algorithms of which one block has a row to itself
 ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
 #: bits of a digit of a selection that one block does alone (PyTorch, SortingRadixSelect.cuh, RADIX_BITS), so that it
@@ -47,7 +47,7 @@ _STREAM = (ETA, replace(START, library=True), FEED, FILL)
 
 
 def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = kernels 1.5 launch + max(bytes / (scattered eta W), 1.3 passes n / (SMs f)) [s].
+    """Return the terms of t = kernels 1.5 launch + max(bytes / (scattered eta W), 1.29 passes n / (SMs f)) [s].
 
     The second is a radix sort's, whose blocks rank their keys.
     """

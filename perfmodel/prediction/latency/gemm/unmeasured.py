@@ -91,7 +91,7 @@ FEW_ROWS_IN_FP32 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp32, (0.2,
 #: differ is assumed
 WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
 #: a batch of vectors lies between streams and tiles, which differ 8 times, and up to 48: assumed, to reach both mostly
-BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 1.0, 1.0))
+BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 0.9, 0.9))
 #: the same call again on RTX 5090 and B200 took 0.46 to 0.8 of the predicted time (15 rows, two sources), on an L40S
 #: 0.34 to 1.2 (20 rows of one)
 IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.2, 0.45, 0.45), machines=_has_large_l2)
