@@ -2,8 +2,8 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv``, ``third.csv``, ``fourth.csv``, ``fifth.csv`` and
-``between_nodes.csv`` of ``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
+Reads ``kernels.csv``, ``second.csv``, ``third.csv``, ``fourth.csv``, ``fifth.csv`` and ``between_nodes.csv`` of
+``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
 whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too.
 """
 
