@@ -67,15 +67,16 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
 
     Where blocks of fp64 do not fill the SMs, a lone product's sum may be split, and keeps its time; batches are not.
     """
-    time, moved = body_s, _bytes(product) / machine.bandwidth_bytes_per_s
+    time = body_s
     if machine.engine == "tensor" and machine.dtype == "fp64":
         blocks = ceil(product.m / SIDE) * ceil(product.n / SIDE) * product.batch
-        in_blocks = maximum(_fp64_s(product, blocks, machine, c), moved / c["eta"])
+        in_blocks = maximum(_fp64_s(product, blocks, machine, c), _moved_s(product, machine) / c["eta"])
         longer = where(blocks > machine.sm_count, maximum(time, in_blocks), time)
         time = where(product.batch > 1, in_blocks, longer)
     tiled = in_tiles(product, machine)
     if everywhere(tiled >= 1.0):
         return time
+    moved = _moved_s(product, machine)
     shared = (product.n <= product.m) | product.rows_apart
     each = where(shared, SHARED_CLOCKS, clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS))
     clocks = FEW_CLOCKS + each * product.k
@@ -99,8 +100,8 @@ def _fp64_s(product: Product, blocks: Number, machine: Machine, c: Values) -> Nu
     return whole
 
 
-def _bytes(product: Product) -> Number:
-    """Return the bytes of operands and results."""
+def _moved_s(product: Product, machine: Machine) -> Number:
+    """Return the time of operands and results at the datasheet's bandwidth [s]."""
     a, b, out = product.m * product.k, product.k * product.n, product.m * product.n
     each = 1.0 * a * product.input_bytes + 1.0 * b * product.b_bytes + 1.0 * out * product.output_bytes
-    return product.batch * each
+    return product.batch * each / machine.bandwidth_bytes_per_s

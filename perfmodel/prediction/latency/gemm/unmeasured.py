@@ -87,7 +87,7 @@ def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> A
 #: square of 0.24; one of 16 x 128 x 256 takes 54 us, 7 times as long, by a kernel that is not known (own records, torch
 #: 2.11.0, 2026-11-27; all in view)
 FEW_ROWS_IN_FP32 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp32, (0.2, 0.25, 0.2))
-#: two products with a vector are 9 % off or less, by the share of the bandwidth that they set: how releases and layouts
+#: two products with a vector are 10 and 18 % off, by the share of the bandwidth that they set: how releases and layouts
 #: differ is assumed
 WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
 #: a batch of vectors lies between streams and tiles, which differ 8 times, and up to 48: assumed, to reach both mostly
