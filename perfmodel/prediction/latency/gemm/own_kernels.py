@@ -6,7 +6,7 @@ The last two are Hopper's, by the names and times of kernels on an H200 (torch.p
 
 from __future__ import annotations
 
-from perfmodel.core.work import Number, ceil, clipped, everywhere, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, clipped, everywhere, maximum, minimum, where
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import Product, is_fp32
@@ -48,6 +48,11 @@ def has_own_kernels(machine: Machine) -> bool:
     return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction not in ("mfma", "dpas")
 
 
+def is_narrow(product: Product | Gemm) -> bool:
+    """Return whether any product may run in other kernels than tiles: none without few rows or columns does."""
+    return anywhere(minimum(product.m, product.n) < TILE_ROWS)
+
+
 def in_tiles(product: Product | Gemm, machine: Machine) -> Number:
     """Return how likely products run in tiles: 0 for vectors, on Hopper for few rows, and 1 for all but narrow ones."""
     rows = machine.matrix_instruction != INSTRUCTION  # on Hopper few rows, down to one, have a kernel, columns do not
@@ -73,8 +78,7 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         in_blocks = maximum(_fp64_s(product, blocks, machine, c), _moved_s(product, machine) / c["eta"])
         longer = where(blocks > machine.sm_count, maximum(time, in_blocks), time)
         time = where(product.batch > 1, in_blocks, longer)
-    tiled = in_tiles(product, machine)
-    if everywhere(tiled >= 1.0):
+    if not is_narrow(product) or everywhere((tiled := in_tiles(product, machine)) >= 1.0):
         return time
     moved = _moved_s(product, machine)
     shared = (product.n <= product.m) | product.rows_apart

@@ -15,7 +15,13 @@ from perfmodel.core.work import minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt
-from perfmodel.prediction.latency.gemm.own_kernels import BATCH_IN_TILES, has_own_kernels, in_tiles
+from perfmodel.prediction.latency.gemm.own_kernels import (
+    BATCH_IN_TILES,
+    INSTRUCTION,
+    has_own_kernels,
+    in_tiles,
+    is_narrow,
+)
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
 
@@ -60,7 +66,7 @@ HALF_TILE = 16
 
 def _has_few_rows_in_fp32(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether a product in fp32 from Hopper on fills a small part of any tile's rows."""
-    if not isinstance(op, Gemm) or machine.engine != "vector" or machine.matrix_instruction != "wgmma":
+    if not isinstance(op, Gemm) or machine.engine != "vector":
         return False
     return (op.m <= HALF_TILE) & (machine.dtype == "fp32")
 
@@ -70,7 +76,7 @@ def _is_with_a_vector(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
     Batches of two columns are in the tables.
     """
-    if not isinstance(op, Gemm) or not has_own_kernels(machine):
+    if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
         return False
     narrow = minimum(op.m, op.n)
     return (narrow <= 1) | ((narrow <= 2) & (op.batch == 1))
@@ -78,7 +84,7 @@ def _is_with_a_vector(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether products with a vector come in a batch, which may run in tiles of which they fill a row."""
-    if not isinstance(op, Gemm) or not has_own_kernels(machine):
+    if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
         return False
     return (in_tiles(op, machine) == BATCH_IN_TILES) & (op.batch > 1)
 
@@ -86,7 +92,12 @@ def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> A
 #: of nine products of 5 and 8 rows on an H200 eight take 0.6 to 1.06 times the predicted time, ln with a root mean
 #: square of 0.24; one of 16 x 128 x 256 takes 54 us, 7 times as long, by a kernel that is not known (own records, torch
 #: 2.11.0, 2026-11-27; all in view)
-FEW_ROWS_IN_FP32 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp32, (0.2, 0.25, 0.2))
+FEW_ROWS_IN_FP32 = Doubt(
+    ErrorSource.EXTRAPOLATION,
+    _has_few_rows_in_fp32,
+    (0.2, 0.25, 0.2),
+    machines=lambda hardware: hardware.matrix_instruction == INSTRUCTION,
+)
 #: two products with a vector are 10 and 18 % off, by the share of the bandwidth that they set: how releases and layouts
 #: differ is assumed
 WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
