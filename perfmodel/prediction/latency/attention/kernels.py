@@ -284,7 +284,7 @@ ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 #: the same of one query for each sequence, where it differs. By TensorRT-LLM's constants five of six calls of cuDNN on
 #: an A100 are predicted at 0.92 to 1.24 times what they take, five on an RTX PRO 6000 at 0.96 to 1.03; SGLang's rows
-#: reach half of the bandwidth on A100 (github.com/NVIDIA/cudnn-frontend, `examples/published`, in view)
+#: reach half of the bandwidth on A100 (github.com/NVIDIA/cudnn-frontend, benchmark/attention_inference, in view)
 DECODING: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "cudnn": {MMA: ("torch/cudnn", "trtllm", "sglang")},
 })  # fmt: skip
