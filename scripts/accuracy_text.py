@@ -152,8 +152,8 @@ datasheet's rate. **At first sight the 25 were 42.7 % off, with 64 % in the inte
 
 What was changed with these rows in view: between two nodes a tree sends half of what a ring does, so that NCCL's
 all-reduces exceed the network's bus bandwidth there, as its authors say in several threads; and what networks differ by
-(`network`) is read off all but the 12. With each source left out of that, 76 % of its rows are inside. What they show and
-nothing models: steps of 20 to 40 us over Amazon's EFA, and of 6 to 15 us over InfiniBand, where 14 us are assumed;
+(`network`) is read off all but the 12. With each source left out of that, 76 % of its rows are inside. What they show
+and nothing models: steps of 20 to 40 us over Amazon's EFA, and of 6 to 15 us over InfiniBand, where 14 us are assumed;
 small all-to-alls. `calibrate --links` among your own hosts tells both figures of your network.
 
 The second batch, 71 sources and 922 rows, was gathered by readers who had seen no prediction. **At first sight
