@@ -89,8 +89,11 @@ def traffic_plot(pairs: Sequence[tuple[Hardware, Iterable[Mapping[str, Any]]]], 
     rows = [{**row, "machine": machine.name} for machine, of_machine in pairs for row in of_machine]
     lines, notes = _collect(rows, several=len(pairs) > 1)
     if not lines:
-        why = f": {notes[0]}" if notes else "."
-        raise UsageError(f"no row has bytes to draw{why}", remedy="Draw the others with --kind roofline.")
+        why = f" ({notes[0].removeprefix('Not drawn: ').rstrip('.')})" if notes else ""
+        raise UsageError(
+            f"no row has bytes to draw{why}.",
+            remedy="Give operators that move bytes, or exchanges among two GPUs or more.",
+        )
     handles = _handles(lines)
     width = _LEFT + _AXES + _RIGHT
     below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
