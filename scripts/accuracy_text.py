@@ -108,7 +108,8 @@ What was changed with these rows in view: products with a vector in fp32 stream 
 predicted at three times their time), and say that nobody measured them; products of tensor cores whose operands pass
 through registers take a tenth longer (V100); a radix sort ranks its keys; few rows of softmax in PyTorch before 2.7
 wait as long as one, and longer ones than measured are less sure; one query by cuDNN on mma.sync takes TensorRT-LLM's
-constants; FlashAttention-4 runs from Ampere on; the same call again where a large L2 keeps the weights is less sure.
+constants; FlashAttention-4 runs from Ampere on; cards that bridges join share the host's bandwidth as one; the same
+call again where a large L2 keeps the weights is less sure.
 What they show and nothing models: batched products in fp32 by cuBLAS on an RTX 5090, at half of their rate; products in
 fp8 of AITER above 256 rows, and of FlashInfer on a GB200, two to five times as long; sorts of few keys, and of values
 of 8 bits; NCCL between V100s over PCIe, in half of the time, inside its interval.

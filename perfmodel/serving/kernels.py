@@ -15,7 +15,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
-from perfmodel.prediction.latency.collectives import HOST_LINKS
+from perfmodel.prediction.latency.protocols import HOST_LINKS
 from perfmodel.prediction.topology import peer_links
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine

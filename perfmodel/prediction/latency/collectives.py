@@ -34,6 +34,7 @@ from perfmodel.prediction.latency.far import BETWEEN, BEYOND, FAR, FAR_SUMS, MOR
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
     FLAGGED,
+    HOST_LINKS,
     PAIR,
     SHARING,
     SOME_RELEASE,
@@ -50,7 +51,7 @@ from perfmodel.prediction.latency.protocols import (
     rise_of,
 )
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Terms, link_term
-from perfmodel.prediction.topology import NETWORK_LINK, PEER_LINKS, peer_links
+from perfmodel.prediction.topology import PEER_LINKS, peer_links
 
 SERVES = {
     "all_reduce": ("all_reduce",),
@@ -93,8 +94,6 @@ _HOST = (
     Constant("crowding", "", 2.0, 1.0, 8.0, 0.7, "loss of bandwidth as the GPUs that share the host double", True),
 )
 
-#: links that go through the host
-HOST_LINKS = ("pcie", NETWORK_LINK)
 #: an all-to-all is no ring: it starts later and waits less for each further GPU (1 KiB on 4 and 8 L40S: 10 and 13 us,
 #: an all-gather 8.6 and 13.6 us)
 ALLTOALL_START, ALLTOALL_STEPS = 1.6, 0.6
@@ -187,7 +186,7 @@ def host_line(op: Collective, machine: Machine, c: Values) -> Line:
     """Return the same through a host whose bridges more than two GPUs share; see `host_formula`."""
     node = within(op, machine)
     path = path_of(node, machine)
-    rate = c["share"] * path.bandwidth / crowd_of(node, c)
+    rate = c["share"] * path.bandwidth / crowd_of(node, machine, c)
     return Line(float(path.scale * c["start"]), float(path.scale * c["step"]), float(rate))
 
 
@@ -228,8 +227,9 @@ def host_formula(op: Operator, machine: Machine, c: Values, conditions: Conditio
     The GPUs form a ring through the host with R steps: n - 1, for an all-reduce 2 (n - 1), for an all-to-all, which
     also starts later, 0.6 (n - 1). As their number doubles, the bandwidth of each is divided by ``crowding``: 1 where
     each has a path of its own, as below one PCIe switch, 2 where all share one bridge, more where the bridge also loses
-    bandwidth to the contention. Hosts differ in it more than in anything else: of two with 8 L40S, an all-reduce of
-    512 MiB took 0.65 and 0.05 s. vLLM, SGLang and TensorRT-LLM have no kernels of their own for it and call NCCL.
+    bandwidth to the contention. Cards that bridges of NVLink join count as one. Hosts differ in it more than in
+    anything else: of two with 8 L40S, an all-reduce of 512 MiB took 0.65 and 0.05 s. vLLM, SGLang and TensorRT-LLM have
+    no kernels of their own for it and call NCCL.
     """
     assert isinstance(op, Collective)
     spread, node = spread_on(op, machine), within(op, machine)
@@ -238,7 +238,7 @@ def host_formula(op: Operator, machine: Machine, c: Values, conditions: Conditio
     start = path.scale
     if op.op == "alltoall":
         start, steps = start * ALLTOALL_START, steps * ALLTOALL_STEPS
-    crowd = crowd_of(node, c)
+    crowd = crowd_of(node, machine, c)
     rise = rise_of(node, c)
     lines = [
         Protocol(

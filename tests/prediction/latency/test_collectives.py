@@ -205,6 +205,20 @@ def test_more_than_two_gpus_share_the_hosts_bridges() -> None:
         assert got["sharing"] == pytest.approx((times - 1) * got["pcie"])
 
 
+def test_cards_in_a_bridge_share_the_hosts_bridges_as_one() -> None:
+    # crowding 4: two pairs as two cards, three pairs as three, four as four
+    for n, flows in ((3, 2), (4, 2), (6, 3), (8, 4)):
+        got = adds(pm.AllGather(bytes=10**8, num_gpus=n, dtype="bf16"), BRIDGED)
+        assert got["pcie"] == pytest.approx((n - 1) / n * 1e8 / 22.5e9)
+        assert got["sharing"] == pytest.approx(((flows / 2.0) ** 2 - 1.0) * got["pcie"])
+    # an all-to-all is no ring: every card sends to all others
+    apart = [adds(pm.Alltoall(bytes=10**8, num_gpus=4, dtype="bf16"), on)["sharing"] for on in (PCIE, BRIDGED)]
+    assert apart[0] == apart[1] > 0.0
+    sizes = np.arange(3.0, 17.0)
+    times = pm.predict(pm.AllReduce(bytes=2**28, num_gpus=sizes, dtype="bf16"), "a100-pcie-80gb").predicted_time_s
+    assert (np.diff(times) >= 0.0).all()
+
+
 def test_a_ring_through_the_host_has_twice_the_steps_for_an_all_reduce() -> None:
     for op, steps, start in (
         (pm.AllReduce, 6, 1), (pm.AllGather, 3, 1), (pm.ReduceScatter, 3, 1), (pm.Alltoall, 1.8, 1.6),
