@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
     from perfmodel.operators import Operator
+    from perfmodel.prediction.measured import Measured
     from perfmodel.prediction.result import Prediction
 
 
@@ -124,8 +125,7 @@ def command(
     if plot and explain:
         _draw_terms(predictions, plot)
     elif plot:
-        _draw([(machine, [row for one in predicted for row in one.rows()])
-               for machine, predicted in zip(machines, results, strict=True)], plot)  # fmt: skip
+        _draw(machines, results, plot)
 
 
 def epilog() -> str:
@@ -177,7 +177,7 @@ def _judge(
     if plot and explain:
         _draw_terms(predictions, plot)
     elif plot:
-        _draw([(machine, item.rows()) for machine, item in zip(machines, judged, strict=True)], plot)
+        _draw(machines, [[item] for item in judged], plot)
 
 
 def _draw_terms(predictions: list[Prediction], plot: str) -> None:
@@ -187,8 +187,12 @@ def _draw_terms(predictions: list[Prediction], plot: str) -> None:
     save_plot(terms_plot(predictions), plot)
 
 
-def _draw(points: Sequence[tuple[Hardware, Sequence[Mapping[str, Any]]]], plot: str) -> None:
-    """Draw rows of predictions or of measured times as a record of them is drawn."""
+def _draw(machines: Sequence[Hardware], results: Sequence[Sequence[Prediction | Measured]], plot: str) -> None:
+    """Draw what was found on each machine as a record of it is drawn."""
     from perfmodel.render.plots.records import record_plot, usual_kind
 
-    save_plot(record_plot(usual_kind(points), points), plot)
+    pairs = [
+        (machine, [row for one in found for row in one.rows()])
+        for machine, found in zip(machines, results, strict=True)
+    ]
+    save_plot(record_plot(usual_kind(pairs), pairs), plot)

@@ -315,8 +315,8 @@ def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
 def _by_bytes(entry: ProfileEntry, hardware: Hardware, measured: Limiter | None) -> Limit:
     """Return the bound for the bytes that counters measured, where none counted FLOP.
 
-    Memory limits what takes at most twice as long, unless Speed of Light says otherwise. Of the rest the bytes say only
-    that they are not the reason, or not by their number, as where accesses do not coalesce; there the name decides.
+    Memory limits what takes at most twice as long, unless Speed of Light says otherwise. What takes longer is limited
+    by something else, such as arithmetic or accesses that do not coalesce. The bytes do not tell what; the name does.
     """
     assert entry.bytes is not None
     time_s = entry.bytes / (hardware.main_memory.bandwidth_bytes_per_s or math.inf)

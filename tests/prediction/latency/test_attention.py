@@ -30,7 +30,7 @@ from perfmodel.prediction.latency.attention.decode import (
     GROUP_DOUBLING,
     SHOWN,
 )
-from perfmodel.prediction.latency.attention.kernels import KERNELS, ROWS_OF, RUNS, kernel_of, lenders
+from perfmodel.prediction.latency.attention.kernels import KERNELS, ROWS_OF, RUNS, decoding_lenders, kernel_of, lenders
 from perfmodel.prediction.latency.attention.prefill import PREFILL
 from perfmodel.prediction.latency.attention.rates import EIGHT_BIT, TWO_LEVEL, TWO_LEVEL_LOSS
 from perfmodel.prediction.latency.attention.run import TILE_MATH
@@ -874,6 +874,11 @@ def test_kernels_of_one_origin_lend_each_other_their_constants_and_those_of_tens
     assert lenders(hardware("h100"), "vllm") == ("vllm", ("vllm", "sglang"))
     assert lenders(hardware("b200"), "sglang") == ("sglang", ("sglang",))
     assert lenders(hardware("a100"), "trtllm") == ("trtllm", ("trtllm",))
+    # of one query cuDNN takes TensorRT-LLM's on mma.sync, of a prompt SGLang's
+    assert decoding_lenders(hardware("a100"), "cudnn") == ("cudnn", ("cudnn", "torch/cudnn", "trtllm", "sglang"))
+    for machine, library in (("h100", "cudnn"), ("a100", "sglang")):
+        assert decoding_lenders(hardware(machine), library) == lenders(hardware(machine), library)
+    assert "trtllm" not in lenders(hardware("a100"), "cudnn")[1]
     # what was measured of a library elsewhere says more about it than another one on the machine
     own, other = (constants(PREFILL, hardware("a100"), library, "bf16").values for library in ("vllm", "sglang"))
     assert own["math"] < other["math"]

@@ -17,6 +17,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.constants import THROUGH_REGISTERS, constants
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.gemm import (
     FAMILIES,
@@ -632,3 +633,13 @@ def test_half_numbers_on_vector_lanes_are_added_up_in_fp32() -> None:
     half, whole = (predict(Gemm(m=4096, n=4096, k=4096, dtype=dtype), machine) for dtype in ("fp16", "fp32"))
     assert half.predicted_time_s == pytest.approx(whole.predicted_time_s, rel=0.15)
     assert half.bound_time_s < 0.6 * whole.bound_time_s, "the lanes could add up in fp16"
+
+
+@pytest.mark.parametrize(
+    ("machine", "factor"),
+    [("v100-sxm2-32gb", THROUGH_REGISTERS), ("v100-pcie-16gb", THROUGH_REGISTERS), ("t4", None), ("a100", None)],
+)
+def test_tensor_cores_without_asynchronous_copies_take_longer_unless_power_limits_them(
+    machine: str, factor: float | None
+) -> None:
+    assert constants(GEMM_BF16, hardware(machine), "", "fp16").values.get("factor") == factor

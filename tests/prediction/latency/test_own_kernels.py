@@ -66,9 +66,8 @@ def test_a_vector_streams_the_matrix_on_any_generation() -> None:
         assert float(own_s(_product(2, 1, 100_000, 1, 4.0), 1.0, machine, ETA)) == pytest.approx(102e-6)
         # nobody knows what runs two columns; from three on it is tiles
         two = float(own_s(_product(1000, 2, 4096, 1, 4.0), 1.0, machine, ETA))
-        assert two == pytest.approx(
-            ((1000 * 4096 + 2000 + 8192) * 4 / 0.85e12) ** 0.5, rel=1e-2 if machine is AMPERE else 0.2
-        )
+        share = 0.85 if machine is AMPERE else 0.65  # that of Hopper's few rows, which have two columns as well
+        assert two == pytest.approx(((1000 * 4096 + 2000 + 8192) * 4 / (share * 1e12)) ** 0.5)
         assert float(own_s(_product(1000, 3, 4096, 1, 4.0), 1.0, machine, ETA)) == 1.0
     # in a batch products of two columns run in tiles
     assert float(own_s(_product(1000, 2, 4096, 8, 4.0), 1.0, AMPERE, ETA)) == 1.0
@@ -125,4 +124,4 @@ def test_products_with_a_vector_say_that_nobody_measured_them(machine: str) -> N
     assert "extrapolation" in found(1, 1).uncertainty
     assert "extrapolation" not in found(3, 1).uncertainty
     assert wide(1, 1) > wide(3, 1)
-    assert machine.startswith("h100") or wide(1, 8) > wide(1, 1)
+    assert wide(1, 8) > wide(1, 1)

@@ -131,7 +131,7 @@ def test_few_rows_wait_as_long_as_one() -> None:
     # step, and issues a quarter of the rest
     assert full == pytest.approx(8 * 2.048e-6)
     assert one == each == pytest.approx((0.28 + 0.72 / 4) * full)
-    # never more than 2.4 times what as many warps as blocks fill an SM take: (1056 + 60) x 0.25 cycles, twelve of them
+    # never more than 2.4 times what as many warps take as an SM holds blocks: one of (1056 + 60) x 0.25 cycles
     short = FAMILY.formula(Softmax(rows=1, cols=1056), replace(ROUND, threads_per_sm=256.0), VALUES, COLD)
     assert short.alone["math"] == pytest.approx(2.4 * 0.279e-6)
 

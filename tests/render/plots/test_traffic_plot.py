@@ -109,3 +109,14 @@ def test_a_single_gpu_exchanges_nothing():
     machine = pm.hardware("h100-sxm5-80gb")
     with pytest.raises(UsageError, match="1 without bytes to move"):
         traffic_plot([(machine, reduced(bytes=2**20, num_gpus=1))])
+
+
+def test_operators_that_are_not_known_here_are_drawn_too():
+    """A record may be of somebody who has a plugin."""
+    machine = pm.hardware("h100-sxm5-80gb")
+    product = [row | {"op": "theirs"} for row in rows(pm.Gemm(m=64, n=64, k=64, dtype="bf16"), machine)]
+    assert usual_kind([(machine, product)]) == "roofline"
+    copies = rows(pm.Memcpy(bytes=2.0 ** np.arange(10, 14), direction="d2d"), machine)
+    theirs = [(machine, [row | {"op": "theirs"} for row in copies])]
+    assert usual_kind(theirs) == "traffic"
+    assert len(drawn(traffic_plot(theirs), "expected")) == 1

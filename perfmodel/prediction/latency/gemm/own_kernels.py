@@ -34,8 +34,9 @@ TILE_ROWS = 8.0
 #: results/timing, both in view), a third of what tiles take. Single products of 3 columns run in tiles (NeuSight); what
 #: runs 2, nobody measured: there the time lies between both, as its mean in ln
 VECTOR_SHARE, TILE_COLUMNS = 0.85, 3.0
-#: nor what runs a vector in a batch, whose products of 2 columns run in tiles, up to 48 times as long (A100): nearer to
-#: them, so that a column more takes at most three times as long
+#: the same of a batch of products with a vector, whose kernels nobody measured either. Batches of 2 columns run in
+#: tiles (NeuSight), which take up to 48 times as long as a stream (A100). Assumed, so that a column more takes at most
+#: three times as long
 BATCH_IN_TILES = 0.75
 #: SM clocks for each term of a sum that the threads of a block share, since its terms lie side by side in the larger
 #: operand: assumed, some hundred clocks for what some hundred threads load at once. Else each thread has its own sums,
@@ -85,9 +86,9 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
     each = where(shared, SHARED_CLOCKS, clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS))
     clocks = FEW_CLOCKS + each * product.k
     least = minimum(body_s, clocks / machine.clock_hz)
-    of_vector = minimum(product.m, product.n) <= 1.0
     if machine.matrix_instruction == INSTRUCTION:
-        streamed = maximum(moved / where(of_vector, VECTOR_SHARE, FEW_SHARE), least)
+        is_vector = minimum(product.m, product.n) <= 1.0
+        streamed = maximum(moved / where(is_vector, VECTOR_SHARE, FEW_SHARE), least)
     else:
         streamed = minimum(maximum(moved / VECTOR_SHARE, least), body_s)
     found: Number = streamed * (time / streamed) ** tiled

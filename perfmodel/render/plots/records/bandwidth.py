@@ -17,15 +17,13 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_binary
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.ceilings import Slope, slopes
-from perfmodel.render.plots.figure import drawable, label_right, new_figure, printable, spread
+from perfmodel.render.plots.figure import drawable, label_right, spread
 from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.records import Pairs
-from perfmodel.render.plots.records.rows import add_legend, legend_height, line_labels, rows_of_dtype, scale_rates
+from perfmodel.render.plots.records.rows import line_labels, rate_figure, rows_of_dtype, scale_rates
 
-#: width and height of the axes, margins [inches]
-_AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7
-#: height of a line of notes [inches]
-_NOTE = 0.18
+#: margins beside the axes, for the names of levels and of capacities [inches]
+_RIGHT, _TOP = 2.0, 0.72
 #: a cache's bandwidth is drawn if it is below this multiple of the largest achieved rate and of main memory's bandwidth
 _NEAR = 3.0
 _POINTS_PER_INCH = 72.0
@@ -81,14 +79,8 @@ def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title:
         raise UsageError(f"no row has a bandwidth to draw{why}", remedy=remedy)
     levels = slopes(hardware)
     handles = _handles(lines, any(level.sustained for level in levels))
-    width = _LEFT + _AXES + _RIGHT
-    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
-    height = _TOP + _TALL + below
-    figure = new_figure(width, height)
-    axes = figure.add_axes((_LEFT / width, below / height, _AXES / width, _TALL / height))
-    heading = printable(title or f"Bandwidth over size: {hardware.title or hardware.name}", 90)
-    middle = (_LEFT + _AXES / 2) / width
-    figure.text(middle, 1 - 0.22 / height, heading, ha="center", va="center", fontsize=11, parse_math=False)
+    heading = title or f"Bandwidth over size: {hardware.title or hardware.name}"
+    figure, axes = rate_figure(handles, notes, heading, right=_RIGHT, top=_TOP)
     _scale(axes, lines, levels)
     _draw_levels(axes, levels)
     _draw_capacities(axes, hardware)
@@ -97,10 +89,6 @@ def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title:
         drawn.set_data(*np.transpose(line.points))
         drawn.set(zorder=4, gid=f"achieved {line.label}")
         axes.add_line(drawn)
-    add_legend(figure, handles, width)
-    for index, note in enumerate(notes):
-        down = below - _XLABEL + 0.02 - _NOTE * index
-        figure.text(_LEFT / width, down / height, printable(note, 120), fontsize=7.5, color="0.2", va="top")
     return figure
 
 

@@ -13,10 +13,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.units import format_binary, format_si
-from perfmodel.render.plots.figure import printable
+from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.records import Rows
 
 LONGEST_LABEL = 72
+#: width and height of the axes, margin to their left, room for the label below, height of a line of notes [inches]
+_AXES, _TALL, _LEFT, _XLABEL, _NOTE = 6.6, 4.2, 0.95, 0.7, 0.18
 #: the axis of rates is logarithmic if they differ by more than this factor
 _UNEQUAL = 30.0
 #: height of a legend row (1.4 times its 8 pt text), width of a character of that text [inches]
@@ -89,6 +91,29 @@ def scale_rates(axes: Axes, sizes: Sequence[float], low: float, high: float) -> 
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "B/s")))
     axes.tick_params(labelsize=8)
     axes.grid(which="major", color="0.92", zorder=0)
+
+
+def rate_figure(
+    handles: Sequence[Line2D], notes: Sequence[str], heading: str, *, right: float, top: float
+) -> tuple[Figure, Axes]:
+    """Return a figure with a heading, a legend and notes below, and its axes, whose size is the same in all plots.
+
+    ``right`` and ``top`` are the margins beside the axes [inches].
+    """
+    width = _LEFT + _AXES + right
+    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
+    height = top + _TALL + below
+    figure = new_figure(width, height)
+    axes = figure.add_axes((_LEFT / width, below / height, _AXES / width, _TALL / height))
+    middle = (_LEFT + _AXES / 2) / width
+    figure.text(
+        middle, 1 - 0.22 / height, printable(heading, 90), ha="center", va="center", fontsize=11, parse_math=False
+    )
+    add_legend(figure, handles, width)
+    for index, note in enumerate(notes):
+        down = below - _XLABEL + 0.02 - _NOTE * index
+        figure.text(_LEFT / width, down / height, printable(note, 120), fontsize=7.5, color="0.2", va="top")
+    return figure, axes
 
 
 def legend_columns(labels: Sequence[str], width_inches: float) -> int:

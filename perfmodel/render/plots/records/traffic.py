@@ -17,22 +17,15 @@ from matplotlib.lines import Line2D
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
-from perfmodel.operators import load_operator
+from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.collective import Collective
-from perfmodel.render.plots.figure import drawable, new_figure, printable
+from perfmodel.render.plots.figure import drawable, printable
 from perfmodel.render.plots.palette import DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.records import Pairs
-from perfmodel.render.plots.records.rows import (
-    add_legend,
-    legend_height,
-    line_labels,
-    row_label,
-    rows_of_dtype,
-    scale_rates,
-)
+from perfmodel.render.plots.records.rows import line_labels, rate_figure, row_label, rows_of_dtype, scale_rates
 
-#: width and height of the axes, margins, height of a line of notes [inches]
-_AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL, _NOTE = 6.6, 4.2, 0.95, 0.4, 0.5, 0.7, 0.18
+#: margins beside the axes [inches]
+_RIGHT, _TOP = 0.4, 0.5
 #: what an axis of exchanges alone, and of any operators, is called
 _BUS, _ANY = ("size of the message", "bus bandwidth"), ("bytes of a call", "bandwidth")
 
@@ -41,9 +34,9 @@ _MEASURED = "measured"
 
 @dataclass
 class _Line:
-    """One operator over its sizes [B]: rates [B/s] expected with their interval, of the bound, and measured.
+    """One operator over its sizes [B]: rates [B/s] that are expected, of the bound, and measured by kernel.
 
-    ``expected`` holds size, rate, and the rates at the high and the low end of the interval.
+    ``expected`` holds three rates: at the expected time, and at the low and the high end of its interval.
     """
 
     label: str
@@ -54,7 +47,7 @@ class _Line:
 
 def lacks_arithmetic(rows: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether no row has a place under a roofline: exchanges, and operators without FLOP."""
-    return all(_is_exchange(row) or not row.get("arithmetic_intensity_flop_per_byte") for row in rows)
+    return all(not row.get("arithmetic_intensity_flop_per_byte") or _is_exchange(row) for row in rows)
 
 
 def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure:
@@ -95,31 +88,23 @@ def traffic_plot(pairs: Sequence[tuple[Hardware, Iterable[Mapping[str, Any]]]], 
             remedy="Give operators that move bytes, or exchanges among two GPUs or more.",
         )
     handles = _handles(lines)
-    width = _LEFT + _AXES + _RIGHT
-    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
-    height = _TOP + _TALL + below
-    figure = new_figure(width, height)
-    axes = figure.add_axes((_LEFT / width, below / height, _AXES / width, _TALL / height))
     named = ", ".join(machine.title or machine.name for machine, _ in pairs)
     across, up = _BUS if all(map(_is_exchange, rows)) else _ANY
-    heading = printable(title or f"{up[0].upper()}{up[1:]} over size: {named}", 90)
-    figure.text((_LEFT + _AXES / 2) / width, 1 - 0.22 / height, heading, ha="center", va="center", fontsize=11,
-                parse_math=False)  # fmt: skip
+    heading = title or f"{up[0].upper()}{up[1:]} over size: {named}"
+    figure, axes = rate_figure(handles, notes, heading, right=_RIGHT, top=_TOP)
     sizes, rates = _places(lines)
     scale_rates(axes, sizes, min(rates), max(rates))
     axes.set_xlabel(across, fontsize=9)
     axes.set_ylabel(up, fontsize=9)
     for number, line in enumerate(lines):
         _draw(axes, line, PALETTE[number % len(PALETTE)], _kernels(lines))
-    add_legend(figure, handles, width)
-    for index, note in enumerate(notes):
-        down = below - _XLABEL + 0.02 - _NOTE * index
-        figure.text(_LEFT / width, down / height, printable(note, 120), fontsize=7.5, color="0.2", va="top")
     return figure
 
 
 def _is_exchange(row: Mapping[str, Any]) -> bool:
-    return issubclass(load_operator(str(row["op"])), Collective)
+    """Return whether a row is of a collective; operators of others' plugins may be unknown here, and are none."""
+    name = str(row["op"])
+    return name in operator_names() and issubclass(load_operator(name), Collective)
 
 
 def _size_and_bytes(row: Mapping[str, Any]) -> tuple[Any, Any]:
