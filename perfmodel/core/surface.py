@@ -162,7 +162,11 @@ class Surface:
             if not isinstance(share, np.ndarray):  # a size that all points share leaves half of the corners
                 sheet = _cut(sheet, len(shares), below, share)
                 continue
-            index = index * (axis.count - 1) + below
+            if isinstance(index, np.ndarray):
+                index *= axis.count - 1.0
+                index += below
+            else:  # the first, whose knots below are nobody else's
+                index = below
             shares.append(share)
         shares.reverse()
         # An axis of two knots has one cell: its sizes are in the shares, not in the index.

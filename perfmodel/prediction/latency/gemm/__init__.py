@@ -278,7 +278,7 @@ _TILE_ROWS, _TILE_COLS = 128.0, 256.0
 
 def _last_wave(op: Gemm, machine: Machine) -> Number:
     """Return the SMs that whole waves of the usual tile occupy, over those that work; at most 2."""
-    waves = ceil(op.m / _TILE_ROWS) * ceil(op.n / _TILE_COLS) / machine.sm_count
+    waves = ceil(op.m * (1.0 / _TILE_ROWS)) * ceil(op.n * (1.0 / _TILE_COLS)) / machine.sm_count
     return minimum(ceil(waves) / waves, 2.0)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource, Limiter
-from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, maximum, minimum
+from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, maximum, minimum, raised
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
@@ -70,14 +70,18 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     """
     if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
         return 0.0
-    off = off_vectors(product.m, product.n, product.k, product.input_bytes, product.output_bytes, library)
+    pitches, lowest = _pitches(product.k, product.n, product.input_bytes, product.output_bytes, library)
+    off = _off(pitches, lowest, product.m, product.n)
     if not anywhere(off):
         return 0.0
     if not isinstance(off, np.ndarray):
-        return _body_s(product, _loads(product, library), machine, library, split_s)
+        return _body_s(product, _loads(product, pitches, library), machine, library, split_s)
+    if 2 * np.count_nonzero(off) > off.size:  # to gather some takes numpy longer than to compute the rest
+        every: Number = _body_s(product, _loads(product, pitches, library), machine, library, split_s)
+        return np.where(off, every, 0.0)
     time = np.zeros(off.shape)
     some = replace(product, **{name: _at(getattr(product, name), off) for name in ("m", "n", "k", "batch")})
-    time[off] = _body_s(some, _loads(some, library), machine, library, split_s)
+    time[off] = _body_s(some, _loads(some, _at(pitches, off), library), machine, library, split_s)
     return time
 
 
@@ -87,10 +91,19 @@ def _at(size: Any, mask: Any) -> Any:
 
 def off_vectors(m: Number, n: Number, k: Number, input_bytes: float, output_bytes: float, library: str) -> Any:
     """Return which products have rows that begin off 16 bytes, so that tensor cores' usual kernels do not take them."""
+    return _off(*_pitches(k, n, input_bytes, output_bytes, library), m, n)
+
+
+def _pitches(k: Number, n: Number, input_bytes: float, output_bytes: float, library: str) -> tuple[Any, int]:
+    """Return the pitches of the rows of A and of the outputs, joined, and what divides them where loads are wide."""
     if library == TRITON:
-        off = joined(k, n) & (TRITON_ELEMENTS - 1) != 0
-    else:
-        off = pitches_bits(k, n, input_bytes, output_bytes) & (8 * VECTOR_BYTES - 1) != 0
+        return joined(k, n), TRITON_ELEMENTS
+    return pitches_bits(k, n, input_bytes, output_bytes), 8 * VECTOR_BYTES
+
+
+def _off(pitches: Any, divisor: int, m: Number, n: Number) -> Any:
+    """Return which products have some pitch that a power of two does not divide; those of one row stream."""
+    off = pitches & (divisor - 1) != 0
     return off & (m > 1.0) & (n > 1.0) if anywhere(off) else False
 
 
@@ -104,13 +117,11 @@ def beside(body_s: Number, loading_s: Number) -> Number:
     return time
 
 
-def _loads(product: Product, library: str) -> Number:
+def _loads(product: Product, pitches: Any, library: str) -> Number:
     """Return the loads of an element of products whose rows begin off 16 bytes: 1, or a part of it."""
     if library == TRITON:
         return 1.0
-    pitches = pitches_bits(product.k, product.n, product.input_bytes, product.output_bytes)
-    low_bytes = (pitches >> 3) & (VECTOR_BYTES - 1)
-    loads: Number = _LOADED.take(low_bytes) * product.input_bytes
+    loads: Number = _LOADED.take((pitches >> 3) & (VECTOR_BYTES - 1)) * product.input_bytes
     return minimum(loads, 1.0)
 
 
@@ -122,28 +133,37 @@ def _body_s(product: Product, loads: Number, machine: Machine, library: str, spl
     wait_s = 0.0 if triton else WAIT_CLOCKS / (STEP * machine.clock_hz)
     least: Number = float("inf")
     for side in sides:
-        waves = ceil(product.m / side) * ceil(product.n / side) * (product.batch / machine.sm_count)
+        waves = ceil(product.m * (1.0 / side))
+        waves *= ceil(product.n * (1.0 / side))
+        waves *= product.batch / machine.sm_count
         arithmetic_s = 2.0 * side * side * machine.sm_count / machine.peak_flop_per_s
-        rows = clipped(product.m, side / 2.0, side) + clipped(product.n, side / 2.0, side)
-        step_s = fourth_root(fourth_power(rows * load_s) + arithmetic_s**4)
-        depth = _depth(product.k)
-        least = minimum(least, _rounds(waves) * depth * step_s + (depth - FILL) * wait_s)
+        step_s = clipped(product.m, side / 2.0, side)
+        step_s += clipped(product.n, side / 2.0, side)
+        step_s *= load_s
+        step_s = fourth_root(fourth_power(step_s) + arithmetic_s**4)
+        least = minimum(least, _in_steps(product.k, waves, step_s, wait_s))
         parts = minimum(floor(SPLIT_WAVES / waves), most)
         if anywhere(parts > 1.0):
             parts = maximum(parts, 1.0)
-            depth = _depth(product.k / parts)
-            least = minimum(least, _rounds(waves * parts) * depth * step_s + (depth - FILL) * wait_s + split_s)
+            least = minimum(least, _in_steps(product.k / parts, waves * parts, step_s, wait_s) + split_s)
     return least
+
+
+def _in_steps(k: Number, waves: Number, step_s: Number, wait_s: float) -> Any:
+    """Return the time of blocks that work through a length of k in whole steps, and wait for the loads of each [s]."""
+    steps = ceil(k * (1.0 / STEP)) * STEP
+    time = (steps + FILL) * _rounds(waves)
+    time *= step_s
+    steps *= wait_s
+    time += steps
+    return time
 
 
 def _rounds(waves: Number) -> Any:
     """Return the blocks that an SM has time for, with idle SMs in the last wave."""
-    return maximum(1.0, (1.0 - QUANTUM) * waves + QUANTUM * ceil(waves))
-
-
-def _depth(k: Number) -> Any:
-    """Return the length of k that a block has time for: whole steps, and the fill of its pipeline."""
-    return ceil(k * (1.0 / STEP)) * STEP + FILL
+    rounds = ceil(waves) * QUANTUM
+    rounds += (1.0 - QUANTUM) * waves
+    return raised(rounds, 1.0)
 
 
 def _off_vectors(op: Operator, machine: Machine, conditions: Conditions) -> Any:
