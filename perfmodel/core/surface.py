@@ -151,7 +151,7 @@ class Surface:
         """Return what `at` and `holds` do, with the logarithms of the sizes taken once."""
         if np.ndarray not in map(type, sizes):
             return self._look_up_one(sizes, sheet)
-        index: Any = 0
+        index: Any = None
         inside: Any = True
         shares: list[Any] = []
         for axis, size in zip(self.axes, sizes, strict=True):
@@ -162,15 +162,12 @@ class Surface:
             if not isinstance(share, np.ndarray):  # a size that all points share leaves half of the corners
                 sheet = _cut(sheet, len(shares), below, share)
                 continue
-            if isinstance(index, np.ndarray):
-                index *= axis.count - 1.0
-                index += below
-            else:  # the first, whose knots below are nobody else's
-                index = below
+            # the first cells are nobody else's, so that the index grows in their memory
+            index = below if index is None else _indexed(index, axis.count - 1.0, below)
             shares.append(share)
         shares.reverse()
         # An axis of two knots has one cell: its sizes are in the shares, not in the index.
-        cell = np.broadcast_to(index, inside.shape).astype(np.intp)
+        cell = np.broadcast_to(0 if index is None else index, inside.shape).astype(np.intp)
         values: Iterator[Any] = (row.take(cell, mode="clip") for row in sheet.coefficients)  # all are in range
         for share in shares:
             values = _along(values, share)
@@ -187,9 +184,9 @@ class Surface:
             index = index * cells + below
             shares.append(share)
         values: list[float] = sheet.cells[index].tolist()
-        while shares:
-            share = shares.pop()
-            values = [values[low] + values[low + 1] * share for low in range(0, len(values), 2)]
+        for share in reversed(shares):
+            pairs = iter(values)
+            values = [low + next(pairs) * share for low in pairs]
         return values[0], inside
 
     @functools.cached_property
@@ -204,6 +201,15 @@ def _cut(sheet: Sheet, axis: int, below: int, share: float) -> Sheet:
     low: NDArray[np.float64] = np.take(sheet.values, below, axis)
     high: NDArray[np.float64] = np.take(sheet.values, below + 1, axis)
     return Sheet(low + share * (high - low))
+
+
+def _indexed(index: Any, cells: float, below: Any) -> Any:
+    """Return the index of cells that one axis more has, in the memory of the index where that has the shape of both."""
+    if np.shape(index) != np.shape(below):
+        return index * cells + below
+    index *= cells
+    index += below
+    return index
 
 
 def _along(values: Iterator[Any], share: Number) -> Iterator[Any]:

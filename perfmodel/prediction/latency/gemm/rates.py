@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Tiles
+from perfmodel.core.record import record
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.core.work import Number
 from perfmodel.prediction.conditions import Conditions
@@ -98,7 +98,7 @@ _TENSOR: Values = {
 _ONE_TILE: Values = {"quantum": 1.0, "latency": 15e-9}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """``batch`` products C[m, n] = A[m, k] B[k, n].
 
