@@ -22,10 +22,7 @@ def parts() -> tuple[dict[str, str], str]:
         "laboratory": table(other_laboratories.HEAD, other_laboratories.lines(rows)),
         "traces": table(other_laboratories_traces.HEAD, other_laboratories_traces.lines(traced)),
         "published": table(published_kernels.HEAD, published_kernels.lines(published_kernels.judged())),
-        "second": _by_machine(published_kernels.SECOND),
-        "third": _by_machine(published_kernels.THIRD),
-        "fourth": _by_machine(published_kernels.FOURTH),
-        "fifth": _by_machine(published_kernels.FIFTH),
+        **{name: _by_machine(rows) for name, rows in published_kernels.BATCHES.items()},
         "between_nodes": table(published_kernels.BY_SOURCE, published_kernels.crossing()),
     }
     return tables, other_laboratories.sentence(rows)

@@ -2,7 +2,7 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv``, ``third.csv``, ``fourth.csv``, ``fifth.csv`` and ``between_nodes.csv`` of
+Reads ``kernels.csv``, ``second.csv`` to ``sixth.csv`` and ``between_nodes.csv`` of
 ``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
 whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too.
 """
@@ -23,8 +23,9 @@ from perfmodel.accuracy.judge import JudgedCalls, judge_calls
 from perfmodel.records.measurements import read_measurements
 
 FOLDER = Path(__file__).parents[1] / "examples" / "published"
-NAMES = ("kernels", "second", "third", "fourth", "fifth")
-TABLE, SECOND, THIRD, FOURTH, FIFTH = (FOLDER / f"{name}.csv" for name in NAMES)
+TABLE = FOLDER / "kernels.csv"
+#: what was gathered after that, one batch after another
+BATCHES = {name: FOLDER / f"{name}.csv" for name in ("second", "third", "fourth", "fifth", "sixth")}
 BETWEEN_NODES = FOLDER / "between_nodes.csv"
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)
@@ -85,7 +86,7 @@ def by_machine(parts: Iterable[JudgedCalls]) -> list[list[str]]:
 def crossing() -> list[list[str]]:
     """Return a line for each source, machine and operator of all exchanges between nodes, and one for all."""
     groups: dict[tuple[str, str, str], list[Beside]] = defaultdict(list)
-    for table in (SECOND, THIRD, FOURTH, FIFTH, BETWEEN_NODES):
+    for table in (*BATCHES.values(), BETWEEN_NODES):
         for part in judged(table):
             crosses = crossing_rows(part.calls, part.hardware)
             rows = [row for row, here in zip(_rows(part), crosses.tolist(), strict=True) if here]
@@ -112,7 +113,7 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for line in [list(HEAD), *lines(judged())]:
         print(" | ".join(line))
-    for table in (SECOND, THIRD, FOURTH, FIFTH):
+    for table in BATCHES.values():
         for line in [[], list(BY_MACHINE), *by_machine(judged(table))]:
             print(" | ".join(line))
     for line in [[], list(BY_SOURCE), *crossing()]:

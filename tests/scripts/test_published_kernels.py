@@ -17,8 +17,8 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     import published_kernels
 
     *_, alike, others = published_kernels.lines(published_kernels.judged())
-    *_, second = published_kernels.by_machine(published_kernels.judged(published_kernels.SECOND))
-    *_, fifth = published_kernels.by_machine(published_kernels.judged(published_kernels.FIFTH))
+    *_, second = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["second"]))
+    *_, fifth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["fifth"]))
     *_, crossing = published_kernels.crossing()
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name, None)
