@@ -10,7 +10,6 @@ import numpy as np
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import Number, maximum
-from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
@@ -33,6 +32,7 @@ from perfmodel.prediction.latency.streams import (
     fitting_share,
     issue_s,
     left_share,
+    runs_layers,
     stream_times,
     surviving_share,
 )
@@ -55,8 +55,6 @@ SERVING = ("silu_mul",)
 #: gated layers that 1 to 8 GPUs share have 1,376 to 28,672 elements; set on A100 and H100 together, where SwiGLU of
 #: 15 us and more is 8.4 % off with it and 8.9 % without (Vidur @ 7d47513363ec)
 ROW = 10_000.0
-#: libraries that run a layer's kernels one after another; Vidur measured vLLM's so
-LAYERED = (*Attention.WRITING, "vidur")
 #: issue slots that the error function of gelu takes an element with its conversions, and lanes of fp32: nvcc 13 makes
 #: 27.5 instructions of an element in a vector of bf16 (sm_80, sm_90), of which 13 multiply or add in fp32, and 12.5 run
 #: on the lanes of integers beside them. With one instruction for 32 threads from each scheduler in a clock, an H100
@@ -95,7 +93,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     op = cast(Elementwise, op)
     work = op.work()
     serving = op.kind in SERVING and conditions.library not in FUSED
-    layered = serving or conditions.library.partition("/")[0] in LAYERED
+    layered = serving or runs_layers(conditions.library)
     traffic = work.bytes_read + c["write"] * work.bytes_written
     held = left_share(traffic, machine, c, conditions) if layered else None
     if op.fresh:

@@ -38,6 +38,10 @@ STARTS = 1.5
 #: B200 2^28 keys take 1.42 clocks in one pass (8 bits) and 1.66 in each of four (32 bits), where memory would take
 #: a third of that (NVIDIA/cccl pull requests 9247 and 3655, in view)
 RANK_CLOCKS = 1.29
+#: SM clocks of an element in CUB's scan by look-back, which adds it up in its thread, warp and block: 2^28 of 8 bits
+#: take 0.52 on an A100 and 0.51 on a B200, of fp32 0.57 there, whatever their bytes (NVIDIA/cccl pull requests 302,
+#: 6639 and 3559, in view). Its look-ahead, of 2026, takes 0.22
+LOOK_BACK_CLOCKS = 0.52
 #: algorithms of which one block has a row to itself
 ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
 #: bits of a digit of a selection that one block does alone (PyTorch, SortingRadixSelect.cuh, RADIX_BITS), so that it
@@ -55,9 +59,7 @@ def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions)
     ranked_s: Number = 0.0
     if op.algorithm == "radix":
         ranked_s = RANK_CLOCKS * op.passes() * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
-    found = _terms(op, op.kernels(), 1.0 / c["scattered"], ranked_s, machine, c, conditions)
-    adds = {MATH if name is IDLE else name: value for name, value in found.adds.items()}
-    return Terms(adds, {**found.alone, MATH: ranked_s})
+    return _issued(_terms(op, op.kernels(), 1.0 / c["scattered"], ranked_s, machine, c, conditions), ranked_s)
 
 
 def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -77,9 +79,21 @@ def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
 
 def streamed(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = kernels 1.5 launch + bytes / (eta W) [s]."""
+    """Return the terms of t = kernels 1.5 launch + max(bytes / (eta W), 0.52 n / (SMs f)) [s].
+
+    The second is a scan by look-back, whose flags a kernel before it resets.
+    """
     op = cast(Scan, op)
-    return _terms(op, op.kernels(), 1.0, 0.0, machine, c, conditions)
+    if op.algorithm != "look_back":
+        return _terms(op, op.kernels(), 1.0, 0.0, machine, c, conditions)
+    added_s = LOOK_BACK_CLOCKS * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
+    return _issued(_terms(op, op.kernels() + 1.0, 1.0, added_s, machine, c, conditions), added_s)
+
+
+def _issued(found: Terms, issued_s: Number) -> Terms:
+    """Return terms in which what keeps memory idle is the instructions that the kernels issue."""
+    adds = {MATH if name is IDLE else name: value for name, value in found.adds.items()}
+    return Terms(adds, {**found.alone, MATH: issued_s})
 
 
 def alone_s(op: Topk | Sampling, machine: Machine) -> Number:
@@ -120,5 +134,5 @@ TERMS = (HBM, L2, IDLE, LAUNCH)
 FAMILIES = (
     Family("sort", (*_STREAM, SCATTERED), scattered, (HBM, L2, MATH, LAUNCH), streams=True),
     Family("selection", _STREAM, rowwise, TERMS, streams=True, beyond=_of_blocks),
-    Family("scan", _STREAM, streamed, TERMS, streams=True),
+    Family("scan", _STREAM, streamed, (HBM, L2, MATH, IDLE, LAUNCH), streams=True),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from perfmodel.core.vocabulary import CacheState
 from perfmodel.core.work import Number, clipped, maximum, minimum, where
+from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -41,6 +42,8 @@ STREAM_TERMS = (MATH, HBM, L2, CONTENTION, LAUNCH)
 #: libraries with PyTorch's kernels of rows, and those whose kernels of rows read and write each element once: ours in
 #: Triton, those that TorchInductor writes in it, and Liger-Kernel's
 FRAMEWORKS, FUSED = ("torch",), ("triton", "inductor", "liger")
+#: libraries that run a layer's kernels one after another; Vidur measured vLLM's so
+LAYERED = (*Attention.WRITING, "vidur")
 
 #: SM cycles of an element whose dtype PyTorch's kernels convert one by one (MemoryAccess.cuh, LoadWithCast): 2^26
 #: elements from bf16 to fp32 take 207 us on an H100, 0.81 cycles each, and quantisation says 0.82 (torch 2.11.0).
@@ -109,6 +112,11 @@ def left_share(traffic_bytes: Number, machine: Machine, c: Values, conditions: C
         return 0.0 * traffic_bytes
     filled = traffic_bytes * machine.l2_copies / (c["left"] * machine.l2_bytes)
     return (1.0 + filled**2) ** -0.5
+
+
+def runs_layers(library: str) -> bool:
+    """Return whether a library's calls are those of a layer, between which other kernels fill the caches."""
+    return library.partition("/")[0] in LAYERED
 
 
 def fitting_share(used_bytes: Number, l2_bytes: float) -> Number:

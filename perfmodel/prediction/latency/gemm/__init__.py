@@ -232,7 +232,7 @@ def quantisation_s(product: Product, machine: Machine, c: Values, conditions: Co
     # A in 16 bits and quantised, and the weights of the product that ran since.
     used = (2.0 + product.input_bytes) * elements + product.b_bytes * product.batch * (1.0 * product.n * product.k)
     resident = fitting_share(used, machine.l2_bytes)
-    return maximum(time * (1.0 - resident * (1.0 - 1.0 / resident_speed(machine, c))), rows)
+    return maximum(time * (1.0 - resident * (1.0 - 1.0 / resident_speed(machine, c["resident"]))), rows)
 
 
 def _call_cost(op: Operator, c: Values) -> Number:

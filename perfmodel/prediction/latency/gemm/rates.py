@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Tiles
 from perfmodel.core.record import record
-from perfmodel.core.vocabulary import CacheState, Load, Timing
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.core.work import Number
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import Tile, cuts, tiles_by_rows, tiles_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import s_per_byte, s_per_flop
-from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK
+from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, runs_layers
 
 #: a split of k makes at most so many parts
 MOST_PARTS = 32.0
@@ -25,6 +25,11 @@ MOST_PARTS = 32.0
 SPLIT_WAVES = 2.0
 #: weights that a benchmark with rotating buffers keeps (aiconfigurator's collector: five copies)
 ROTATING_COPIES = 5.0
+#: share of L2's 64 B a clock and SM that the operands of the same call have beside device memory's, where no other
+#: kernel runs in between: read off products of up to 256 rows of L40S, RTX 5090 and PRO 6000, H100 and B200 (seven
+#: sources of `examples/published`, in view), which ask for 0.14, 0.08, 0.08, 0.07 and at most 0.05. Tables are of
+#: layers, or of five copies that take turns, and ask for 0.02
+SAME_CALL = 0.08
 #: lanes of an SM that convert integers: a LOP3 and a PRMT turn several packed weights at a time (CUDA C++ programming
 #: guide, throughput of native arithmetic instructions, integer operations: 64 a clock)
 INTEGER_LANES = 64.0
@@ -146,15 +151,15 @@ def pause_s(machine: Machine, conditions: Conditions) -> float:
     return PAUSE_S if averaged else 0.0
 
 
-def resident_speed(machine: Machine, c: Values) -> float:
+def resident_speed(machine: Machine, share: float) -> float:
     """Return how much faster data in L2 are than those of device memory: a share of L2's 64 B a clock adds to it.
 
     >>> of = Machine(100.0, 1e9, 1e14, "tensor", "bf16", 1e13, 1e12, 5e7, 400.0)
-    >>> round(resident_speed(of, {"resident": 0.05}), 6)  # 0.05 x 64 B x 100 x 1 GHz = 0.32 TB/s beside 1 TB/s
+    >>> round(resident_speed(of, 0.05), 6)  # 0.05 x 64 B x 100 x 1 GHz = 0.32 TB/s beside 1 TB/s
     1.32
     """
     l2 = L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz
-    return 1.0 + c["resident"] * l2 / machine.bandwidth_bytes_per_s
+    return 1.0 + share * l2 / machine.bandwidth_bytes_per_s
 
 
 def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool) -> Rates:
@@ -209,7 +214,7 @@ class Rates:
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
         self.pause_s = pause_s(machine, conditions)
-        (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
+        (self._set_vector if fp32 else self._set_tensor)(machine, conditions)
         if batched and machine.engine == "vector":
             self.s_per_flop *= c["batch_energy"]
         self.per_step, self.waiting_s = 1.0 / c["step"], c["latency"] / 64.0
@@ -281,16 +286,16 @@ class Rates:
         """Return the tile that each product has, given its index."""
         return Tile(*(item.take(index) if isinstance(item, np.ndarray) else item for item in self.columns))
 
-    def _set_vector(self, machine: Machine, load: Load) -> None:
+    def _set_vector(self, machine: Machine, conditions: Conditions) -> None:
         """Set what L2 and power allow on the vector engine."""
         self.resident_speed = self.c["resident_speed"]
         self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
         # Lanes that pack narrower numbers take less energy for each, in proportion to the bytes, as tensor engines do.
         narrow = min(1.0, dtype_bytes(machine.dtype) / dtype_bytes("fp32")) if machine.dtype else 1.0
-        self.s_per_flop = s_per_flop(machine, self.c["energy"] * narrow, load)
-        self.s_per_byte = s_per_byte(machine, self.c["byte_energy"], load)
+        self.s_per_flop = s_per_flop(machine, self.c["energy"] * narrow, conditions.load)
+        self.s_per_byte = s_per_byte(machine, self.c["byte_energy"], conditions.load)
 
-    def _set_tensor(self, machine: Machine, load: Load) -> None:
+    def _set_tensor(self, machine: Machine, conditions: Conditions) -> None:
         """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
 
         L2 is built for the tensor cores, so that its bandwidth goes with the peak; kernels start in clocks. A FLOP of
@@ -298,6 +303,7 @@ class Rates:
         """
         c, size = self.c, self.product.input_bytes
         self.s_per_byte = 0.0
-        self.resident_speed = resident_speed(machine, c)
+        again = conditions.cache == CacheState.WARM and not runs_layers(conditions.library)
+        self.resident_speed = resident_speed(machine, max(c["resident"], SAME_CALL) if again else c["resident"])
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * size / 64.0
-        self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)
+        self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, conditions.load)

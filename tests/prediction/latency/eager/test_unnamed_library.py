@@ -14,7 +14,7 @@ CALLS = [
     pm.GroupNorm(n=16, groups=32, c=320, hw=4096, dtype="bf16"),
     pm.Pool2d(n=64, c=64, h=112, w=112, k=3, stride=2, padding=1, dtype="bf16"),
     pm.Gather(numel=1e7, table=2**24),
-    pm.Scan(cols=1e8, dtype="bf16"),
+    pm.Scan(rows=4096, cols=32768, dtype="bf16"),
     pm.Sort(cols=1e7),
     pm.Topk(cols=2**24, k=50),
     pm.LayerNorm(rows=4096, cols=4096, dtype="bf16", backward=True),
