@@ -19,6 +19,7 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     *_, alike, others = published_kernels.lines(published_kernels.judged())
     *_, second = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["second"]))
     *_, fifth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["fifth"]))
+    *_, sixth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["sixth"]))
     *_, crossing = published_kernels.crossing()
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name, None)
@@ -37,7 +38,12 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     assert error < 40.0
     assert inside > 75.0
     assert width < 2.5
-    assert crossing[:4] == ["all", "all", "all", "57"]
+    assert sixth[:4] == ["all", "all", "81", "529"]
+    error, inside, width = (float(sixth[place].removesuffix(" %")) for place in (4, 6, 7))
+    assert error < 35.0
+    assert inside > 75.0
+    assert width < 3.5
+    assert crossing[:4] == ["all", "all", "all", "91"]
     error, inside, width = (float(crossing[place].removesuffix(" %")) for place in (4, 6, 7))
     assert error < 40.0
     assert inside > 70.0

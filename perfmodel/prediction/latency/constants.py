@@ -268,15 +268,15 @@ def combined(
     if family.of_any_kind:
         named = {ErrorSource.SHAPE: ErrorSource.KERNEL}
         variances = {named.get(source, source): values for source, values in variances.items()}
-    correction = None
+    correction, within = None, None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
         earned = state is Calibration.CALIBRATED and not tables[0].with_surface
         near = _spread(surface.intervals, spread) if earned else {}
-        sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
-        correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
+        sheet, within = surface.sheet(f"{lender} {same_speed(dtype)}", lender), {**shape, **near}
+        correction = Correction(*with_effects(within, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
-    doubted = _doubted(doubts, tables, shape, effects)
+    doubted = _doubted(doubts, tables, shape, effects, within if other is None else apart)
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted)
 
@@ -317,12 +317,13 @@ def _doubted(
     tables: Sequence[LatencyTable],
     shape: Mapping[str, tuple[float, float]],
     effects: Mapping[ErrorSource, tuple[float, ...]],
+    within: Mapping[str, tuple[float, float]] | None = None,
 ) -> Doubted:
     """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
     known = (None if doubt.lasting else deviation_of(tables, doubt.source) for doubt in doubts)
     stated = [(doubt, of_tables or doubt.deviation) for doubt, of_tables in zip(doubts, known, strict=True)]
     counted = (one for one in stated if any(one[1]) and one[0].part_of not in effects)
-    return Doubted(tuple(counted), MappingProxyType(dict(shape)), MappingProxyType(dict(effects)))
+    return Doubted(tuple(counted), dict(shape), dict(effects), within)
 
 
 def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:

@@ -76,25 +76,28 @@ class Doubted:
     ----------
     doubts : those that the machine has, each with what it adds to ln(measured / predicted) in each regime.
     shape, effects : the intervals of calls without a doubt, and the deviations of what the constants have not seen.
+    within : the intervals of those calls that the family tells apart, or that lie inside the data of a surface; None
+        where there are no such.
     """
 
     doubts: tuple[tuple[Doubt, tuple[float, ...]], ...] = ()
     shape: Mapping[str, tuple[float, float]] | None = None
     effects: Mapping[ErrorSource, tuple[float, ...]] | None = None
+    within: Mapping[str, tuple[float, float]] | None = None
 
     @functools.cached_property
-    def _stated(self) -> dict[int, Stated]:
+    def _stated(self) -> dict[tuple[int, bool], Stated]:
         return {}
 
-    def stated(self, which: int) -> Stated:
+    def stated(self, which: int, within: bool = False) -> Stated:
         """Return how sure the constants are of calls that some doubts are about: bit i for the i-th."""
-        found = self._stated.get(which)
+        found = self._stated.get((which, within))
         if found is None:
-            found = self._stated[which] = self._of(which)
+            found = self._stated[which, within] = self._of(which, self.within if within else self.shape)
         return found
 
-    def _of(self, which: int) -> Stated:
-        assert self.shape is not None
+    def _of(self, which: int, shape: Mapping[str, tuple[float, float]] | None) -> Stated:
+        assert shape is not None
         assert self.effects is not None
         added: dict[ErrorSource, tuple[float, ...]] = {}
         for place, (doubt, deviation) in enumerate(self.doubts):
@@ -102,10 +105,23 @@ class Doubted:
                 added[doubt.source] = tuple(map(math.hypot, added.get(doubt.source, _NOTHING), deviation))
         for source in added.keys() & self.effects.keys():
             added[source] = tuple(map(max, added[source], self.effects[source]))
-        return Stated(*with_effects(self.shape, {**self.effects, **added}))
+        return Stated(*with_effects(shape, {**self.effects, **added}))
 
-    def kinds(self, op: Any, machine: Machine, conditions: Conditions) -> Iterator[tuple[Any, Stated]]:
-        """Yield masks of the calls that the same doubts are about, without those of none, and how sure these are."""
+    def kinds(
+        self, op: Any, machine: Machine, conditions: Conditions, within: Any = False
+    ) -> Iterator[tuple[Any, Stated]]:
+        """Yield masks of the calls that the same doubts are about, without those of none, and how sure these are.
+
+        The first mask that holds for a call is its own: of those ``within``, where they have intervals of their own,
+        it comes before that of all.
+        """
+        for mask, which in self._which(op, machine, conditions):
+            if self.within is not None and anywhere(here := mask & within):
+                yield here, self.stated(which, within=True)
+            yield mask, self.stated(which)
+
+    def _which(self, op: Any, machine: Machine, conditions: Conditions) -> Iterator[tuple[Any, int]]:
+        """Yield masks of the calls that the same doubts are about, and which these are: bit i for the i-th."""
         of_all, of_some = 0, []
         for place, (doubt, _) in enumerate(self.doubts):
             mask = doubt.about(op, machine, conditions)
@@ -117,12 +133,12 @@ class Doubted:
                 of_some.append(mask * np.uint8(1 << place))
         if not of_some:
             if of_all:
-                yield True, self.stated(of_all)
+                yield True, of_all
             return
         which: Any = functools.reduce(np.bitwise_or, of_some, np.uint8(of_all))
         for code in np.unique(which):
             if code:
-                yield which == code, self.stated(int(code))
+                yield which == code, int(code)
 
 
 #: library -> the release whose dispatch the tables measured, each on the host of its machine: NeuSight @ 6945927d9afc,

@@ -160,8 +160,8 @@ def _has_bytes_to_spare(hardware: Hardware) -> bool:
 #: most bytes of memory for each clock of an SM of a machine with rows of norms, with a fifth more: 18.4 on an H200,
 #: where a norm takes as long by its bytes as by its instructions, so that rows do not tell these apart
 MEASURED_BYTES_PER_CLOCK = 22.0
-#: seven norms of PyTorch in 16 bits on a B200 took 0.57 to 1.7 times the predicted time, RMSNorm less and LayerNorm more
-#: (linkedin/Liger-Kernel's data and pytorch pull request 159682), ln with a root mean square of 0.4
+#: eight norms of PyTorch in 16 bits on a B200 took 0.57 to 1.7 times the predicted time, RMSNorm less and LayerNorm
+#: more (linkedin/Liger-Kernel's data and pytorch pull request 159682), ln with a root mean square of 0.4
 BY_INSTRUCTIONS = Doubt(ErrorSource.EXTRAPOLATION, _any, (0.2, 0.4, 0.4), machines=_has_bytes_to_spare)
 FAMILY = Family("layer_norm", CONSTANTS, formula, STREAM_TERMS, applies, call_cost=call_cost, doubts=(BY_INSTRUCTIONS,))
 FAMILIES = (FAMILY,)

@@ -169,12 +169,12 @@ def _estimate(
     later: Callable[[], Terms] | None,
 ) -> Estimate:
     """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
-    correction, kinds = known.surface, _kinds(family, op, machine, known, conditions)
+    correction = known.surface
     growth: Number = 0.0
+    within: Any = False
     if correction is not None:
-        growth, inside = gain(family, correction.surface, correction.sheet, op, machine)
-        if known.apart is None:
-            kinds = [*kinds, (inside, correction)]
+        growth, within = gain(family, correction.surface, correction.sheet, op, machine)
+    kinds = _kinds(family, op, machine, known, conditions, within)
     asked = (op, machine, known.values, conditions, growth)
     brief = later is not None and family.total is not None
     terms: Terms | None = None if brief else family.timed_terms(*asked)
@@ -214,12 +214,16 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
 
 
 def _kinds(
-    family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions
+    family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions, inside: Any
 ) -> list[tuple[Any, Stating]]:
-    """Return the calls that the family doubts, or tells apart, as masks with how sure the constants are."""
-    kinds: list[tuple[Any, Stating]] = [*known.doubted.kinds(op, machine, conditions)]
-    if known.apart is not None:
-        kinds.append((family.apart(op), known.apart))
+    """Return the calls that the family doubts, or tells apart, as masks with how sure the constants are.
+
+    Calls that no table tells apart may lie ``inside`` the data of a surface.
+    """
+    within, own = (inside, known.surface) if known.apart is None else (family.apart(op), known.apart)
+    kinds: list[tuple[Any, Stating]] = [*known.doubted.kinds(op, machine, conditions, within)]
+    if own is not None:
+        kinds.append((within, own))
     return kinds
 
 

@@ -166,6 +166,19 @@ def test_a_select_in_one_block_loses_to_a_sort_of_a_long_row() -> None:
     assert within(2.0, found.speedup("radix_select", "sort"), 20.0)
 
 
+@pytest.mark.parametrize(
+    ("machine", "dtype", "cols", "measured_us"),
+    [("a100-sxm4-80gb", "int8", 2**28, 912.6), ("b200", "int8", 2**28, 490.7), ("b200", "fp32", 2**28, 543.9),
+     ("a100-sxm4-80gb", "int8", 2**24, 68.4)],
+)  # fmt: skip
+def test_look_back_takes_its_instructions_whatever_its_bytes(
+    machine: str, dtype: str, cols: int, measured_us: float
+) -> None:
+    """NVIDIA/cccl pull requests 302, 6639 and 3559: NVBench, cold; the clocks of an element are read off these."""
+    found = pm.predict(pm.Scan(cols=cols, dtype=dtype), machine, library="cub")
+    assert 1e6 * float(found.predicted_time_s) == pytest.approx(measured_us, rel=0.15)
+
+
 def test_look_back_moves_least_and_is_fastest() -> None:
     for cols in (2**12, 2**20, 2**28):
         assert pm.choose("scan", "a100", cols=cols).best == "look_back"

@@ -47,6 +47,33 @@ def test_the_same_call_again_may_find_its_weights_in_a_large_l2() -> None:
     assert _width(warm) == pytest.approx(_width(cold), rel=0.02)
 
 
+def test_the_same_call_again_reads_l2_unless_other_layers_run_in_between() -> None:
+    """50 MB of weights, which L2 of 96 MB keeps: 1.79 TB/s of memory and 0.08 x 64 B x 170 x 2.41 GHz of L2."""
+    op = pm.Gemm(m=16, n=6144, k=4096, dtype="bf16")
+    times = {
+        (library, cache): float(pm.predict(op, "rtx-5090", cache=cache, library=library).predicted_time_s)
+        for library in ("torch", "vllm")
+        for cache in ("cold", "warm")
+    }
+    assert 1.4 < times["torch", "cold"] / times["torch", "warm"] < 2.5
+    assert times["vllm", "warm"] == pytest.approx(times["vllm", "cold"], rel=0.1)
+
+
+@pytest.mark.parametrize("machine", ["p100-pcie-16gb", "h100-sxm5-80gb", "a100-sxm4-80gb", "rtx-4090", "mi210"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_products_of_pytorch_elsewhere_are_less_sure_at_any_size(machine: str, dtype: str) -> None:
+    """Of single products and of batches, inside the data of a surface and beyond: a doubt never makes surer."""
+    m, batch = np.array([64.0, 4096.0, 64.0, 4096.0, 1e6]), np.array([1.0, 1.0, 8.0, 8.0, 1.0])
+    op = pm.Gemm(m=m, n=4096, k=4096, batch=batch, dtype=dtype)
+    here, there = (pm.predict(op, machine, library=name) for name in ("torch-2.1", "torch"))
+    ends = ((one.predicted_time_high_s, one.predicted_time_low_s) for one in (here, there))
+    measured, elsewhere = (np.log(np.asarray(high) / np.asarray(low)) for high, low in ends)
+    assert (elsewhere > measured).all()
+    assert there.predicted_time_s == pytest.approx(here.predicted_time_s)
+    assert ErrorSource.INSTALLATION in there.uncertainty
+    assert ErrorSource.INSTALLATION not in here.uncertainty
+
+
 def test_four_bit_kernels_of_another_library_are_less_sure() -> None:
     op = pm.Gemm(m=16, n=6144, k=4096, **FP4)  # type: ignore[arg-type]
     known, too, other = (pm.predict(op, "b200", library=name) for name in ("trtllm", "sglang", "vllm_cutlass"))

@@ -34,6 +34,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     FEW_ROWS_IN_FP32,
     IN_L2,
     OTHER_4_BITS,
+    OTHER_INSTALLATION,
     WITH_A_VECTOR,
 )
 from perfmodel.prediction.latency.machine import Machine
@@ -317,7 +318,7 @@ GEMM_FP32 = Family(
     total=total,
     call_cost=_call_cost,
     apart=_is_single,
-    doubts=(FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS),
+    doubts=(FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION),
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",
@@ -332,7 +333,7 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
