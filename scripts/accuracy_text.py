@@ -168,16 +168,15 @@ kernel; a norm of 2048 columns on an MI100, twice as slow as in the tables.
 Exchanges between nodes, 20 rows of the third batch, 12 of the fifth, 34 of the sixth and 25 of `between_nodes.csv`,
 are predicted by the formulas and the network of training, of which nothing is fitted on them: NCCL's latency of a step
 and 85 % of the datasheet's rate. **At first sight the 25 were 42.7 % off, with 64 % in the interval at a width of 3.72;
-the bound is 75 % off; the 12, on GH200 over Slingshot, 53 % off with 58 % inside; the 34, nine of them of 2019, 45 % off
-with 41 % inside.** Now:
+the bound is 75 % off; the 12, on GH200 over Slingshot, 53 % off with 58 % inside; the 34, nine of them of 2019, 45 %
+off with 41 % inside.** Now:
 
 {between_nodes}
 
 What was changed with these rows in view: between two nodes a tree sends half of what a ring does, so that NCCL's
 all-reduces exceed the network's bus bandwidth there, as its authors say in several threads; and what networks differ by
-(`network`) is read off all 18 sources. What they show
-and nothing models: steps of 20 to 40 us over Amazon's EFA, and of 6 to 15 us over InfiniBand, where 14 us are assumed;
-small all-to-alls. `calibrate --links` among your own hosts tells both figures of your network.
+(`network`) is read off all 18 sources. What they show and nothing models: steps of 20 to 40 us over Amazon's EFA, and
+of 6 to 15 us over InfiniBand, where 14 us are assumed; small all-to-alls. `calibrate --links` among your own hosts tells both figures of your network.
 
 The second batch, 71 sources and 922 rows, was gathered by readers who had seen no prediction. **At first sight
 (commit 8dc31a2) they were 26.5 % off, 11.5 % in the median, with 78 % in the interval at a width of 1.96; the
