@@ -54,9 +54,14 @@ def achieved(row: Mapping[str, Any]) -> str:
 
 
 def _rate_of_peak(row: Mapping[str, Any]) -> str:
-    """Return the expected rate and the share of the peak of what is used most."""
+    """Return the expected rate and the share of the peak of what is used most.
+
+    A rate above the peak is that of a cache, so that the share is of something else, and is left out.
+    """
     share, rate = row.get("predicted_utilization"), _rate(row)
-    return rate if share is None or not math.isfinite(share) else f"{rate} {100 * share:.0f}"
+    if share is None or not math.isfinite(share) or row["bound_time_s"] > row["predicted_time_s"] * (1.0 + 1e-9):
+        return rate
+    return f"{rate} {100 * share:.0f}"
 
 
 PREDICTION_COLUMNS = (

@@ -34,7 +34,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
     ErrorSource.NETWORK: "nobody measured this network between nodes, and networks differ",
-    ErrorSource.INSTALLATION: "installations differ in NCCL's release and settings, fabric and hosts",
+    ErrorSource.INSTALLATION: "installations of a library differ in releases, settings, clocks, fabric and hosts",
     ErrorSource.EXTRAPOLATION: "calls measured were of sizes that take other kernels, or of fewer devices",
     ErrorSource.DISPATCH: "the dispatch of such calls was measured on another host, and hosts differ",
     ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
