@@ -176,7 +176,8 @@ off with 41 % inside.** Now:
 What was changed with these rows in view: between two nodes a tree sends half of what a ring does, so that NCCL's
 all-reduces exceed the network's bus bandwidth there, as its authors say in several threads; and what networks differ by
 (`network`) is read off all 18 sources. What they show and nothing models: steps of 20 to 40 us over Amazon's EFA, and
-of 6 to 15 us over InfiniBand, where 14 us are assumed; small all-to-alls. `calibrate --links` among your own hosts tells both figures of your network.
+of 6 to 15 us over InfiniBand, where 14 us are assumed; small all-to-alls. `calibrate --links` among your own hosts
+tells both figures of your network.
 
 The second batch, 71 sources and 922 rows, was gathered by readers who had seen no prediction. **At first sight
 (commit 8dc31a2) they were 26.5 % off, 11.5 % in the median, with 78 % in the interval at a width of 1.96; the
