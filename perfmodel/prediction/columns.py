@@ -59,9 +59,15 @@ def _rate_of_peak(row: Mapping[str, Any]) -> str:
     A rate above the peak is that of a cache, so that the share is of something else, and is left out.
     """
     share, rate = row.get("predicted_utilization"), _rate(row)
-    if share is None or not math.isfinite(share) or row["bound_time_s"] > row["predicted_time_s"] * (1.0 + 1e-9):
+    if share is None or not math.isfinite(share) or _is_from_cache(row):
         return rate
     return f"{rate} {100 * share:.0f}"
+
+
+def _is_from_cache(row: Mapping[str, Any]) -> bool:
+    """Return whether an expected time is below the bound of a cold call, which rows of whole models do not have."""
+    bound_s, predicted_s = row.get("bound_time_s"), row.get("predicted_time_s")
+    return bound_s is not None and predicted_s is not None and bound_s > predicted_s * (1.0 + 1e-9)
 
 
 PREDICTION_COLUMNS = (
