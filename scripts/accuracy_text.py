@@ -110,9 +110,9 @@ been predicted at a third to a sixth of their time); the same product again read
 little faster than memory, where no other layer runs in between (83 rows of seven sources, of this batch and earlier
 ones, before 0.35 to 0.9 of the prediction on L40S, RTX 4090, 5090 and PRO 6000); xFormers' kernel of 2022 is PyTorch's
 memory-efficient one, whose constants, of Hopper, are 10 % off on an A100; and four unknowns have a width: what
-installations of PyTorch differ by in products (31 sources of all batches lay inside in 69 % of the rows), networks
-between nodes, norms where an SM has more bytes a clock than on any measured machine, and a doubt about a call that
-a table tells apart adds to that call's own interval.
+installations of PyTorch differ by in products (31 sources of all batches lay inside in 69 % of the rows), norms and
+softmax (13, in 54 %), networks between nodes, norms where an SM has more bytes a clock than on any measured machine,
+and a doubt about a call that a table tells apart adds to that call's own interval.
 What they show and nothing models: CUB's look-ahead scan, in 0.4 of the time; the start of short kernels as NVBench
 measures it, 4 us longer on B200 and 7 on A100 than on Hopper; PyTorch's RMSNorm on an RTX 5090 and a B200, in 0.6 of
 the time, and its LayerNorm on an A100 and a B200, in 1.5 times; hipBLASLt's and AITER's products of up to 512 rows on

@@ -24,7 +24,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.doubts import ROWS_ELSEWHERE, Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
@@ -163,5 +163,13 @@ MEASURED_BYTES_PER_CLOCK = 22.0
 #: eight norms of PyTorch in 16 bits on a B200 took 0.57 to 1.7 times the predicted time, RMSNorm less and LayerNorm
 #: more (linkedin/Liger-Kernel's data and pytorch pull request 159682), ln with a root mean square of 0.4
 BY_INSTRUCTIONS = Doubt(ErrorSource.EXTRAPOLATION, _any, (0.2, 0.4, 0.4), machines=_has_bytes_to_spare)
-FAMILY = Family("layer_norm", CONSTANTS, formula, STREAM_TERMS, applies, call_cost=call_cost, doubts=(BY_INSTRUCTIONS,))
+FAMILY = Family(
+    "layer_norm",
+    CONSTANTS,
+    formula,
+    STREAM_TERMS,
+    applies,
+    call_cost=call_cost,
+    doubts=(BY_INSTRUCTIONS, ROWS_ELSEWHERE),
+)
 FAMILIES = (FAMILY,)

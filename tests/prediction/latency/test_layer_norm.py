@@ -152,6 +152,17 @@ def test_norms_are_less_sure_where_bytes_are_to_spare() -> None:
     assert {name for name, sources in found.items() if ErrorSource.EXTRAPOLATION in sources} == {"b200", "gb200"}
 
 
+@pytest.mark.parametrize("op", [LayerNorm, RmsNorm, pm.Softmax])
+def test_rows_of_pytorch_elsewhere_are_less_sure(op: type) -> None:
+    here, there = (
+        pm.predict(op(rows=8192, cols=4096, dtype="bf16"), "h100", library=x) for x in ("torch-2.11", "torch")
+    )
+    assert there.predicted_time_s == here.predicted_time_s
+    assert ErrorSource.INSTALLATION in there.uncertainty
+    assert ErrorSource.INSTALLATION not in here.uncertainty
+    assert there.predicted_time_high_s > here.predicted_time_high_s
+
+
 def test_narrow_elements_take_fewer_loads_but_on_matrix_cores_of_amd() -> None:
     wide, narrow = (LayerNorm(rows=10**6, cols=1024, dtype=dtype) for dtype in ("fp32", "fp16"))
     amd = replace(ROUND, matrix_instruction="mfma")

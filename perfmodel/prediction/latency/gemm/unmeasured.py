@@ -14,7 +14,7 @@ from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.core.work import minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import Doubt
+from perfmodel.prediction.latency.doubts import Doubt, in_another_pytorch
 from perfmodel.prediction.latency.gemm.own_kernels import (
     BATCH_IN_TILES,
     INSTRUCTION,
@@ -91,19 +91,10 @@ def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> A
     return (in_tiles(op, machine) == BATCH_IN_TILES) & (op.batch > 1)
 
 
-#: releases of PyTorch whose products the constants were fitted to, each in one laboratory: NeuSight's, and our own
-MEASURED_TORCH = ((2, 1), (2, 11))
-
-
-def _is_in_another_installation(op: Any, machine: Machine, conditions: Conditions) -> bool:
-    """Whether a product runs in PyTorch elsewhere than where its products were measured."""
-    return conditions.library == "torch" and conditions.release[:2] not in MEASURED_TORCH
-
-
 #: what installations of PyTorch differ by in products, with their cuBLAS, clocks and ways to time a call: of 314 rows
 #: of 31 sources whose constants are those of tables 79 % lie in the interval with it, and 69 without; of those of less
 #: than 20 us 36 and 21 (`examples/published`, in view)
-OTHER_INSTALLATION = Doubt(ErrorSource.INSTALLATION, _is_in_another_installation, (0.25, 0.12, 0.09))
+OTHER_INSTALLATION = Doubt(ErrorSource.INSTALLATION, in_another_pytorch, (0.25, 0.12, 0.09))
 #: of nine products of 5 and 8 rows on an H200 eight take 0.6 to 1.06 times the predicted time, ln with a root mean
 #: square of 0.24; one of 16 x 128 x 256 takes 54 us, 7 times as long, by a kernel that is not known (own records, torch
 #: 2.11.0, 2026-11-27; all in view)
