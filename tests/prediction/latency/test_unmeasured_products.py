@@ -74,6 +74,16 @@ def test_products_of_pytorch_elsewhere_are_less_sure_at_any_size(machine: str, d
     assert ErrorSource.INSTALLATION not in here.uncertainty
 
 
+@pytest.mark.parametrize("machine", ["p100-pcie-16gb", "h100-sxm5-80gb", "a100-sxm4-80gb", "rtx-4090", "b200", "l40s"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_less_is_known_of_no_library_than_of_a_measured_one_and_least_of_another(machine: str, dtype: str) -> None:
+    op = pm.Gemm(m=np.array([64.0, 4096.0]), n=4096, k=4096, dtype=dtype)
+    made = [pm.predict(op, machine, library=name) for name in ("torch-2.11", "", "nonsense")]
+    measured, none, another = (np.asarray(one.predicted_time_high_s) / one.predicted_time_low_s for one in made)
+    assert (measured < none).all()
+    assert (none <= another * (1.0 + 1e-9)).all()
+
+
 def test_four_bit_kernels_of_another_library_are_less_sure() -> None:
     op = pm.Gemm(m=16, n=6144, k=4096, **FP4)  # type: ignore[arg-type]
     known, too, other = (pm.predict(op, "b200", library=name) for name in ("trtllm", "sglang", "vllm_cutlass"))
