@@ -107,16 +107,16 @@ were 25.4 % off with 88 % inside, attention, kernels bound by memory and exchang
 
 What was changed with these rows in view: scans by look-back take 0.52 clocks an element, whatever its bytes (they had
 been predicted at a third to a sixth of their time); the same product again reads L2 at the rate of L2, not only a
-little faster than memory, where no other layer runs in between (83 rows of seven sources, of this batch and earlier
-ones, before 0.35 to 0.9 of the prediction on L40S, RTX 4090, 5090 and PRO 6000); xFormers' kernel of 2022 is PyTorch's
-memory-efficient one, whose constants, of Hopper, are 10 % off on an A100; and four unknowns have a width: what
-installations of PyTorch differ by in products (31 sources of all batches lay inside in 69 % of the rows), norms and
-softmax (13, in 54 %), networks between nodes, norms where an SM has more bytes a clock than on any measured machine,
-and a doubt about a call that a table tells apart adds to that call's own interval.
+little faster than memory, where no other layer runs in between (50 rows of five sources, of this batch and earlier
+ones, on L40S, RTX 4090, 5090 and PRO 6000: they took 0.64 times the prediction in the median, now 0.80); xFormers'
+kernel of 2022 is PyTorch's memory-efficient one, whose constants, of Hopper, are 10 % off on an A100; and four unknowns
+have a width: what installations of PyTorch differ by in products (31 sources of all batches lay inside in 69 % of the
+rows), norms and softmax (nine, in 61 %), networks between nodes, norms where an SM has more bytes a clock than on any
+measured machine, and a doubt about a call that a table tells apart adds to that call's own interval.
 What they show and nothing models: CUB's look-ahead scan, in 0.4 of the time; the start of short kernels as NVBench
-measures it, 4 us longer on B200 and 7 on A100 than on Hopper; PyTorch's RMSNorm on an RTX 5090 and a B200, in 0.6 of
-the time, and its LayerNorm on an A100 and a B200, in 1.5 times; hipBLASLt's and AITER's products of up to 512 rows on
-an MI355X, of which large ones are within 15 %; FlashAttention-1; softmax of one row that several blocks share; NCCL's
+measures it, 4 us above the prediction on B200, 7 on A100 and 1.5 on Hopper; PyTorch's RMSNorm on an RTX 5090 and a
+B200, in 0.6 of the time, and its LayerNorm on an A100 and a B200, in 1.5 times; hipBLASLt's and AITER's products of 192
+to 512 rows on an MI355X, in twice the time; FlashAttention-1; softmax of one row that several blocks share; NCCL's
 messages of 4 to 256 MB between nodes, up to 2.7 times as long.
 
 The fifth batch, 38 sources and 296 rows, 12 of them flagged, was gathered before that, by two readers who had seen no

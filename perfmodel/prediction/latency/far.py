@@ -53,8 +53,8 @@ BETWEEN_HOSTS = (
 #: smallest such message [B]. On B200 the fitted half of the shapes has one size above it, among four GPUs
 MEASURED_SWITCH, REDUCED_BYTES = 450e9, 2.0**22
 #: what networks between nodes differ by in their steps and in the share of their rate that messages reach: root mean
-#: square of the medians of ln(measured / predicted) of 14 sources of small exchanges (0.63) and 10 of large ones
-#: (0.27), published rows (`examples/published`), without what installations and shapes differ by: 0.39 and 0.18.
+#: square of the medians of ln(measured / predicted) of 12 sources of up to 64 KiB (0.62) and of 8 of 512 MiB and more
+#: (0.29), published rows (`examples/published`), without what installations and shapes differ by: 0.39 and 0.18.
 #: Messages of 4 to 256 MB take up to 2.7 times as long over three networks, for which nothing here has a formula, so
 #: that more is stated for large ones
 NETWORKS = (0.50, 0.50, 0.40)

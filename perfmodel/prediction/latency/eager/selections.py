@@ -53,7 +53,7 @@ STARTS, SHARED_STARTS, FEW_STARTS = 1.7, 1.5, 1.0
 #: kernels of a selection by several blocks: three a digit, which count, add up and compare, and the fill of the ranks,
 #: the counts of what is selected, two scans by key of two kernels each, the gathering (TensorTopK.cu, mbtopk::launch)
 DIGIT_KERNELS, OTHER_KERNELS = 3.0, 7.0
-#: SM cycles of an element of CUB's scan
+#: SM cycles of an element of CUB's scan as torch.cumsum calls it: twice those of NVBench's (`LOOK_BACK_CLOCKS`)
 SCAN_CYCLES = 1.0
 #: a block that scans rows: its threads, and the instructions of a warp in a step and in each of its rounds of sums in
 #: shared memory (ScanUtils.cuh, tensor_kernel_scan_innermost_dim_impl; nvcc 13.0 for compute capability 9.0)

@@ -70,8 +70,8 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     """
     if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
         return 0.0
-    pitches, lowest = _pitches(product.k, product.n, product.input_bytes, product.output_bytes, library)
-    off = _off(pitches, lowest, product.m, product.n)
+    pitches, divisor = _pitches(product.k, product.n, product.input_bytes, product.output_bytes, library)
+    off = _off(pitches, divisor, product.m, product.n)
     if not anywhere(off):
         return 0.0
     if not isinstance(off, np.ndarray):

@@ -26,9 +26,9 @@ SPLIT_WAVES = 2.0
 #: weights that a benchmark with rotating buffers keeps (aiconfigurator's collector: five copies)
 ROTATING_COPIES = 5.0
 #: share of L2's 64 B a clock and SM that the operands of the same call have beside device memory's, where no other
-#: kernel runs in between: read off products of up to 256 rows of L40S, RTX 5090 and PRO 6000, H100 and B200 (seven
-#: sources of `examples/published`, in view), which ask for 0.14, 0.08, 0.08, 0.07 and at most 0.05. Tables are of
-#: layers, or of five copies that take turns, and ask for 0.02
+#: kernel runs in between: read off the thinnest products of L40S, RTX 5090 and PRO 6000, H100 and B200 (`examples/
+#: published`, in view), which ask for 0.14, 0.08, 0.08, 0.07 and at most 0.05 if 2.5 us are taken for their start.
+#: Tables are of layers, or of five copies that take turns, and ask for 0.02
 SAME_CALL = 0.08
 #: lanes of an SM that convert integers: a LOP3 and a PRMT turn several packed weights at a time (CUDA C++ programming
 #: guide, throughput of native arithmetic instructions, integer operations: 64 a clock)
