@@ -16,14 +16,29 @@ from perfmodel.core.work import Number, Text, where
 MEMORY_WELL_USED = 0.75
 #: below this share of the peak, a compute-bound kernel has a fault that can be named
 COMPUTE_POORLY_USED = 0.50
+#: traffic that takes this many times as long as the operator's bytes at the datasheet's bandwidth moves some of them
+#: again: kernels that move each byte once reach 60 % of it and more
+MOVED_AGAIN = 1.6
 
 ADVICE = {
     "launch": "launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph",
     "memory, well used": "memory-bound at >= 75 % of bandwidth: stop tuning this kernel, fuse it with its neighbours",
     "memory": "memory-bound below 75 % of bandwidth: check coalescing, vector loads, occupancy and extra passes",
+    "memory, moved again": (
+        "memory-bound below 75 % of bandwidth, as expected of kernels that move bytes more than once: fewer passes or "
+        "fusion gain more than tuning"
+    ),
+    "memory, by arithmetic": (
+        "memory-bound below 75 % of bandwidth, as expected where the kernel's arithmetic takes longer than its bytes: "
+        "check tiles, waves and instructions an element"
+    ),
     "compute, poorly used": (
         "compute-bound below 50 % of peak: check that tensor cores are used, tile and wave quantisation, "
         "alignment of m n k, clocks and power limit"
+    ),
+    "compute, by traffic": (
+        "compute-bound below 50 % of peak, as expected where the kernel's traffic takes longer than its FLOP: larger "
+        "tiles, fusion or data that stays in a cache gain more than a faster engine"
     ),
     "compute": "compute-bound: a lower-precision dtype or fewer FLOP gains more than tuning",
     "link": "link-bound: overlap the transfer with compute, or move fewer bytes",
@@ -43,9 +58,21 @@ EXPECTED = {
         "memory-bound, expected below 75 % of bandwidth: larger sizes reach more of it; fusion with neighbours or a "
         "narrower dtype moves fewer bytes"
     ),
+    "memory, moved again": (
+        "memory-bound, expected to move bytes more than once: an algorithm of fewer passes, fusion or a narrower dtype "
+        "moves fewer"
+    ),
+    "memory, by arithmetic": (
+        "memory-bound, but its arithmetic is expected to take longer than its bytes: whole tiles and waves, another "
+        "algorithm or fewer instructions an element change that, a narrower dtype alone may not"
+    ),
     "compute, poorly used": (
         "compute-bound, expected below 50 % of peak: whole tiles and waves (larger m n or batch) reach more of it; a "
         "narrower dtype or fewer FLOP changes the bound"
+    ),
+    "compute, by traffic": (
+        "compute-bound, but its traffic is expected to take longer than its FLOP: larger sizes, fusion or data that "
+        "stays in a cache change that, a faster engine does not"
     ),
     "compute": "compute-bound: FLOP over the peak set the time; a narrower dtype or fewer FLOP changes that",
     "link": "link-bound: bytes over the link set the time; fewer bytes, or overlap with compute, changes that",
@@ -54,6 +81,12 @@ EXPECTED = {
         "that"
     ),
 }
+#: limiters whose time is that of moving bytes
+_TRAFFIC = [
+    str(one)
+    for one in Limiter
+    if one not in {Limiter.COMPUTE, Limiter.LINK, Limiter.LAUNCH, Limiter.HOST, Limiter.UNKNOWN}
+]
 _NAMES = tuple(ADVICE)
 _CODES = {name: index for index, name in enumerate(_NAMES)}
 
@@ -65,6 +98,8 @@ def advise(
     launch_s: float,
     resident_time_s: Number = np.nan,
     *,
+    spent_on: Text = Limiter.UNKNOWN,
+    moving_s: Number = 0.0,
     measured: bool = True,
     pageable: bool = False,
 ) -> Text:
@@ -75,8 +110,10 @@ def advise(
     - launch-bound, if the bound is the launch floor, or the launch overhead is over half of the time, or the data fits
       a cache and moves from there in less than the launch overhead;
     - link-bound, if a link is the limiter; a copy from pageable host memory can be pinned;
-    - compute-bound, if compute is the limiter; poorly used below 50 % of the ceiling;
-    - memory-bound; well used from 75 % of the ceiling.
+    - compute-bound, if compute is the limiter; poorly used below 50 % of the ceiling, where the prediction may spend
+      most of the time on traffic;
+    - memory-bound; well used from 75 % of the ceiling. Below that the prediction may spend most of the time on
+      arithmetic, or move the bytes more than once.
 
     Parameters
     ----------
@@ -84,14 +121,19 @@ def advise(
     bound_time_s, time_s : the bound and the time [s], scalar or array of one shape.
     launch_s : launch overhead of the machine [s].
     resident_time_s : the bound with the data in a cache [s]; NaN where it does not fit one.
+    spent_on : the limiter that takes most of the predicted time; UNKNOWN where nothing is predicted.
+    moving_s : what of the predicted time traffic to the memory takes [s].
     measured : whether the operator ran; else the advice says what bounds it, and what would change that.
     pageable : whether it copies from or to pageable host memory.
     """
     texts, link = ADVICE if measured else EXPECTED, "pageable" if pageable else "link"
     share = np.divide(bound_time_s, time_s)
     launch = (limiter == Limiter.LAUNCH) | (time_s < 2 * launch_s) | (resident_time_s < launch_s)
-    compute = where(share < COMPUTE_POORLY_USED, _CODES["compute, poorly used"], _CODES["compute"])
-    memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], _CODES["memory"])
+    poor = where(np.isin(spent_on, _TRAFFIC), _CODES["compute, by traffic"], _CODES["compute, poorly used"])
+    compute = where(share < COMPUTE_POORLY_USED, poor, _CODES["compute"])
+    again = where(moving_s > MOVED_AGAIN * bound_time_s, _CODES["memory, moved again"], _CODES["memory"])
+    below = where(spent_on == Limiter.COMPUTE, _CODES["memory, by arithmetic"], again)
+    memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], below)
     inside = where(limiter == Limiter.COMPUTE, compute, memory)
     code: NDArray[np.intp] | int = where(launch, _CODES["launch"], where(limiter == Limiter.LINK, _CODES[link], inside))
     if isinstance(code, int) or code.ndim == 0:

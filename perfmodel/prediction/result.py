@@ -281,6 +281,8 @@ class Prediction(Reportable):
             self.estimate.time_s,
             launch_time(self.machine),
             self.resident_bound_time_s,
+            spent_on=self.estimate.limiter,
+            moving_s=self.estimate.moving_s,
             measured=False,
             pageable=getattr(self.operator, "pinned", True) is False,
         )

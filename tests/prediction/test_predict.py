@@ -14,6 +14,7 @@ import perfmodel as pm
 from perfmodel.core.hardware import Hardware, Launch, MemoryLevel, Peak
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
+from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction import ceilings
 from perfmodel.prediction.advice import ADVICE, EXPECTED, advise
 from perfmodel.prediction.predict import bound_time, floor_time
@@ -267,6 +268,47 @@ def test_the_rules_of_advice(limiter: str, bound_s: float, time_s: float, rule: 
     assert advise(limiter, bound_s, time_s, 2e-6) == ADVICE[rule]
     many = advise(np.array([limiter, limiter]), np.array([bound_s] * 2), np.array([time_s] * 2), 2e-6)
     assert many.tolist() == [ADVICE[rule]] * 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("limiter", "share", "spent_on", "moving", "rule"),
+    [
+        ("hbm", 0.74, "compute", 0.2, "memory, by arithmetic"),
+        ("hbm", 0.76, "compute", 0.2, "memory, well used"),
+        ("hbm", 0.5, "hbm", 0.81, "memory, moved again"),
+        ("hbm", 0.5, "hbm", 0.79, "memory"),
+        ("compute", 0.49, "hbm", 0.5, "compute, by traffic"),
+        ("compute", 0.49, "l2", 0.5, "compute, by traffic"),
+        ("compute", 0.49, "compute", 0.5, "compute, poorly used"),
+        ("compute", 0.51, "hbm", 0.5, "compute"),
+    ],
+)
+def test_advice_follows_what_the_time_is_spent_on(
+    limiter: str, share: float, spent_on: str, moving: float, rule: str
+) -> None:
+    time_s = 100e-6
+    asked = (limiter, share * time_s, time_s, 2e-6)
+    assert advise(*asked, spent_on=spent_on, moving_s=moving * time_s, measured=False) == EXPECTED[rule]
+    many = advise(*(np.array([one] * 2) for one in asked[:3]), 2e-6, spent_on=np.array([spent_on, limiter]))
+    assert many.tolist()[0] == ADVICE[rule.replace("memory, moved again", "memory")]  # type: ignore[union-attr]
+
+
+def test_a_sort_moves_its_bytes_in_several_passes_and_its_advice_says_so() -> None:
+    machine = pm.hardware("h100-sxm5-80gb")
+    (sort,) = parse_operators("sort cols=1e8 dtype=fp32")
+    assert pm.predict(sort, machine).advice == EXPECTED["memory, moved again"]
+    # 256 of k are few for a block, which writes more bytes than it reads
+    thin = pm.predict(pm.Gemm(m=4096, n=4096, k=256, dtype="bf16"), machine)
+    assert thin.predicted_limiter == "compute"
+    assert thin.advice == EXPECTED["memory, by arithmetic"]
+
+
+def test_advice_of_a_long_sweep_is_that_of_its_pieces(a100: Hardware) -> None:
+    many = pm.Softmax(rows=np.arange(1.0, 40001.0), cols=8192, dtype="fp32")
+    advice = np.asarray(pm.predict(many, a100).advice)
+    for place in (0, 500, 20000, 39999):
+        one = pm.predict(pm.Softmax(rows=float(place + 1), cols=8192, dtype="fp32"), a100)
+        assert advice[place] == one.advice
 
 
 def test_results_show_as_tables_in_notebooks(a100: Hardware) -> None:

@@ -112,7 +112,14 @@ def _numbers(
         "prediction_error": (float(prediction.predicted_time_s) - measured) / measured,
         "faster_than_bound": faster,
         "note": " ".join(notes),
-        "advice": advise(prediction.limiter, bound, measured, launch_time(hardware)),
+        "advice": advise(
+            prediction.limiter,
+            bound,
+            measured,
+            launch_time(hardware),
+            spent_on=prediction.estimate.limiter,
+            moving_s=prediction.estimate.moving_s,
+        ),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from perfmodel.prediction.uncertainty import Z80, Uncertainty
 Codes = NDArray[np.int8] | int
 #: low and high end of an interval, over the time
 Ends = tuple[Number, Number]
+#: names or numbers of points
+Found = TypeVar("Found", Text, Number)
 #: above this predicted time an operator is large [s]
 LARGE_S = 1e-4
 
@@ -153,11 +155,16 @@ class Estimate:
         """The largest of the terms."""
         return self._from_terms(largest_of)
 
-    def _from_terms(self, name: Callable[[Mapping[Term, Number]], Text]) -> Text:
+    @property
+    def moving_s(self) -> Number:
+        """What traffic to the main memory adds [s]."""
+        return self._from_terms(moving_s_of)
+
+    def _from_terms(self, found: Callable[[Mapping[Term, Number]], Found]) -> Found:
         if self.kept_terms is not None:
-            return name(self._own_terms().adds)
-        pieces = [np.broadcast_to(name(part.terms.adds), np.shape(part.time_s)) for part in self.again()]
-        return np.concatenate(pieces).reshape(np.shape(self.time_s))
+            return found(self._own_terms().adds)
+        pieces = [np.broadcast_to(found(part.terms.adds), np.shape(part.time_s)) for part in self.again()]
+        return cast(Found, np.concatenate(pieces).reshape(np.shape(self.time_s)))
 
 
 def reaching(one: Estimate, other_s: Number) -> Estimate:
@@ -196,6 +203,20 @@ def limiter_of(adds: Mapping[Term, Number]) -> Text:
         if limiter is not Limiter.UNKNOWN:
             sums[limiter] = sums[limiter] + time if limiter in sums else time
     return roofline.bound(sums).limiter if sums else Limiter.UNKNOWN
+
+
+def moving_s_of(adds: Mapping[Term, Number]) -> Number:
+    """Return what the terms of traffic to the main memory add up to [s].
+
+    >>> from perfmodel.prediction.latency.terms import HBM, L2, MATH
+    >>> moving_s_of({MATH: 2.0, HBM: 3.0, L2: 1.0})
+    3.0
+    """
+    total: Number = 0.0
+    for term, time in adds.items():
+        if term.limiter in (Limiter.HBM, Limiter.DRAM):
+            total = total + time
+    return total
 
 
 def regime_code(adds: Mapping[Term, Number], time_s: Number) -> Codes:
