@@ -53,10 +53,9 @@ BETWEEN_HOSTS = (
 #: smallest such message [B]. On B200 the fitted half of the shapes has one size above it, among four GPUs
 MEASURED_SWITCH, REDUCED_BYTES = 450e9, 2.0**22
 #: what networks between nodes differ by in their steps and in the share of their rate that messages reach: root mean
-#: square of the medians of ln(measured / predicted) of 12 sources of up to 64 KiB (0.62) and of 8 of 512 MiB and more
-#: (0.29), published rows (`examples/published`), without what installations and shapes differ by: 0.39 and 0.18.
-#: Messages of 4 to 256 MB take up to 2.7 times as long over three networks, for which nothing here has a formula, so
-#: that more is stated for large ones
+#: square of the medians of ln(measured / predicted) of 17 sources of up to 64 KiB (0.61), of 9 of up to 4 MiB (0.66),
+#: of 11 of up to 256 MiB (0.27) and of 15 of more (0.23), published rows (`examples/published`), with what
+#: installations and shapes differ by. A message of 4 MiB may be a large one
 NETWORKS = (0.50, 0.50, 0.40)
 #: the fewest GPUs for which a reduction in the switch moves less
 REDUCED_GPUS = 4

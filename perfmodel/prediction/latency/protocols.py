@@ -33,7 +33,7 @@ CLOCK_HZ = 1.98e9
 FLAGS_S = 6.6e-6
 #: bytes with flags for each byte of the message: a flag of 4 B for each 4 B (LL), and of 8 B for each 120 B (LL128)
 #: (Hu et al. 2025, arXiv 2507.04786, table I)
-FLAGGED, SELDOM_FLAGGED = 2.0, 128.0 / 120.0
+FLAGGED, SELDOM_FLAGGED, UNFLAGGED = 2.0, 128.0 / 120.0, 1.0
 #: GPUs that exchange through the host without sharing its bridges with others
 PAIR = 2.0
 #: the message size at which half of the rise has occurred: 16 channels of 1 KiB [B]
@@ -81,7 +81,7 @@ class Protocol(NamedTuple):
     link: Number
     copies: Any = True
     network: Number = 0.0
-    wire: Number = 1.0
+    wire: float = UNFLAGGED
 
     def transfer(self, crowd: Number = 1.0) -> Number:
         """Return the time of the bytes, where ``crowd`` stretches the time on the link [s]."""

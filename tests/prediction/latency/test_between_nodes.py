@@ -18,6 +18,15 @@ from perfmodel.errors import UsageError
 from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import link_traffic
+from perfmodel.prediction.latency.between_nodes import (
+    FLAGGED_RATE,
+    FLAGGED_RATE_OF_MORE,
+    POSTING_S,
+    RING_STEPS,
+    TREE_SHARES,
+    tree_share,
+)
+from perfmodel.prediction.latency.protocols import FLAGGED
 from perfmodel.prediction.network import TREE_SHARE, Algorithm, Network, crossing
 from perfmodel.prediction.topology import spread_of
 from perfmodel.records.measurements import read_measurements
@@ -70,14 +79,45 @@ def test_large_messages_take_what_the_network_lets_through() -> None:
 
 
 def test_a_small_message_waits_for_the_node_and_for_the_network() -> None:
-    """An all-reduce goes up and down a tree of nodes: 2 log2 N steps; an all-gather passes all others, N - 1."""
-    slow = dataclasses.replace(H100, fabric=Fabric(8, 50e9, alpha_s=1e-3))
-    for nodes, steps in ((2, 2), (4, 4), (64, 12)):
+    """An all-reduce passes a ring of few nodes, 2 (N - 1) steps, or a tree of many, 2 log2 N; an all-gather N - 1."""
+    slow = dataclasses.replace(H100, fabric=Fabric(8, 50e9, alpha_s=1e-2))
+    for nodes, steps in ((2, 2 * RING_STEPS[FLAGGED]), (4, 6 * RING_STEPS[FLAGGED]), (64, 12)):
         found = pm.predict(pm.AllReduce(bytes=8, num_gpus=8 * nodes), slow, library="nccl")
-        inside = pm.predict(pm.AllReduce(bytes=8, num_gpus=8), slow, library="nccl")
-        assert found.predicted_time_s == pytest.approx(steps * 1e-3 + inside.predicted_time_s, rel=1e-3)
+        assert found.predicted_time_s == pytest.approx(steps * 1e-2, rel=0.01)
     gathered = pm.predict(pm.AllGather(bytes=8, num_gpus=32), slow, library="nccl")
-    assert gathered.predicted_terms_s["synchronisation"] == pytest.approx(3e-3, rel=0.05)
+    assert gathered.predicted_terms_s["synchronisation"] == pytest.approx(3 * RING_STEPS[FLAGGED] * 1e-2, rel=0.01)
+
+
+def test_each_turn_of_a_ring_posts_what_the_network_sends() -> None:
+    """With networks of no latency an all-gather among 8 nodes of 8 GPUs has 56 turns inside them."""
+    instant = dataclasses.replace(H100, fabric=Fabric(8, 50e9, alpha_s=1e-12))
+    gathered = pm.predict(pm.AllGather(bytes=8, num_gpus=64), instant, library="nccl")
+    assert gathered.predicted_terms_s["synchronisation"] == pytest.approx(56 * POSTING_S, rel=1e-3)
+    assert pm.predict(pm.AllGather(bytes=8, num_gpus=8), instant).predicted_time_s < 20e-6
+
+
+def test_flags_leave_a_node_few_bytes_a_second() -> None:
+    """256 KiB with flags cannot leave faster than 32 GB/s, which a protocol without flags may, and starts later."""
+    fast = dataclasses.replace(H100, fabric=Fabric(8, 1e15, nic_efficiency=1.0, alpha_s=1.0))
+    for nodes, rate in ((2, FLAGGED_RATE), (4, FLAGGED_RATE_OF_MORE)):
+        small, larger = (
+            pm.predict(pm.AllGather(bytes=size, num_gpus=8 * nodes), fast, library="nccl").predicted_terms_s["nic"]
+            for size in (2**18, 2**19)
+        )
+        assert larger - small == pytest.approx(2**18 / rate)
+
+
+@given(st.sampled_from(list(TREE_SHARES)), st.floats(1.0, 2.0**40), st.floats(1.0, 1.5))
+def test_more_bytes_never_pass_a_tree_sooner(wire: float, size: float, factor: float) -> None:
+    assert size / tree_share(wire, size) <= factor * size / tree_share(wire, factor * size) * (1 + 1e-12)
+    assert 0.4 <= tree_share(wire, size) <= 1.0
+    many = tree_share(wire, np.array([size, factor * size]))
+    assert many.tolist() == [tree_share(wire, size), tree_share(wire, factor * size)]  # type: ignore[union-attr]
+
+
+def test_trees_are_slowest_for_medium_messages() -> None:
+    for wire in TREE_SHARES:
+        assert tree_share(wire, 2.0**18) < min(tree_share(wire, 64.0), tree_share(wire, 2.0**32))
 
 
 def test_one_gpu_a_node_crosses_no_link_inside() -> None:
