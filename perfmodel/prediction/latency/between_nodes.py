@@ -90,7 +90,7 @@ def _over_network(node: Protocol, op: Collective, machine: Machine, spread: Spre
 
 
 def _passed_s(node: Protocol, op: Collective, spread: Spread) -> Number:
-    """Return the time of the steps inside nodes of a ring over all of them, each with the network's next message [s]."""
+    """Return the time of the steps inside nodes of a ring, each with the next message to post [s]."""
     inside_nodes = op.num_gpus - spread.nodes
     turns = op.steps() / maximum(op.num_gpus - 1.0, 1.0) * inside_nodes
     posted = turns * POSTS.get(node.wire, 1.0) * POSTING_S
