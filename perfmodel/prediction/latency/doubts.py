@@ -177,7 +177,16 @@ def in_another_pytorch(op: Any, machine: Machine, conditions: Conditions) -> boo
     return not conditions.library or (conditions.library == "torch" and conditions.release[:2] not in MEASURED_TORCH)
 
 
-#: what installations of PyTorch differ by in norms, softmax and losses of rows: root mean square of the medians of
+def _in_pytorch_1(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether a call runs in a release of PyTorch before 2.0."""
+    return conditions.library == "torch" and bool(conditions.release) and conditions.is_before(2)
+
+
+#: what installations of PyTorch differ by in norms, softmax and losses of rows, and in kernels that run one after
+#: another, of which three sources tell: root mean square of the medians of
 #: ln(measured / predicted) of 13 pairs of source and machine, 0.21 (`examples/published` and Liger-Kernel's data, in
 #: view), without the 0.13 that machines and dtypes without rows add anyway. Norms on a B200 have a doubt of their own
 ROWS_ELSEWHERE = Doubt(ErrorSource.INSTALLATION, in_another_pytorch, (0.16, 0.16, 0.16), part_of=ErrorSource.LIBRARY)
+#: what kernels of PyTorch 1 differ by, most of which were written anew since: a sort of two million keys takes a P100
+#: six times as long in 1.1 (github.com/pytorch/pytorch issue 22812, in view); assumed for the others
+PYTORCH_1 = Doubt(ErrorSource.RELEASE, _in_pytorch_1, (0.4, 0.8, 0.8))

@@ -128,3 +128,11 @@ def test_decodes_and_prompts_in_fp32_have_one_rate() -> None:
     op = pm.Attention(batch=8, heads=32, kv_heads=8, seq_q=64, seq_kv=np.arange(200.0, 1024.0), head_dim=128)
     time = np.asarray(pm.predict(op, "h100", library="triton").predicted_time_s)
     assert (np.diff(time) > -0.02 * time[:-1]).all()
+
+
+@pytest.mark.parametrize("library", ["sglang", "trtllm"])
+def test_quantising_alone_is_less_sure_than_a_product_that_quantises_first(library: str) -> None:
+    product = pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp8"), "h100", library=library)
+    alone = pm.predict(pm.Quantize(rows=4096, cols=4096, dtype="fp8"), "h100", library=library)
+    assert _width(alone) > 1.5 * _width(product)
+    assert ErrorSource.KERNEL in alone.uncertainty

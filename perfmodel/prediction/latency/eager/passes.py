@@ -12,6 +12,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import PYTORCH_1, ROWS_ELSEWHERE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import IDLE
@@ -106,4 +107,13 @@ def eager_family(
         passes = kernels[op.op](op, dtype_bytes(op.dtype), c, machine)
         return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
 
-    return Family(name, (*STREAM, *own), formula, TERMS, applies, streams=True, by_dtype=False)
+    return Family(
+        name,
+        (*STREAM, *own),
+        formula,
+        TERMS,
+        applies,
+        streams=True,
+        by_dtype=False,
+        doubts=(ROWS_ELSEWHERE, PYTORCH_1),
+    )

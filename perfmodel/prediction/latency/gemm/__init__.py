@@ -35,6 +35,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     IN_L2,
     OTHER_4_BITS,
     OTHER_INSTALLATION,
+    QUANTISING_ALONE,
     WITH_A_VECTOR,
 )
 from perfmodel.prediction.latency.machine import Machine
@@ -350,7 +351,7 @@ GEMM_FP8 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS, QUANTISING_ALONE),
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 

@@ -13,6 +13,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.core.work import minimum
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import Doubt, in_another_pytorch
 from perfmodel.prediction.latency.gemm.own_kernels import (
@@ -55,6 +56,11 @@ def _stays_in_l2(op: Any, machine: Machine, conditions: Conditions) -> Any:
 def _is_of_another_library(op: Any, machine: Machine, conditions: Conditions) -> bool:
     """Whether a 4-bit product runs in a library that no table has: its steps of k may take twice as long."""
     return isinstance(op, Gemm) and op.dtype == "fp4" and conditions.library not in MEASURED_IN_4_BITS
+
+
+def _is_quantising_alone(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether a call quantises and multiplies nothing."""
+    return isinstance(op, Quantize)
 
 
 def _is_by_triton(op: Any, machine: Machine, conditions: Conditions) -> bool:
@@ -117,6 +123,9 @@ IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.2, 0.45, 0.45), machines=_has_
 #: CUTLASS's products of few rows on RTX 5090 and B200 took 1.3 to 2.2 times the predicted time, large ones 1.2 (40
 #: rows, three sources)
 OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
+#: nobody timed quantising alone: its constants are what products that quantise first take beside those that do not.
+#: Eight calls of SGLang's on an H20 took 1.4 to 1.9 times the predicted time, as their instructions take (one source)
+QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.3, 0.4, 0.4))
 #: products in Triton took 1.0 to 1.8 times the predicted time on A100 and B200, thin ones and those of a short k (19
 #: rows, two sources), where cuBLAS took 0.9 to 1.2
 BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2))

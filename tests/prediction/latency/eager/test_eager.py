@@ -350,3 +350,15 @@ def test_the_gradient_of_cross_entropy_takes_what_was_measured() -> None:
     large = pm.CrossEntropy(rows=8192, vocab=64128, dtype="bf16", backward=True)
     for op, machine, measured in ((drawn, "h200", 111.7e-6), (large, "h100-sxm5-80gb", 1733e-6)):
         assert pm.predict(op, machine, library="torch").predicted_time_s == pytest.approx(measured, rel=0.1)
+
+
+@pytest.mark.parametrize("op", [pm.Sort(cols=1e7), pm.Gather(numel=1e7), pm.Dropout(numel=1e8)], ids=lambda op: op.op)
+def test_releases_that_nobody_measured_are_less_sure_and_those_before_2_the_least(op: pm.Operator) -> None:
+    widths = []
+    for library in ("torch-2.11", "torch-2.9", "torch-1.1"):
+        found = pm.predict(op, "p100", library=library)
+        widths.append(float(found.predicted_time_high_s / found.predicted_time_low_s))
+    assert widths[0] < widths[1]
+    assert widths[2] > 1.5 * widths[1]
+    times = {float(pm.predict(op, "p100", library=f"torch-{release}").predicted_time_s) for release in ("2.11", "1.1")}
+    assert len(times) == 1
