@@ -149,11 +149,10 @@ def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     assert ran.code == 0
     assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, torch, trtllm" in ran.err
     assert ran.json["rows"][0]["not_seen"] == ["library"]
-    # a call without a library may be of any, so that its interval is as wide
-    assert "wider" not in ran.err
+    # a call without a library may be of any that was measured; kernels of another are less sure
     ends = [perfmodel(*words, *more).json["rows"][0] for more in ((), ("--library", "nonsense"))]
     widths = [row["predicted_time_high_s"] / row["predicted_time_low_s"] for row in ends]
-    assert widths[0] == pytest.approx(widths[1])
+    assert 1.2 * widths[0] < widths[1]
     assert not perfmodel(*words, "--library", "trtllm").err
     assert perfmodel(*words, "--library", "VLLM").err.strip().endswith("Did you mean 'vllm'?")
 

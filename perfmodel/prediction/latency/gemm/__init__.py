@@ -33,9 +33,11 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     BY_TRITON,
     FEW_ROWS_IN_FP32,
     IN_L2,
+    NOBODYS_TABLE,
     OTHER_4_BITS,
     OTHER_INSTALLATION,
     QUANTISING_ALONE,
+    VENDOR_ELSEWHERE,
     WITH_A_VECTOR,
 )
 from perfmodel.prediction.latency.machine import Machine
@@ -319,7 +321,9 @@ GEMM_FP32 = Family(
     total=total,
     call_cost=_call_cost,
     apart=_is_single,
-    doubts=(FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION),
+    doubts=(
+        FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE,
+    ),
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",
@@ -334,7 +338,7 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
