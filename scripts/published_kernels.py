@@ -2,9 +2,10 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv`` to ``sixth.csv`` and ``between_nodes.csv`` of
+Reads ``kernels.csv``, ``second.csv`` to ``seventh.csv`` and ``between_nodes.csv`` of
 ``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
-whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too.
+whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too,
+without flagged ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from perfmodel.records.measurements import read_measurements
 FOLDER = Path(__file__).parents[1] / "examples" / "published"
 TABLE = FOLDER / "kernels.csv"
 #: what was gathered after that, one batch after another
-BATCHES = {name: FOLDER / f"{name}.csv" for name in ("second", "third", "fourth", "fifth", "sixth")}
+BATCHES = {name: FOLDER / f"{name}.csv" for name in ("second", "third", "fourth", "fifth", "sixth", "seventh")}
 BETWEEN_NODES = FOLDER / "between_nodes.csv"
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)
@@ -89,7 +90,11 @@ def crossing() -> list[list[str]]:
     for table in (*BATCHES.values(), BETWEEN_NODES):
         for part in judged(table):
             crosses = crossing_rows(part.calls, part.hardware)
-            rows = [row for row, here in zip(_rows(part), crosses.tolist(), strict=True) if here]
+            rows = [
+                row
+                for row, here, flag in zip(_rows(part), crosses.tolist(), part.calls.flags, strict=True)
+                if here and not flag
+            ]
             if rows:
                 groups[part.calls.source, part.hardware.name, _kernel(part)] += rows
     every = [row for rows in groups.values() for row in rows]

@@ -20,6 +20,7 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     *_, second = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["second"]))
     *_, fifth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["fifth"]))
     *_, sixth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["sixth"]))
+    *_, seventh = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["seventh"]))
     *_, crossing = published_kernels.crossing()
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name, None)
@@ -43,7 +44,12 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     assert error < 35.0
     assert inside > 75.0
     assert width < 3.5
-    assert crossing[:4] == ["all", "all", "all", "91"]
+    assert seventh[:4] == ["all", "all", "102", "471"]
+    error, inside, width = (float(seventh[place].removesuffix(" %")) for place in (4, 6, 7))
+    assert error < 25.0
+    assert inside > 80.0
+    assert width < 2.6
+    assert crossing[:4] == ["all", "all", "all", "141"]
     error, inside, width = (float(crossing[place].removesuffix(" %")) for place in (4, 6, 7))
     assert error < 40.0
     assert inside > 70.0
