@@ -29,6 +29,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.predict import predict
 from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.profile.timeline import CopyDirection
 
 A100, H100, V100, H200 = map(hardware, ("a100-sxm4-80gb", "h100-sxm5-80gb", "v100-sxm2-32gb", "h200-sxm-141gb"))
 US = 1e-6
@@ -178,6 +179,105 @@ def test_a_wait_of_the_host_ends_with_the_work_that_it_waits_for(traced):
     assert slower_host.gpu.start_s[1] > line.gpu.start_s[1]
 
 
+def _behind_an_exchange(traced, *, gap_us=1, launch_us=30, exchange=(7, 1007)):
+    """Return a kernel, an exchange on another stream, and a kernel that was launched early and starts after it."""
+    low, high = exchange
+    return traced(
+        (0, high + 100),
+        gpu=[
+            (5, 15, "a", "kernel", 0, 7),
+            (low, high, "ncclAllReduce", "communication", 1, 16),
+            (high + gap_us, high + gap_us + 10, "b", "kernel", 2, 7),
+        ],
+        api=[
+            (0, 1, "cudaLaunchKernel", "launch"),
+            (2, 3, "cudaLaunchKernel", "launch"),
+            (launch_us, launch_us + 1, "cudaLaunchKernel", "launch"),
+        ],
+    )
+
+
+@pytest.mark.parametrize(("factor", "end_us"), [(1.0, 1007), (0.1, 107), (2.0, 2007), (0.02, 27)])
+def test_work_on_an_idle_stream_starts_as_long_after_the_exchange_that_it_waited_for(traced, factor, end_us):
+    """The stream of the last kernel was idle when it was launched, so it waited 978 us for the event of another."""
+    line = _behind_an_exchange(traced)
+    again = replay(line, np.array([1.0, factor, 1.0]))
+    assert again.gpu.end_s[1] == pytest.approx(end_us * US)
+    # no earlier than a usual latency of 5 us after the launch at 30 us
+    assert again.gpu.start_s[2] == pytest.approx(max(end_us + 1, 30 + 5) * US)
+
+
+def test_work_that_no_other_stream_held_up_keeps_its_latency(traced):
+    # the exchange ends at 25 us, before the launch: what held the kernel up until 1021 us is not in the trace
+    line = _behind_an_exchange(traced, gap_us=996, exchange=(7, 25))
+    for factor in (0.1, 1.0, 10.0):
+        again = replay(line, np.array([1.0, factor, 1.0]))
+        assert again.gpu.start_s[2] == pytest.approx(1021 * US)
+
+
+def test_work_does_not_wait_for_what_was_launched_after_it(traced):
+    """The kernel on stream 16 waits for that on stream 7; the last to end before it is a later one on stream 7."""
+    line = traced(
+        (0, 200),
+        gpu=[
+            (5, 100, "a", "kernel", 0, 7),
+            (100.2, 100.8, "c", "kernel", 2, 7),
+            (101, 120, "ncclAllReduce", "communication", 1, 16),
+        ],
+        api=[(n, n + 0.5, "cudaLaunchKernel", "launch") for n in (0, 1, 2)],
+    )
+    faster = replay(line, np.array([0.4, 1.0, 1.0]))
+    assert faster.gpu.end_s[0] == pytest.approx(43 * US)
+    at = list(faster.gpu.name).index(line.gpu.name[2])
+    assert faster.gpu.start_s[at] == pytest.approx(44 * US), "1 us after the first kernel, as before"
+
+
+def _copied(traced, kernel_end, copy, call_end, *, pinned=0, direction=CopyDirection.HOST_TO_DEVICE):
+    """Return a kernel from 5 us on, a copy that the host calls at 10 us, and a kernel that it launches afterwards."""
+    launch = call_end + 20
+    begin = max(launch + 5, copy[1])
+    line = traced(
+        (0, begin + 10),
+        gpu=[(5, kernel_end, "a", "kernel", 0), (*copy, "Memcpy", "copy", 1), (begin, begin + 10, "b", "kernel", 2)],
+        api=[
+            (0, 1, "cudaLaunchKernel", "launch"),
+            (10, call_end, "cudaMemcpyAsync", "copy"),
+            (launch, launch + 1, "cudaLaunchKernel", "launch"),
+        ],
+    )
+    kinds = {"direction": np.array([-1, direction, -1]), "pinned": np.array([-1, pinned, -1])}
+    return dataclasses.replace(line, gpu=dataclasses.replace(line.gpu, **kinds))
+
+
+def test_a_copy_from_pageable_memory_keeps_the_host_until_its_stream_is_free(traced):
+    """Its call returns 50 us before the copy ends, when the last piece is in the driver's buffer."""
+    line = _copied(traced, 1005, (1006, 4006), 3956)
+    launched = replay(line, np.array([0.5, 1.0, 1.0])).api.start_s[2]
+    assert launched == pytest.approx((3976 - 500) * US), "the kernel before it is 500 us shorter, so is the call"
+    faster = replay(line, np.array([1.0, 0.5, 1.0]))
+    assert faster.api.start_s[2] == pytest.approx((3976 - 1500) * US), "the copy takes 1.5 ms less"
+    same = replay(line, np.ones(3))
+    assert same.api.start_s == pytest.approx(line.api.start_s)
+
+
+@pytest.mark.parametrize(
+    ("copy", "pinned", "direction"),
+    [
+        # a short one is in the driver's buffer at once, and begins after its call
+        ((36, 37), 0, CopyDirection.HOST_TO_DEVICE),
+        ((20, 60), 1, CopyDirection.HOST_TO_DEVICE),
+        # ended before its call returned, since the GPU had nothing else to do
+        ((12, 14), -1, CopyDirection.DEVICE_TO_DEVICE),
+    ],
+    ids=["short", "pinned", "within the device"],
+)
+def test_the_host_does_not_wait_for_a_copy_that_it_only_queues(traced, copy, pinned, direction):
+    line = _copied(traced, 11, copy, 31, pinned=pinned, direction=direction)
+    slower = replay(line, np.array([100.0, 1.0, 1.0]))
+    assert slower.gpu.start_s[1] == pytest.approx(605 * US, abs=30 * US)
+    assert slower.api.start_s == pytest.approx(line.api.start_s)
+
+
 def _inside(line):
     """Return the GPU time in the window of a time line [s]."""
     low, high = line.window_s
@@ -243,6 +343,34 @@ def test_real_time_lines_replay_to_themselves(data_dir, name):
     same = replay(line, np.ones(len(line.gpu)))
     assert same.gpu.start_s == pytest.approx(line.gpu.start_s, abs=3 * US)
     assert same.window_s == pytest.approx(line.window_s, abs=3 * US)
+
+
+@pytest.mark.parametrize(("workers", "waited_ms"), [(0, 0), (4, 75)])
+def test_the_copies_of_the_input_wait_for_the_kernels_before_them(data_dir, workers, waited_ms):
+    """Six pageable copies keep the host for 75 ms where workers load the data, else the GPU is idle when they come."""
+    path = data_dir / "traces" / f"kineto_resnet50_train_nw{workers}_2021.pt.trace.json.gz"
+    profile = read_profile(path)
+    gpu, api = profile.timeline.gpu, profile.timeline.api
+    inputs = np.flatnonzero((gpu.pinned == 0) & (gpu.bytes > 1e6) & profile.timeline.in_window())
+    behind_s = (gpu.start_s - api.start_s[np.maximum(gpu.launch, 0)])[inputs]
+    assert behind_s.sum() == pytest.approx(1e-3 * waited_ms, abs=2e-3)
+    whole = project(profile, A100, H200, host=1.0).whole
+    # of what the host waited most is saved, and some of the time of the copies themselves
+    saved_s, copies_s = whole.time_s - whole.projected_time_s, gpu.duration_s[inputs].sum()
+    assert 0.6 * behind_s.sum() < saved_s < behind_s.sum() + copies_s
+
+
+@pytest.mark.parametrize("kind", ["even", "slow_rank"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_becomes_longer_by_what_its_exchanges_do(kind, rank):
+    """DDP's optimiser waits for the exchange, so a slower link makes the run longer, and no idle time shorter."""
+    path = Path(__file__).parent / "ranks" / "traces" / f"nccl_ddp_2_{kind}" / f"rank{rank}.json.gz"
+    profile = read_profile(path)
+    exchanges = [entry.name for entry in profile.entries if entry.category is EventKind.COMMUNICATION]
+    found = project(profile, H200, hardware("b200"), host=1.0, only=exchanges)
+    longer_s = sum(part.projected_time_s - part.time_s for part in found.parts if part.name in exchanges)
+    assert longer_s > 1e-3
+    assert found.whole.projected_time_s - found.whole.time_s == pytest.approx(longer_s, rel=0.15)
 
 
 def test_the_parts_of_a_projected_trace_add_up_to_its_whole(data_dir):

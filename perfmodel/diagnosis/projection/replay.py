@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from perfmodel.profile.timeline import CallKind, Floats, Spans, Timeline
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.profile.timeline import CallKind, CopyDirection, Floats, Spans, Timeline
 
 #: work that starts later than this after its launch and its stream allow has waited for something else [s]: five times
 #: the usual gap between two kernels (`perfmodel.prediction.launching.KERNEL_GAP_S`)
@@ -24,6 +25,10 @@ _QUEUE_FULL_S = 200e-6
 _LONGEST_LATENCY_S = 20e-6
 #: the GPU's and the host's clock agree within this [s]
 _CLOCKS_S = 2e-6
+#: a call that copies from pageable memory returns when the last of it is in the driver's buffer, up to this before the
+#: copy ends [s]: 30 to 91 us after 19 copies of 1 MB and more on three machines (traces/kineto_resnet50_train_nw0_2021,
+#: _nw4_2021 and hta_alexnet_a100_big_gaps of the public data, 2026-11-30)
+_STAGED_S = 100e-6
 
 _Spans = TypeVar("_Spans", bound=Spans)
 
@@ -171,17 +176,36 @@ class _Replay:
 
     def _waits(self) -> list[tuple[float, float, int]]:
         """Return start and end of each call that waited for GPU work [s], and the event that it waited for."""
-        api = self.timeline.api
-        own_end = dict(zip(self.timeline.gpu.launch.tolist(), range(len(self.end_s)), strict=True))
+        api, copies = self.timeline.api, self._host_copies()
         waits = []
         slow = api.duration_s > _QUEUE_FULL_S
         chosen = (api.category == CallKind.SYNC) | (api.category == CallKind.COPY) | slow
         for call in np.flatnonzero(chosen).tolist():
             start_s, end_s = float(api.start_s[call]), float(api.start_s[call] + api.duration_s[call])
-            event = own_end.get(call, -1) if api.category[call] == CallKind.COPY else self._last_ended(end_s)
-            if event >= 0 and start_s < self.end_s[event] <= end_s + _CLOCKS_S:
+            event = copies.get(call, -1) if api.category[call] == CallKind.COPY else self._last_ended(end_s)
+            if event >= 0 and start_s < self.end_s[event] <= end_s + self._late_s(event, end_s):
                 waits.append((start_s, end_s, event))
         return waits
+
+    def _host_copies(self) -> dict[int, int]:
+        """Return call -> event of the copies between host and device.
+
+        Only these wait for their own end: copies within a device and settings of its memory never do (CUDA Driver API,
+        "API synchronization behavior").
+        """
+        gpu = self.timeline.gpu
+        apart = gpu.are(EventKind.MEMCPY) & (gpu.direction != CopyDirection.DEVICE_TO_DEVICE)
+        return {int(gpu.launch[event]): event for event in np.flatnonzero(apart & (gpu.launch >= 0)).tolist()}
+
+    def _late_s(self, event: int, return_s: float) -> float:
+        """Return how long after the return of a call the work may end that it waited for [s].
+
+        A copy from pageable memory that begins before its call returns is one that the call passes on piece by piece;
+        a short one is in the driver's buffer at once, and its call returns long before it begins.
+        """
+        gpu = self.timeline.gpu
+        staged = gpu.direction[event] == CopyDirection.HOST_TO_DEVICE and gpu.pinned[event] == 0
+        return _STAGED_S if staged and self.start_s[event] < return_s else _CLOCKS_S
 
     def _last_ended(self, time_s: float) -> int:
         """Return the event that was the last to end before a moment, or -1."""
@@ -193,24 +217,40 @@ class _Replay:
         stream, start_s = self.stream[event], self.start_s[event]
         free_old_s, free_new_s = self.free.get(stream, (-np.inf, -np.inf))
         launch_s = float(self.launch_s[event])
-        latency_s = start_s - launch_s
+        gap_s, latency_s = start_s - free_old_s, start_s - launch_s
         # work that overlaps the one before it on its stream goes on overlapping it
-        allowed_s = [free_new_s + min(start_s - free_old_s, 0.0) if np.isfinite(free_old_s) else free_new_s]
+        allowed_s = [free_new_s + min(gap_s, 0.0) if np.isfinite(free_old_s) else free_new_s]
+        other = self._waited_for(event, free_old_s)
         if np.isnan(launch_s):
-            gap_s = start_s - free_old_s
             allowed_s.append(free_new_s + gap_s if np.isfinite(gap_s) else self.clock.at(start_s))
+        elif other >= 0:
+            allowed_s.append(self.new_end_s[other] + start_s - self.end_s[other])
+            allowed_s.append(self.clock.at(launch_s) + min(latency_s, self.latency_s))
         elif free_old_s <= launch_s + self.latency_s:  # its stream was idle
             allowed_s.append(self.clock.at(launch_s) + latency_s)
         else:
-            gap_s = start_s - free_old_s
-            other = self._last_ended(start_s - _CLOCKS_S) if gap_s > _DELAYED_S else -1
-            if other >= 0 and self.stream[other] != stream and not np.isnan(self.new_end_s[other]):
-                allowed_s.append(self.new_end_s[other] + start_s - self.end_s[other])
-                gap_s = 0.0
             allowed_s += [self.clock.at(launch_s) + min(latency_s, self.latency_s), free_new_s + gap_s]
         new_s = max(allowed_s)
         self.new_start_s[event], self.new_end_s[event] = new_s, new_s + self.new_duration_s[event]
         self.free[stream] = (max(free_old_s, self.end_s[event]), max(free_new_s, self.new_end_s[event]))
+
+    def _waited_for(self, event: int, free_s: float) -> int:
+        """Return the work of another stream that an event waited for, or -1.
+
+        That is the last one to end before the start, of those launched before it: if it ended after the launch, and the
+        event started later than its launch and its own stream, which was free at ``free_s``, allowed.
+        """
+        start_s, launch_s = self.start_s[event], float(self.launch_s[event])
+        # no comparison holds for work without a launch
+        if not start_s - max(launch_s + self.latency_s, free_s) > _DELAYED_S:
+            return -1
+        place = bisect.bisect_right(self.ends_s, start_s)
+        while place > 0 and self.ends_s[place - 1] > launch_s:
+            place -= 1
+            other = int(self.ends[place])
+            if not np.isnan(self.new_end_s[other]):
+                return other if self.stream[other] != self.stream[event] else -1
+        return -1
 
     def _wait(self, start_s: float, end_s: float, event: int) -> None:
         """Let a call of the host return when the work that it waited for has ended."""
@@ -218,6 +258,7 @@ class _Replay:
         if np.isnan(done_s) or end_s <= self.clock.old_s[-1]:
             return
         new_start_s = self.clock.at(max(start_s, self.clock.old_s[-1]))
-        rest_s = max(end_s - self.end_s[event], 0.0) * self.clock.rate
+        rest_s = end_s - self.end_s[event]  # below 0 where the call returned first
+        rest_s *= self.clock.rate if rest_s > 0 else 1.0
         self.clock.add(max(start_s, self.clock.old_s[-1]), new_start_s)
         self.clock.add(end_s, max(new_start_s, done_s + rest_s))

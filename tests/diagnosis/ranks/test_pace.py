@@ -13,13 +13,15 @@ import perfmodel as pm
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.diagnosis.ranks.devices import devices, of_device
 from perfmodel.diagnosis.ranks.job import Job, join
-from perfmodel.diagnosis.ranks.pace import without_waits
+from perfmodel.diagnosis.ranks.pace import lateness, without_waits
 from perfmodel.diagnosis.ranks.projection import project_job, project_rank
 from perfmodel.diagnosis.ranks.summary import summarise
 from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import ApiCalls, GpuEvents, Timeline
 from perfmodel.render import table as table_format
+
+TRACES = Path(__file__).parent / "traces"
 
 
 def one_gpu() -> Profile:
@@ -48,6 +50,30 @@ def test_a_rank_without_its_waits_is_as_much_shorter() -> None:
     assert same.timeline.gpu.end_s.max() == pytest.approx(profile.timeline.gpu.end_s.max())
     elsewhere = without_waits(profile, np.array([50.0]), np.array([4e-3]))
     assert elsewhere.entries == profile.entries, "an exchange at another time is another one"
+
+
+@pytest.mark.parametrize(("strategy", "share"), [("ddp", 0.95), ("fsdp", 0.75)])
+def test_the_rank_that_sleeps_sets_the_pace_and_the_other_one_without_its_waits_is_short(
+    strategy: str, share: float
+) -> None:
+    """Rank 0's compute stream waits for the exchange; DDP's host then waits too, FSDP's launches on in the meantime."""
+    paths = sorted((TRACES / f"nccl_{strategy}_2_slow_rank").glob("rank*.json.gz"))
+    profiles = [read_profile(path) for path in paths]
+    job = join([summarise(profile) for profile in profiles])
+    machine = pm.hardware("h200-sxm-141gb")
+    ranks = [
+        project_rank(profile, job.waits_of(index), machine, machine, host=1.0) for index, profile in enumerate(profiles)
+    ]
+    assert project_job(job, ranks, machine, machine).pace == 1
+    waits_s = float(job.waits_of(0)[1].sum())
+    alone_s = ranks[0].whole.time_s
+    assert waits_s > 0.1
+    assert share * waits_s < job.ranks[0].wall_s - alone_s <= waits_s * 1.001
+    # evened out, the job takes about what the other rank takes alone
+    _, late = lateness(job, without_waits(profiles[1], *job.waits_of(1)))
+    evened_s = ranks[1].whole.time_s - float(job.waits_s[0, 1] - job.waits_s[1, 0])
+    assert late is not None
+    assert evened_s == pytest.approx(alone_s, rel=0.15)
 
 
 @pytest.fixture(scope="module")
