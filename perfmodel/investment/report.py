@@ -15,7 +15,7 @@ from perfmodel.investment.ranking import HEADROOM, PAYBACK, ROI, TIME, Ranking
 from perfmodel.investment.sensitivity import Sensitivity, sensitivity
 from perfmodel.investment.what_if import WhatIf
 
-#: rows of the table of parts below a ranking of a diagnosis' candidates
+#: parts of a profile that people see, JSON and CSV have all
 _PARTS = 10
 _RANKED_BY = {ROI: "gain per day", PAYBACK: "payback", TIME: "time saved", HEADROOM: "what the bounds allow"}
 
@@ -30,6 +30,8 @@ def _(
 ) -> Report:
     """Return a ranking as a report; see `perfmodel.investment.roi.RoiRow` for the keys.
 
+    Of the parts of a profile people see the first ones, unless ``top`` states how many.
+
     Parameters
     ----------
     ranking : the ranking.
@@ -40,8 +42,9 @@ def _(
     rows = [dataclasses.asdict(row) for row in ranking.rows[:top]]
     notes = ranking.notes
     if len(rows) < len(ranking.rows):
-        rest_s = math.fsum(row.time_s for row in ranking.rows[len(rows) :])
-        notes = (f"{len(ranking.rows) - len(rows)} more rows ({format_si(rest_s, 's')}) are not shown.", *notes)
+        notes = (f"{_rest(ranking, len(rows))} are not shown.", *notes)
+    listed = _PARTS if ranking.ranked_by == HEADROOM and top is None else len(rows)
+    unlisted = f"{_rest(ranking, listed)}: --top {len(rows)} lists them." if listed < len(rows) else ""
     return Report(
         "roi",
         _ranking_columns(money=ranking.economics is not None, bound=ranking.ranked_by != HEADROOM),
@@ -52,7 +55,15 @@ def _(
         more or {},
         decision=ranking.decision,
         assumptions=_assumptions(ranking),
+        people_rows=rows[:listed],
+        unlisted=unlisted,
     )
+
+
+def _rest(ranking: Ranking, listed: int) -> str:
+    """Return how many rows follow the listed ones, and their time."""
+    rest = ranking.rows[listed:]
+    return f"{len(rest)} more rows ({format_si(math.fsum(row.time_s for row in rest), 's')})"
 
 
 def _assumptions(ranking: Ranking) -> tuple[str, ...]:
@@ -132,7 +143,7 @@ def _(
     """
     more = {}
     if decision.parts is not None:
-        more["parts"] = report(decision.parts, top=top or _PARTS)
+        more["parts"] = report(decision.parts, top=top)
     if flips:
         more["sensitivity"] = report(sensitivity(decision.ranking))
     return report(decision.ranking, context=context, top=top, more=more)

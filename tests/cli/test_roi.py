@@ -248,3 +248,25 @@ def test_what_is_all_of_the_time_has_no_factor(perfmodel, tmp_path):
 def test_an_empty_path_is_said_to_be(perfmodel):
     ran = perfmodel("roi", "")
     assert (ran.code, ran.err) == (3, "perfmodel: the path is empty. Is the variable in the command line set?\n")
+
+
+@pytest.mark.parametrize("kind", ["even", "slow_rank"])
+def test_people_see_ten_parts_of_a_job_with_and_without_a_candidate(perfmodel, kind):
+    traces = Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces" / f"fsdp_2_{kind}"
+    ranks = sorted(traces.glob("rank*.json.gz"))
+    text = perfmodel("roi", *ranks).out
+    document = perfmodel("roi", *ranks, "--format", "json").json
+    headroom = text[text.index("Headroom of each part") :]
+    assert len([line for line in headroom.splitlines() if line[:2].strip().isdigit() and "%" in line]) == 10
+    rows = document["rows" if kind == "even" else "parts"]
+    assert len(rows) > 100, "JSON has all"
+    assert f"{len(rows) - 10} more rows (" in headroom
+    assert f"--top {len(rows)} lists them." in headroom
+    every = perfmodel("roi", *ranks, "--top", len(rows)).out
+    assert "more rows" not in every
+    assert all(f"\n{row['rank']:3}  " in every for row in rows)
+
+
+def test_a_profile_of_few_parts_is_listed_whole(perfmodel):
+    ran = perfmodel("roi", EXAMPLES / "profile_gpt2.csv")
+    assert "more rows" not in ran.out

@@ -122,13 +122,15 @@ def test_chunks_of_sets_change_nothing(monkeypatch):
     assert rank_candidates(measured, plans, days=6).selection == whole
 
 
-def test_a_decision_lists_ten_parts(simple_gpu):
+def test_people_see_ten_parts_below_a_decision_and_without_one(simple_gpu):
     from perfmodel.investment.decision import Decision
 
     measured = profile(**{f"e{n}": 1.0 for n in range(12)})
     ranking = rank_candidates(measured, [Candidate("c", ("e0",), 2.0)])
     report = Decision(ranking, headroom(measured)).report()
-    assert len(report.more["parts"].rows) == 10
+    for parts in (report.more["parts"], headroom(measured).report()):
+        assert (len(parts.shown_rows), len(parts.rows)) == (10, 12)
+        assert parts.unlisted == "2 more rows (2 s): --top 12 lists them."
     assert len(Decision(ranking, headroom(measured)).report(top=3).more["parts"].rows) == 3
     assert list(Decision(ranking).report(flips=True).more) == ["sensitivity"]
 
