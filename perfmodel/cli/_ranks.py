@@ -112,28 +112,41 @@ def job_machine(
     return profiled_machine(Profile((), device=device), on, option=option, assume=assume, needed=needed)[0]
 
 
-def refuse_cpu_times(of_host: bool, on: Sequence[str] | None, *, place: str, option: str) -> None:
+def refuse_cpu_times(profile: Profile | Job, on: Sequence[str] | None, *, place: str, option: str) -> None:
     """Raise a UsageError for times of a CPU that are to be projected from a GPU: one says nothing about the other.
 
     Parameters
     ----------
-    of_host : whether the trace has no GPU work.
-    on : the machine that the user names as the one of the trace, in ``option``.
-    place : the trace.
+    profile : that is to be projected, or the job.
+    on : the machine that the user names as the one of the profile, in ``option``.
+    place : the file.
     """
     from perfmodel.cli._options import only_machine
     from perfmodel.hardware_catalog import hardware
 
+    what, how = _cpu_times(profile)
     named = only_machine(on)
-    if not of_host or (named and hardware(named).kind == "cpu"):
+    if not what or (named and hardware(named).kind == "cpu"):
         return
-    what = f"not times of {named}" if named else "which say nothing about a GPU"
+    which = f"not times of {named}" if named else "which say nothing about a GPU"
     raise UsageError(
-        f"{place} has no GPU work: its times are those of operators on the CPU, {what}.",
+        f"{place} has no GPU work: its times are those of {what} on the CPU, {which}.",
         place=option,
-        remedy="Record the run on its GPUs (ProfilerActivity.CUDA); or name the CPU that it ran on, with the spec that "
-        "`perfmodel calibrate --device cpu` writes.",
+        remedy=f"{how}; or name the CPU that it ran on, with the spec that `perfmodel calibrate --device cpu` writes.",
     )
+
+
+def _cpu_times(profile: Profile | Job) -> tuple[str, str]:
+    """Return what on the CPU took the times of a profile, and how to get those of its GPU; "" if it has GPU work."""
+    from perfmodel.diagnosis.projection.project import is_of_cpu
+    from perfmodel.diagnosis.ranks.host import is_of_host
+    from perfmodel.profile.profile import Profile
+
+    if is_of_host(profile) if isinstance(profile, Profile) else profile.of_host:
+        return "operators", "Record the run on its GPUs (ProfilerActivity.CUDA)"
+    if isinstance(profile, Profile) and is_of_cpu(profile):
+        return "calls, ranges or operators", "Give the times of its kernels (nsys stats --report cuda_gpu_kern_sum)"
+    return "", ""
 
 
 def project_ranks(

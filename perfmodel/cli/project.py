@@ -68,7 +68,6 @@ def command(
     """
     from perfmodel.core.report import report
     from perfmodel.diagnosis.projection.project import project
-    from perfmodel.diagnosis.ranks.host import is_of_host
     from perfmodel.formats import read_profile
     from perfmodel.hardware_catalog import hardware
 
@@ -85,7 +84,7 @@ def command(
         )
         return
     measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
-    refuse_cpu_times(is_of_host(measured), source, place=profiles[0], option="--from")
+    refuse_cpu_times(measured, source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
     assert here is not None  # as it is needed
     projection = project(measured, here, there, host=host)
@@ -106,7 +105,7 @@ def _project_job(
     from perfmodel.diagnosis.ranks.projection import project_job
 
     job = read_job(paths, reading)
-    refuse_cpu_times(job.of_host, machine[0], place="the job", option="--from")
+    refuse_cpu_times(job, machine[0], place="the job", option="--from")
     here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
     assert here is not None  # as it is needed
     projected = project_job(job, project_ranks(job, reading, (here, there), host), here, there)

@@ -211,7 +211,6 @@ def _alone(
 
     ``machines`` are --on, --assume and --to, ``entries`` --by and --whole-trace.
     """
-    from perfmodel.diagnosis.ranks.host import is_of_host
     from perfmodel.formats import read_profile
     from perfmodel.investment.plan import read_plan
     from perfmodel.serving.case import is_deployment_file
@@ -222,7 +221,7 @@ def _alone(
         return deployment_and_plan(path, plan, efforts)
     measured = read_profile(path, by=entries[0], all_steps=entries[1])
     if to is not None:
-        refuse_cpu_times(is_of_host(measured), on, place=path, option="--to")
+        refuse_cpu_times(measured, on, place=path, option="--to")
     return measured, read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
 
 

@@ -71,3 +71,28 @@ def test_a_profile_without_a_machine_gets_one_message(perfmodel, tmp_path):
     ran = perfmodel("project", tmp_path / "p.csv", "--to", "h100")
     assert ran.code == 2
     assert ran.err == ("perfmodel: --from: the profile names no device. Name the machine: --from h100-sxm5-80gb.\n")
+
+
+@pytest.mark.parametrize("report", ["cuda_api_sum", "nvtx_sum_top"])
+def test_calls_and_ranges_of_the_cpu_are_not_projected_from_a_gpu(perfmodel, data_dir, report):
+    path = data_dir / "nsys" / f"yashlabs_qwen_decode_{report}.csv"
+    for command, option in (("project", "--from"), ("roi", "--on")):
+        ran = perfmodel(command, path, option, "a100-sxm4-80gb", "--to", "h200-sxm-141gb")
+        assert (ran.code, ran.out) == (2, "")
+        assert "has no GPU work: its times are those of calls, ranges or operators on the CPU" in ran.err
+        assert "cuda_gpu_kern_sum" in ran.err
+        assert ran.err.count("perfmodel:") == 1
+    kernels = data_dir / "nsys" / "yashlabs_qwen_decode_cuda_gpu_kern_sum.csv"
+    assert perfmodel("project", kernels, "--from", "a100-sxm4-80gb", "--to", "h200-sxm-141gb").code == 0
+
+
+def test_operators_of_the_cpu_by_name_are_not_projected_from_a_gpu(perfmodel, tmp_path):
+    """key_averages() without a row on a device, cut, so that a part of its total is in no row."""
+    table = tmp_path / "table.txt"
+    head = "Name  Self CPU %  Self CPU  CPU total %  CPU total  CPU time avg  # of Calls"
+    rule = "  ".join("-" * len(name) for name in head.split("  "))
+    row = "aten::mm  80.00%  8.000ms  80.00%  8.000ms  80.000us  100"
+    table.write_text("\n".join((rule, head, rule, row, rule, "Self CPU time total: 10.000ms", "")))
+    ran = perfmodel("project", table, "--from", "a100-sxm4-80gb", "--to", "h100")
+    assert (ran.code, ran.out) == (2, "")
+    assert "has no GPU work" in ran.err

@@ -18,7 +18,7 @@ from perfmodel.core.report import report
 from perfmodel.core.vocabulary import EventKind, Limiter
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.profiled import profiled_time
-from perfmodel.diagnosis.projection.project import _host_note, project
+from perfmodel.diagnosis.projection.project import _host_note, is_of_cpu, project
 from perfmodel.diagnosis.projection.replay import replay
 from perfmodel.diagnosis.projection.scale import scale_entry, start_time
 from perfmodel.errors import UsageError
@@ -111,6 +111,29 @@ def test_a_dtype_that_the_target_lacks_is_replaced_and_named():
     scaled = scale_entry(_gemm(dtype="bf16"), A100, V100)
     assert "no bf16 there" in scaled.basis
     assert scaled.factor > 1.0
+
+
+@pytest.mark.parametrize("target", [H100, V100], ids=lambda machine: machine.name)
+def test_work_of_the_cpu_in_a_table_does_not_depend_on_the_gpu(target):
+    calls = ProfileEntry("cudaLaunchKernel", 2.0, 1000, EventKind.HOST)
+    scaled = scale_entry(calls, A100, target)
+    assert (scaled.factor, scaled.limiter, scaled.deviation) == (1.0, Limiter.HOST, HOST_DEVIATION)
+    kernel = ProfileEntry("layer_norm_kernel", 1.0, 1, EventKind.KERNEL)
+    for host, time_s in ((None, 2.0), (0.5, 1.0), (3.0, 6.0)):
+        found = project(Profile((calls, kernel)), A100, target, host=host)
+        parts = {part.name: part for part in found.parts}
+        assert parts["cudaLaunchKernel"].projected_time_s == pytest.approx(time_s)
+        assert parts["layer_norm_kernel"].projected_time_s == pytest.approx(scale_entry(kernel, A100, target).factor)
+        assert _host_note(host) in found.notes
+        assert (parts["cudaLaunchKernel"].low < time_s) == (host is None), "a stated host is as stated"
+
+
+def test_only_a_profile_without_any_work_of_the_gpu_is_one_of_the_cpu():
+    calls = ProfileEntry("cudaLaunchKernel", 2.0, 1000, EventKind.HOST)
+    assert is_of_cpu(Profile((calls, ProfileEntry("nothing", 0.0))))
+    assert not is_of_cpu(Profile((calls, ProfileEntry("layer_norm_kernel", 1.0, 1, EventKind.KERNEL))))
+    assert not is_of_cpu(Profile((calls, ProfileEntry("of any kind", 1.0))))
+    assert not is_of_cpu(Profile(()))
 
 
 @given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=4))

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.vocabulary import EventKind, Limiter
 from perfmodel.diagnosis.decompose import decompose
 from perfmodel.diagnosis.limits import profile_limits
 from perfmodel.diagnosis.projection.replay import replay
-from perfmodel.diagnosis.projection.scale import Scaled, scale_entry
+from perfmodel.diagnosis.projection.scale import Scaled, is_beside_gpu, scale_entry
 from perfmodel.diagnosis.wall import BEFORE_WINDOW, gap_dimension, wall_profile
 from perfmodel.errors import UsageError
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
@@ -106,8 +106,8 @@ def project(
     ----------
     profile : any profile.
     source, target : the machine that it was measured on, and the other one.
-    host : time of the other host over this one's. None: as fast as this one, and as unsure as
-        hosts differ (`HOST_DEVIATION`).
+    host : time of the other host over this one's, also for rows of a table that are work of the CPU. None: as fast as
+        this one, and as unsure as hosts differ (`HOST_DEVIATION`).
     only : the entries that move, the others keep their times; None moves all.
 
     Raises
@@ -118,7 +118,7 @@ def project(
     if host is not None and not 0 < host < math.inf:
         raise UsageError(f"the host's factor is {host:g}.", place="--host", remedy="It has to be above 0.")
     scaled = {
-        entry.name: scale_entry(entry, source, target if only is None or entry.name in only else source)
+        entry.name: _scaled(entry, source, target if only is None or entry.name in only else source, host)
         for entry in profile.entries
     }
     if is_replayable(profile):
@@ -126,10 +126,26 @@ def project(
         timeline = profile.timeline.between_gpu_work()
         profile = replace(profile, timeline=timeline)
         return _Traced(profile, timeline, source, target, scaled, host).projection()
-    return _summed(profile, source, target, scaled)
+    return _summed(profile, source, target, scaled, host)
 
 
-def _summed(profile: Profile, source: Hardware, target: Hardware, scaled: Mapping[str, Scaled]) -> Projection:
+def is_of_cpu(profile: Profile) -> bool:
+    """Return whether all times of a table are those of the CPU: calls of an API, ranges of the program, operators."""
+    timed = [entry for entry in profile.entries if entry.time_s > 0]
+    return bool(timed) and all(entry.category == EventKind.HOST for entry in timed)
+
+
+def _scaled(entry: ProfileEntry, source: Hardware, target: Hardware, host: float | None) -> Scaled:
+    """Return how much longer one entry takes on another machine, beside a host whose factor may be stated."""
+    scaled = scale_entry(entry, source, target)
+    if host is None or not is_beside_gpu(entry, source):
+        return scaled
+    return replace(scaled, factor=host, deviation=0.0, basis="work of the CPU: the stated factor of the host")
+
+
+def _summed(
+    profile: Profile, source: Hardware, target: Hardware, scaled: Mapping[str, Scaled], host: float | None
+) -> Projection:
     """Project a table of times."""
     entries = profile.entries
     parts = tuple(_part(entry, entry.time_s * scaled[entry.name].factor, scaled[entry.name]) for entry in entries)
@@ -143,7 +159,9 @@ def _summed(profile: Profile, source: Hardware, target: Hardware, scaled: Mappin
         entries=tuple(replace(entry, time_s=time_s) for entry, time_s in zip(entries, times_s, strict=True)),
         device=target.title or target.name,
     )
-    notes = ("The profile has no time line: gaps between its rows are not in it.", *_notes(parts, source, target))
+    of_host = (_host_note(host),) if any(is_beside_gpu(entry, source) for entry in entries) else ()
+    gaps = "The profile has no time line: gaps between its rows are not in it."
+    notes = (gaps, *of_host, *_notes(parts, source, target))
     return Projection(profile, source, target, _sorted(parts), whole, there, notes)
 
 

@@ -15,6 +15,7 @@ from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
+from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
@@ -72,11 +73,14 @@ def scale_entry(entry: ProfileEntry, source: Hardware, target: Hardware) -> Scal
     Stein 1961, Proc. 4th Berkeley Symposium 1:361), since a kernel far off its prediction is another kernel than the
     model's on both machines.
 
-    Otherwise a fixed start of the kernel stays, and the rest follows the ceiling that limits it.
+    Otherwise a fixed start of the kernel stays, and the rest follows the ceiling that limits it. What the CPU does
+    beside a GPU stays as it is, and is as unsure as hosts differ.
     """
     here = limit(entry, source)
     if source.name == target.name:
         return Scaled(1.0, 0.0, here.limiter, "the same machine")
+    if is_beside_gpu(entry, source):
+        return Scaled(1.0, HOST_DEVIATION, Limiter.HOST, "work of the CPU: as long with another GPU")
     if entry.op is not None and here.basis is Basis.MODEL:
         scaled = _by_model(entry, entry.op, here, source, target)
         if scaled is not None:
@@ -87,6 +91,11 @@ def scale_entry(entry: ProfileEntry, source: Hardware, target: Hardware) -> Scal
             factor = there.floor_time_s / here.floor_time_s
             return Scaled(factor, OF_CEILINGS, there.limiter, "ratio of the bounds for the counted FLOP and bytes")
     return _by_ceiling(entry, here.limiter, source, target)
+
+
+def is_beside_gpu(entry: ProfileEntry, source: Hardware) -> bool:
+    """Return whether an entry is work of the CPU while the profiled machine is a GPU: calls, ranges, operators."""
+    return entry.category == EventKind.HOST and source.kind != "cpu"
 
 
 def _by_model(entry: ProfileEntry, op: Operator, here: Limit, source: Hardware, target: Hardware) -> Scaled | None:

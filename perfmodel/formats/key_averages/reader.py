@@ -140,7 +140,9 @@ def _flop(row: Row) -> Mapping[str, float]:
     return MappingProxyType({} if row.flop is None else {"estimated_flop": row.flop})
 
 
-def _rest(entries: Sequence[ProfileEntry], total_s: float | None, notes: list[str]) -> list[ProfileEntry]:
+def _rest(
+    entries: Sequence[ProfileEntry], total_s: float | None, notes: list[str], category: EventKind | str = ""
+) -> list[ProfileEntry]:
     """Return, as an entry, the part of the profiler's own total that no row holds."""
     shown_s = math.fsum(entry.time_s for entry in entries)
     if total_s is None or abs(total_s - shown_s) <= _ROUNDING * total_s:
@@ -154,7 +156,7 @@ def _rest(entries: Sequence[ProfileEntry], total_s: float | None, notes: list[st
         f"The table was cut: it shows {format_si(shown_s, 's')} of its total of {format_si(total_s, 's')}; "
         f"the rest is {NOT_ITEMISED!r}."
     )
-    return [ProfileEntry(NOT_ITEMISED, total_s - shown_s)]
+    return [ProfileEntry(NOT_ITEMISED, total_s - shown_s, category=category)]
 
 
 def _host_profile(rows: Rows, place: str) -> Profile:
@@ -163,7 +165,7 @@ def _host_profile(rows: Rows, place: str) -> Profile:
     real = [row for row in rows.rows if not _is_overhead(row, skipped) and row.self_cpu_s > 0]
     entries = [ProfileEntry(row.name, row.self_cpu_s, row.calls, EventKind.HOST, metrics=_flop(row)) for row in real]
     notes = ["No row has time on a device: these are times on the CPU."]
-    entries += _rest(entries, rows.cpu_total_s, notes)
+    entries += _rest(entries, rows.cpu_total_s, notes, EventKind.HOST)
     return _profile(entries, notes, skipped | rows.skipped, place)
 
 
