@@ -304,7 +304,8 @@ def _with_measured_link(machine: Hardware, group: Group, device: Device) -> Hard
         )
         status(
             "the machine's specification has no link between ranks: measured it first, which took "
-            f"{took} ({step} a step, {rate}, {100 * fit.error:.0f} % off its messages)"
+            f"{took} ({step} a step, the shorter one of all_reduce and send_recv; {rate}, "
+            f"{100 * fit.error:.0f} % off its messages)"
         )
     source = f"{group.backend}, {group.size} processes of this machine, {now_utc()[:10]}"
     return with_link(machine, PROCESS_LINK, fit, source)

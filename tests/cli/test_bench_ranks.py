@@ -330,7 +330,8 @@ def test_a_link_is_measured_in_one_line_and_not_again_to_resume(request_of, monk
 
     monkeypatch.setattr(links, "probe", lambda *_: links.AlphaBeta(1e-4, 1e9, 2e9, 0.25))
     session = session_of(request_of(seed=0, resume=False))
-    assert "(100 us a step, 1 GB/s, 25 % off its messages)" in capsys.readouterr().err
+    line = "(100 us a step, the shorter one of all_reduce and send_recv; 1 GB/s, 25 % off its messages)"
+    assert line in capsys.readouterr().err
     row = build_row(session.jobs[0], Outcome(Status.SKIPPED, "for the test"), session.machine, session.settings)
     request_of(seed=0, resume=False).destination.write(report(session.record([row])), quiet=True)
 

@@ -22,6 +22,7 @@ from perfmodel.measure.calibration.rates import rounded
 from perfmodel.measure.collectives.ranks import time_exchange
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule
 from perfmodel.operators import load_operator
+from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.send_recv import SendRecv
 from perfmodel.prediction.ceilings import link_traffic
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 #: messages from which the link of a machine without one is estimated: a latency, and a bandwidth [B]
 PROBES_BYTES = (4096.0, 2.0**20, 2.0**24)
+#: the exchanges that carry them: on a busy machine a step of one may take ten times that of the other
+PROBES: tuple[type[Collective], ...] = (AllReduce, SendRecv)
 #: FLOP of a multiply-add in a lane of a vector, bytes of the lane, and ranks of the smallest exchange
 _FLOP_PER_LANE, _FP32_BYTES, _FEWEST_RANKS = 2.0, 4.0, 2.0
 #: figures of a line
@@ -44,7 +47,7 @@ _FIGURES = 2
 _HELD = 0.8
 #: the least deviation that is stated of a line: `bench` stops at a standard error of 1 %, as the next run does
 _LEAST_DEVIATION = 0.02
-_PROBE_RULE = StandardErrorRule(0.02, time_limit_s=0.5, min_time_s=0.1)
+_PROBE_RULE = StandardErrorRule(0.02, time_limit_s=0.25, min_time_s=0.1)
 
 
 @dataclass(frozen=True)
@@ -157,12 +160,30 @@ def _least_squares(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def probe(group: Group, device: Device) -> AlphaBeta:
-    """Return the link between the ranks from a few messages to the neighbour."""
+    """Return the link between the ranks from a few all-reduces and messages to the neighbour.
+
+    Of the lines of the two it is the one with the shorter step: other work on the machine only makes a step longer.
+    """
+    lines = group.run(lambda: [_probed(kind, group, device) for kind in PROBES])
+    return shorter_step(lines)
+
+
+def _probed(kind: type[Collective], group: Group, device: Device) -> AlphaBeta:
+    """Return the line of one exchange."""
     from perfmodel.kernels.distributed.exchanges import exchange
 
-    operators = [SendRecv(bytes=size, num_gpus=group.size, dtype="fp32") for size in PROBES_BYTES]
-    timed = group.run(lambda: [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators])
+    operators = [kind(bytes=size, num_gpus=group.size, dtype="fp32") for size in PROBES_BYTES]
+    timed = [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators]
     return fit_alpha_beta(operators, [one.median_s for one in timed])
+
+
+def shorter_step(lines: Sequence[AlphaBeta]) -> AlphaBeta:
+    """Return the line whose step is the shortest, with the largest bandwidth that a message of any line reached.
+
+    A line without a step is one on which the bandwidth explains all messages; it counts where all are such lines.
+    """
+    best = min(lines, key=lambda line: (line.alpha_s == 0, line.alpha_s))
+    return dataclasses.replace(best, fastest_bytes_per_s=max(line.fastest_bytes_per_s for line in lines))
 
 
 def _calibrate_network(record: Record, machine: Hardware) -> LinkCalibration | None:

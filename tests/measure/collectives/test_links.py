@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +13,19 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.core.hardware import ExchangeLine
+from perfmodel.core.vocabulary import Timing
 from perfmodel.errors import InputFileError
-from perfmodel.measure.collectives.links import AlphaBeta, calibrate_link, fit_alpha_beta, with_lines, with_link
+from perfmodel.measure.collectives.links import (
+    AlphaBeta,
+    calibrate_link,
+    fit_alpha_beta,
+    probe,
+    shorter_step,
+    with_lines,
+    with_link,
+)
 from perfmodel.measure.collectives.ranks import with_bandwidths
+from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import load_operator
 from perfmodel.records.schema import Record
 
@@ -60,6 +71,36 @@ def test_steps_and_bandwidths_are_those_of_nccl_tests(name: str, num_gpus: int, 
     row = with_bandwidths({"measured_time_s": 0.001}, op)
     assert (row["algorithm_bytes_per_s"], row["bus_bytes_per_s"]) == (1e9, pytest.approx(bus * 1e9))
     assert with_bandwidths({"measured_time_s": None}, op) == {"measured_time_s": None}
+
+
+@pytest.mark.parametrize("busy", ["all_reduce", "send_recv"])
+def test_the_probed_link_has_the_shorter_step_of_its_two_exchanges(monkeypatch, busy: str) -> None:
+    """Other work makes a step of one of them ten times as long; that says nothing about the link."""
+
+    class OneRank:
+        size = 2
+
+        def run(self, work):
+            return work()
+
+    def timed(op, group, device, rule):
+        step_s = 1e-3 if op.op == busy else 1e-4
+        return TimedCall((step_s * float(op.steps()) + float(op.peer_bytes()) / 1e9,), "", Timing.KERNEL, 1)
+
+    exchanges = pytest.importorskip("perfmodel.kernels.distributed.exchanges")
+    monkeypatch.setattr(exchanges, "exchange", lambda op, group: SimpleNamespace(call=op))
+    monkeypatch.setattr("perfmodel.measure.collectives.links.time_exchange", timed)
+    fit = probe(OneRank(), None)
+    assert (fit.alpha_s, fit.beta_bytes_per_s) == (pytest.approx(1e-4), pytest.approx(1e9))
+
+
+def test_a_line_without_a_step_counts_only_among_its_like() -> None:
+    none, short, long = (AlphaBeta(step, 1e9, 2e9, 0.1) for step in (0.0, 1e-4, 1e-3))
+    fast = AlphaBeta(2e-3, 3e9, 4e9, 0.1)
+    best = shorter_step([long, none, short, fast])
+    assert (best.alpha_s, best.beta_bytes_per_s) == (1e-4, 1e9)
+    assert best.fastest_bytes_per_s == 4e9, "no message of any line beats it"
+    assert shorter_step([none, none]) == none
 
 
 def test_a_machine_with_the_link_predicts_the_line() -> None:
