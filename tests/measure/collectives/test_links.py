@@ -15,6 +15,8 @@ import perfmodel as pm
 from perfmodel.core.hardware import ExchangeLine
 from perfmodel.core.vocabulary import Timing
 from perfmodel.errors import InputFileError
+from perfmodel.hardware_catalog.lint import lint_file
+from perfmodel.hardware_catalog.write import write_spec
 from perfmodel.measure.collectives.links import (
     AlphaBeta,
     calibrate_link,
@@ -261,3 +263,19 @@ def cpu_machine() -> pm.Hardware:
         peaks=(Peak("fp32", "vector", 1e11),), memory=(MemoryLevel("dram", 1e10, 2**35),),
         links=(Link("processes", 5e8),),
     )  # fmt: skip
+
+
+def test_the_spec_of_a_calibrated_link_is_not_called_implausible(tmp_path, cpu_machine) -> None:
+    """Gloo takes some GB/s of what the cores could store, 1 % and less of that; of NVLink the same share is a slip."""
+    calibration = calibrate_link(six(), cpu_machine)
+    path = tmp_path / f"{calibration.machine.name}.toml"
+    write_spec(calibration.machine, path)
+    rate = calibration.machine.sustained_links["processes"]
+    peak = next(link.bandwidth_bytes_per_s for link in calibration.machine.links if link.name == "processes")
+    assert rate < 0.1 * peak
+    assert not [finding for finding in lint_file(path) if finding.code == "sustained-implausible"]
+    nvlink = dataclasses.replace(pm.hardware("h100"), sustained_links={"nvlink": 1e9}, sustained_source="here")
+    write_spec(nvlink, path)
+    assert [finding.key for finding in lint_file(path) if finding.code == "sustained-implausible"] == [
+        "sustained.link.nvlink"
+    ]
