@@ -27,7 +27,7 @@ _LONGEST_LATENCY_S = 20e-6
 _CLOCKS_S = 2e-6
 #: a call that copies from pageable memory returns when the last of it is in the driver's buffer, up to this before the
 #: copy ends [s]: 30 to 91 us after 19 copies of 1 MB and more on three machines (traces/kineto_resnet50_train_nw0_2021,
-#: _nw4_2021 and hta_alexnet_a100_big_gaps of the public data, 2026-11-30)
+#: _nw4_2021 and hta_alexnet_a100_big_gaps of the public data)
 _STAGED_S = 100e-6
 
 _Spans = TypeVar("_Spans", bound=Spans)
