@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import UsageError, unknown_name
@@ -59,6 +60,13 @@ class ProfileEntry:
             object.__setattr__(self, "category", EventKind(self.category))
 
 
+class ProcessGroup(NamedTuple):
+    """Processes of a job that exchange with each other: the group's name, and their numbers in the job."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Profile:
     """Where the time of a run went.
@@ -76,6 +84,8 @@ class Profile:
     timeline : the time line of a trace; None for tables of sums.
     rank : number of the process among several, where the profile records it.
     world_size : how many processes the job has, where the profile records it.
+    groups : the process groups that the process belongs to, where the profile lists them.
+    host : the name of its host, where the profile records it.
 
     Raises
     ------
@@ -93,6 +103,8 @@ class Profile:
     timeline: Timeline | None = None
     rank: int | None = None
     world_size: int | None = None
+    groups: tuple[ProcessGroup, ...] = ()
+    host: str = ""
 
     def __post_init__(self) -> None:
         names: set[str] = set()

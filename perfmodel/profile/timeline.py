@@ -145,7 +145,8 @@ class Exchanges(Spans):
     ----------
     group : index into `Timeline.names` of the process group, or -1 where the trace does not name it.
     sequence : number of the exchange in its group, or -1 where the trace does not count them.
-    bytes : the message of this rank: the larger of what it sends and receives, NaN where unknown [B].
+    bytes : the message of this rank: the larger of what it sends and receives, NaN where unknown [B]. Of an all-gather
+        whose ``ranks`` are unknown it is what the rank sends, since gloo's ranges list no more.
     ranks : ranks of the group, 0 where unknown.
     """
 

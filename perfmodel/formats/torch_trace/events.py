@@ -64,6 +64,7 @@ class Header(msgspec.Struct):
     deviceProperties: Any = None  # noqa: N815 -- the names in the file
     distributedInfo: Any = None  # noqa: N815
     baseTimeNanoseconds: Any = None  # noqa: N815
+    host_name: Any = None
 
 
 class _Document(Header):

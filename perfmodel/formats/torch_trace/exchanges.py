@@ -75,7 +75,11 @@ def _from_elements(arguments: Arguments) -> float:
 
 
 def _from_tensors(arguments: Arguments) -> float:
-    """Return the bytes of the tensors that a range of gloo lists [B]."""
+    """Return the bytes of the tensors that a range of gloo lists, which are those that the rank sends [B].
+
+    They are the larger side of every collective but the all-gather, whose message is that times the ranks of the group;
+    the range does not name it (`perfmodel.diagnosis.ranks.matching`).
+    """
     try:
         dims = msgspec.json.decode(bytes(arguments.dims or arguments.old_dims) or b"[]")
         types = msgspec.json.decode(bytes(arguments.types) or b"[]")

@@ -22,6 +22,7 @@ from perfmodel.formats.torch_trace.entries import Entries, entry_of_events
 from perfmodel.formats.torch_trace.events import Header
 from perfmodel.formats.torch_trace.file import Source
 from perfmodel.formats.torch_trace.gather import Gathered
+from perfmodel.formats.torch_trace.job import place_in_job
 from perfmodel.formats.torch_trace.links import Traced, build
 from perfmodel.formats.torch_trace.results import with_results
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -80,9 +81,9 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
             gpu=replace(timeline.gpu, entry=entry_of_events(counted, len(timeline.gpu))),
             origin_s=timeline.origin_s + _base_s(source.header),
         ),
-        rank=_of_job(source.header, "rank", 0),
     )
-    return replace(profile, world_size=_of_job(source.header, "world_size", 1))
+    job = place_in_job(source.header)
+    return replace(profile, rank=job.rank, world_size=job.world_size, groups=job.groups, host=job.host)
 
 
 def _gathered(path: str | os.PathLike[str], limit: int) -> tuple[Source, Gathered]:
@@ -168,13 +169,6 @@ def _device(header: Header, traced: Traced) -> str:
     if not name and len(set(map(str, names.values()))) == 1:
         name = next(iter(names.values()))
     return name if isinstance(name, str) else ""
-
-
-def _of_job(header: Header, key: str, least: int) -> int | None:
-    """Return a number that the process knows about its job, or None."""
-    info = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
-    value = info.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
 
 
 def _base_s(header: Header) -> float:
