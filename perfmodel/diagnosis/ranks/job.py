@@ -14,16 +14,16 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.ranks.matching import Matched, clock_offsets, match
-from perfmodel.diagnosis.ranks.summary import RankSummary
+from perfmodel.diagnosis.ranks.counting import common_steps, numbered, step_numbers
+from perfmodel.diagnosis.ranks.groups import spans
+from perfmodel.diagnosis.ranks.matching import APART, Matched, Matching, match
+from perfmodel.diagnosis.ranks.naming import numbered_by_name
+from perfmodel.diagnosis.ranks.remarks import joined, step_remarks, unmatched, why_unnamed
+from perfmodel.diagnosis.ranks.summary import RankSummary, Step
 from perfmodel.diagnosis.ranks.waits import Straggler, step_waits, stragglers
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import Floats
-
-#: ranks of one job leave an exchange together; recorded ones within 0.03 of a step in the median, and two ranks of
-#: different jobs at least 0.2 from their mean, with clocks aligned (recorded gloo trainings, tests/diagnosis/ranks)
-APART = 0.1
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,16 @@ class Job(Reportable):
     numbers : their numbers.
     exchanges : those that at least two ranks took part in.
     offset_s : clock of each rank minus that of the first one [s].
-    step_waits_s : [step, waiting rank, rank that is waited for] -> time [s], shape (steps, ranks, ranks).
+    step_waits_s : [step, waiting rank, rank that is waited for] -> time [s], shape (steps, ranks, ranks); of the steps
+        that all ranks have, where there are any.
     stragglers : the ranks that the others wait for, the worst first.
     imbalance : max / mean - 1 of the time that the ranks compute in their median step: what stays from step to step.
     step_imbalance : max / mean - 1 of the time that the ranks compute in one step, the median over the steps: also
         what goes from rank to rank.
     missing : numbers of ranks of the job whose trace was not given.
     left_out : files that could not be read, and why.
+    unnamed : why no rank can be called late, as a sentence; empty where one can.
+    remarks : sentences about what was assumed to join the ranks, and about exchanges that could not be matched.
     """
 
     ranks: tuple[RankSummary, ...]
@@ -55,6 +58,8 @@ class Job(Reportable):
     step_imbalance: float
     missing: tuple[int, ...]
     left_out: tuple[str, ...] = ()
+    unnamed: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def slowest(self) -> int:
@@ -87,9 +92,14 @@ class Job(Reportable):
 
     @property
     def pace(self) -> int:
-        """Index into ``ranks`` of the rank that sets the pace: a straggler, else the one that waits least."""
+        """Index into ``ranks`` of the rank that sets the pace: a straggler, else the one that waits least.
+
+        Where nothing is known of waits, it is the one that computes longest.
+        """
         if self.stragglers:
             return self.numbers.index(self.stragglers[0].rank)
+        if self.unnamed:
+            return self.numbers.index(self.slowest)
         return int(np.argmin(self.waits_s.sum(axis=1)))
 
     def waits_of(self, index: int) -> tuple[Floats, Floats]:
@@ -114,39 +124,64 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
         When a rank occurs twice, the files are of jobs of several sizes, the ranks have no exchange in common, or they
         do not leave their exchanges together.
     """
-    ranks, numbers = _ordered(summaries)
-    matched = match(ranks)
-    if not matched:
-        places = ", ".join(rank.place for rank in ranks)
-        raise InputFileError(
-            "the ranks have no exchange in common.",
-            place=places,
-            remedy="Give the traces of one job, of the same steps.",
-        )
-    offset = clock_offsets(matched, len(ranks))
-    aligned = tuple(
-        Matched(one.key, one.ranks, one.start_s - offset[one.ranks], one.end_s - offset[one.ranks]) for one in matched
-    )
-    _check_ends(ranks, aligned)
+    ranks, numbers, assumed = _ordered(summaries)
+    matching = match(ranks, numbers)
+    _check_common(ranks, matching)
+    _check_ends(ranks, matching.exchanges)
     world = max((rank.world_size or 0 for rank in ranks), default=0)
-    waits = step_waits(aligned, ranks, offset)
+    unnamed = why_unnamed(matching)
+    compared, waits = _waits(ranks, matching)
     imbalance, step_imbalance = _imbalance(ranks)
     return Job(
         ranks=ranks,
         numbers=numbers,
-        exchanges=aligned,
-        offset_s=offset,
+        exchanges=matching.exchanges,
+        offset_s=matching.offset_s,
         step_waits_s=waits,
-        stragglers=stragglers(ranks, numbers, aligned, waits),
+        stragglers=() if unnamed else stragglers(ranks, numbers, compared, waits),
         imbalance=imbalance,
         step_imbalance=step_imbalance,
         missing=tuple(number for number in range(world) if number not in numbers),
         left_out=tuple(left_out),
+        unnamed=unnamed,
+        remarks=(*assumed, *step_remarks(ranks, numbers), *unmatched(matching)),
     )
 
 
-def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], tuple[int, ...]]:
-    """Return the ranks by their numbers; traces without numbers keep the order in which they were given."""
+def _waits(ranks: Sequence[RankSummary], matching: Matching) -> tuple[tuple[Matched, ...], Floats]:
+    """Return the exchanges that say who is late, and the waits of the steps that all ranks have (`step_waits`).
+
+    In a step that one rank lacks, nobody can wait for it. Where the steps have no numbers, all count.
+    """
+    first, offset_s = ranks[0], matching.offset_s
+    common = set(common_steps(ranks)) if numbered(ranks) else set()
+    begin_s = first.steps[0].start_s - float(offset_s[0]) if common else -np.inf
+    compared = tuple(one for one in matching.exchanges if float(one.start_s[0]) >= begin_s)
+    if not compared:
+        return (), np.zeros((1, len(ranks), len(ranks)))
+    waits = step_waits(compared, ranks, offset_s)
+    rows = [row for row, number in enumerate(step_numbers(first)[: len(waits)]) if number in common]
+    return compared, waits[rows] if rows else waits
+
+
+def _check_common(ranks: Sequence[RankSummary], matching: Matching) -> None:
+    """Raise an InputFileError for ranks that share no exchange, unless what they have can only not be matched."""
+    if matching.exchanges or matching.untold or matching.loose or matching.messages:
+        return
+    traced = [f"{rank.place} {spans(step_numbers(rank))}" for rank in ranks] if numbered(ranks) else []
+    apart = bool(traced) and not common_steps(ranks)
+    raise InputFileError(
+        f"the ranks have no {'step' if apart else 'exchange'} in common"
+        f"{f'; the profiled steps are of {joined(traced)}' if apart else ''}.",
+        place=", ".join(rank.place for rank in ranks),
+        remedy="Give the traces of one job, of the same steps.",
+    )
+
+
+def _ordered(
+    summaries: Sequence[RankSummary],
+) -> tuple[tuple[RankSummary, ...], tuple[int, ...], tuple[str, ...]]:
+    """Return the ranks by their numbers, the numbers, and sentences about numbers that the traces do not have."""
     for place, count in Counter(rank.place for rank in summaries).items():
         if count > 1:
             raise InputFileError(f"is given {count} times.", place=place, remedy="Give each rank once.")
@@ -157,15 +192,14 @@ def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...],
             place=", ".join(rank.place for rank in summaries),
             remedy="Give the traces of one job.",
         )
-    taken = {rank.rank for rank in summaries if rank.rank is not None}
-    free = (number for number in range(len(summaries)) if number not in taken)
-    numbered = [(next(free) if rank.rank is None else rank.rank, rank) for rank in summaries]
-    for number, count in Counter(number for number, _ in numbered).items():
+    assumed = numbered_by_name(summaries)
+    numbered_ranks = list(zip(assumed.numbers, summaries, strict=True))
+    for number, count in Counter(assumed.numbers).items():
         if count > 1:
-            places = ", ".join(rank.place for other, rank in numbered if other == number)
+            places = ", ".join(rank.place for other, rank in numbered_ranks if other == number)
             raise InputFileError(f"rank {number} is given {count} times.", place=places, remedy="Give each rank once.")
-    numbered.sort(key=lambda pair: pair[0])
-    return tuple(rank for _, rank in numbered), tuple(number for number, _ in numbered)
+    numbered_ranks.sort(key=lambda pair: pair[0])
+    return tuple(rank for _, rank in numbered_ranks), tuple(number for number, _ in numbered_ranks), assumed.remarks
 
 
 def _check_ends(ranks: Sequence[RankSummary], matched: Sequence[Matched]) -> None:
@@ -189,10 +223,19 @@ def _check_ends(ranks: Sequence[RankSummary], matched: Sequence[Matched]) -> Non
 
 def _imbalance(ranks: Sequence[RankSummary]) -> tuple[float, float]:
     """Return max / mean - 1 of the computation of the ranks: in their median steps, and the median over the steps."""
-    steps = min(len(rank.steps) for rank in ranks)
-    computed = np.array([[step.compute_s for step in rank.steps[:steps]] for rank in ranks])
+    computed = np.array([[step.compute_s for step in steps] for steps in _same_steps(ranks)])
     typical_s = np.array([rank.step_compute_s for rank in ranks])
     return _beyond_mean(typical_s), float(np.median([_beyond_mean(step_s) for step_s in computed.T]))
+
+
+def _same_steps(ranks: Sequence[RankSummary]) -> list[tuple[Step, ...]]:
+    """Return the steps that all ranks have, by their numbers; the first ones of each where no number is common."""
+    common = common_steps(ranks) if numbered(ranks) else []
+    if common:
+        own = [dict(zip(step_numbers(rank), rank.steps, strict=True)) for rank in ranks]
+        return [tuple(steps[number] for number in common) for steps in own]
+    fewest = min(len(rank.steps) for rank in ranks)
+    return [rank.steps[:fewest] for rank in ranks]
 
 
 def _beyond_mean(times_s: Floats) -> float:
@@ -201,10 +244,10 @@ def _beyond_mean(times_s: Floats) -> float:
 
 
 def incomplete_notes(job: Job) -> tuple[str, ...]:
-    """Return sentences about the ranks that are missing, and the files that were left out."""
+    """Return sentences about ranks that are missing, files that were left out, and what could not be matched."""
     size = max((rank.world_size or 0 for rank in job.ranks), default=0)
     missing = (_missing(job.missing, size),) if job.missing else ()
-    return (*missing, *(f"Left out: {reason}" for reason in job.left_out))
+    return (*missing, *(f"Left out: {reason}" for reason in job.left_out), *job.remarks)
 
 
 def alone_notes(profile: Profile) -> tuple[str, ...]:
@@ -226,15 +269,4 @@ def missing_beside(profile: Profile) -> tuple[int, ...]:
 
 
 def _missing(numbers: Sequence[int], size: int) -> str:
-    return f"Missing: rank {_spans(numbers)} of {size}."
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    """Return numbers as "3, 5-9, 12": hundreds of ranks fit into a line."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+    return f"Missing: rank {spans(numbers)} of {size}."

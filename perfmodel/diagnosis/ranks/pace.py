@@ -151,7 +151,8 @@ def _with_late(wall: Profile, late_s: float) -> tuple[Profile, list[ProfileEntry
 def pace_notes(job: Job) -> tuple[str, ...]:
     """Return sentences about the rank that sets the pace, the ranks that are missing, and the files left out."""
     rank = job.ranks[job.pace]
-    why = "the others wait for it" if job.stragglers else "it waits least for the others"
+    otherwise = "it computes longest" if job.unnamed else "it waits least for the others"
+    why = "the others wait for it" if job.stragglers else otherwise
     own = (
         "The total is its wall time: operators on the CPU, communication that none covers, with its own waits for "
         "others, and the time in which no operator computes."

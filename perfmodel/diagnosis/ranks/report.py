@@ -15,7 +15,8 @@ from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.report import COLUMNS as PART_COLUMNS
 from perfmodel.diagnosis.projection.report import part_row
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
-from perfmodel.diagnosis.ranks.job import APART, Job, incomplete_notes
+from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
+from perfmodel.diagnosis.ranks.matching import APART
 from perfmodel.diagnosis.ranks.projection import ProjectedJob
 from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
 from perfmodel.diagnosis.ranks.waits import Straggler
@@ -153,6 +154,8 @@ def _facts(job: Job) -> dict[str, Any]:
 
 def _decision(job: Job) -> str:
     """Return the sentence that a reader needs first."""
+    if job.unnamed:
+        return job.unnamed
     if not job.stragglers:
         return "No rank is late in most steps: the waits are spread over the ranks."
     worst = job.stragglers[0]
@@ -196,10 +199,11 @@ def _notes(job: Job) -> Iterator[str]:
         )
     yield from incomplete_notes(job)
     without = sum(one.key.counted for one in job.exchanges)
+    in_step = " in the profiler's step" if any(one.key.step >= 0 for one in job.exchanges) else ""
     if without:
         yield (
             f"{without} of {len(job.exchanges)} exchanges have no sequence number and are matched by their count among "
-            "those of the same operation and message."
+            f"those of the same operation and message{in_step}."
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from perfmodel.diagnosis.decompose import decompose, moves_data
 from perfmodel.diagnosis.intervals import minus, union
 from perfmodel.diagnosis.ranks.host import computing, is_of_host
 from perfmodel.errors import InputFileError
-from perfmodel.profile.profile import Profile
+from perfmodel.profile.profile import ProcessGroup, Profile
 from perfmodel.profile.timeline import STEP_NAME, Exchanges, Floats, Timeline
 
 #: dimensions of a rank's wall time, in the order in which they are listed
@@ -59,6 +59,10 @@ class RankSummary:
     source, device : the file, and the GPU's name.
     gpu : number of the GPU in the file, where the file has several.
     local_gpu : number of the GPU among those of its host, as the trace has it; None where it has several or none.
+    queued_s : when the host queued each exchange, on its clock; that of its start where the trace does not say [s].
+        Empty where all are as they start.
+    groups : the process groups of the rank, where the trace lists them.
+    host : name of the rank's host; empty where the trace does not say.
     of_host : whether the rank has no GPU: operators on the CPU compute, and an exchange runs on threads beside them.
     times_s : dimension -> time of the window [s]; they add up to the wall time.
     communication_s, compute_s : union of the exchanges, and of the computation, in the window [s].
@@ -90,6 +94,9 @@ class RankSummary:
     gpu: int | None = None
     local_gpu: int | None = None
     of_host: bool = False
+    queued_s: Floats = field(default_factory=lambda: np.empty(0))
+    groups: tuple[ProcessGroup, ...] = ()
+    host: str = ""
 
     @property
     def place(self) -> str:
@@ -169,6 +176,9 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
         gpu=gpu,
         local_gpu=_local_gpu(timeline),
         of_host=is_of_host(profile),
+        queued_s=_queued_s(timeline, exchanges) + origin,
+        groups=profile.groups,
+        host=profile.host,
     )
 
 
@@ -207,6 +217,16 @@ def _in_window(exchanges: Exchanges, window_s: tuple[float, float]) -> Exchanges
         bytes=exchanges.bytes[inside],
         ranks=exchanges.ranks[inside],
     )
+
+
+def _queued_s(timeline: Timeline, exchanges: Exchanges) -> Floats:
+    """Return when the host launched each exchange on its GPU; the start of one without a launch in the trace [s]."""
+    gpu = timeline.gpu
+    if not len(gpu):
+        return exchanges.start_s
+    event = np.clip(np.searchsorted(gpu.start_s, exchanges.start_s), 0, len(gpu) - 1)
+    launch = np.where(gpu.start_s[event] == exchanges.start_s, gpu.launch[event], -1)
+    return np.where(launch >= 0, np.append(timeline.api.start_s, 0.0)[launch], exchanges.start_s)
 
 
 def _compute(timeline: Timeline) -> Floats:

@@ -131,7 +131,7 @@ def test_waits_at_the_same_time_count_once() -> None:
 def test_exchanges_are_matched_by_number_and_not_by_time() -> None:
     # the second rank was recorded one exchange later: its first one is the other's second
     first = rank(0, [0.01, 0.11, 0.21], [0.02, 0.12, 0.22], sequence=np.array([7, 8, 9]))
-    second = rank(1, [0.10, 0.20], [0.12, 0.22], sequence=np.array([8, 9]))
+    second = rank(1, [0.10, 0.20], [0.12, 0.22], sequence=np.array([8, 9]), steps=first.steps[1:])
     job = join([first, second])
     assert [one.key.number for one in job.exchanges] == [8, 9]
     assert job.waits_s[1, 0] == pytest.approx(0.02)

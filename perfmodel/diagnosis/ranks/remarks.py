@@ -1,0 +1,72 @@
+"""What a reader of a job has to know about its matches, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfmodel.diagnosis.ranks.counting import common_steps, step_numbers
+from perfmodel.diagnosis.ranks.groups import spans
+from perfmodel.diagnosis.ranks.matching import Matching
+from perfmodel.diagnosis.ranks.summary import RankSummary
+
+#: files that a sentence names
+_LISTED = 4
+
+
+def why_unnamed(matching: Matching) -> str:
+    """Return why no rank can be called late, or ""."""
+    if matching.untold:
+        return (
+            f"No rank is called late: {matching.untold} of {matching.total} exchanges may be of several process groups."
+        )
+    if not matching.exchanges:
+        return "No rank is called late: the traces do not say which exchanges belong together."
+    return ""
+
+
+def unmatched(matching: Matching) -> Iterator[str]:
+    """Yield sentences about the exchanges that could not be matched; each rank has its own."""
+    if matching.untold:
+        yield (
+            f"{matching.untold} of {matching.total} exchanges of the ranks are not matched: the traces list several "
+            "process groups, do not say of which one an exchange is, and the ends fit none of them or several. NCCL's "
+            "traces name the group."
+        )
+    if matching.loose:
+        yield (
+            f"{matching.loose} of {matching.total} exchanges of the ranks are not matched, as broadcasts: the traces "
+            "do not say of which process group they are, and a rank may leave them before the others come."
+        )
+    if matching.messages:
+        yield (
+            f"{matching.messages} of {matching.total} exchanges of the ranks are messages between two ranks (send, "
+            "receive), and are not matched: the traces do not say which belong together. Waits for them count as "
+            "communication."
+        )
+    if matching.uneven:
+        yield (
+            f"{matching.uneven} of {matching.total} exchanges of the ranks are not matched, since the ranks have "
+            "different numbers of them in the same step."
+        )
+
+
+def step_remarks(ranks: Sequence[RankSummary], numbers: Sequence[int]) -> tuple[str, ...]:
+    """Return a sentence where the ranks were profiled in different steps."""
+    of_steps: dict[str, list[int]] = {}
+    for number, rank in zip(numbers, ranks, strict=True):
+        of_steps.setdefault(spans(step_numbers(rank)), []).append(number)
+    if len(of_steps) == 1 or "" in of_steps:
+        return ()
+    common = common_steps(ranks)
+    counted = f"; waits count in those that all have, {spans(common)}" if common else ""
+    listed = joined([f"{steps} on rank {spans(own)}" for steps, own in of_steps.items()], "; ")
+    return (
+        f"The ranks were profiled in different steps: {listed}. Exchanges are matched within the step of one "
+        f"number{counted}.",
+    )
+
+
+def joined(texts: Sequence[str], between: str = ", ") -> str:
+    """Return the first texts of a list."""
+    rest = len(texts) - _LISTED
+    return between.join(texts[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
