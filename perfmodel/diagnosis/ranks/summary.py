@@ -222,10 +222,12 @@ def _in_window(exchanges: Exchanges, window_s: tuple[float, float]) -> Exchanges
 def _queued_s(timeline: Timeline, exchanges: Exchanges) -> Floats:
     """Return when the host launched each exchange on its GPU; the start of one without a launch in the trace [s]."""
     gpu = timeline.gpu
-    if not len(gpu):
+    kernels = np.flatnonzero(gpu.are(EventKind.COMMUNICATION))
+    if not kernels.size or not gpu.launch.size:
         return exchanges.start_s
-    event = np.clip(np.searchsorted(gpu.start_s, exchanges.start_s), 0, len(gpu) - 1)
-    launch = np.where(gpu.start_s[event] == exchanges.start_s, gpu.launch[event], -1)
+    begin_s = gpu.start_s[kernels]
+    nearest = np.clip(np.searchsorted(begin_s, exchanges.start_s), 0, kernels.size - 1)
+    launch = np.where(begin_s[nearest] == exchanges.start_s, gpu.launch[kernels[nearest]], -1)
     return np.where(launch >= 0, np.append(timeline.api.start_s, 0.0)[launch], exchanges.start_s)
 
 
