@@ -19,8 +19,9 @@ from perfmodel.diagnosis.ranks.groups import spans
 from perfmodel.diagnosis.ranks.matching import APART, Matched, Matching, match
 from perfmodel.diagnosis.ranks.naming import numbered_by_name
 from perfmodel.diagnosis.ranks.remarks import joined, step_remarks, unmatched, why_unnamed
+from perfmodel.diagnosis.ranks.stragglers import NOBODY, Late, Stall, Straggler, late_ranks
 from perfmodel.diagnosis.ranks.summary import RankSummary, Step
-from perfmodel.diagnosis.ranks.waits import Straggler, step_waits, stragglers
+from perfmodel.diagnosis.ranks.waits import JobSteps, job_steps, step_waits
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import Floats
@@ -36,9 +37,10 @@ class Job(Reportable):
     numbers : their numbers.
     exchanges : those that at least two ranks took part in.
     offset_s : clock of each rank minus that of the first one [s].
-    step_waits_s : [step, waiting rank, rank that is waited for] -> time [s], shape (steps, ranks, ranks); of the steps
-        that all ranks have, where there are any.
-    stragglers : the ranks that the others wait for, the worst first.
+    steps : of the job, and in which of them each exchange began.
+    step_waits_s : [step, waiting rank, rank that is waited for] -> time [s], shape (steps, ranks, ranks); NaN where
+        two ranks have no exchange with each other in a step.
+    late : the ranks that the others wait for, in most steps or in few.
     imbalance : max / mean - 1 of the time that the ranks compute in their median step: what stays from step to step.
     step_imbalance : max / mean - 1 of the time that the ranks compute in one step, the median over the steps: also
         what goes from rank to rank.
@@ -52,14 +54,30 @@ class Job(Reportable):
     numbers: tuple[int, ...]
     exchanges: tuple[Matched, ...]
     offset_s: Floats
+    steps: JobSteps
     step_waits_s: Floats
-    stragglers: tuple[Straggler, ...]
+    late: Late
     imbalance: float
     step_imbalance: float
     missing: tuple[int, ...]
     left_out: tuple[str, ...] = ()
     unnamed: str = ""
     remarks: tuple[str, ...] = ()
+
+    @property
+    def stragglers(self) -> tuple[Straggler, ...]:
+        """The ranks that the others wait for in most steps, the worst first."""
+        return self.late.stragglers
+
+    @property
+    def together(self) -> Straggler | None:
+        """What the stragglers cost together; None without any."""
+        return self.late.together
+
+    @property
+    def stall(self) -> Stall | None:
+        """A rank that accounts for most of the waits, but is not late in most steps."""
+        return self.late.stall
 
     @property
     def slowest(self) -> int:
@@ -69,7 +87,7 @@ class Job(Reportable):
     @property
     def waits_s(self) -> Floats:
         """[waiting rank, rank that is waited for] -> time over all steps [s], shape (ranks, ranks)."""
-        return np.asarray(self.step_waits_s.sum(axis=0))
+        return np.asarray(np.nansum(self.step_waits_s, axis=0))
 
     def hosts_of(self, ranks: Iterable[int]) -> int | None:
         """Return on how many hosts some ranks are at least; None where the traces do not tell.
@@ -130,15 +148,17 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
     _check_ends(ranks, matching.exchanges)
     world = max((rank.world_size or 0 for rank in ranks), default=0)
     unnamed = why_unnamed(matching)
-    compared, waits = _waits(ranks, matching)
+    steps = job_steps(matching.exchanges, ranks, matching.offset_s)
+    waits = step_waits(matching.exchanges, steps, len(ranks))
     imbalance, step_imbalance = _imbalance(ranks)
     return Job(
         ranks=ranks,
         numbers=numbers,
         exchanges=matching.exchanges,
         offset_s=matching.offset_s,
+        steps=steps,
         step_waits_s=waits,
-        stragglers=() if unnamed else stragglers(ranks, numbers, compared, waits),
+        late=NOBODY if unnamed else late_ranks(ranks, numbers, matching.exchanges, steps, waits),
         imbalance=imbalance,
         step_imbalance=step_imbalance,
         missing=tuple(number for number in range(world) if number not in numbers),
@@ -146,22 +166,6 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
         unnamed=unnamed,
         remarks=(*assumed, *step_remarks(ranks, numbers), *unmatched(matching)),
     )
-
-
-def _waits(ranks: Sequence[RankSummary], matching: Matching) -> tuple[tuple[Matched, ...], Floats]:
-    """Return the exchanges that say who is late, and the waits of the steps that all ranks have (`step_waits`).
-
-    In a step that one rank lacks, nobody can wait for it. Where the steps have no numbers, all count.
-    """
-    first, offset_s = ranks[0], matching.offset_s
-    common = set(common_steps(ranks)) if numbered(ranks) else set()
-    begin_s = first.steps[0].start_s - float(offset_s[0]) if common else -np.inf
-    compared = tuple(one for one in matching.exchanges if float(one.start_s[0]) >= begin_s)
-    if not compared:
-        return (), np.zeros((1, len(ranks), len(ranks)))
-    waits = step_waits(compared, ranks, offset_s)
-    rows = [row for row, number in enumerate(step_numbers(first)[: len(waits)]) if number in common]
-    return compared, waits[rows] if rows else waits
 
 
 def _check_common(ranks: Sequence[RankSummary], matching: Matching) -> None:
@@ -270,3 +274,8 @@ def missing_beside(profile: Profile) -> tuple[int, ...]:
 
 def _missing(numbers: Sequence[int], size: int) -> str:
     return f"Missing: rank {spans(numbers)} of {size}."
+
+
+def ranks_text(numbers: Sequence[int]) -> str:
+    """Return ranks as "rank 3" or "ranks 3, 5-9"."""
+    return f"rank{'s' if len(numbers) > 1 else ''} {spans(sorted(numbers))}"

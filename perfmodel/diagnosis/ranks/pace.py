@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +16,9 @@ import numpy as np
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.diagnosis.projection.replay import replay
 from perfmodel.diagnosis.ranks.host import computing_entries
-from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
+from perfmodel.diagnosis.ranks.job import Job, incomplete_notes, ranks_text
+from perfmodel.diagnosis.ranks.lateness import lateness_beside
 from perfmodel.diagnosis.ranks.summary import EXPOSED, RankSummary
-from perfmodel.diagnosis.ranks.waits import net_waits
 from perfmodel.diagnosis.wall import gap_dimension
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import HOST_WORK
@@ -100,9 +101,10 @@ def host_wall(profile: Profile, rank: RankSummary) -> Profile:
 def lateness(job: Job, wall: Profile) -> tuple[Profile, Candidate | None]:
     """Return the wall time of the rank that sets the pace, and the candidate that it comes when the others do.
 
-    It can save what the rank that waits for it least waits, less what it waits for that one; then that one sets the
-    pace. A rank that computes longer than the others hands work to them, so it saves no more than what it computes
-    beyond the mean of all ranks; another one loses time of its host.
+    Ranks that are late together are evened out together: one alone saves nothing. The candidate can save what the other
+    rank that waits least for the one that sets the pace waits for it, net; then that other one sets the pace. A rank
+    that computes longer than the others hands work to them, so it saves no more than what it computes beyond the mean
+    of all ranks; another one loses time of its host.
 
     Parameters
     ----------
@@ -113,13 +115,12 @@ def lateness(job: Job, wall: Profile) -> tuple[Profile, Candidate | None]:
     rank = job.ranks[job.pace]
     if rank.of_host:
         wall = host_wall(wall, rank)
-    if not job.stragglers:
+    if job.together is None:
         return wall, None
     worst = job.stragglers[0]
-    late_s = float(net_waits(job.waits_s, job.pace).min())
+    late_s = _saved_s(job, job.together.ranks)
     if worst.computes:
-        computed_s = [one.compute_s for one in job.ranks]
-        late_s = min(late_s, computed_s[job.pace] - math.fsum(computed_s) / len(computed_s))
+        late_s = min(late_s, _beyond_mean_s(job))
         targets = [entry for entry in wall.entries if _computes(entry)]
     else:
         targets = [entry for entry in wall.entries if gap_dimension(entry.name)]
@@ -131,7 +132,30 @@ def lateness(job: Job, wall: Profile) -> tuple[Profile, Candidate | None]:
     kind = "batch" if worst.computes else HOST_WORK
     names = tuple(entry.name for entry in targets)
     new_s = max(total_s - late_s, 0.0)
-    return wall, Candidate(f"even out rank {worst.rank}", names, new_time_s=new_s, kind=kind)
+    return wall, Candidate(f"even out {ranks_text(job.together.ranks)}", names, new_time_s=new_s, kind=kind)
+
+
+def _saved_s(job: Job, late: Collection[int]) -> float:
+    """Return how much longer the rank that sets the pace is waited for than it waits, by the rank that gains least [s].
+
+    Ranks that are late with it do not count. A rank that shares some steps only counts with the mean of these.
+
+    Parameters
+    ----------
+    job : the ranks.
+    late : numbers of those that are late.
+    """
+    net_s = lateness_beside(job.exchanges, job.steps, job.pace, len(job.ranks))
+    synchronisations = np.count_nonzero(np.isfinite(net_s).any(axis=1))
+    others_s = [column_s for number, column_s in zip(job.numbers, net_s.T, strict=True) if number not in late]
+    shared_s = [column_s[np.isfinite(column_s)] for column_s in others_s]
+    return min((float(column_s.mean()) * synchronisations for column_s in shared_s if column_s.size), default=0.0)
+
+
+def _beyond_mean_s(job: Job) -> float:
+    """Return how much longer the rank that sets the pace computes in its steps than the mean rank in as many [s]."""
+    a_step_s = [rank.compute_s / len(rank.steps) for rank in job.ranks]
+    return (a_step_s[job.pace] - math.fsum(a_step_s) / len(a_step_s)) * len(job.ranks[job.pace].steps)
 
 
 def _with_late(wall: Profile, late_s: float) -> tuple[Profile, list[ProfileEntry]]:
@@ -153,6 +177,8 @@ def pace_notes(job: Job) -> tuple[str, ...]:
     rank = job.ranks[job.pace]
     otherwise = "it computes longest" if job.unnamed else "it waits least for the others"
     why = "the others wait for it" if job.stragglers else otherwise
+    if job.together is not None and len(job.together.ranks) > 1:
+        why = f"the others wait for it, as for all of {ranks_text(job.together.ranks)}"
     own = (
         "The total is its wall time: operators on the CPU, communication that none covers, with its own waits for "
         "others, and the time in which no operator computes."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perfmodel.diagnosis.ranks.counting import common_steps, step_numbers
+from perfmodel.diagnosis.ranks.counting import numbered, step_numbers
 from perfmodel.diagnosis.ranks.groups import spans
 from perfmodel.diagnosis.ranks.matching import Matching
 from perfmodel.diagnosis.ranks.summary import RankSummary
@@ -51,19 +51,15 @@ def unmatched(matching: Matching) -> Iterator[str]:
 
 
 def step_remarks(ranks: Sequence[RankSummary], numbers: Sequence[int]) -> tuple[str, ...]:
-    """Return a sentence where the ranks were profiled in different steps."""
+    """Return a sentence where the ranks were profiled in different steps, or in different numbers of them."""
     of_steps: dict[str, list[int]] = {}
     for number, rank in zip(numbers, ranks, strict=True):
-        of_steps.setdefault(spans(step_numbers(rank)), []).append(number)
-    if len(of_steps) == 1 or "" in of_steps:
+        of_steps.setdefault(spans(step_numbers(rank)) or f"{len(rank.steps)} steps", []).append(number)
+    if len(of_steps) == 1:
         return ()
-    common = common_steps(ranks)
-    counted = f"; waits count in those that all have, {spans(common)}" if common else ""
     listed = joined([f"{steps} on rank {spans(own)}" for steps, own in of_steps.items()], "; ")
-    return (
-        f"The ranks were profiled in different steps: {listed}. Exchanges are matched within the step of one "
-        f"number{counted}.",
-    )
+    matched = "Exchanges are matched within the step of one number, and w" if numbered(ranks) else "W"
+    return (f"The ranks were profiled in different steps: {listed}. {matched}aits are of the steps that ranks share.",)
 
 
 def joined(texts: Sequence[str], between: str = ", ") -> str:

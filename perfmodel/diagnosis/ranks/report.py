@@ -15,11 +15,12 @@ from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.report import COLUMNS as PART_COLUMNS
 from perfmodel.diagnosis.projection.report import part_row
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
+from perfmodel.diagnosis.ranks.decision import decision
 from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
 from perfmodel.diagnosis.ranks.matching import APART
 from perfmodel.diagnosis.ranks.projection import ProjectedJob
+from perfmodel.diagnosis.ranks.stragglers import Straggler
 from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
-from perfmodel.diagnosis.ranks.waits import Straggler
 
 #: rows of the further tables that people see
 _LISTED = 12
@@ -27,8 +28,6 @@ _LISTED = 12
 _RANKS_SHOWN = 8
 #: ranks and parts of a projected job that people see
 _MOST_RANKS = 20
-#: a rank whose computation is longer by less than this share of its net wait computes no longer
-_NO_LONGER = 0.1
 
 COLUMNS = (
     Column("rank", merge=True),
@@ -92,7 +91,7 @@ def _job(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, An
         tuple(_notes(job)),
         f"{count} ranks of one job, a step of {format_si(job.step_s, 's')}",
         {key: table for key, table in more.items() if table.rows},
-        decision=_decision(job),
+        decision=decision(job),
         people_rows=[row for row in rows if row["rank"] in shown],
         unlisted=f"{count - len(shown)} more ranks in JSON and CSV." if count > len(shown) else "",
     )
@@ -100,7 +99,9 @@ def _job(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, An
 
 def _shown(job: Job) -> list[int]:
     """Return the numbers of the ranks that people see: those that stand out, and the first others."""
-    standing_out = [*(one.rank for one in job.stragglers), job.numbers[job.pace], job.slowest]
+    late = [one.rank for one in job.stragglers[: _RANKS_SHOWN // 2]]
+    stalled = [job.stall.rank] if job.stall is not None else []
+    standing_out = [*late, *stalled, job.numbers[job.pace], job.slowest]
     return list(dict.fromkeys([*standing_out, *job.numbers]))[:_RANKS_SHOWN]
 
 
@@ -126,12 +127,12 @@ def _steps(job: Job) -> Iterator[dict[str, Any]]:
 
 
 def _waits(job: Job) -> Iterator[dict[str, Any]]:
-    waits_s, per_step_s = job.waits_s, np.median(job.step_waits_s, axis=0)
+    waits_s = job.waits_s
     for waiting, number in enumerate(job.numbers):
         for late, other in enumerate(job.numbers):
             time_s = float(waits_s[waiting, late])
             if time_s > 0:
-                typical_s = float(per_step_s[waiting, late])
+                typical_s = float(np.nanmedian(job.step_waits_s[:, waiting, late]))
                 yield {"rank": number, "waits_for": other, "time_s": time_s, "per_step_s": typical_s}
 
 
@@ -145,37 +146,19 @@ def _facts(job: Job) -> dict[str, Any]:
         "step_imbalance": job.step_imbalance,
         "slowest_rank": job.slowest,
         "clock_offset_s": {str(number): float(value) for number, value in zip(job.numbers, job.offset_s, strict=True)},
-        "stragglers": [asdict(one) for one in job.stragglers],
+        "step_counts": {str(number): len(rank.steps) for number, rank in zip(job.numbers, job.ranks, strict=True)},
+        "stragglers": [{"rank": one.rank, **_lateness(one)} for one in job.stragglers],
+        "stragglers_together": job.together and {"ranks": list(job.together.ranks), **_lateness(job.together)},
+        "stall": job.stall and asdict(job.stall),
         "overlap": {
             str(number): rank.hidden_share for number, rank in zip(job.numbers, job.ranks, strict=True)
         },
     }  # fmt: skip
 
 
-def _decision(job: Job) -> str:
-    """Return the sentence that a reader needs first."""
-    if job.unnamed:
-        return job.unnamed
-    if not job.stragglers:
-        return "No rank is late in most steps: the waits are spread over the ranks."
-    worst = job.stragglers[0]
-    return (
-        f"Rank {worst.rank} is the straggler: in the median step the others wait "
-        f"{format_si(worst.waited_per_step_s, 's', 3)} longer for it than it waits for them ({worst.share:.0%} of the "
-        f"step), and it comes last at {worst.last_share:.0%} of the exchanges; {_cause(worst, of_host=job.of_host)}."
-    )
-
-
-def _cause(worst: Straggler, *, of_host: bool) -> str:
-    """Return why the others wait for a rank, as far as its computation tells."""
-    longer = f"it computes {format_si(worst.compute_excess_s, 's', 3)} a step longer than the others"
-    if worst.computes:
-        return f"{longer}: compare its batch, its clocks and its share of the model"
-    between = "operators" if of_host else "kernels"
-    host = f"look for what its host does between the {between} (input, logging, another process)"
-    if worst.compute_excess_s > _NO_LONGER * worst.waited_per_step_s:
-        return f"{longer}, which explains the smaller part: {host}"
-    return f"its computation is no longer than that of the others: {host}"
+def _lateness(late: Straggler) -> dict[str, Any]:
+    """Return what JSON has of ranks that are late, besides their numbers."""
+    return {key: value for key, value in asdict(late).items() if key != "ranks"}
 
 
 def _notes(job: Job) -> Iterator[str]:

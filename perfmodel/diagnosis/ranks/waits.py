@@ -1,17 +1,15 @@
-"""Who waits for whom at the exchanges of a job, step by step, and the ranks that the others wait for.
+"""Who waits for whom at the exchanges of a job, step by step.
 
-Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r,
-latency = min(duration), and calls the rank with the least total wait the straggler; HTA (hta/analyzers/straggler.py)
-compares the start of the last long collective of an iteration. Here the waits of one rank for another are joined before
-they are added, since two exchanges that wait at the same time cost the job only once, and what a rank itself waits for
-the others is taken off: with several exchanges a step, ranks that are equally fast wait for each other in turn.
+Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r and
+latency = min(duration). Here the waits of one rank for another are joined before they are added, since two exchanges
+that wait at the same time cost the job only once. All of a wait is for the rank that came last
+(`perfmodel.diagnosis.ranks.lateness` has how late each rank is).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,47 +17,30 @@ from numpy.typing import NDArray
 from perfmodel.diagnosis.intervals import union
 from perfmodel.diagnosis.ranks.matching import Matched
 from perfmodel.diagnosis.ranks.summary import RankSummary
-from perfmodel.profile.timeline import Floats
-
-#: a rank is called a straggler when what the others wait for it, net, less its scatter between the steps is above this
-#: share of the median step. Ranks of even gloo trainings reach 2.3 % on a machine with as many busy processes as cores,
-#: and one that sleeps 20 ms a step at least 11 % (40 recordings by scripts/record_ranks.py, 2026-11-27); with four
-#: times as many processes as cores, some ranks get less of the cores, and are late
-STRAGGLER_SHARE = 0.03
-#: a standard deviation of normal errors over the distance of the lower quartile from the median
-_DEVIATION = 1.5
-#: share of the step below which a wait at one exchange is no wait: ranks never arrive at the same instant
-_NOTHING = 0.002
+from perfmodel.profile.timeline import STEP_NAME, Floats
 
 
-@dataclass(frozen=True)
-class Straggler:
-    """A rank that the others wait for.
+class JobSteps(NamedTuple):
+    """The steps of a job, and in which of them each exchange began.
 
-    Attributes
-    ----------
-    rank : its number.
-    waited_per_step_s : how much longer the others wait for it than it waits for them, the mean over the others, in the
-        median step [s].
-    share : of the median step.
-    last_share : share of the exchanges with a wait at which it came last.
-    compute_excess_s : how much longer it computes a step than the others in the median [s].
+    ``names`` has the profiler's names of the steps, ``of_exchange`` the index of a step for each exchange.
     """
 
-    rank: int
-    waited_per_step_s: float
-    share: float
-    last_share: float
-    compute_excess_s: float
+    names: tuple[str, ...]
+    of_exchange: NDArray[np.int64]
 
     @property
-    def computes(self) -> bool:
-        """Whether its computation explains most of the wait; else its host is late."""
-        return self.compute_excess_s > 0.5 * self.waited_per_step_s
+    def marked(self) -> bool:
+        """Whether the traces have steps; else their whole windows are taken as one, of as many steps as it may be."""
+        return any(self.names)
 
 
-def step_waits(matched: Sequence[Matched], ranks: Sequence[RankSummary], offset_s: Floats) -> Floats:
-    """Return [step, waiting rank, rank that is waited for] -> time [s]; waits that overlap count once.
+def job_steps(matched: Sequence[Matched], ranks: Sequence[RankSummary], offset_s: Floats) -> JobSteps:
+    """Return the steps of the rank that has most of them, and before and after these the ones that others have.
+
+    An exchange that was matched within a step belongs to it. Any other belongs to the step in which it began on that
+    rank, or where that one takes no part, to the step in which the last rank came. Not to the step in which it ended:
+    the ranks end a step at different times, and one may be in its next step before the last one has left the exchange.
 
     Parameters
     ----------
@@ -67,63 +48,75 @@ def step_waits(matched: Sequence[Matched], ranks: Sequence[RankSummary], offset_
     ranks : the ranks.
     offset_s : clock of each rank minus that of the first one [s].
     """
-    steps = _step_of(matched, ranks[0], float(offset_s[0]))
+    reference, *others = sorted(range(len(ranks)), key=lambda index: -len(ranks[index].steps))
+    steps = _on_first_clock(ranks[reference], float(offset_s[reference]))
+    for index in others:
+        own, low, high = _on_first_clock(ranks[index], float(offset_s[index])), steps[0].start_s, steps[-1].end_s
+        known = {step.name for step in steps}  # a rank that waits for nobody is behind in the same steps
+        more = [step for step in own if step.name not in known]
+        before, after = (
+            [step for step in more if step.middle_s < low],
+            [step for step in more if step.middle_s > high],
+        )
+        steps = [*before, *steps, *after]
+    names = tuple(step.name for step in steps)
+    starts = np.array([step.start_s for step in steps])
+    began = np.array([_began_s(one, reference) for one in matched])
+    by_time = np.clip(np.searchsorted(starts, began, side="right") - 1, 0, len(steps) - 1).tolist()
+    places = {name: place for place, name in enumerate(names)}
+    of_exchange = [places.get(f"{STEP_NAME}{one.key.step}", place) for one, place in zip(matched, by_time, strict=True)]
+    return JobSteps(names, np.array(of_exchange, dtype=np.int64))
+
+
+def step_waits(matched: Sequence[Matched], steps: JobSteps, count: int) -> Floats:
+    """Return [step, waiting rank, rank that is waited for] -> time [s]; waits that overlap count once.
+
+    NaN where two ranks have no exchange with each other in a step.
+
+    Parameters
+    ----------
+    matched, steps : the exchanges, and the steps of the job.
+    count : how many ranks there are.
+    """
+    waits = np.full((len(steps.names), count, count), np.nan)
     spans: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
-    for one, step in zip(matched, steps.tolist(), strict=True):
+    for one, step in zip(matched, steps.of_exchange.tolist(), strict=True):
+        waits[step][np.ix_(one.ranks, one.ranks)] = 0.0
         arrival = float(one.start_s.max())
         for rank, start_s in zip(one.ranks.tolist(), one.start_s.tolist(), strict=True):
             if start_s < arrival:
                 spans.setdefault((step, rank, one.last), []).append((start_s, arrival))
-    waits = np.zeros((int(steps.max()) + 1, len(ranks), len(ranks)))
     for place, pairs in spans.items():
-        joined = union(*np.array(pairs).T)
-        waits[place] = float((joined[:, 1] - joined[:, 0]).sum())
+        waits[place] = joined_s(pairs)
     return waits
 
 
-def net_waits(waits: Floats, index: int) -> Floats:
-    """Return how much longer each other rank waits for a rank than that one waits for it [s]; negative where it waits.
+def joined_s(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the length of a union of intervals [s].
 
-    Parameters
-    ----------
-    waits : [..., waiting rank, rank that is waited for] -> time [s].
-    index : of the rank; the last axis of the result has the others, in their order.
+    >>> joined_s([(0.0, 2.0), (1.0, 4.0)])
+    4.0
     """
-    return np.asarray(np.delete(waits[..., :, index] - waits[..., index, :], index, axis=-1))
+    joined = union(*np.array(spans).T)
+    return float((joined[:, 1] - joined[:, 0]).sum())
 
 
-def stragglers(
-    ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched], waits: Floats
-) -> tuple[Straggler, ...]:
-    """Return the ranks that the others wait for in most steps, the worst first.
+class _Span(NamedTuple):
+    """A step on the clock of the first rank."""
 
-    The net wait of a step is the mean of `net_waits` over the other ranks. A rank is named when
+    name: str
+    start_s: float
+    end_s: float
 
-        median - 1.5 (median - lower quartile) > 3 % of the median step,
-
-    over the net waits of the steps: the median less what corresponds to a standard deviation, without the weight that
-    one long step has in that. What varies between steps, as on a busy machine, goes both ways.
-    """
-    step_s = float(np.median([step.wall_s for rank in ranks for step in rank.steps]))
-    last = Counter(one.last for one in matched if one.skew_s > _NOTHING * step_s)
-    compute_s = np.array([rank.step_compute_s for rank in ranks])
-    found = []
-    for index, number in enumerate(numbers):
-        net_s = net_waits(waits, index).mean(axis=-1)
-        low_s, middle_s = np.quantile(net_s, (0.25, 0.5)).tolist()
-        if middle_s - _DEVIATION * (middle_s - low_s) > STRAGGLER_SHARE * step_s:
-            excess_s = float(compute_s[index] - np.median(np.delete(compute_s, index)))
-            last_share = last[index] / max(last.total(), 1)
-            found.append(Straggler(number, middle_s, middle_s / step_s, last_share, excess_s))
-    return tuple(sorted(found, key=lambda one: -one.waited_per_step_s))
+    @property
+    def middle_s(self) -> float:
+        return 0.5 * (self.start_s + self.end_s)
 
 
-def _step_of(matched: Sequence[Matched], first: RankSummary, offset_s: float) -> NDArray[np.int64]:
-    """Return for each exchange the step of the first rank in which it began there.
+def _on_first_clock(rank: RankSummary, offset_s: float) -> list[_Span]:
+    return [_Span(step.name, step.start_s - offset_s, step.end_s - offset_s) for step in rank.steps]
 
-    Not the step in which it ended: the ranks end a step at different times, and the first one may be in its next step
-    before the last one has left the exchange.
-    """
-    starts = np.array([step.start_s for step in first.steps]) - offset_s
-    began = np.array([one.start_s[0] for one in matched])
-    return np.asarray(np.clip(np.searchsorted(starts, began, side="right") - 1, 0, len(first.steps) - 1))
+
+def _began_s(one: Matched, reference: int) -> float:
+    own = one.start_s[one.ranks == reference]
+    return float(own[0]) if own.size else float(one.start_s.max())

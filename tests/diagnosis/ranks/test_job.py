@@ -54,6 +54,13 @@ def late(delays: list[float], clock_s: float = 0.0) -> list[RankSummary]:
     return [rank(0, meets, ends), rank(1, other, ends, clock_s=clock_s)]
 
 
+def arriving(lags_s: dict[int, float], steps: int) -> list[RankSummary]:
+    """Return ranks that come to the exchange of each step so much later than the first one [s]."""
+    meets = [n * STEP_S + 0.04 for n in range(steps)]
+    ends = [meet + max(lags_s.values()) + 0.01 for meet in meets]
+    return [rank(number, [meet + lag_s for meet in meets], ends, world=len(lags_s)) for number, lag_s in lags_s.items()]
+
+
 def test_a_rank_that_is_20_ms_late_in_each_step_is_named_with_its_milliseconds() -> None:
     job = join(late([0.02] * 5))
     (straggler,) = job.stragglers
@@ -221,13 +228,12 @@ def test_a_rank_that_computes_longer_gives_work_to_the_others() -> None:
 
 
 def test_the_wait_of_the_second_rank_is_the_most_that_can_be_saved() -> None:
-    # rank 2 waits 20 ms, rank 1 only 5 ms: after that it sets the pace
-    ends = [0.08]
-    job = join([rank(number, [start], ends, world=3) for number, start in ((0, 0.07), (1, 0.065), (2, 0.05))])
-    assert job.numbers[job.pace] == 0
+    # rank 2 waits 20 ms a step, rank 1 only 8 ms: after that it sets the pace
+    job = join(arriving({0: 0.02, 1: 0.012, 2: 0.0}, steps=4))
+    assert [one.rank for one in job.stragglers] == [0]
     wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.1),)))
     assert candidate is not None
-    assert wall.total_time_s == pytest.approx(0.105)
+    assert wall.total_time_s == pytest.approx(0.1 + 4 * 0.008)
 
 
 def test_a_rank_without_a_gpu_has_its_whole_wall_time_as_total() -> None:
