@@ -4,9 +4,11 @@
     python scripts/record_ranks.py slow_rank --ranks 4 --strategy fsdp
     python scripts/record_ranks.py even --ranks 2 --device cuda
 
-Kinds: even; slow_rank, where rank 1 sleeps 20 ms a step before its backward pass; unequal, where rank 1 has 64 times
-the batch. DDP or FSDP of a model of three linear layers, gloo on the CPU or NCCL on GPUs, torch.profiler with shapes,
-six steps after one of warm-up. The traces are written as rank0.json.gz, rank1.json.gz, ... into a folder of the kind.
+Kinds: even; slow_rank, where rank 1 sleeps 20 ms a step before its backward pass; slow_pair, where ranks 1 and 2 do;
+accumulated, where rank 1 does and the gradients of four steps are exchanged at once (DDP); stall, where rank 1 sleeps
+300 ms in one step; unequal, where rank 1 has 64 times the batch. DDP or FSDP of a model of three linear layers, gloo on
+the CPU or NCCL on GPUs, torch.profiler with shapes, six steps after one of warm-up (twelve where gradients accumulate).
+The traces are written as rank0.json.gz, rank1.json.gz, ... into a folder of the kind.
 Where there are fewer GPUs than ranks, they share them: by NCCL_HOSTID, NCCL takes the ranks for those of several hosts,
 and joins them by sockets. Their kernels then take turns on the GPU, so that an exchange lasts some time slices.
 
@@ -22,6 +24,7 @@ import json
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -30,11 +33,13 @@ from torch import nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-SLEEP_S = 0.020
+SLEEP_S, STALL_S = 0.020, 0.300
 #: every rank waits this long at the start of a step, as for its input: a recording on a busy machine stays clean
 PAUSE_S = 0.010
 SLOW = 1
-STEPS = 6
+#: kind -> ranks that sleep in each step
+SLEEPING = {"slow_rank": (1,), "slow_pair": (1, 2), "accumulated": (1,)}
+STEPS, ACCUMULATED = 6, 4
 
 
 def model(strategy: str) -> nn.Module:
@@ -65,6 +70,13 @@ def joined(device: str) -> int:
     return rank
 
 
+def sleep_s(kind: str, rank: int, step: int) -> float:
+    """Return how long a rank sleeps in a step, on top of the pause of all [s]."""
+    if kind == "stall":
+        return STALL_S if (rank, step) == (SLOW, 2 + STEPS // 2) else 0.0
+    return SLEEP_S if rank in SLEEPING.get(kind, ()) else 0.0
+
+
 def train(kind: str, strategy: str, folder: str, device: str) -> None:
     """Train some steps on one rank and write its trace."""
     torch.set_num_threads(1)
@@ -74,17 +86,20 @@ def train(kind: str, strategy: str, folder: str, device: str) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     batch = 64 * (64 if kind == "unequal" and rank == SLOW else 1)
     x = torch.randn(batch, 64)
-    plan = schedule(wait=1, warmup=1, active=STEPS)
+    steps = 3 * ACCUMULATED if kind == "accumulated" else STEPS
+    plan = schedule(wait=1, warmup=1, active=steps)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA][: 2 if device == "cuda" else 1]
     with profile(activities=activities, record_shapes=True, schedule=plan) as profiler:
-        for _ in range(2 + STEPS):
+        for step in range(2 + steps):
             time.sleep(PAUSE_S)
-            loss = net(x).square().mean()
-            if kind == "slow_rank" and rank == SLOW:
-                time.sleep(SLEEP_S)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            exchanges = kind != "accumulated" or step % ACCUMULATED == ACCUMULATED - 1
+            with nullcontext() if exchanges else net.no_sync():
+                loss = net(x).square().mean()
+                time.sleep(sleep_s(kind, rank, step))
+                loss.backward()
+            if exchanges:
+                optimizer.step()
+                optimizer.zero_grad()
             if device == "cuda":
                 torch.cuda.synchronize()  # as a training does that prints its loss
             profiler.step()
@@ -105,7 +120,7 @@ def write(profiler: profile, path: Path) -> None:
 def main() -> int:
     """Start the ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("even", "slow_rank", "unequal"))
+    parser.add_argument("kind", choices=("even", "unequal", "stall", *SLEEPING))
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--strategy", choices=("ddp", "fsdp"), default="ddp")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -63,6 +63,35 @@ def test_the_rank_with_the_larger_batch_computes_longer(name: str) -> None:
     assert recorded.imbalance > 0.5
 
 
+def test_a_rank_is_named_where_gradients_accumulate() -> None:
+    (straggler,) = job("ddp_2_accumulated").stragglers
+    assert (straggler.rank, straggler.steps_per_synchronisation) == (1, 4)
+    assert straggler.waited_per_synchronisation_s == pytest.approx(4 * SLEEP_S, rel=0.2)
+    assert straggler.waited_per_step_s == pytest.approx(SLEEP_S, rel=0.2)
+
+
+def test_two_ranks_that_sleep_are_named_together() -> None:
+    recorded = job("ddp_4_slow_pair")
+    assert {one.rank for one in recorded.stragglers} == {1, 2}
+    assert recorded.together is not None
+    assert recorded.together.waited_per_step_s == pytest.approx(SLEEP_S, rel=0.3)
+    assert recorded.together.last_share == 1.0
+    wall, candidate = lateness(recorded, read_profile(recorded.ranks[recorded.pace].source))
+    assert candidate is not None
+    assert candidate.name == "even out ranks 1-2"
+    saved_s = sum(entry.time_s for entry in wall.entries if entry.name in candidate.targets) - candidate.new_time_s
+    assert saved_s == pytest.approx(6 * SLEEP_S, rel=0.3)
+
+
+def test_a_rank_that_stalls_in_one_step_is_named_with_it() -> None:
+    recorded = job("ddp_2_stall")
+    assert recorded.stragglers == ()
+    assert recorded.stall is not None
+    assert recorded.stall.rank == 1
+    assert recorded.stall.step_waited_s == pytest.approx(0.3, rel=0.1)
+    assert recorded.stall.step_waited_s > 0.9 * recorded.stall.waited_s
+
+
 @pytest.mark.parametrize("name", gpu_cases("slow_rank"))
 def test_a_sleep_on_a_gpu_is_one_wait_a_step_and_counts_once(name: str) -> None:
     """The other rank reaches the exchange after the sleep 20 ms early, but for two turns; all other waits are turns."""
@@ -82,7 +111,8 @@ def test_ranks_that_share_a_gpu_wait_a_turn_of_it_at_each_exchange(name: str) ->
 
 @pytest.mark.parametrize("name", [*cases("even"), *gpu_cases("even")])
 def test_even_ranks_have_no_straggler(name: str) -> None:
-    assert job(name).stragglers == ()
+    recorded = job(name)
+    assert (recorded.stragglers, recorded.together, recorded.stall) == ((), None, None)
 
 
 @pytest.mark.parametrize("name", [*cases("slow_rank"), *cases("unequal"), *cases("even")])
