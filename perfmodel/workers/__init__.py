@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
 from typing import TypeVar
 
 from perfmodel.errors import UsageError
 from perfmodel.workers.cluster import connected
 from perfmodel.workers.lost import WorkersLostError
+from perfmodel.workers.processes import local_pool
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -63,32 +61,8 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
     if workers == 1:
         yield None
         return
-    pool = ProcessPoolExecutor(workers - here, mp_context=get_context("spawn"), initializer=_belong_to_parent)
-    try:
+    with local_pool(workers - here) as pool:
         yield pool
-    except BaseException:  # Ctrl-C too: what has not begun never does, and what runs is ended
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    else:
-        pool.shutdown()
-
-
-def _belong_to_parent() -> None:
-    """Let a worker end when the process that it works for does; one that was killed leaves it waiting for work.
-
-    A terminal sends Ctrl-C to the worker as well, which leaves it to that process to end the worker.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-
-        def wait() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=wait, daemon=True).start()
 
 
 def ahead(workers: int, scheduler: str, own: int = OWN, each: int = EACH) -> int:
