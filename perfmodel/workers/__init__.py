@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from perfmodel.errors import UsageError
-from perfmodel.workers.cluster import connected
+from perfmodel.workers.cluster import connected, executor_of
 from perfmodel.workers.lost import WorkersLostError
 from perfmodel.workers.processes import local_pool
 
@@ -52,8 +52,8 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
             raise UsageError(
                 "--workers has no effect: the workers of the scheduler share the work.", remedy="Leave out one of them."
             )
-        with connected(scheduler) as client:
-            yield client.get_executor(pure=False)
+        with connected(scheduler) as client, executor_of(client) as pool:
+            yield pool
         return
     most = _MOST_PER_CPU * (os.cpu_count() or 1)
     if not isinstance(workers, int) or not 1 <= workers <= most:

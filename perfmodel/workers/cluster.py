@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Executor
 from typing import Any
 
 from perfmodel.errors import UnavailableError, UsageError, not_installed
@@ -19,6 +19,9 @@ _CONNECT_S, _WORKERS_S = 10.0, 10.0
 _ALONE_S, _LOOK_S = 30.0, 2.0
 #: how long a program that accepts a connection may take to greet as Dask does [s]
 _GREET_S = 1.0
+#: what logs, with a traceback, that a connection is closed: Dask, whose client has a level of its own, and the event
+#: loops that run it
+_LOGS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
 
 @contextlib.contextmanager
@@ -68,6 +71,22 @@ def connected(address: str) -> Iterator[Any]:
             place=place,
             remedy="They may have run out of memory: start fewer workers on a machine.",
         ) from None
+
+
+@contextlib.contextmanager
+def executor_of(client: Any) -> Iterator[Executor]:
+    """Yield the executor of a client; where the block raises, its tasks are cancelled.
+
+    A client that closes while tasks are under way fetches results over connections that are closed.
+    """
+    pool: Executor = client.get_executor(pure=False)
+    try:
+        yield pool
+    except BaseException:
+        if client.status == "running":
+            with contextlib.suppress(OSError):  # the scheduler ends as well
+                pool.shutdown(wait=False)
+        raise
 
 
 @contextlib.contextmanager
@@ -194,11 +213,13 @@ def _version() -> Callable[[], str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Dask logs about a lost scheduler off stderr, since it is an error that is raised."""
-    log = logging.getLogger("distributed.client")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
+    """Keep what Dask logs about a lost scheduler, or a client that ends, off stderr: it is an error that is raised."""
+    logs = [logging.getLogger(name) for name in _LOGS]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)

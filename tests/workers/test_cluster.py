@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Executor
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,21 @@ from perfmodel.workers.lost import WorkersLostError
 ADDRESS = "tcp://127.0.0.1:8786"
 
 
+class Tasks(Executor):
+    """An executor that says whether its tasks were cancelled."""
+
+    cancelled = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.cancelled = not wait
+
+
 class Client:
     """A client of a scheduler with a worker whose perfmodel has a version."""
 
     def __init__(self, version: str = pm.__version__, *, workers: int = 1) -> None:
         self.version, self.workers = version, workers
-        self.closed = threading.Event()
+        self.closed, self.tasks = threading.Event(), Tasks()
 
     def __enter__(self) -> Client:
         return self
@@ -46,9 +55,13 @@ class Client:
         assert function() == pm.__version__
         return {"tcp://10.0.0.2:4000": self.version}
 
-    def get_executor(self, *, pure: bool) -> str:
+    @property
+    def status(self) -> str:
+        return "closed" if self.closed.is_set() else "running"
+
+    def get_executor(self, *, pure: bool) -> Tasks:
         assert not pure
-        return "executor"
+        return self.tasks
 
     def scheduler_info(self) -> dict[str, Any]:
         return {"workers": dict.fromkeys(range(self.workers))}
@@ -85,22 +98,34 @@ def test_a_scheduler_that_ends_is_one_message_and_dask_logs_none(connected: Any)
     from distributed import KilledWorker
 
     connected(Client())
-    log = logging.getLogger("distributed.client")
-    level = log.level
+    names = ("distributed.client", "distributed.batched", "distributed.core", "distributed.comm", "tornado.application")
+    logs = [logging.getLogger(name) for name in names]
+    levels = [log.level for log in logs]
     logged: list[bool] = []
 
     def result_of_a_lost_task() -> None:
-        logged.append(log.isEnabledFor(logging.ERROR))
+        logged.extend(log.isEnabledFor(logging.ERROR) for log in logs)
         raise CancelledError
 
     with pytest.raises(WorkersLostError, match="the scheduler no longer answers"), executor(scheduler=ADDRESS):
         result_of_a_lost_task()
-    assert logged == [False]
-    assert log.level == level
+    assert logged == [False] * len(logs)
+    assert [log.level for log in logs] == levels
     with pytest.raises(WorkersLostError, match="ended each worker that began it"), executor(scheduler=ADDRESS):
         raise KilledWorker("task", None, 3)
     with pytest.raises(FileNotFoundError), executor(scheduler=ADDRESS):
         raise FileNotFoundError  # of the work
+
+
+def test_tasks_are_cancelled_before_a_client_closes_on_ctrl_c(connected: Any) -> None:
+    client = Client()
+    connected(client)
+    with executor(scheduler=ADDRESS):
+        pass
+    assert not client.tasks.cancelled
+    with pytest.raises(KeyboardInterrupt), executor(scheduler=ADDRESS):
+        raise KeyboardInterrupt
+    assert client.tasks.cancelled
 
 
 def test_work_does_not_wait_for_ever_for_workers_that_are_gone(connected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
