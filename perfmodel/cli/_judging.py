@@ -47,7 +47,7 @@ class Judging(NamedTuple):
         UsageError
             When no row was measured on one of the machines.
         """
-        files = self._each(_judge_file, "")
+        files = list(self._each(_judge_file, "").values())
         _check_machines(self.machines, [name for file in files for name in file.machines])
         skips = Skips()
         for file in files:
@@ -63,9 +63,10 @@ class Judging(NamedTuple):
             When a file cannot be read.
         """
         runs = self._each(_judge_runs, room.__name__)
-        return self.paths[: len(runs)], combined(runs)
+        return tuple(self.paths[place] for place in runs), combined(list(runs.values()))
 
-    def _each(self, function: Callable[[_Task], _Judged], room: str) -> list[_Judged]:
+    def _each(self, function: Callable[[_Task], _Judged], room: str) -> dict[int, _Judged]:
+        """Return what a function makes of the files that were read, by their places in ``paths``."""
         remote = bool(self.sharing.scheduler)
         paths = [for_workers(path) if remote else path for path in self.paths]
         try:

@@ -40,8 +40,8 @@ def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> J
     from perfmodel.diagnosis.ranks.job import join
 
     tasks = [(for_workers(path), reading.whole_trace) for path in paths]
-    results = reading.sharing.mapped(read_ranks, tasks, keep=keep)
-    unread, paths = len(paths) - len(results), paths[: len(results)]
+    found = reading.sharing.mapped(read_ranks, tasks, keep=keep)
+    unread, paths, results = len(paths) - len(found), [paths[place] for place in found], list(found.values())
     summaries = [summary for result in results if not isinstance(result, str) for summary in result]
     failed = [result for result in results if isinstance(result, str)]
     reading.sharing.check_seen(paths, [result if isinstance(result, str) else "" for result in results])
@@ -49,9 +49,9 @@ def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> J
         if reading.sharing.ended is not None:
             raise reading.sharing.ended
         read = len(paths) - len(failed)
-        found = f"{read} of {len(paths)} traces can be read" if failed else "holds one rank"
+        reason = f"{read} of {len(paths)} traces can be read" if failed else "holds one rank"
         raise InputFileError(
-            f"{found}; the ranks of a job need two.",
+            f"{reason}; the ranks of a job need two.",
             place=str(paths[0]),
             remedy=failed[0] if failed else "Give the trace of each rank.",
         )
@@ -151,13 +151,16 @@ def _cpu_times(profile: Profile | Job) -> tuple[str, str]:
 
 def project_ranks(
     job: Job, reading: Reading, machines: tuple[Hardware, Hardware], host: float | None
-) -> list[ProjectedRank]:
-    """Return each rank of a job on another machine; ``machines`` are the one that it ran on and the other one."""
+) -> dict[int, ProjectedRank]:
+    """Return the ranks of a job on another machine by their indices, all of them if nothing ends the work.
+
+    ``machines`` are the one that it ran on and the other one.
+    """
     tasks = [
         (rank, job.waits_of(index), reading.by, reading.whole_trace, machines, host)
         for index, rank in enumerate(job.ranks)
     ]
-    return reading.sharing.mapped(project_one, tasks)
+    return reading.sharing.mapped(project_one, tasks, keep=True, done="ranks were projected")
 
 
 def project_one(

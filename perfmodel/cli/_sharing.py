@@ -29,26 +29,35 @@ class Sharing:
     ended: Ended | None = None
 
     def mapped(
-        self, function: Callable[[_Item], _Result], items: Sequence[_Item], *, keep: bool = False
-    ) -> list[_Result]:
-        """Return the results of a function of a module, in the order of the items, with a bar of progress.
+        self,
+        function: Callable[[_Item], _Result],
+        items: Sequence[_Item],
+        *,
+        keep: bool = False,
+        done: str = "files were read",
+    ) -> dict[int, _Result]:
+        """Return the results of a function of a module by the places of their items, in order, with a bar of progress.
 
-        With ``keep``, Ctrl-C and the loss of the workers end the work and not the program: the results of the first
-        items are returned.
+        With ``keep``, Ctrl-C and the loss of the workers end the work and not the program: the results of all items
+        that are done are returned, also of those behind one that is not. ``done`` says what they are.
         """
         from perfmodel.workers import executor, mapped
 
-        results: list[_Result] = []
+        kept: dict[int, _Result] = {}
         try:
             with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
-                for result in mapped(function, items, pool, advance):
-                    results.append(result)  # noqa: PERF402 -- what came before Ctrl-C stays
+                for _ in mapped(function, items, pool, advance, kept):
+                    pass
         except ENDS as error:
-            if not keep or not results:
+            if not keep or not kept:
                 raise
-            self.ended = error
-            status(f"interrupted: {len(results)} of {len(items)} files were read; the others are left out.")
-        return results
+            self.end(error, f"{len(kept)} of {len(items)} {done}")
+        return dict(sorted(kept.items()))
+
+    def end(self, error: Ended, known: str) -> None:
+        """Keep what ended the work, and say on stderr what is known."""
+        self.ended = error
+        status(f"interrupted: {known}; the others are left out.")
 
     def check_seen(self, paths: Sequence[str], problems: Sequence[str]) -> None:
         """Raise an InputFileError where the workers of a cluster lack a file that this machine has.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,12 +27,13 @@ from perfmodel.cli._options import (
 from perfmodel.cli._output import Destination, context
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_cpu_times
-from perfmodel.cli._sharing import Sharing
-from perfmodel.errors import UsageError
+from perfmodel.cli._sharing import Sharing, end_code
+from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.diagnosis.projection.project import ProjectedPart
+    from perfmodel.diagnosis.ranks.job import Job
 
 
 def command(
@@ -56,7 +59,7 @@ def command(
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
-) -> None:
+) -> int:
     """Project a profile to another machine: each operator, copy and gap, and the whole, with 80 % intervals.
 
     Kernels with known operators follow the ratio of the predictions on both machines, others the ratio of what limits
@@ -79,10 +82,8 @@ def command(
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, [of_several(is_job)])
     if is_job:
-        _project_job(
-            profiles, Reading(by, whole_trace, Sharing(workers, scheduler)), (source, assume), there, host, destination
-        )
-        return
+        reading = Reading(by, whole_trace, Sharing(workers, scheduler))
+        return _project_job(profiles, reading, (source, assume), there, host, destination)
     measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
     refuse_cpu_times(measured, source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
@@ -90,6 +91,7 @@ def command(
     projection = project(measured, here, there, host=host)
     facts = context(profile=profiles[0], **_facts(projection.whole, here, there, host))
     destination.write(report(projection, context=facts))
+    return 0
 
 
 def _project_job(
@@ -99,8 +101,8 @@ def _project_job(
     there: Hardware,
     host: float | None,
     destination: Destination,
-) -> None:
-    """Project the ranks of a job; ``machine`` is --from and --assume."""
+) -> int:
+    """Project the ranks of a job, as many as are done when it ends; ``machine`` is --from and --assume."""
     from perfmodel.core.report import report
     from perfmodel.diagnosis.ranks.projection import project_job
 
@@ -108,9 +110,32 @@ def _project_job(
     refuse_cpu_times(job, machine[0], place="the job", option="--from")
     here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
     assert here is not None  # as it is needed
-    projected = project_job(job, project_ranks(job, reading, (here, there), host), here, there)
-    facts = context(profiles=paths, **_facts(projected.whole, here, there, host), missing_ranks=list(job.missing))
+    ranks = project_ranks(job, reading, (here, there), host)
+    projected = project_job(_job_of(job, list(ranks), reading.sharing), list(ranks.values()), here, there)
+    facts = context(
+        profiles=paths, **_facts(projected.whole, here, there, host), missing_ranks=list(projected.job.missing)
+    )
     destination.write(report(projected, context=facts))
+    return end_code(reading.sharing.ended)
+
+
+def _job_of(job: Job, known: Sequence[int], sharing: Sharing) -> Job:
+    """Return the job of the ranks that are known where the work was ended before all of them were.
+
+    Raises
+    ------
+    KeyboardInterrupt, WorkersLostError
+        What ended it, where they are no job of their own.
+    """
+    from perfmodel.diagnosis.ranks.job import join
+
+    if sharing.ended is None:
+        return job
+    left_out = f"{len(job.ranks) - len(known)} ranks, since the run was interrupted"
+    try:
+        return join([replace(job.ranks[index], rank=job.numbers[index]) for index in known], [*job.left_out, left_out])
+    except InputFileError:
+        raise sharing.ended from None
 
 
 def _facts(whole: ProjectedPart, here: Hardware, there: Hardware, host: float | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from perfmodel.cli._recorded import recorded_machine
 from perfmodel.cli._sharing import Sharing, end_code
 from perfmodel.core.lists import list_items
 from perfmodel.errors import InputFileError, UsageError
+from perfmodel.workers.lost import ENDS
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.published import PublishedRuns
@@ -149,8 +150,14 @@ def _judged(judging: Judging) -> tuple[list[JudgedFile], Accuracy]:
     parts += [judging._replace(paths=(path,), machines=(machine,)) for path, machine in own.items()]
     files: list[JudgedFile] = []
     for part in parts:
-        if judging.sharing.ended is None:
+        if judging.sharing.ended is not None:
+            break
+        try:
             files += part.calls()[0]
+        except ENDS as error:
+            if not files:
+                raise
+            judging.sharing.end(error, f"{len(files)} of {len(judging.paths)} files were read")
     skips = Skips()
     for file in files:
         skips.update(file.skipped)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,17 @@ from perfmodel.workers.lost import WorkersLostError
 
 MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
 SMALL = (MODEL, "--on", "h100", "--tp", "1/2", "--isl", "128", "--osl", "32", "--num-requests", "20", "-f", "json")
+RANKS = sorted((Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces" / "ddp_4_slow_rank").glob("*.gz"))
+CPU = """
+name = "test-cpu"
+vendor = "none"
+architecture = "none"
+kind = "cpu"
+[memory.dram]
+bandwidth = "10 GB/s"
+[peak.vector]
+fp32 = "300 GFLOP/s"
+"""
 GONE = WorkersLostError("the scheduler no longer answers.", place="--scheduler tcp://head:8786")
 
 
@@ -110,19 +122,93 @@ def test_set_ups_that_were_tried_are_ranked_when_the_workers_are_lost(
     assert any(note.startswith("Interrupted: ") for note in ran.json["notes"])
 
 
-def test_files_that_were_read_are_kept_when_the_workers_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, GONE)))
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseException], None]:
+    """Return a function after which something ends shared work while one task is not done."""
+    return lambda unfinished, end: monkeypatch.setattr(
+        workers, "executor", lambda *_: contextlib.nullcontext(Ended(unfinished, end))
+    )
+
+
+def test_files_that_were_read_are_kept_when_the_workers_are_lost(ended: Any) -> None:
+    ended(2, GONE)
     sharing = Sharing()
-    assert sharing.mapped(len, ["a", "bc", "def"], keep=True) == [1, 2]
+    assert sharing.mapped(len, ["a", "bc", "def"], keep=True) == {0: 1, 1: 2}
     with pytest.raises(WorkersLostError, match="no longer answers"):
         end_code(sharing.ended)
-    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, GONE)))
+    ended(2, GONE)
     with pytest.raises(WorkersLostError):
         Sharing().mapped(len, ["a", "bc", "def"])
-    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(Ended(2, KeyboardInterrupt())))
-    assert Sharing().mapped(len, ["a"], keep=True) == [1]
+    ended(2, KeyboardInterrupt())
+    assert Sharing().mapped(len, ["a"], keep=True) == {0: 1}
     assert end_code(Sharing().ended) == 0
     assert end_code(KeyboardInterrupt()) == 130
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), GONE])
+def test_files_behind_one_that_is_not_done_are_kept_in_the_order_of_the_input(
+    ended: Any, end: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended(0, end)
+    sharing = Sharing()
+    assert list(sharing.mapped(len, ["a", "bc", "def"], keep=True).items()) == [(1, 2), (2, 3)]
+    assert sharing.ended is end
+    assert capsys.readouterr().err == "interrupted: 2 of 3 files were read; the others are left out.\n"
+    ended(0, end)
+    with pytest.raises(type(end)):
+        Sharing().mapped(len, ["a"], keep=True)
+
+
+TABLE = "hardware,op,dtype,rows,cols,time_s,timing\na100-sxm4-40gb,layer_norm,fp16,4096,4096,1e-4,kernel\n"
+
+
+def test_validate_names_the_tables_that_were_judged_and_no_others(perfmodel: Any, ended: Any, tmp_path: Any) -> None:
+    tables = [tmp_path / f"{name}.csv" for name in "abc"]
+    for table in tables:
+        table.write_text(TABLE)
+    ended(0, KeyboardInterrupt())
+    ran = perfmodel("validate", *tables, "-f", "json")
+    assert ran.code == 130
+    assert "2 of 3 files were read" in ran.err
+    assert [path.rpartition("/")[2] for path in ran.json["context"]["tables"]] == ["b.csv", "c.csv"]
+
+
+def test_diagnose_keeps_the_ranks_behind_one_that_was_not_read(perfmodel: Any, ended: Any) -> None:
+    ended(0, KeyboardInterrupt())
+    ran = perfmodel("diagnose", *RANKS, "-f", "json")
+    assert ran.code == 130
+    assert "3 of 4 files were read" in ran.err
+    assert ran.json["context"]["missing_ranks"] == [0]
+
+
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (GONE, 4)])
+def test_a_projection_keeps_the_ranks_that_are_done(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: BaseException, code: int
+) -> None:
+    cpu = tmp_path / "cpu.toml"
+    cpu.write_text(CPU)
+    command = ("project", *RANKS, "--from", cpu, "--to", cpu, "-f", "json")
+    whole = perfmodel(*command)
+
+    def run(*ended: tuple[int, BaseException]) -> Any:
+        pools: Iterator[Executor | None] = iter([None, *(Ended(*one) for one in ended)])  # the first reads the traces
+        monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext(next(pools)))
+        return perfmodel(*command)
+
+    ran = run((1, end))
+    assert ran.code == code
+    assert "interrupted: 3 of 4 ranks were projected" in ran.err
+    assert ran.json["rows"] == [row for place, row in enumerate(whole.json["rows"]) if place != 1]
+    assert ran.json["context"]["missing_ranks"] == [1]
+    assert any("1 ranks, since the run was interrupted" in note for note in ran.json["notes"])
+
+
+def test_the_address_of_a_scheduler_as_workers_names_the_option(perfmodel: Any) -> None:
+    for words in (("--workers", "tcp://head:8786"), ("--workers=tcp://head:8786",)):
+        ran = perfmodel("validate", "table.csv", *words)
+        assert ran.code == 2
+        assert "named by --scheduler, as --scheduler tcp://HOST:8786." in ran.err
+    assert "--scheduler" not in perfmodel("validate", "table.csv", "--workers", "many").err
 
 
 def test_the_bar_of_progress_has_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
