@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType, ModuleType
 from typing import Annotated
 
 import typer
@@ -27,6 +28,8 @@ from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, U
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 
 EXIT_INTERNAL = 70
+#: exit code of a run that SIGTERM ended, by the convention of shells; what was done is reported as on Ctrl-C
+TERMINATED = 128 + signal.SIGTERM
 _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
 #: modules of this package that hold no command
 _NO_COMMANDS = ("app", "extension")
@@ -121,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; messages go to stderr.
 
     0 done; 1 done, with a negative result; 2 wrong usage; 3 a wrong input file; 4 a missing device or optional
-    dependency; 70 a fault in perfmodel itself; 130 interrupted.
+    dependency; 70 a fault in perfmodel itself; 130 interrupted (`main`: 143 if by SIGTERM).
     """
     arguments = _hoist(arguments)
     debug = "--debug" in arguments[:2]
@@ -168,12 +171,21 @@ def _interrupted() -> int:
     return INTERRUPTED
 
 
-def _remedy(message: str) -> str:
-    """Return a remedy for the shape of a model that is written without quotes, and for options of other tools."""
+def _remedy(message: str, arguments: Sequence[str]) -> str:
+    """Return a remedy for a shape without quotes, the address of a scheduler, and options of other tools."""
     if message.startswith("Got unexpected extra") and re.search(r"\b(layers|hidden|heads|vocab)=", message):
         return "A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes. "
+    if message.startswith("Invalid value for '--workers'") and any("://" in word for word in _given(arguments)):
+        return "The workers of a Dask scheduler are named by --scheduler, as --scheduler tcp://HOST:8786. "
     option = message.removeprefix("No such option: ").partition(" ")[0]
     return next((remedy for words, remedy in _OTHER_WORDS if option in words), "")
+
+
+def _given(arguments: Sequence[str], option: str = "--workers") -> Iterator[str]:
+    """Yield the values that a command line gives an option."""
+    for word, value in itertools.zip_longest(arguments, arguments[1:], fillvalue=""):
+        if word == option or word.startswith(f"{option}="):
+            yield value if word == option else word
 
 
 def _missing_last(error: typer.TyperException, arguments: Sequence[str]) -> str:
@@ -204,7 +216,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
             where = getattr(error, "ctx", None)
             command = where.command_path if where else "perfmodel"
             end = "" if message.endswith((".", "?", "!")) else "."
-            _complain(f"{message}{end} {_remedy(message)}See: {command} --help")
+            _complain(f"{message}{end} {_remedy(message, arguments)}See: {command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))
@@ -250,13 +262,52 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    code = run(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would show a traceback of what runs at exit
+    with _sigterm_as_ctrl_c() as terminated:
+        code = run(sys.argv[1:])
+    if terminated and code == INTERRUPTED:
+        code = TERMINATED
+    # Python ends `-m` by SIGINT where Ctrl-C came within an exec, as of a dataclass, unless another one follows.
+    exec("")  # noqa: S102
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends what runs at exit, without a traceback
     if _left_a_thread_behind():
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[list[int]]:
+    """Let SIGTERM end the work as Ctrl-C does, so that what is done is reported; yield what is not empty once it came.
+
+    Batch systems and `timeout` send it, to the process and to its group: what comes after the first is ignored. A rank
+    of a job, which may wait in a library for others, ends at once.
+    """
+    terminated: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL or _is_rank():
+        yield terminated
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield terminated
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_rank() -> bool:
+    """Return whether torchrun or srun started this process beside others."""
+    from perfmodel.kernels.distributed.job import job_rank
+
+    try:
+        return job_rank() is not None
+    except UsageError:  # which the command that joins them reports
+        return True
 
 
 def _left_a_thread_behind() -> bool:

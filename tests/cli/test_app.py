@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +129,45 @@ def test_an_interrupt_exits_130(perfmodel, monkeypatch):
 
     monkeypatch.setattr(app, "build_app", interrupted)
     assert perfmodel("hardware").code == 130
+
+
+TABLE = "hardware,op,dtype,rows,cols,time_s,timing\na100-sxm4-40gb,layer_norm,fp16,4096,4096,1e-4,kernel\n"
+#: the environment outside a job of ranks
+ALONE = {key: value for key, value in os.environ.items() if key != "RANK" and not key.startswith("SLURM")}
+TERMINATED = """
+import os, signal
+from perfmodel.cli import _judging, app
+
+judge = _judging._judge_file
+
+def terminated(task):
+    if task.path.endswith("b.csv"):
+        for _ in range(2):  # `timeout` sends it to the process and to its group
+            os.kill(os.getpid(), signal.SIGTERM)
+    return judge(task)
+
+_judging._judge_file = terminated
+app.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM between processes")
+def test_sigterm_ends_the_work_as_ctrl_c_does_with_the_code_of_shells(tmp_path):
+    tables = [tmp_path / f"{name}.csv" for name in "ab"]
+    for path in tables:
+        path.write_text(TABLE)
+    script = tmp_path / "terminated.py"
+    script.write_text(TERMINATED)
+    words = [str(script), "validate", *map(str, tables), "--format", "json"]
+    ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=ALONE)
+    assert ran.returncode == app.TERMINATED == 143, ran.stderr
+    assert ran.stderr == "interrupted: 1 of 2 files were read; the others are left out.\nperfmodel: interrupted.\n"
+    assert json.loads(ran.stdout)["context"]["tables"] == [str(tables[0])]
+    ignored = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh", sys.executable, *words]
+    assert subprocess.run(ignored, capture_output=True, check=False, env=ALONE).returncode == 0
+    rank = {**ALONE, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=rank)
+    assert (ran.returncode, ran.stdout) == (-signal.SIGTERM, "")
 
 
 def test_debug_shows_the_traceback_of_an_error():
