@@ -226,6 +226,17 @@ def test_a_key_that_is_a_mapping_in_some_row_has_the_same_columns_in_all_of_them
     assert csv_format.render(Report("x", (), rows)) == "time_s.median,n\n,1\n1.0,2\n"
 
 
+def test_csv_has_a_column_for_each_inner_key_of_any_row_and_leaves_unknown_cells_empty() -> None:
+    rows = [
+        {"a b": 1, "m": {"x y": 1.5, "n": {"q": True}}, "list": [1, None, True, math.nan]},
+        {"a b": math.inf, "m": 3, "pair": ("a", 2.5)},
+        {"m": {"n": 4, "x y": None, "z": {}}, "none": {}, "text": 'q,"u'},
+    ]
+    assert csv_format.render(Report("x", (), rows)) == (
+        'a_b,m.x_y,m.n.q,m.n,list,pair,none,text\n1,1.5,true,,1;;true;,,,\n,,,,,a;2.5,,\n,,,4,,,,"q,""u"\n'
+    )
+
+
 def test_people_may_see_fewer_rows_than_json_and_csv() -> None:
     rows = [{"a": 1}, {"a": 2}]
     report = Report("compare", (Column("a"),), rows, people_rows=rows[1:], unlisted="Rows left out: 1.")
