@@ -61,6 +61,30 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
         ) from None
 
 
+def machine_to_measure(device: Device, on: Sequence[str] | None) -> Hardware | None:
+    """Return the machine that figures measured on a device describe, as `base_machine`.
+
+    Raises
+    ------
+    UnavailableError
+        When ``on`` names a GPU and there is none here: the figures would be those of the CPU.
+    UsageError
+        When ``on`` names a CPU and the device is a GPU, and as `base_machine`.
+    """
+    machine = base_machine(device, on)
+    if machine is None or (machine.kind == "cpu") == (device.kind == "cpu"):
+        return machine
+    if device.kind == "cpu":
+        raise UnavailableError(
+            f"{machine.title} is a GPU, and the device is the CPU, whose figures are not the GPU's.",
+            place="--on",
+            remedy="Run it on a machine with that GPU, or leave --on out to calibrate this CPU.",
+        )
+    raise UsageError(
+        f"{machine.title} is a CPU, and the device is a GPU.", place="--on", remedy="Add --device cpu, or name the GPU."
+    )
+
+
 def _sentence(text: str) -> str:
     return f"{text}. " if text else ""
 

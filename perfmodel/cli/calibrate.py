@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
-from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
+from perfmodel.cli._device import DeviceOption, ThreadsOption, machine_to_measure, measured_machine, warn_if_busy
 from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, status
@@ -129,7 +129,7 @@ def command(
         _from_measurements(storage.expand(from_), on, destination, output)
         return
     opened = open_device(device, threads=threads)
-    base = base_machine(opened, on)
+    base = machine_to_measure(opened, on)
     warn_if_busy()
     calibrated = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
     machine = calibrated.machine
@@ -168,10 +168,12 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
     from perfmodel.cli._output import Destination
     from perfmodel.core.machine_parts import COLLECTIVES
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
+    from perfmodel.kernels.device import open_device
     from perfmodel.kernels.distributed.job import job_rank
     from perfmodel.measure.collectives.links import calibrate_link
     from perfmodel.records.record import read_record
 
+    machine_to_measure(open_device(device), on)
     with tempfile.TemporaryDirectory() as folder:
         record = os.path.join(folder, "links.json")
         destination = Destination.of("bench", "json", record)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("torch")
 
+from perfmodel.cli._device import machine_to_measure
+from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import read_hardware
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.kernels.device import cuda
@@ -92,6 +96,31 @@ def test_bad_requests_get_one_message_before_anything_is_measured(perfmodel, arg
 def test_missing_gpu_exits_4(perfmodel, monkeypatch):
     monkeypatch.setattr(cuda, "is_available", lambda: False)
     assert perfmodel("calibrate", "--device", "cuda").code == 4
+
+
+@pytest.mark.parametrize("more", [(), ("--device", "cpu"), ("--links", "--num-gpus", "2", "--device", "cpu")])
+def test_figures_of_the_cpu_are_not_written_under_the_name_of_a_gpu(perfmodel, monkeypatch, tmp_path, more):
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    path = tmp_path / "h100.toml"
+    ran = perfmodel("calibrate", "--on", "h100", "-o", path, *more)
+    assert ran.code == 4
+    assert "--on: NVIDIA H100 80GB HBM3" in ran.err
+    assert "calibrating" not in ran.err
+    assert not path.exists()
+
+
+def test_figures_of_a_gpu_are_not_written_under_the_name_of_a_cpu(tmp_path):
+    """Only the kind of the device is asked: the machine of the test need not have a GPU."""
+    gpu = SimpleNamespace(kind="cuda", name="NVIDIA H100 80GB HBM3")
+    cpu = tmp_path / "cpu.toml"
+    cpu.write_text(
+        'name = "a-cpu"\nvendor = "x"\narchitecture = "y"\nkind = "cpu"\n[memory.dram]\nbandwidth = "10 GB/s"\n'
+        '[peak.vector]\nfp32 = "1 TFLOP/s"\n'
+    )
+    with pytest.raises(UsageError, match="is a CPU, and the device is a GPU"):
+        machine_to_measure(gpu, [str(cpu)])
+    assert machine_to_measure(gpu, ["h200"]).name == "h200-sxm-141gb"
+    assert machine_to_measure(gpu, None).name == "h100-sxm5-80gb"
 
 
 def test_rows_in_milliseconds_are_refused_and_no_file_is_written(perfmodel, tmp_path):
