@@ -19,7 +19,7 @@ from perfmodel.prediction.result import Prediction
 #: a name, of any kind of string
 Name = TypeVar("Name", bound=str)
 
-#: share of the predicted time below which a term is left out
+#: share of the predicted time below which tables for people and plots leave out a term
 NEGLIGIBLE = 5e-4
 
 
@@ -30,7 +30,7 @@ class Explained(Reportable):
     Attributes
     ----------
     row : the row of the prediction.
-    adds : term -> the time that it adds [s], without those below `NEGLIGIBLE` of the sum.
+    adds : term -> the time that it adds [s], without those that add nothing: they sum to the predicted time.
     alone : resource -> the time that it alone would take [s].
     """
 
@@ -42,6 +42,11 @@ class Explained(Reportable):
     def time_s(self) -> float:
         """The predicted time [s]."""
         return float(self.row["predicted_time_s"])
+
+    @property
+    def notable(self) -> Mapping[str, float]:
+        """The terms of ``adds`` that people see: those above `NEGLIGIBLE` of the sum."""
+        return {name: time for name, time in self.adds.items() if abs(time) > NEGLIGIBLE * self.time_s}
 
     def largest(self, most: int = 3) -> str:
         """Return the largest terms in one line: ``"hbm 40 us, host 12 us"``."""
@@ -86,8 +91,7 @@ def explain(predictions: Iterable[Prediction]) -> list[Explained]:
         adds = _points(prediction.predicted_terms_s, len(rows))
         alone = _points(prediction.alone_s, len(rows))
         for row, added, resources in zip(rows, adds, alone, strict=True):
-            kept = {name: time for name, time in added.items() if abs(time) > NEGLIGIBLE * row["predicted_time_s"]}
-            points.append(Explained(row, kept, resources))
+            points.append(Explained(row, {name: time for name, time in added.items() if time}, resources))
     return points
 
 

@@ -110,23 +110,32 @@ def _keep_hardware(columns: tuple[Column, ...], hardware: Sequence[str]) -> tupl
 
 @report.register(Explained)
 def _(points: Explained | Sequence[Explained], *, command: str = "analyze") -> Report:
-    """Return the terms of one point or several, one row for each term.
+    """Return the terms of one point or several, one row for each term; people do not see negligible ones.
 
-    A resource that adds nothing is listed if it alone would take a notable part of the time: the largest hides it.
+    A resource that adds next to nothing is listed if it alone would take a notable part of the time: the largest hides
+    it.
     """
     listed = [points] if isinstance(points, Explained) else points
-    rows = [row for point in listed for row in _term_rows(point)]
+    by_point = [(point, list(_term_rows(point))) for point in listed]
+    rows = [row for _, of_point in by_point for row in of_point]
+    seen = [row for point, of_point in by_point for row in of_point if row["term"] in (*point.notable, *_hidden(point))]
     columns = _keep_hardware(TERM_COLUMNS, list(dict.fromkeys(row["hardware"] for row in rows)))
-    meanings = {row["term"]: meaning(row["term"]) for row in rows}
+    meanings = {row["term"]: meaning(row["term"]) for row in seen}
     notes = tuple(f"{term}: {text}." for term, text in meanings.items() if text)
-    return Report(command, columns, rows, notes=notes, title="Terms that add up to the predicted times")
+    title = "Terms that add up to the predicted times"
+    return Report(command, columns, rows, notes=notes, title=title, people_rows=seen)
+
+
+def _hidden(point: Explained) -> list[str]:
+    """Return the resources that alone would take a notable part of the time, and add next to nothing to it."""
+    return [name for name, time in point.alone.items() if time > _NOTABLE * point.time_s and name not in point.notable]
 
 
 def _term_rows(point: Explained) -> Iterable[dict[str, Any]]:
     keys = ("op", "name", "dimensions", "dtype", "hardware")
     common = {key: point.row[key] for key in keys} | {"name": point.row["name"] or point.row["op"]}
-    hidden = [name for name in point.alone if name not in point.adds and point.alone[name] > _NOTABLE * point.time_s]
-    for name in (*point.adds, *hidden):
+    hidden = _hidden(point)
+    for name in dict.fromkeys((*point.adds, *hidden)):
         time = point.adds.get(name, 0.0)
         text = meaning(name)
         yield {
@@ -135,7 +144,7 @@ def _term_rows(point: Explained) -> Iterable[dict[str, Any]]:
             "time_s": time,
             "share": time / point.time_s,
             "alone_time_s": point.alone.get(name),
-            "meaning": text if time else f"{text} (hidden)".strip(),
+            "meaning": f"{text} (hidden)".strip() if name in hidden else text,
         }
 
 

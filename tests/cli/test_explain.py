@@ -18,7 +18,7 @@ def test_the_terms_stand_below_the_predictions(perfmodel):
 def test_json_has_the_terms_under_their_own_key_and_they_add_up(perfmodel):
     document = perfmodel("analyze", *NORM, "--explain", "--format", "json").json
     (row,) = document["rows"]
-    assert sum(term["time_s"] for term in document["terms"]) == pytest.approx(row["predicted_time_s"], rel=5e-3)
+    assert sum(term["time_s"] for term in document["terms"]) == pytest.approx(row["predicted_time_s"], rel=1e-12)
     keys = {"op", "name", "dimensions", "dtype", "hardware", "term", "time_s", "share", "alone_time_s", "meaning"}
     assert all(set(term) == keys for term in document["terms"])
     assert "terms" not in perfmodel("analyze", *NORM, "--format", "json").json

@@ -10,7 +10,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.prediction.explain import NEGLIGIBLE, explain
+from perfmodel.prediction.explain import explain
 from perfmodel.prediction.latency.families import known_terms
 from perfmodel.prediction.latency.terms import SURFACE, Term, Terms
 from perfmodel.render import csv as csv_format
@@ -48,8 +48,8 @@ def with_terms(prediction, terms, alone=None):
 def test_the_terms_add_up_and_each_says_what_it_is(op, timing, a100):
     prediction = pm.predict(op, a100, timing=timing)
     rows = report(explain([prediction])).rows
-    assert sum(row["time_s"] for row in rows) == pytest.approx(prediction.predicted_time_s, rel=10 * NEGLIGIBLE)
-    assert sum(row["share"] for row in rows) == pytest.approx(1, rel=10 * NEGLIGIBLE)
+    assert sum(row["time_s"] for row in rows) == pytest.approx(prediction.predicted_time_s, rel=1e-12)
+    assert sum(row["share"] for row in rows) == pytest.approx(1, rel=1e-12)
     assert all(row["meaning"] and row["term"] in known_terms() for row in rows)
     # a residual surface may take time off
     assert all(row["time_s"] >= 0 or row["term"] == SURFACE for row in rows)
@@ -62,7 +62,7 @@ def test_a_hidden_resource_is_listed_where_it_matters(a100):
         {"math": 8e-6, "hbm": 0.0, "launch": 2e-6, "contention": 1e-12},
         {"math": 8e-6, "hbm": 5e-6, "l2": 1e-7},
     )
-    rows = report(explain([made])).rows
+    rows = report(explain([made])).people_rows
     assert [(row["term"], row["time_s"], row["alone_time_s"]) for row in rows] == [
         ("math", 8e-6, 8e-6),
         ("launch", 2e-6, None),
@@ -70,6 +70,17 @@ def test_a_hidden_resource_is_listed_where_it_matters(a100):
     ]
     assert [row["share"] for row in rows] == pytest.approx([0.8, 0.2, 0.0])
     assert rows[2]["meaning"] == "traffic to device memory (hidden)"
+
+
+def test_negligible_terms_are_left_out_for_people_alone(a100):
+    made = with_terms(pm.predict(pm.Elementwise(numel=1e6), a100), {"math": 8e-6, "launch": 2e-6, "contention": 1e-10})
+    terms = report(explain([made]))
+    assert [row["term"] for row in terms.rows] == ["math", "launch", "contention"]
+    assert [row["term"] for row in terms.shown_rows] == ["math", "launch"]
+    assert "contention" not in table_format.render(terms, width=200)
+    assert not any(note.startswith("contention") for note in terms.notes)
+    assert [row["term"] for row in terms.as_json()["rows"]] == ["math", "launch", "contention"]
+    assert "contention" in csv_format.render(terms)
 
 
 def test_the_largest_terms_in_a_sentence(a100):

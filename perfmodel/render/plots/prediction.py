@@ -154,8 +154,9 @@ def _names(points: Sequence[Explained]) -> list[str]:
 
 def _drawn_s(point: Explained) -> Mapping[str, float]:
     """Return the length of each term's segment [s]: a residual surface that takes time off shortens all terms alike."""
-    longer = {name: time for name, time in point.adds.items() if time > 0.0}
-    shorter = sum(point.adds.values()) - sum(longer.values())
+    notable = point.notable
+    longer = {name: time for name, time in notable.items() if time > 0.0}
+    shorter = sum(notable.values()) - sum(longer.values())
     scale = 1.0 + shorter / sum(longer.values()) if shorter else 1.0
     return {name: scale * time for name, time in longer.items()}
 
@@ -226,7 +227,7 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
 def _total(point: Explained) -> str:
     low, high = point.row["predicted_time_low_s"], point.row["predicted_time_high_s"]
     total = format_si(point.time_s, "s", 3)
-    below = "".join(f"\n{name} {100 * time / point.time_s:.0f} %" for name, time in point.adds.items() if time < 0)
+    below = "".join(f"\n{name} {100 * time / point.time_s:.0f} %" for name, time in point.notable.items() if time < 0)
     has_interval = low is not None and high is not None and np.isfinite([low, high]).all()
     interval = f" ({format_si(low, 's', 3)} to {format_si(high, 's', 3)})" if has_interval else ""
     return f"{total}{interval}{below}"
