@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
-from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.report import choice_report
 from perfmodel.prediction.columns import (
@@ -48,7 +48,7 @@ def _(
     hardware = list(dict.fromkeys(prediction.hardware for prediction in listed))
     return Report(
         command,
-        _keep_hardware(PREDICTION_COLUMNS, hardware),
+        _keep_hardware(_of_caches(PREDICTION_COLUMNS, listed), hardware),
         rows,
         {"hardware": hardware, **context},
         notes=notes,
@@ -96,6 +96,13 @@ def _with_verdict(columns: tuple[Column, ...]) -> tuple[Column, ...]:
         Column("causes", shown=False),
     )
     return (*kept[:place], *measured, *kept[place:])
+
+
+def _of_caches(columns: tuple[Column, ...], predictions: Sequence[Prediction]) -> tuple[Column, ...]:
+    """Return columns whose bound says that it is of a cold call, where the predictions are of others."""
+    if all(prediction.cache == CacheState.COLD for prediction in predictions):
+        return columns
+    return tuple(replace(column, title="cold bound") if column.key == "bound_time_s" else column for column in columns)
 
 
 def _keep_hardware(columns: tuple[Column, ...], hardware: Sequence[str]) -> tuple[Column, ...]:

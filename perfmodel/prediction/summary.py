@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
 from perfmodel.core.units import format_si
-from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.errors import nearest
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
@@ -30,15 +30,16 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, the release whose kernels they are of, calls whose bound another algorithm passes, calls that are
-    less sure than others, working sets that fit a cache or exceed the memory, products that are faster when padded, and
-    the advice.
+    the predictions, the release whose kernels they are of, calls whose bound another algorithm or a cache passes, calls
+    that are less sure than others, working sets that fit a cache or exceed the memory, products that are faster when
+    padded, and the advice.
     """
     return [
         *_totals(predictions),
         *_bases(predictions),
         *_releases(predictions),
         *_by_other_algorithms(predictions),
+        *_from_caches(predictions),
         *_doubts(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
@@ -118,6 +119,16 @@ def _by_other_algorithms(predictions: Sequence[Prediction]) -> list[str]:
     return [
         f"Faster than the bound where libraries choose it: {names}; {text}." for text, names in _by_text(found).items()
     ]
+
+
+def _from_caches(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which calls are expected to be faster than the bound of a cold call, since their data is in a cache."""
+    faster = [
+        (f"The bound is that of a cold call, which calls with {p.cache} caches may beat", p)
+        for p in predictions
+        if p.cache != CacheState.COLD and np.any(np.less(p.predicted_time_s, p.bound_time_s))
+    ]
+    return [f"{text}: {names}." for text, names in _by_text(faster).items()]
 
 
 def _doubts(predictions: Sequence[Prediction]) -> list[str]:

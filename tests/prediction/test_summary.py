@@ -94,3 +94,15 @@ def test_a_convolution_that_winograd_speeds_up_says_why_it_may_pass_its_bound() 
     assert any("Winograd's algorithm needs 25%" in text for text in summarize([passed]))
     pointwise = pm.predict(pm.Conv2d(**{**sizes, "padding": 0}, r=1, s=1, dtype="fp32"), "a100-sxm4-80gb")
     assert not any("Winograd" in text for text in summarize([pointwise]))
+
+
+def test_data_in_a_cache_may_beat_the_bound_of_a_cold_call() -> None:
+    """A matrix of 34 MB fits the L2 of 96 MB, so that warm calls do not wait for the memory as the bound does."""
+    op = pm.Gemm(m=1, n=4096, k=4096, dtype="fp16")
+    cold, warm = (pm.predict(op, "l40s", cache=cache) for cache in ("cold", "warm"))
+    assert warm.predicted_time_s < warm.bound_time_s == cold.bound_time_s <= cold.predicted_time_s
+    sentence = "The bound is that of a cold call, which calls with warm caches may beat: gemm."
+    assert sentence in summarize([warm])
+    assert not any("cold call" in text for text in summarize([cold]))
+    headings = [next(c.heading for c in p.report().columns if c.key == "bound_time_s") for p in (warm, cold)]
+    assert headings == ["cold bound", "bound"]
