@@ -245,7 +245,13 @@ def _hoist(arguments: Sequence[str]) -> list[str]:
 
 
 def _complain(message: str) -> None:
-    sys.stderr.write(f"perfmodel: {message.strip()}\n")
+    """Print a message on stderr; where it cannot be written, the exit code tells all the same."""
+    try:
+        sys.stderr.write(f"perfmodel: {message.strip()}\n")
+        sys.stderr.flush()
+    except OSError:
+        with contextlib.suppress(OSError):  # the interpreter flushes stderr again at exit, which would fail
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _replace_closed_streams() -> None:

@@ -189,6 +189,12 @@ def test_closed_streams_are_no_fault(closed):
     assert subprocess.run(["bash", "-c", run], capture_output=True, check=False).returncode == 2
 
 
+@pytest.mark.parametrize(("arguments", "code"), [("analyze gem --on a100", 2), ("validate missing.csv", 3)])
+def test_a_message_that_cannot_be_written_leaves_the_exit_code(arguments, code):
+    run = f"{sys.executable} -m perfmodel {arguments} 2>/dev/full"
+    assert subprocess.run(["bash", "-c", run], capture_output=True, check=False).returncode == code
+
+
 @pytest.mark.parametrize("arguments", ["hardware list", "hardware list --format json", "--version", "analyze --help"])
 @pytest.mark.parametrize(("target", "reason"), [(">&-", "stdout is closed"), (">/dev/full", "No space left")])
 def test_a_result_that_cannot_be_printed_is_no_success(arguments, target, reason):
