@@ -63,8 +63,10 @@ def command(
         typer.Option("--gpus", metavar="N", help="Most GPUs of a deployment.", show_default=False, min=1),
     ] = None,
     weights: Annotated[
-        str, typer.Option("--weights", metavar="LIST", help="Formats of the weights to try: bf16/fp8/int4.")
-    ] = "bf16/fp8",
+        str | None,
+        typer.Option("--weights", metavar="LIST", help="Formats of the weights to try: bf16/fp8/int4. Default: that of "
+                     "a quantised checkpoint, as its config says, else bf16/fp8.", show_default=False),
+    ] = None,
     kv: Annotated[
         str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values to try.")
     ] = "bf16/fp8",
@@ -121,7 +123,7 @@ def command(
     """
     from perfmodel.cli._progress import counted
     from perfmodel.cli._serving_checks import check_search
-    from perfmodel.cli._serving_input import check_rate, specs_of, whole_numbers
+    from perfmodel.cli._serving_input import check_rate, specs_of, stored_weights, whole_numbers
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
     from perfmodel.serving.slo import parse_slo
@@ -132,10 +134,11 @@ def command(
     check_rate(for_qps)
     costs = _prices(prices)
     by = _ranking(rank, costs, for_qps)
+    found, remarks = (weights, ()) if weights is not None else stored_weights(config, "bf16/fp8")
     specs = specs_of(
         config, on or [], engine,
         {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "max_batched_tokens": max_batched_tokens},
-        {"weights": weights, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
+        {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
     )  # fmt: skip
     specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
     if not specs:
@@ -157,7 +160,7 @@ def command(
         every = [point for outcome in outcomes for point in outcome.points]
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
-    destination.write(_report(rows, outcomes, study, by, for_qps, top, _priceless(names, costs, by)))
+    destination.write(_report(rows, outcomes, study, by, for_qps, top, (*remarks, *_priceless(names, costs, by))))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed
 

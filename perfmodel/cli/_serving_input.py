@@ -29,7 +29,8 @@ _MOST_QPS = 1e9
 class Spec:
     """A deployment by names, which another process can build; see `perfmodel.serving.deployment.Deployment`.
 
-    ``speculate`` holds the tokens of a draft and the probability that one is kept, ``draft`` its model.
+    ``speculate`` holds the tokens of a draft and the probability that one is kept, ``draft`` its model, whose weights
+    are as ``draft_weights`` says: None for those of the model, "" for those of its own checkpoint.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Spec:
     sampling: str = "greedy"
     speculate: tuple[int, float] | None = None
     draft: str = ""
+    draft_weights: str | None = None
 
     @property
     def name(self) -> str:
@@ -70,7 +72,8 @@ class Spec:
         machine = hardware(self.machine)
         speculation = None
         if self.speculate is not None:
-            own = (self.tp, self.pp, 1, self.dp, self.engine, self.engine_version, self.weights, self.kv)
+            weights = self.weights if self.draft_weights is None else self.draft_weights
+            own = (self.tp, self.pp, 1, self.dp, self.engine, self.engine_version, weights, self.kv)
             draft = Deployment(find_model(self.draft), machine, *own) if self.draft else None
             speculation = Speculation(*self.speculate, draft)
         return Deployment(
@@ -81,7 +84,12 @@ class Spec:
 
 
 def specs_of(
-    model: str, machines: Sequence[str], engine: str, sizes: dict[str, str | None], formats: dict[str, str], **same: Any
+    model: str,
+    machines: Sequence[str],
+    engine: str,
+    sizes: dict[str, str | None],
+    formats: dict[str, str | None],
+    **same: Any,
 ) -> list[Spec]:
     """Return the deployments of all combinations of machines, numbers of GPUs and formats.
 
@@ -89,7 +97,7 @@ def specs_of(
     ----------
     model, machines, engine : names.
     sizes : option -> range or list of whole numbers, or None for the default.
-    formats : option -> formats, divided by a slash.
+    formats : option -> formats, divided by a slash; None for weights as the checkpoints have them.
     same : values of `Spec` that all share.
 
     Raises
@@ -102,8 +110,10 @@ def specs_of(
     axes: dict[str, list[Any]] = {"machine": _machines(machines)}
     for key, text in sizes.items():
         axes[key] = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
+    if formats.get("weights") is None:
+        formats, same = formats | {"weights": stored_weights(model)[0]}, same | {"draft_weights": ""}
     for key, text in formats.items():
-        axes[key] = list(dict.fromkeys(list_items(text, "/", place=f"--{key}")))
+        axes[key] = list(dict.fromkeys(list_items(text or "", "/", place=f"--{key}")))
         for word in axes[key]:
             _ = kv_bytes(word) if key == "kv" else weight_format(word)
     total = math.prod(map(len, axes.values()))
@@ -113,6 +123,31 @@ def specs_of(
         Spec(model, engine=engine, **dict(zip(axes, values, strict=True)), **same)
         for values in itertools.product(*axes.values())
     ]
+
+
+def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
+    """Return the format of the weights where no option chooses one, and a note that says why it is not the usual one.
+
+    Parameters
+    ----------
+    model : as `perfmodel.workloads.catalog.find_model` takes it.
+    usual : formats for a checkpoint in 16 bits; bf16 if empty.
+
+    Raises
+    ------
+    UsageError, InputFileError
+        When the model is unknown, or its file is wrong.
+    """
+    from perfmodel.workloads.catalog import find_model
+    from perfmodel.workloads.quantization import OTHER
+
+    config = find_model(model)
+    if not config.stored:
+        return usual or config.usual_weights, ()
+    if config.stored == OTHER:
+        note = "The config says that the weights are quantised, in a way that is not read: taken as bf16."
+        return config.usual_weights, (f"{note} --weights names their format.",)
+    return config.stored, (f"Weights in {config.stored}, as the config says; --weights chooses another format.",)
 
 
 def _machines(names: Sequence[str]) -> list[str]:

@@ -64,8 +64,10 @@ def command(
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     weights: Annotated[
-        str, typer.Option("--weights", metavar="LIST", help="Formats of the weights: bf16, fp8, int4, nvfp4/fp8, ...")
-    ] = "bf16",
+        str | None,
+        typer.Option("--weights", metavar="LIST", help="Formats of the weights: bf16, fp8, int4, nvfp4/fp8, ... "
+                     "Default: that of the checkpoint, as its config says, else bf16.", show_default=False),
+    ] = None,
     kv: Annotated[
         str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values: bf16, fp8, bf16/fp8.")
     ] = "bf16",
@@ -189,7 +191,15 @@ def command(
     from perfmodel.cli._progress import counted
     from perfmodel.cli._serving_checks import check_serve
     from perfmodel.cli._serving_drawn import draw, draw_timeline
-    from perfmodel.cli._serving_input import check_rate, load_of, percentiles_of, specs_of, speculation_of, workload_of
+    from perfmodel.cli._serving_input import (
+        check_rate,
+        load_of,
+        percentiles_of,
+        specs_of,
+        speculation_of,
+        stored_weights,
+        workload_of,
+    )
     from perfmodel.cli._serving_report import points_report
     from perfmodel.core.units import parse_duration, parse_quantity
     from perfmodel.serving.load import Fleet
@@ -221,6 +231,8 @@ def command(
         engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
         graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
     )  # fmt: skip
+    if weights is None:
+        notes += stored_weights(config)[1]
     rules = (
         ("batch", batch_size),
         ("max_wait_s", None if max_wait is None else parse_duration(max_wait, place="--max-wait")),

@@ -44,7 +44,8 @@ class Deployment:
     tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.shard.Parallel`.
     engine : name of a profile, or the profile.
     engine_version : of the engine, which chooses among its profiles.
-    weights, kv : formats of the weights, and of keys and values.
+    weights, kv : formats of the weights, and of keys and values. Weights are by default as the checkpoint stores them,
+        where the model's configuration says so, else bf16.
     max_num_seqs, max_batched_tokens : most sequences and tokens of a step of one copy; None: the engine's default.
     kv_tokens : tokens of keys and values that fit, as the engine prints them; None: computed.
     utilization : share of the memory for the engine; None: its default.
@@ -68,7 +69,7 @@ class Deployment:
     dp: int = 1
     engine: str | Engine = "vllm"
     engine_version: str = ""
-    weights: str = "bf16"
+    weights: str = ""
     kv: str = "bf16"
     max_num_seqs: int | None = None
     max_batched_tokens: int | None = None
@@ -88,6 +89,7 @@ class Deployment:
         for name in ("engine_version", "weights", "kv", "sampling"):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name}={getattr(self, name)!r} is no text.", place="deployment")
+        object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
         if self.graph is not None and not isinstance(self.graph, bool):
             raise UsageError(f"graph={self.graph!r} is neither true nor false.", place="deployment")
         if not isinstance(self.engine, str | Engine):

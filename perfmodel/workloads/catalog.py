@@ -20,6 +20,14 @@ from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 #: endings of names that say how a model was tuned or stored, not its shape
 _ENDINGS = re.compile(r"[-_ ](instruct|chat|it|hf|base|fp8|nvfp4|fp4|bf16|fp16|awq|gptq|int4|int8|a2507|2507)$")
 
+#: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
+_REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
+#: endings of names that say how the weights are stored -> their format
+_FORMATS = {
+    "fp8": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "bf16": "bf16", "fp16": "fp16", "awq": "int4", "gptq": "int4",
+    "int4": "int4", "int8": "int8",
+}  # fmt: skip
+
 
 def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
     """Return a model from the path of its ``config.json``, its shape, or its name.
@@ -44,17 +52,22 @@ def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
     words = os.fspath(text).strip()
     if _is_path(words):
         path = os.path.join(words, "config.json") if os.path.isdir(words) else storage.one(words)
-        return dataclasses.replace(read_model_config(path), name=_file_name(path))
+        config = read_model_config(path)
+        return dataclasses.replace(config, name=_file_name(path) or config.name or config.model_type)
     if "=" in words:
         return model_from_shape(words)
     return named_model(words)
 
 
 def _file_name(path: str) -> str:
-    """Return what a model is called after its file: the folder's name for a ``config.json``."""
+    """Return what a model is called after its file: the folder's name for a ``config.json``; "" where it has none."""
     stem = storage.name_of(path).removesuffix(".gz").rpartition(".")[0]
-    folder = path.rpartition("/")[0] if storage.is_remote(path) else os.path.dirname(os.path.abspath(path))
-    return os.path.basename(folder) if stem == "config" else stem
+    if stem != "config":
+        return stem
+    if not storage.is_remote(path):
+        return os.path.basename(os.path.dirname(os.path.abspath(path)))
+    folder = path.partition("?")[0].rpartition("/")[0].partition("://")[2].partition("/")[2]  # without the host
+    return storage.name_of(_REVISION.sub("", folder)) if folder else ""
 
 
 def _is_path(words: str) -> bool:
@@ -76,9 +89,17 @@ def named_model(name: str) -> ModelConfig:
     names = _names()
     for key in _spellings(name):
         if key in names:
-            return model_of(names[key])
+            return _as_named(model_of(names[key]), name)
     listed = model_names()
     raise unknown_name("model", name, listed, place="model") if name else _nameless(listed)
+
+
+def _as_named(config: ModelConfig, name: str) -> ModelConfig:
+    """Return a model with the format of the weights that its name ends with, if any."""
+    words = reversed(re.split(r"[-_ ]", name.strip().lower()))
+    stored = next((_FORMATS[word] for word in words if word in _FORMATS), "")
+    own = not stored or config.stored.startswith(stored)  # fp8_block is an fp8
+    return config if own else dataclasses.replace(config, stored=stored)
 
 
 def _nameless(listed: tuple[str, ...]) -> UsageError:
@@ -110,7 +131,7 @@ def model_names() -> tuple[str, ...]:
 def model_of(name: str) -> ModelConfig:
     """Return the model of a name exactly as the catalog has it."""
     entry = _entries()[name]
-    sizes = {key: value for key, value in entry.items() if key not in ("aliases", "source", "place")}
+    sizes = {key: value for key, value in entry.items() if key not in ("aliases", "source", "stored_source", "place")}
     config = model_from_sizes(sizes, place=f"{entry['place']}: {name}", kind=InputFileError)
     return dataclasses.replace(config, name=name)
 

@@ -14,6 +14,7 @@ from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, A
 from perfmodel.workloads.config_values import SPELLINGS, Values
 from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
+from perfmodel.workloads.quantization import stored_format
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
@@ -77,9 +78,15 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
     reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind)
     try:
-        return reader.config()
+        config = reader.config()
     except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
+    return dataclasses.replace(config, name=_stated_name(document), stored=stored_format(document))
+
+
+def _stated_name(document: Mapping[str, Any]) -> str:
+    """Return the name in a configuration without its owner, or the folder that it was saved to; "" for none."""
+    return str(document.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
 
 
 def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads.quantization import OTHER
 
 
 class Linear(NamedTuple):
@@ -64,6 +65,8 @@ class ModelShape:
     head_bias : the head has a bias.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
+    stored : format of the checkpoint's weights, as `perfmodel.serving.precision.FORMATS` names them; "" for 16 bits,
+        `perfmodel.workloads.quantization.OTHER` for one that is not read.
     """
 
     model_type: str
@@ -104,6 +107,7 @@ class ModelShape:
     head_bias: bool = False
     facts: Architecture | None = None
     name: str = ""
+    stored: str = ""
 
     def __post_init__(self) -> None:
         every = self.layers if self.window and not self.window_layers else self.window_layers
@@ -113,6 +117,11 @@ class ModelShape:
     def architecture(self) -> Architecture:
         """The facts that all models of this type share."""
         return self.facts or ARCHITECTURES[self.model_type]
+
+    @property
+    def usual_weights(self) -> str:
+        """The format in which the weights are served if none is asked for: that of the checkpoint, bf16 if unknown."""
+        return "bf16" if self.stored in ("", OTHER) else self.stored
 
     @property
     def gated(self) -> bool:

@@ -17,7 +17,7 @@ NEEDED = ("layers", "hidden", "heads", "vocab")
 #: the largest size of anything in a model
 _LARGEST, _MOST_LAYERS = 10**9, 100_000
 _NORMS = {"rms": True, "ln": False}
-_TEXTS = ("type", "norm", "activation", "name")
+_TEXTS = ("type", "norm", "activation", "name", "stored")
 _OWN = ("type", "norm", "bias")
 _FACTS = tuple(field.name for field in dataclasses.fields(Architecture))
 _SIZES = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name not in ("model_type", "facts"))

@@ -20,6 +20,16 @@ def test_deployments_are_ranked_by_tokens_a_second_and_gpu(perfmodel):
     assert {row["plan"]["tp"] for row in rows} == {1, 2}
 
 
+def test_a_quantised_checkpoint_is_tried_as_it_is_stored(perfmodel):
+    options = ("--on", "h100", "--isl", "128", "--osl", "32", "--batch", "4", "--tp", "1", "--kv", "bf16", "-f", "json")
+    tried = {}
+    for name, model in (("stored", "gpt-oss-20b"), ("plain", MODEL)):
+        document = perfmodel("search", "serve", model, *options).json
+        tried[name] = {row["plan"]["weights"] for row in document["rows"]}
+        assert any("Weights in mxfp4, as the config says" in text for text in document["notes"]) == (name == "stored")
+    assert tried == {"stored": {"mxfp4"}, "plain": {"bf16", "fp8"}}
+
+
 def test_prices_and_a_load_change_the_ranking_and_say_how_many_gpus(perfmodel):
     ran = perfmodel(
         *("search", "serve", MODEL, "--on", "h100,l40s", "--isl", "128", "--osl", "32", "--batch", "8", "--tp", "1"),

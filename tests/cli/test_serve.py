@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,42 @@ def test_json_has_the_keys_of_the_contract(perfmodel):
         assert row["output_tokens_per_s"] == pytest.approx(row["requests_per_s"] * 32)
     rates = [row["output_tokens_per_s"] for row in ran.json["rows"]]
     assert rates == sorted(rates)
+
+
+def test_weights_are_by_default_as_the_checkpoint_stores_them(perfmodel, data_dir):
+    """DeepSeek-V3 has 671 GB in fp8: in 16 bits eight H200 do not hold it."""
+    load = ("--on", "h200", "--tp", "8", "--isl", "128", "--osl", "4", "--concurrency", "1", "--format", "json")
+    note = "Weights in fp8_block, as the config says; --weights chooses another format."
+    for model in (data_dir / "hf_configs" / "deepseek-ai__DeepSeek-V3.json", "deepseek-v3"):
+        ran = perfmodel("serve", model, *load)
+        assert ran.code == 0
+        assert [row["weights"] for row in ran.json["rows"]] == ["fp8_block"]
+        assert note in ran.json["notes"]
+    chosen = perfmodel("serve", "deepseek-v3", *load, "--weights", "fp8")
+    assert chosen.json["rows"][0]["weights"] == "fp8"
+    assert not any("the config says" in text for text in chosen.json["notes"])
+    too_large = perfmodel("serve", "deepseek-v3", *load, "--weights", "bf16")
+    assert too_large.code == 2
+    assert "does not fit" in too_large.err
+
+
+def test_a_draft_keeps_its_own_format_unless_one_is_chosen(perfmodel):
+    load = ("--on", "h100", "--isl", "64", "--osl", "4", "--concurrency", "1", "--explain", "--format", "json")
+    pair = ("serve", "gpt-oss-20b", "--speculate", "2:0.5", "--draft", MODEL)
+    stored, chosen = (perfmodel(*pair, *load, *more) for more in ((), ("--weights", "mxfp4")))
+    assert stored.code == chosen.code == 0
+    sizes = [sum(part["bytes"] for part in ran.json["memory"] if part["part"] == "weights") for ran in (stored, chosen)]
+    assert sizes[0] > sizes[1], "a dense draft in 16 bits is larger than one in 4"
+
+
+def test_a_checkpoint_of_an_unknown_kind_is_taken_in_16_bits_and_said_to_be(perfmodel, data_dir, tmp_path):
+    document = json.loads((data_dir / "hf_configs" / "meta-llama__Meta-Llama-3.1-8B.json").read_text())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document | {"quantization_config": {"quant_method": "quark"}}))
+    load = ("--on", "h100", "--isl", "64", "--osl", "4", "--concurrency", "1", "--format", "json")
+    ran = perfmodel("serve", path, *load)
+    assert [row["weights"] for row in ran.json["rows"]] == ["bf16"]
+    assert any("in a way that is not read: taken as bf16. --weights" in text for text in ran.json["notes"])
 
 
 def test_the_steady_state_is_that_of_the_simulation(perfmodel):

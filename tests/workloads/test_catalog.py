@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.workloads import catalog
 from perfmodel.workloads.catalog import find_model, model_names, named_model
-from perfmodel.workloads.config import read_model_config
+from perfmodel.workloads.config import config_of, read_model_config
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 
 #: as the pages at Hugging Face count them
@@ -169,6 +170,21 @@ def test_what_is_no_model_gets_one_message(text, said):
     with pytest.raises(UsageError) as error:
         find_model(text)
     assert said in str(error.value)
+
+
+def test_a_config_without_a_folder_is_called_as_it_says(data_dir, monkeypatch):
+    document = json.loads((data_dir / "hf_configs" / "phi-2.json").read_text())
+    stored = {
+        "https://127.0.0.1:8000/config.json": "phi-2",
+        "https://huggingface.co/microsoft/phi-3/resolve/main/config.json?download=true": "phi-3",
+        "https://127.0.0.1:8000/runs/tiny/config.json": "tiny",
+        "s3://bucket/own/config.json": "own",
+        "s3://bucket/mine.json": "mine",
+    }
+    monkeypatch.setattr(catalog, "read_model_config", lambda path: config_of(document, path))
+    assert {address: find_model(address).name for address in stored} == stored
+    monkeypatch.setattr(catalog, "read_model_config", lambda path: config_of(document | {"_name_or_path": None}, path))
+    assert find_model("https://127.0.0.1:8000/config.json").name == "phi"
 
 
 def test_a_path_that_is_missing_is_a_file_error(tmp_path):
