@@ -128,15 +128,23 @@ def _is_same(name: str, target: str) -> bool:
     return False
 
 
-def _check_no_measurements(output: str) -> None:
-    """Refuse to replace a record of `bench`, whose measurements cannot be reproduced exactly."""
-    from perfmodel.records.output_file import holds_measurements
+def _check_no_measurements(output: str, own_traces: bool) -> None:
+    """Refuse to replace a record of `bench`, or what a profiler wrote: neither can be reproduced exactly."""
+    from perfmodel.records.output_file import holds_measurements, profile_in
 
-    held = False
+    held = ""
     with contextlib.suppress(InputFileError):  # who may write to a store need not be allowed to read there
-        held = storage.is_file(output) and holds_measurements(output)
-    if held:
-        raise UsageError("holds measurements of perfmodel bench.", place=output, remedy="Choose another file.")
+        if storage.is_file(output):
+            held = "measurements of perfmodel bench" if holds_measurements(output) else profile_in(output)
+    if held and not (own_traces and _is_annotated(output)):
+        raise UsageError(f"holds {held}.", place=output, remedy="Choose another file.")
+
+
+def _is_annotated(output: str) -> bool:
+    """Return whether a file is a trace that `diagnose --annotate` wrote."""
+    from perfmodel.formats.torch_trace.annotate import is_annotated
+
+    return is_annotated(output)
 
 
 def _no_format(output: str, command: str) -> str:
@@ -193,7 +201,7 @@ def check_plot(path: str | None) -> None:
         check_writable(path, *PLOT_SUFFIXES)
 
 
-def check_writable(path: str, *suffixes: str, replaces: bool = False) -> None:
+def check_writable(path: str, *suffixes: str, replaces: bool = False, own_traces: bool = False) -> None:
     """Check before the work starts that a file can be written, and that nothing is lost by it.
 
     Raises
@@ -201,7 +209,8 @@ def check_writable(path: str, *suffixes: str, replaces: bool = False) -> None:
     UsageError
         When ``suffixes`` are not empty and lack the file's suffix, the folder does not exist, the path is a folder, or
         a remote store cannot be written; when the command line names the file as an input too, or it holds measurements
-        and the command does not say itself when it ``replaces`` them.
+        or what a profiler wrote, and the command does not say itself when it ``replaces`` them, nor are they its
+        ``own_traces``.
     """
     if not path:
         raise UsageError("the name of the file is empty.", place="output", remedy="Name a file.")
@@ -209,7 +218,7 @@ def check_writable(path: str, *suffixes: str, replaces: bool = False) -> None:
     if suffixes and suffix not in suffixes and path != _STDOUT:
         raise UsageError(f"the suffix {suffix!r} is not supported.", place=path, remedy=f"Use {', '.join(suffixes)}.")
     if not replaces:
-        _check_no_measurements(path)
+        _check_no_measurements(path, own_traces)
     _check_no_input(path)
     if storage.is_remote(path):
         storage.check_writable(path)

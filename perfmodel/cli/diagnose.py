@@ -107,7 +107,7 @@ def command(
     if plan_output is not None:
         check_writable(plan_output, ".toml")
     if annotate is not None:
-        check_writable(annotate, ".json", ".gz")
+        check_writable(annotate, ".json", ".gz", own_traces=True)
     profiles = storage.expand(profiles)
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, (

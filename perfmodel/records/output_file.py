@@ -16,12 +16,20 @@ from filelock import FileLock, Timeout
 from perfmodel import storage
 from perfmodel.errors import UsageError
 
-#: bytes of a file that show whether it holds measurements
-_HEAD_BYTES = 4096
+#: bytes of a file that show whether it holds measurements, and whether a profiler wrote it: a trace begins with the
+#: properties of its devices
+_HEAD_BYTES, _PROFILE_BYTES = 4096, 65536
 _RECORD = re.compile(rb'^\s*\{.*?"command"\s*:\s*"bench"', re.DOTALL)
 #: columns of tables of `bench`: those of a measurement table, and one of rows as CSV
 _TABLE, _ROWS = {b"hardware", b"op", b"dtype", b"time_s"}, {b"op", b"kernel", b"time_s.median"}
 _GZIP = b"\x1f\x8b"
+#: what files of profilers begin with -> what they are; of a trace the key of its events, or the first of a bare list
+_PROFILES = (
+    (re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"traceEvents"\s*:', re.DOTALL), "a trace of a profiler"),
+    (re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{[^{}]*"ph"\s*:'), "a trace of a profiler"),
+    (re.compile(rb"SQLite format 3\0"), "an SQLite database, as nsys exports it"),
+    (re.compile(rb'(?:.*\n)*?(?:==PROF== |"ID","Process ID",)'), "a report of ncu"),
+)
 
 
 @contextlib.contextmanager
@@ -89,16 +97,26 @@ def _check_new(path: str | os.PathLike[str], target: Path) -> None:
 
 def holds_measurements(path: str | os.PathLike[str]) -> bool:
     """Whether an existing file is a record or a table of ``perfmodel bench``, told from its beginning; also packed."""
+    head = _head(path, _HEAD_BYTES)
+    columns = set(head.partition(b"\n")[0].rstrip(b"\r").split(b","))
+    return bool(_RECORD.match(head)) or columns >= _TABLE or columns >= _ROWS
+
+
+def profile_in(path: str | os.PathLike[str]) -> str:
+    """Return what a profiler wrote into an existing file, told from its beginning; "" for any other; also packed."""
+    head = _head(path, _PROFILE_BYTES)
+    return next((what for beginning, what in _PROFILES if beginning.match(head)), "")
+
+
+def _head(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return the first bytes of a file, unpacked; none of one that cannot be read."""
     try:
         with open(storage.local(path), "rb") as stream:
             packed = stream.read(len(_GZIP)) == _GZIP
             stream.seek(0)
-            source = gzip.GzipFile(fileobj=stream) if packed else stream
-            head = source.read(_HEAD_BYTES)
+            return (gzip.GzipFile(fileobj=stream) if packed else stream).read(most)
     except (OSError, EOFError, ValueError, zlib.error):
-        return False
-    columns = set(head.partition(b"\n")[0].rstrip(b"\r").split(b","))
-    return bool(_RECORD.match(head)) or columns >= _TABLE or columns >= _ROWS
+        return b""
 
 
 def _owner(lock_path: Path) -> str:

@@ -35,6 +35,43 @@ def test_measurements_are_not_replaced(perfmodel: Program, tmp_path: Path, name:
     assert path.read_bytes() == content
 
 
+TRACE = b'{"schemaVersion": 1, "deviceProperties": [{"id": 0}],\n "traceEvents": [{"ph": "X", "ts": 1}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("trace.json", TRACE, "holds a trace of a profiler"),
+        ("trace.json.gz", gzip.compress(TRACE, mtime=0), "holds a trace of a profiler"),
+        ("events.json", b'[\n{"name": "k", "ph": "X", "ts": 1}]', "holds a trace of a profiler"),
+        ("export.json", b"SQLite format 3\0...", "holds an SQLite database"),
+        ("ncu.csv", b'==PROF== Connected\n"ID","Process ID","Kernel Name"\n', "holds a report of ncu"),
+        ("page.csv", b'"ID","Process ID","Kernel Name"\n', "holds a report of ncu"),
+    ],
+)
+def test_what_a_profiler_wrote_is_not_replaced(
+    perfmodel: Program, tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    ran = perfmodel(*GEMM, path)
+    assert (ran.code, said in ran.err) == (2, True)
+    assert path.read_bytes() == content
+
+
+def test_an_annotated_trace_is_replaced_by_the_next_one_alone(
+    perfmodel: Program, tmp_path: Path, data_dir: Path
+) -> None:
+    trace = next(path for path in sorted((data_dir / "traces").rglob("*.json.gz")) if path.stat().st_size < 1e6)
+    path = tmp_path / "annotated.json.gz"
+    annotate = ("diagnose", trace, "--on", "a100-sxm4-40gb", "--assume", "--annotate", path)
+    assert [perfmodel(*annotate).code for _ in range(2)] == [0, 0]
+    assert "holds a trace of a profiler" in perfmodel(*GEMM, path).err
+    path.write_bytes(trace.read_bytes())
+    ran = perfmodel(*annotate)
+    assert (ran.code, "holds a trace of a profiler" in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "words",
     [

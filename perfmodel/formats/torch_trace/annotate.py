@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
-from perfmodel.files import write_atomic
+from perfmodel.files import opened, write_atomic
 from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
 from perfmodel.formats.torch_trace.gather import is_gpu_category
 from perfmodel.storage.gzipped import unpacked
@@ -23,6 +24,7 @@ LARGEST_BYTES = 1_000_000_000
 KEY, TRACK = "perfmodel", "perfmodel efficiency"
 #: notes that become counters -> their names
 _COUNTERS = {"efficiency": "of bound"}
+_BLOCK_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 #: later times are damage; whole numbers of any size occur in JSON
 _LATEST_US = 1e300
@@ -70,6 +72,21 @@ def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], not
     data = msgspec.json.encode(document)
     write_atomic(target, gzip.compress(data, mtime=0) if storage.suffix_of(target) == ".gz" else data)
     return sum(note is not None for note in notes)
+
+
+def is_annotated(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a trace that `annotate` wrote: it has notes, or counters. One that cannot be read is not."""
+    marks = (f'"{TRACK}'.encode(), f'"{KEY}":{{'.encode())
+    last = b""
+    try:
+        with opened(path) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                if any(mark in last + block for mark in marks):
+                    return True
+                last = block[-len(marks[0]) :]
+    except (OSError, EOFError, ValueError, zlib.error):
+        return False
+    return False
 
 
 def _is_same(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bool:
