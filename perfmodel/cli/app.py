@@ -24,6 +24,7 @@ import typer
 from perfmodel import __version__
 from perfmodel.cli._output import INTERRUPTED, remember_words
 from perfmodel.cli._renamed import with_new_names
+from perfmodel.cli._stdin import with_stdin
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 
@@ -131,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
     if "--no-color" in arguments[:2]:
         os.environ["NO_COLOR"] = "1"
     try:
-        arguments = with_new_names(arguments)
+        arguments = with_stdin(with_new_names(arguments))
         remember_words(arguments)
         named = _named_command(arguments)
         asks = named and any(word in _HELP for word in arguments)

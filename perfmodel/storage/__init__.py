@@ -169,15 +169,20 @@ def held(path: AnyPath, *, keep: bool) -> AbstractContextManager[WorkingCopy]:
 
 
 def one(path: AnyPath) -> str:
-    """Return the file that a path names, or that a pattern matches.
+    """Return the file that a path names, or that a pattern matches; a copy of standard input for "-".
 
     Raises
     ------
     InputFileError
-        When no file matches the pattern, or more than one.
+        When no file matches the pattern, or more than one, or standard input cannot be read.
     """
     if not os.fspath(path):
         raise InputFileError("the path is empty.", remedy="Is the variable in the command line set?")
+    if os.fspath(path) == "-" or os.fspath(path).startswith(("/dev/", "/proc/")):
+        from perfmodel.storage import spool
+
+        if spool.is_stream(path):
+            return spool.copy_of(path)
     if not any(sign in os.fspath(path) for sign in "*?["):
         return place_of(path)
     from perfmodel.storage import globs

@@ -13,6 +13,7 @@ from typing import Any
 from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
+from perfmodel.storage.spool import is_copy, is_stream
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
@@ -63,7 +64,7 @@ def _file_name(path: str) -> str:
     """Return what a model is called after its file: the folder's name for a ``config.json``; "" where it has none."""
     stem = storage.name_of(path).removesuffix(".gz").rpartition(".")[0]
     if stem != "config":
-        return stem
+        return "" if is_copy(path) else stem
     if not storage.is_remote(path):
         return os.path.basename(os.path.dirname(os.path.abspath(path)))
     folder = path.partition("?")[0].rpartition("/")[0].partition("://")[2].partition("/")[2]  # without the host
@@ -72,7 +73,7 @@ def _file_name(path: str) -> str:
 
 def _is_path(words: str) -> bool:
     """Return whether a text names a file: by its suffix, or because something is there."""
-    if storage.is_remote(words):
+    if storage.is_remote(words) or is_stream(words):
         return True
     suffix = storage.suffix_of(words.removesuffix(".gz"))
     return bool(words) and "=" not in words and (suffix in DOCUMENT_SUFFIXES or os.path.exists(words))

@@ -10,6 +10,7 @@ from perfmodel import storage
 from perfmodel.hardware_catalog.find import name_key
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
 from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
+from perfmodel.storage.spool import is_copy
 
 #: texts shorter than "DS-1" are placeholders
 SOURCE_LENGTH = 4
@@ -80,7 +81,7 @@ def _rates(table: Any) -> list[RateSpec]:
 def check_names(draft: Draft) -> Iterator[Finding]:
     """Find names of other products, and a file name that is not the machine's name."""
     stem = storage.stem_of(draft.file)
-    if draft.file.endswith(".toml") and stem != draft.spec.name:
+    if draft.file.endswith(".toml") and stem != draft.spec.name and not is_copy(draft.file):
         message = f"the machine is {draft.spec.name!r}, the file {stem!r}; the catalog uses the name of the file."
         yield draft.finding("name", "warning", "name-differs-from-file", message)
     for key, names in (("aliases", draft.spec.aliases), ("device_names", draft.spec.device_names)):

@@ -1,0 +1,64 @@
+"""Standard input on the command line: a ``-`` in the place of a file that is read; also ``<(COMMAND)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfmodel.errors import UsageError
+
+_STDIN = "-"
+#: options whose value is a file that is written: there ``-`` is standard output
+_WRITTEN = frozenset((
+    "-o", "--output", "--plot", "--plan-output", "--annotate", "--operators", "--record", "--prometheus", "--timeline",
+))  # fmt: skip
+_SHARED = ("--workers", "--scheduler")
+_HELP = ("-h", "--help")
+
+
+def with_stdin(arguments: Sequence[str]) -> list[str]:
+    """Return a command line in which the copy of standard input, and of the shell's pipes, stands for them.
+
+    Raises
+    ------
+    UsageError
+        When workers would share the work: they have a standard input of their own.
+    InputFileError
+        When standard input is closed or a terminal, or cannot be read.
+    """
+    words = list(arguments)
+    read = [] if set(_HELP) & set(words) else [at for at in range(len(words)) if _value(words, at)]
+    if not read:
+        return words
+    if any(_shares(words, at) for at in range(len(words))):
+        raise UsageError(
+            "standard input and pipes cannot be shared with workers.",
+            place=_value(words, read[0]),
+            remedy="Write it to a file first: COMMAND > FILE.",
+        )
+    from perfmodel.storage.spool import copy_of
+
+    for at in read:
+        stream = _value(words, at)
+        words[at] = words[at].removesuffix(stream) + copy_of(stream)
+    return words
+
+
+def _value(words: Sequence[str], at: int) -> str:
+    """Return the stream that a word names as a file to read, or "": ``-``, ``/dev/stdin``, ``--on=-``."""
+    if "--" in words[:at]:
+        return ""
+    option, assigned, value = words[at].partition("=")
+    if not (assigned and option.startswith("--")):
+        option, value = words[at - 1] if at else "", words[at]
+    if option in _WRITTEN or not (value == _STDIN or value.startswith(("/dev/", "/proc/"))):
+        return ""
+    from perfmodel.storage.spool import is_stream
+
+    return value if is_stream(value) else ""
+
+
+def _shares(words: Sequence[str], at: int) -> bool:
+    """Return whether a word asks for workers: several processes, or those of a scheduler."""
+    option, assigned, value = words[at].partition("=")
+    value = value if assigned else (words[at + 1] if at + 1 < len(words) else "")
+    return option in _SHARED and not (option == "--workers" and value == "1")
