@@ -39,7 +39,7 @@ def piped(content: bytes, *words: object, folder: Path) -> subprocess.CompletedP
     ("content", "words", "said"),
     [
         (PROFILE, ("roi", "INPUT"), b"stdin.csv"),
-        (gzip.compress(PROFILE), ("roi", "INPUT"), b"stdin.csv.gz"),
+        (gzip.compress(PROFILE, mtime=0), ("roi", "INPUT"), b"stdin.csv.gz"),
         (OPS, ("analyze", "INPUT", "--on", "h100"), b"gemm m=8 n=8 k=8"),
         (SPEC, ("analyze", "gemm", "m=8", "n=8", "k=8", "dtype=fp32", "--on", "INPUT"), b"my-gpu"),
         (SPEC, ("analyze", "gemm", "m=8", "n=8", "k=8", "dtype=fp32", "--on=INPUT", "-f", "json"), b"my-gpu"),
