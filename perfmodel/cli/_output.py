@@ -128,23 +128,30 @@ def _is_same(name: str, target: str) -> bool:
     return False
 
 
-def _check_no_measurements(output: str, own_traces: bool) -> None:
-    """Refuse to replace a record of `bench`, or what a profiler wrote: neither can be reproduced exactly."""
-    from perfmodel.records.output_file import holds_measurements, profile_in
+def _check_no_measurements(output: str) -> None:
+    """Refuse to replace a record of `bench`, whose measurements cannot be reproduced exactly."""
+    from perfmodel.records.output_file import holds_measurements
+
+    held = False
+    with contextlib.suppress(InputFileError):  # who may write to a store need not be allowed to read there
+        held = storage.is_file(output) and holds_measurements(output)
+    if held:
+        raise UsageError("holds measurements of perfmodel bench.", place=output, remedy="Choose another file.")
+
+
+def _check_no_profile(output: str, own_traces: bool) -> None:
+    """Refuse to replace what a profiler wrote, but for a trace that `diagnose --annotate` wrote if it does again."""
+    from perfmodel.records.output_file import profile_in
 
     held = ""
-    with contextlib.suppress(InputFileError):  # who may write to a store need not be allowed to read there
-        if storage.is_file(output):
-            held = "measurements of perfmodel bench" if holds_measurements(output) else profile_in(output)
-    if held and not (own_traces and _is_annotated(output)):
+    with contextlib.suppress(InputFileError):
+        held = profile_in(output) if storage.is_file(output) else ""
+    if held and own_traces:
+        from perfmodel.formats.torch_trace.annotate import is_annotated
+
+        held = "" if is_annotated(output) else held
+    if held:
         raise UsageError(f"holds {held}.", place=output, remedy="Choose another file.")
-
-
-def _is_annotated(output: str) -> bool:
-    """Return whether a file is a trace that `diagnose --annotate` wrote."""
-    from perfmodel.formats.torch_trace.annotate import is_annotated
-
-    return is_annotated(output)
 
 
 def _no_format(output: str, command: str) -> str:
@@ -218,8 +225,10 @@ def check_writable(path: str, *suffixes: str, replaces: bool = False, own_traces
     if suffixes and suffix not in suffixes and path != _STDOUT:
         raise UsageError(f"the suffix {suffix!r} is not supported.", place=path, remedy=f"Use {', '.join(suffixes)}.")
     if not replaces:
-        _check_no_measurements(path, own_traces)
+        _check_no_measurements(path)
     _check_no_input(path)
+    if not replaces:
+        _check_no_profile(path, own_traces)
     if storage.is_remote(path):
         storage.check_writable(path)
         return

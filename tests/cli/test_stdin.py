@@ -24,6 +24,7 @@ SPEC = (
     b'name = "my-gpu"\nvendor = "x"\narchitecture = "y"\n[memory.hbm]\ncapacity = "80 GiB"\nbandwidth = "1 TB/s"\n'
     b'[peak.vector]\nfp32 = "10 TFLOP/s"\n[launch]\nfloor = "1 us"\n'
 )
+CATALOG = (ROOT / "hardware_specs" / "h100-sxm5-80gb.toml").read_bytes()
 LOAD = ("--on", "h100", "--isl", "64", "--osl", "4", "--concurrency", "1", "--steady")
 
 
@@ -43,10 +44,11 @@ def piped(content: bytes, *words: object, folder: Path) -> subprocess.CompletedP
         (OPS, ("analyze", "INPUT", "--on", "h100"), b"gemm m=8 n=8 k=8"),
         (SPEC, ("analyze", "gemm", "m=8", "n=8", "k=8", "dtype=fp32", "--on", "INPUT"), b"my-gpu"),
         (SPEC, ("analyze", "gemm", "m=8", "n=8", "k=8", "dtype=fp32", "--on=INPUT", "-f", "json"), b"my-gpu"),
-        (SPEC, ("hardware", "lint", "INPUT", "-f", "json"), b'"command": "hardware lint"'),
+        (CATALOG, ("hardware", "lint", "INPUT"), b"files: 1, errors: 0, other findings: 0"),
         (json.dumps(MODEL).encode(), ("serve", "INPUT", *LOAD), b"TPOT"),
         (json.dumps(MODEL).encode(), ("train", "INPUT", "--on", "h100", "--gpus", "1"), b"llama on 1 x"),
     ],
+    ids=("table", "packed", "operators", "machine", "assigned", "lint", "serve", "train"),
 )
 def test_what_is_piped_in_is_read_as_a_file(
     content: bytes, words: tuple[str, ...], said: bytes, name: str, tmp_path: Path
