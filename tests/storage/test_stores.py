@@ -259,10 +259,14 @@ def test_files_that_a_worker_does_not_see_are_named(
 
     from perfmodel import workers
 
+    def unseen(_: object, tasks: list[tuple[str, object]], *more: object) -> list[str]:
+        kept = more[-1]
+        assert isinstance(kept, dict)
+        kept.update({place: f"{path}: {storage.NO_FILE} Check the path." for place, (path, _) in enumerate(tasks)})
+        return list(kept.values())
+
     monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(
-        workers, "mapped", lambda _, tasks, *__: (f"{path}: {storage.NO_FILE} Check the path." for path, _ in tasks)
-    )
+    monkeypatch.setattr(workers, "mapped", unseen)
     (tmp_path / "rank0.json").write_text("{}")
     command = ("diagnose", tmp_path / "rank0.json", tmp_path / "rank1.json")
     ran = perfmodel(*command, "--scheduler", "tcp://head:8786")
