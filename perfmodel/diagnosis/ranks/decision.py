@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.ranks.job import Job, ranks_text
-from perfmodel.diagnosis.ranks.stragglers import MOST, Stall, Straggler, most_waited_for
+from perfmodel.diagnosis.ranks.stragglers import MOST, Stall, Straggler, most_waited_for, most_waiting
 
 #: a rank whose computation is longer by less than this share of its net wait computes no longer
 _NO_LONGER = 0.1
@@ -40,6 +40,9 @@ def decision(job: Job) -> str:
         return "No rank is far behind in the one step of the traces; it takes more to find one that is often late."
     if job.stall is not None:
         return f"No rank is late in most steps, but {_stalled(job.stall)}."
+    early, share = most_waiting(job.step_waits_s)
+    if share >= MOST and len(job.ranks) > 2:
+        return f"No rank is late in most steps: rank {job.numbers[early]} comes early, with {share:.0%} of the waits."
     _, share = most_waited_for(job.step_waits_s)
     if share < MOST:
         return "No rank is late in most steps: the waits are spread over the ranks."

@@ -247,3 +247,15 @@ def most_waited_for(waits: Floats) -> tuple[int, float]:
     for_rank_s = np.nansum(waits, axis=(0, 1))
     index, all_s = int(np.argmax(for_rank_s)), float(for_rank_s.sum())
     return index, float(for_rank_s[index]) / all_s if all_s > 0 else 0.0
+
+
+def most_waiting(waits: Floats) -> tuple[int, float]:
+    """Return the index of the rank that waits most for the others, and its share of all waits.
+
+    Parameters
+    ----------
+    waits : as of `perfmodel.diagnosis.ranks.waits.step_waits` [s].
+    """
+    by_rank_s = np.nansum(waits, axis=(0, 2))
+    index, all_s = int(np.argmax(by_rank_s)), float(by_rank_s.sum())
+    return index, float(by_rank_s[index]) / all_s if all_s > 0 else 0.0
