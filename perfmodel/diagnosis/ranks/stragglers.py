@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfmodel.diagnosis.ranks.lateness import lateness, lateness_of_group, median_of_others
+from perfmodel.diagnosis.ranks.lateness import lateness, lateness_beside, lateness_of_group, median_of_others
 from perfmodel.diagnosis.ranks.matching import Matched
 from perfmodel.diagnosis.ranks.summary import RankSummary
 from perfmodel.diagnosis.ranks.waits import JobSteps
@@ -141,17 +141,36 @@ def late_ranks(
     """
     judge = _Judge(ranks, numbers, matched, few_share=_FEW_STEPS_SHARE if steps.marked else 0.0)
     net_s = lateness(matched, steps, len(ranks))
+    of_groups = len({one.ranks.tobytes() for one in matched}) > 1
     found = []
     for index in range(len(ranks)):
         typical = _typical(net_s[:, index])
         if typical is not None and judge.stands_out(typical):
-            found.append(judge.straggler([index], typical))
-    found.sort(key=lambda one: -one.waited_per_step_s)
+            found.append((index, _beside_one(matched, steps, index, len(ranks)) or typical if of_groups else typical))
     if not found:
         return Late((), None, _stall(ranks, numbers, steps, waits, net_s))
-    members = [numbers.index(one.rank) for one in found]
-    together = _typical(lateness_of_group(matched, steps, members))
-    return Late(tuple(found), found[0] if together is None else judge.straggler(members, together), None)
+    found.sort(key=lambda pair: -pair[1].net_s / pair[1].steps)
+    members = [index for index, _ in found]
+    together = None if of_groups else _typical(lateness_of_group(matched, steps, members))
+    return Late(
+        tuple(judge.straggler([index], typical) for index, typical in found),
+        judge.straggler(members, together or found[0][1]),
+        None,
+    )
+
+
+def _beside_one(matched: Sequence[Matched], steps: JobSteps, index: int, count: int) -> _Typical | None:
+    """Return what the median one of the other ranks waits for a rank.
+
+    Where a rank exchanges with some ranks and then with others, as along the rows and the columns of a mesh, each of
+    them waits once, and the job loses it once.
+    """
+    beside_s = lateness_beside(matched, steps, index, count)
+    met = np.isfinite(beside_s).any(axis=0)
+    known = np.isfinite(beside_s).any(axis=1)
+    net_s = np.full(beside_s.shape[0], np.nan)
+    net_s[known] = np.nanmedian(beside_s[known][:, met], axis=1) if met.any() else np.nan
+    return _typical(net_s)
 
 
 class _Judge:
