@@ -106,15 +106,15 @@ the interval at a width of 2.25; the datasheet's roofline is 47 % off.** Product
 {seventh}
 
 What was changed with these rows in view: products of kernels that no table has, hand-written ones, compilers' and other
-libraries' (29 pairs of source and machine of all batches), and of the vendor's library outside PyTorch (47 pairs), say
+libraries' (26 pairs of source and machine of all batches), and of the vendor's library outside PyTorch (42 pairs), say
 how sure they are, where the interval had been that of libraries which all call the vendor's; quantising alone, and
 PyTorch in releases that nobody measured, too; a GB200's GPU has half of its CPU's link. What exchanges between nodes
 gained was chosen on earlier batches (below).
-What they show and nothing models: products in bf16 on a B200, in 1.6 times the time (two sources of one laboratory,
-whose boards may be capped); FlashAttention-1 and the memory-efficient kernel's gradients of 2022, in 1.2 to 2.6 times,
-with heads of 40 columns in ten; cuBLAS of 2019 on a T4, in 2.5 times; grouped products; SGLang's Triton kernel for
-scales of blocks, in four times; paged attention of vLLM's first two kernels, in 1.7 times; steps of 25 to 80 us over
-EFA.
+What they show and nothing models: products in bf16 on a B200, in 1.6 to 2.1 times the time (two sources of one
+laboratory, whose boards may be capped); the gradients of FlashAttention-1 and of the memory-efficient kernel of 2022,
+in 1.2 to 2.6 times, with heads of 40 columns in ten to thirteen; cuBLAS of 2019 on a T4, in 2.3 to 3.3 times; grouped
+products; SGLang's Triton kernel for scales of blocks, in four times; paged attention of vLLM's first two kernels, in
+1.7 times; steps of 27 to 119 us over EFA.
 
 The sixth batch, 89 sources and 554 rows, 25 of them flagged, was gathered before that, by two readers who had seen no
 prediction. **At first sight (commit 69d6dfb9) they were 31.2 % off, 21.5 % in the median, with 79 % in the
@@ -193,9 +193,9 @@ nine of them of 2019, 45 % off with 41 % inside; the 50 35 % off with 82 % insid
 What was changed with these rows in view: between two nodes a tree sends half of what a ring does, so that NCCL's
 all-reduces exceed the network's bus bandwidth there, as its authors say in several threads; what its tuner says of
 protocols on a network, chosen on the first 91 rows, left 25 % of the 50 that came later in place of 35; and what
-networks differ by (`network`) is read off all sources. What they show and nothing models: steps of 25 to 80 us over
-Amazon's EFA, and of 6 to 15 us over InfiniBand, where 14 us are assumed. `calibrate --links` among your own hosts tells
-both figures of your network.
+networks differ by (`network`) is read off all sources. What they show and nothing models: steps of 27 to 119 us over
+Amazon's EFA, and of 6 to 15 us over InfiniBand, RoCE and Slingshot, where 14 us are assumed. `calibrate --links` among
+your own hosts tells both figures of your network.
 
 The second batch, 71 sources and 922 rows, was gathered by readers who had seen no prediction. **At first sight
 (commit 8dc31a2) they were 26.5 % off, 11.5 % in the median, with 78 % in the interval at a width of 1.96; the

@@ -17,7 +17,8 @@ MEMORY_WELL_USED = 0.75
 #: below this share of the peak, a compute-bound kernel has a fault that can be named
 COMPUTE_POORLY_USED = 0.50
 #: traffic that takes this many times as long as the operator's bytes at the datasheet's bandwidth moves some of them
-#: again: kernels that move each byte once reach 60 % of it and more
+#: again: of the 82 shares of the bandwidth that are fitted (`hardware_specs`) 76 are above 0.6, and the others are of
+#: convolutions, of products with scales of blocks and of a decode
 MOVED_AGAIN = 1.6
 
 ADVICE = {

@@ -145,8 +145,10 @@ def late_ranks(
     found = []
     for index in range(len(ranks)):
         typical = _typical(net_s[:, index])
-        if typical is not None and judge.stands_out(typical):
-            found.append((index, _beside_one(matched, steps, index, len(ranks)) or typical if of_groups else typical))
+        if typical is None or not judge.stands_out(typical):
+            continue
+        beside_one = _beside_one(matched, steps, index, len(ranks)) if of_groups else None
+        found.append((index, beside_one or typical))
     if not found:
         return Late((), None, _stall(ranks, numbers, steps, waits, net_s))
     found.sort(key=lambda pair: -pair[1].net_s / pair[1].steps)
@@ -263,9 +265,7 @@ def most_waited_for(waits: Floats) -> tuple[int, float]:
     ----------
     waits : as of `perfmodel.diagnosis.ranks.waits.step_waits` [s].
     """
-    for_rank_s = np.nansum(waits, axis=(0, 1))
-    index, all_s = int(np.argmax(for_rank_s)), float(for_rank_s.sum())
-    return index, float(for_rank_s[index]) / all_s if all_s > 0 else 0.0
+    return _largest_share(np.nansum(waits, axis=(0, 1)))
 
 
 def most_waiting(waits: Floats) -> tuple[int, float]:
@@ -275,6 +275,10 @@ def most_waiting(waits: Floats) -> tuple[int, float]:
     ----------
     waits : as of `perfmodel.diagnosis.ranks.waits.step_waits` [s].
     """
-    by_rank_s = np.nansum(waits, axis=(0, 2))
-    index, all_s = int(np.argmax(by_rank_s)), float(by_rank_s.sum())
-    return index, float(by_rank_s[index]) / all_s if all_s > 0 else 0.0
+    return _largest_share(np.nansum(waits, axis=(0, 2)))
+
+
+def _largest_share(times_s: Floats) -> tuple[int, float]:
+    """Return the index of the largest of some times, and its share of their sum."""
+    index, all_s = int(np.argmax(times_s)), float(times_s.sum())
+    return index, float(times_s[index]) / all_s if all_s > 0 else 0.0

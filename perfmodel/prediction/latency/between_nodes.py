@@ -9,11 +9,11 @@ on a network is read off that file, too:
 
 - a step between nodes takes a protocol without flags 2.8 times as long as one with them, whose step is alpha;
 - in a ring the network's next message is posted in each turn, which no step is faster than;
-- flags in the data leave a node few GB/s, however many networks it has;
+- flags in the data leave a node 20 to 32 GB/s, however many networks it has;
 - a tree keeps its rate for small and for large messages, and half of it in between (`tree_share`).
 
-Until these were added, exchanges of 256 KiB to 64 MiB took 1.4 to 2.7 times as long as predicted. They were chosen on
-91 published rows, and on 50 others, which came later, they left 25 % in place of 35 (`examples/published`).
+Without these, published exchanges of 256 KiB to 64 MiB take 1.9 times as long as predicted in the median. They were
+chosen on 91 rows, and left 25 % of 50 others, which came later, in place of 35 (`examples/published`).
 
 The network is as the machine's ``[cluster]`` says: nobody fitted its steps and rate, so that the interval is wide
 (`perfmodel.prediction.latency.far`, ``NETWORKS``).
@@ -37,8 +37,8 @@ from perfmodel.prediction.topology import Spread, inside, network_between, on_ne
 #: 5, 8.5 and 14 us in a tree, 2.7, 4 and 14 us in a ring. What is sent to each GPU alone waits as in a tree
 TREE_STEPS = {FLAGGED: 1.0, SELDOM_FLAGGED: 1.7, UNFLAGGED: 2.8}
 RING_STEPS = {FLAGGED: 0.54, SELDOM_FLAGGED: 0.8, UNFLAGGED: 2.8}
-#: time to post a message to the network [s]: getNetOverhead of the same file has 1 us beside Intel's and 2 us beside
-#: AMD's processors. Without flags there are three of them
+#: time to post a message to the network [s]: getNetOverhead of the same file has 1 us beside Intel's processors and
+#: 2 us beside AMD's. A protocol without flags posts three times a turn
 POSTING_S, POSTS = 1.5e-6, {UNFLAGGED: 3.0}
 #: what flags in the data let a node send to two nodes and more [B/s]: llMaxBws of the same file has 39 and 20 GB/s
 #: beside Intel's processors, and 22 to 45 and 19 to 35 beside AMD's
