@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from perfmodel.errors import UsageError
 from perfmodel.workers.cluster import connected, executor_of
@@ -165,22 +166,68 @@ def _streamed(
     here: Callable[[_Item], _Result] | None,
     own: int,
 ) -> Iterator[_Result]:
-    waiting: deque[tuple[_Item, Future[_Result]]] = deque()
-    others = ahead
+    waiting: deque[_Piece[_Item, _Result]] = deque()
     if here is not None:
-        others = ahead - own
         yield from map(here, _until(pool.submit(_start), items))
     while True:
-        free = min(ahead - len(waiting), others - sum(not future.done() for _, future in waiting))
-        waiting.extend((item, pool.submit(function, item)) for item in itertools.islice(items, free))
+        _give_out(waiting, function, items, pool, ahead, 0 if here is None else own)
         if not waiting:
             return
-        if here is not None and len(waiting) < ahead and not waiting[0][1].done():
-            own_items = [(item, _finished(here, item)) for item in itertools.islice(items, 1)]
-            waiting.extend(own_items)
-            if own_items or _taken_back(waiting, here):
+        first = waiting[0]
+        if here is not None and not first.done:
+            mine = next((piece for piece in waiting if piece.future is None), None) or _taken_back(waiting)
+            if mine is not None:
+                mine.future = _finished(here, mine.item)
+            if mine not in (first, None):
                 continue
-        yield waiting.popleft()[1].result()
+        waiting.popleft()
+        assert first.future is not None
+        yield first.future.result()
+
+
+@dataclass(eq=False)
+class _Piece(Generic[_Item, _Result]):
+    """An item whose turn to be yielded has not come: another process has it, or has done it, or nobody has begun it."""
+
+    item: _Item
+    future: Future[_Result] | None
+
+    @property
+    def done(self) -> bool:
+        return self.future is not None and self.future.done()
+
+
+def _give_out(
+    waiting: deque[_Piece[_Item, _Result]],
+    function: Callable[[_Item], _Result],
+    items: Iterator[_Item],
+    pool: Executor,
+    ahead: int,
+    own: int,
+) -> None:
+    """Give items to the other processes, and leave some between them for this one, as many as it keeps up with.
+
+    What this process has done is then asked for next. Were its items behind those of the others, which are under way
+    for some time, its results would wait for them, and drive out of the cache what the next item needs there.
+    """
+    most, most_left = ahead - own, min(own, OWN)
+    given = sum(piece.future is not None and not piece.done for piece in waiting)
+    left = sum(piece.future is None for piece in waiting)
+    while len(waiting) < ahead and (given < most or left < most_left):
+        piece = next((_Piece[_Item, _Result](item, None) for item in items), None)
+        if piece is None:
+            break
+        waiting.append(piece)
+        if given < most and given * most_left <= left * most:
+            piece.future = pool.submit(function, piece.item)
+            given += 1
+        else:
+            left += 1
+    # others that have little left, and get nothing new, take what was left for this one
+    for piece in reversed(waiting):
+        if piece.future is None and 2 * given < most:
+            piece.future = pool.submit(function, piece.item)
+            given += 1
 
 
 def _until(started: Future[None], items: Iterator[_Item]) -> Iterator[_Item]:
@@ -199,14 +246,9 @@ def _finished(function: Callable[[_Item], _Result], item: _Item) -> Future[_Resu
     return future
 
 
-def _taken_back(waiting: deque[tuple[_Item, Future[_Result]]], function: Callable[[_Item], _Result]) -> bool:
-    """Do the last item that no other process has begun in this one; return False where there is none."""
-    for place in range(len(waiting) - 1, -1, -1):
-        item, future = waiting[place]
-        if future.cancel():
-            waiting[place] = item, _finished(function, item)
-            return True
-    return False
+def _taken_back(waiting: deque[_Piece[_Item, _Result]]) -> _Piece[_Item, _Result] | None:
+    """Return the last piece that no other process has begun, if there is one, and let none begin it."""
+    return next((piece for piece in reversed(waiting) if piece.future is not None and piece.future.cancel()), None)
 
 
 def _start() -> None:

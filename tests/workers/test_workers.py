@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -88,6 +89,41 @@ def test_results_behind_one_that_is_not_done_are_kept_when_the_work_is_ended() -
     assert kept == {0: 3.0, 1: 1.0, 3: 2.0}
     alone: dict[int, float] = {}
     assert list(mapped(slow_root, ITEMS, None, kept=alone)) == list(alone.values()) == [3.0, 1.0, 4.0, 2.0]
+
+
+class Beside(Executor):
+    """Does a task, the oldest one, whenever the process that asks does one."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[tuple[Future[int], int]] = deque()
+        self.mine: list[int] = []
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if arguments:
+            self.tasks.append((future, *arguments))
+        else:  # it has started
+            future.set_result(None)
+        return future
+
+    def here(self, value: int) -> int:
+        """Do a task of the process that asks, and one of the other's."""
+        self.mine.append(value)
+        while self.tasks:
+            future, other = self.tasks.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_result(other)
+                break
+        return value
+
+
+def test_what_the_process_that_asks_has_done_is_asked_for_next() -> None:
+    pool, asked = Beside(), []
+    for value in streamed(abs, iter(range(400)), pool, ahead=8, here=pool.here):
+        asked.append(value)
+        assert sum(mine > value for mine in pool.mine) <= 1  # of what it has made, next to nothing waits
+    assert asked == list(range(400))
+    assert 190 <= len(pool.mine) <= 210
 
 
 def whose(value: int) -> tuple[int, int]:
