@@ -7,12 +7,14 @@ empty file and a syntax error get the same kind of message everywhere.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import stat
 import sys
 import tempfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -235,18 +237,41 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
+    with written_atomic(path) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def written_atomic(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Yield what takes the content of a file, a piece at a time, as `write_atomic` writes it.
+
+    Where the block raises, the old file stays. What goes to a remote store, a pipe or a device is held in memory until
+    it is whole.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be written.
+    """
     if not os.fspath(path):
         raise UsageError("the name of the file is empty.", place="output")
+    held = io.BytesIO()
     if storage.is_remote(path):
-        storage.write(path, data)
+        yield held
+        storage.write(path, held.getvalue())
         return
-    target = Path(storage.place_of(path))
+    begun = False
     try:
-        if target.exists() and not target.is_file() and not target.is_dir():
-            target.write_bytes(data)
-        else:
-            _replace(target, data)
+        target = Path(storage.place_of(path))
+        in_place = target.exists() and not target.is_file() and not target.is_dir()
+        with contextlib.nullcontext(held) if in_place else _replacing(target) as stream:
+            begun = True
+            yield stream
+        if in_place:
+            target.write_bytes(held.getvalue())
     except (OSError, ValueError) as error:
+        if begun and isinstance(error, ValueError):  # of the block
+            raise
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"cannot be written: {reason}.",
@@ -255,8 +280,15 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
         ) from None
 
 
-def _replace(target: Path, data: bytes) -> None:
-    """Write beside ``target``, flush to the disk, then rename over it (through a link, not over it)."""
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    """Let a file beside ``target`` be written, flush it to the disk, then rename over it (through a link, not over it).
+
+    Raises
+    ------
+    OSError
+        When that is impossible.
+    """
     if target.is_dir():
         raise IsADirectoryError(21, "it is a directory")
     target = Path(os.path.realpath(target))
@@ -264,7 +296,7 @@ def _replace(target: Path, data: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(name, mode)

@@ -12,7 +12,7 @@ import pytest
 
 from perfmodel import files
 from perfmodel.errors import InputFileError, UsageError
-from perfmodel.files import read_document, read_text, write_atomic
+from perfmodel.files import read_document, read_text, write_atomic, written_atomic
 
 
 @pytest.mark.parametrize(
@@ -153,3 +153,22 @@ def test_unwritable_places_are_named(tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(UsageError, match="cannot be written"):
         write_atomic(f"{tmp_path}/{place}", "x")
+
+
+def test_what_is_written_a_piece_at_a_time_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    with written_atomic(target) as stream:
+        stream.write(b"o")
+        assert not target.exists()
+        stream.write(b"ld")
+    assert target.read_text() == "old"
+
+    def broken() -> None:
+        with written_atomic(target) as stream:
+            stream.write(b"new")
+            raise ValueError("of the block")
+
+    with pytest.raises(ValueError, match="of the block"):
+        broken()
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]

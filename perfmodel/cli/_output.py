@@ -7,7 +7,7 @@ import glob
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from perfmodel.errors import InputFileError, UsageError
 from perfmodel.render import DEFAULT, Renderer, format_of_suffix, known_suffixes, renderer
 
 if TYPE_CHECKING:
-    from perfmodel.core.report import Report
+    from perfmodel.core.report import GoesOn, Report
 
 #: exit code for a negative result that the user asked to detect
 BAD_FINDING = 1
@@ -25,6 +25,8 @@ BAD_FINDING = 1
 INTERRUPTED = 130
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 _STDOUT = "-"
+#: longer tables are written as they are made
+_MANY_ROWS = 10_000
 _PACKED = ".gz"
 #: addresses of files that only this process has
 _MEMORY = "memory://"
@@ -76,19 +78,57 @@ class Destination:
         UsageError
             When the file cannot be written, or the format cannot hold the report.
         """
-        if self.path is None:
+        if self.renderer.pieces is not None and len(report.rows) > _MANY_ROWS:
+            self._write_pieces(report, self.renderer.pieces)
+        elif self.path is None:
             sys.stdout.write(self._text(report, result, color=_wants_color()))
+            sys.stdout.flush()
+        else:
+            with self._put() as put:
+                put(self._text(report, result, color=False))
+        if self.path is not None and not quiet:
+            wrote(self.path)
+
+    def _write_pieces(self, report: Report, pieces: Callable[[Report, GoesOn], Iterator[str]]) -> None:
+        """Write a long report a piece at a time; Ctrl-C and SIGTERM end it after the rows that are finished."""
+        from perfmodel.cli._progress import counted
+        from perfmodel.signals import put_off
+
+        total, done = len(report.rows), 0
+        shows_rows = self.path is None and sys.stdout.isatty()
+        with put_off() as came:
+            with self._put() as put, contextlib.nullcontext() if shows_rows else counted(total) as advance:
+
+                def goes_on(rows: int) -> bool:
+                    nonlocal done
+                    done += rows
+                    if advance is not None:
+                        advance(done)
+                    return not came
+
+                for text in pieces(report, goes_on):
+                    put(text)
+            if came:
+                status(f"interrupted: {done} of {total} rows were written; the others are left out.")
+
+    @contextlib.contextmanager
+    def _put(self) -> Iterator[Callable[[str], object]]:
+        """Yield a function that writes a piece of text to standard output, or to the file."""
+        if self.path is None:
+            yield sys.stdout.write
             sys.stdout.flush()
             return
         import gzip
 
-        from perfmodel.files import write_atomic
+        from perfmodel.files import written_atomic
 
-        text = self._text(report, result, color=False)
-        packed = storage.suffix_of(self.path) == _PACKED
-        write_atomic(self.path, gzip.compress(text.encode(), mtime=0) if packed else text)
-        if not quiet:
-            wrote(self.path)
+        is_packed = storage.suffix_of(self.path) == _PACKED
+        with (
+            written_atomic(self.path) as plain,
+            gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if is_packed else contextlib.nullcontext(plain) as stream,
+        ):
+            # A name from the command line may contain bytes that are not UTF-8; they are written as escapes.
+            yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))
 
     def _text(self, report: Report, result: object, *, color: bool) -> str:
         from perfmodel.api import known_machines

@@ -11,13 +11,15 @@ no list of rooms has to be kept.
 
 from __future__ import annotations
 
+import abc
 import functools
 import html
 import importlib
 import importlib.util
+import itertools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +30,8 @@ from perfmodel.core.units import format_binary, format_si
 SCHEMA_VERSION = 2
 #: longer names, as kernels with their template arguments have them, are shortened in tables for people
 _LONGEST_NAME = 48
+#: rows of a long table that are made, and written, at a time: a tenth of a second
+_BLOCK = 1000
 #: tables for people print smaller values as 0: a nanosecond, a tenth of a per cent
 _SMALLEST_SHOWN = {"s": 1e-9, "fraction": 1e-3}
 
@@ -109,6 +113,18 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+class LongRows(Sequence[Mapping[str, Any]], abc.ABC):
+    """Rows that are made when they are asked for, since all of them together take gigabytes."""
+
+    @abc.abstractmethod
+    def keys(self) -> Mapping[str, Any]:
+        """Return a row that has all keys of all rows, also within its mappings."""
+
+
+#: asked after each block of rows, with their number, whether the next one is wanted
+GoesOn = Callable[[int], bool]
+
+
 @dataclass(frozen=True)
 class Report:
     """The result of a command, ready for any renderer.
@@ -117,7 +133,8 @@ class Report:
     ----------
     command : the command that produced it.
     columns : the columns in order.
-    rows : one mapping for each row, with plain values in SI base units; JSON also has the keys without a column.
+    rows : one mapping for each row, with plain values in SI base units; JSON also has the keys without a column. Very
+        many are a `LongRows`, which makes them when they are asked for.
     context : the conditions that the rows hold under: version, hardware, machine, date.
     notes : sentences below the table for people; JSON has them as ``notes``.
     title : heading for people.
@@ -167,22 +184,39 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the contract's JSON object: schema_version, command, context, rows, further tables and notes."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "command": self.command,
-            "context": finite(self.context),
-            "rows": [finite(row) for row in self.rows],
-            **{key: [finite(row) for row in table.rows] for key, table in self.more.items()},
-        }
-        if self.notes:
-            document["notes"] = list(self.notes)
-        return document
+        return {**self._before(), "rows": [finite(row) for row in self.rows], **self._behind()}
+
+    def _before(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA_VERSION, "command": self.command, "context": finite(self.context)}
+
+    def _behind(self) -> dict[str, Any]:
+        tables: dict[str, Any] = {key: [finite(row) for row in table.rows] for key, table in self.more.items()}
+        return tables | ({"notes": list(self.notes)} if self.notes else {})
 
     def json_text(self) -> str:
         """Return the report as JSON text; a number that is not finite is null."""
-        import json
+        return _json(self.as_json()) + "\n"
 
-        return json.dumps(self.as_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    def json_pieces(self, goes_on: GoesOn) -> Iterator[str]:
+        """Yield the text of `json_text` a piece at a time; where it does not go on, the rows so far are all rows.
+
+        Parameters
+        ----------
+        goes_on : is asked after each block of rows.
+        """
+        if not self.rows:
+            yield self.json_text()
+            return
+        yield _json(self._before()).removesuffix("\n}") + ',\n  "rows": ['
+        between = ""
+        for rows in blocks(self.rows):
+            for row in rows:
+                yield f"{between}\n    " + _json(finite(row)).replace("\n", "\n    ")
+                between = ","
+            if not goes_on(len(rows)):
+                break
+        behind = self._behind()
+        yield "\n  ]" + ("," + _json(behind).removeprefix("{") if behind else "\n}") + "\n"
 
     def _repr_html_(self) -> str:
         """Show the report as a table in a notebook."""
@@ -197,6 +231,13 @@ class Report:
         notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
         more = "".join(table._repr_html_() for table in self.more.values() if not table.only_wide)
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
+
+
+def blocks(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the rows of a report, some at a time."""
+    left = iter(rows)
+    while block := list(itertools.islice(left, _BLOCK)):
+        yield block
 
 
 class Reportable:
@@ -256,6 +297,12 @@ def _load_report_of(room: str) -> None:
     parent = sys.modules.get(module.rpartition(".")[0])
     if hasattr(parent, "__path__") and importlib.util.find_spec(module) is not None:
         importlib.import_module(module)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
 
 
 def _plain(value: float, digits: int) -> str:

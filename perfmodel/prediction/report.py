@@ -22,7 +22,9 @@ from perfmodel.prediction.columns import (
 )
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.measured import Measured
+from perfmodel.prediction.predict import CHUNK
 from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.sweep_rows import SweepRows
 from perfmodel.prediction.uncertainty import MEANINGS, half_width
 from perfmodel.prediction.whole_model import RUN_DEVIATION, Part, WholeModel
 
@@ -42,14 +44,12 @@ def _(
 ) -> Report:
     """Return one row for each point of one prediction or several, as of a sweep."""
     listed = [predictions] if isinstance(predictions, Prediction) else list(predictions)
-    rows = [row for prediction in listed for row in prediction.rows()]
-    for row in rows:
-        row["name"] = row["name"] or row["op"]
+    rows = SweepRows(listed)
     hardware = list(dict.fromkeys(prediction.hardware for prediction in listed))
     return Report(
         command,
         _keep_hardware(_of_caches(PREDICTION_COLUMNS, listed), hardware),
-        rows,
+        rows if len(rows) > CHUNK else list(rows),
         {"hardware": hardware, **context},
         notes=notes,
         title=title,

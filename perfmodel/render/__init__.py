@@ -7,6 +7,8 @@ A module of this folder, or one that the entry-point group ``perfmodel.renderers
 
     def render(report: Report) -> str: ...
 
+    def pieces(report: Report, goes_on: GoesOn) -> Iterator[str]: ...    # optional: the same text, a piece at a time
+
 Its ``render`` may also take the keywords ``width`` [characters], ``color`` or ``wide``; the caller passes
 those that the signature has. Plots are not renderers; they are in ``perfmodel.render.plots``.
 """
@@ -17,7 +19,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfmodel import storage
@@ -25,7 +27,7 @@ from perfmodel.errors import unknown_name
 from perfmodel.plugins import load_attribute, load_module, module_names
 
 if TYPE_CHECKING:
-    from perfmodel.core.report import Report
+    from perfmodel.core.report import GoesOn, Report
 
 #: format of printed results, and of files without a suffix
 DEFAULT = "table"
@@ -44,6 +46,8 @@ class Renderer:
     commands : the only commands whose reports the format can hold; empty for every command.
     options : keywords that the function takes besides the report.
     function : turns a report into text.
+    pieces : yields the text of a very long report a piece at a time, while it ``goes_on``; None where the format needs
+        the whole report.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Renderer:
     commands: tuple[str, ...]
     options: frozenset[str]
     function: Callable[..., str]
+    pieces: Callable[[Report, GoesOn], Iterator[str]] | None = None
 
     def writes(self, command: str) -> bool:
         """Whether the format can hold the reports of a command."""
@@ -58,6 +63,8 @@ class Renderer:
 
     def render(self, report: Report, **options: object) -> str:
         """Return a report in this format. Keywords that the format does not take are ignored."""
+        if self.pieces is None and not isinstance(report.rows, list):
+            report = replace(report, rows=list(report.rows))  # it may go through them for each column
         return self.function(report, **{name: value for name, value in options.items() if name in self.options})
 
 
@@ -77,7 +84,7 @@ def _load(name: str) -> Renderer | None:
         return None
     suffixes, commands = getattr(module, "SUFFIXES", ()), getattr(module, "COMMANDS", ())
     options = frozenset(inspect.signature(function).parameters)
-    return Renderer(name, tuple(suffixes), tuple(commands), options, function)
+    return Renderer(name, tuple(suffixes), tuple(commands), options, function, getattr(module, "pieces", None))
 
 
 def _loaded(command: str, *, plugins: bool) -> Iterator[Renderer]:

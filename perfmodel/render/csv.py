@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.core.report import finite
+from perfmodel.core.report import LongRows, blocks, finite
 
 if TYPE_CHECKING:
-    from perfmodel.core.report import Report
+    from perfmodel.core.report import GoesOn, Report
 
 SUFFIXES = (".csv",)
 #: types of most cells, which are asked for first: a sweep has tens of millions of cells
@@ -24,14 +24,33 @@ def render(report: Report) -> str:
     A mapping becomes one column ``key.inner`` for each inner key; a list becomes one cell, separated by semicolons.
     Column names have underscores instead of spaces.
     """
+    return "".join(pieces(report, lambda rows: True))
+
+
+def pieces(report: Report, goes_on: GoesOn) -> Iterator[str]:
+    """Yield the same text a block of rows at a time.
+
+    Parameters
+    ----------
+    report : the report.
+    goes_on : is asked after each block.
+    """
     report = report.more.get(report.csv_table, report)
-    header = _header(report.rows) or [column.key for column in report.columns if column.show_row is None]
+    rows = report.rows
+    heads = [rows.keys()] if isinstance(rows, LongRows) else rows
+    header = _header(heads) or [column.key for column in report.columns if column.show_row is None]
     columns = _Columns({name: place for place, name in enumerate(header)})
     empty = [""] * len(header)
+    yield _lines([header])
+    for block in blocks(rows):
+        yield _lines(_filled(empty.copy(), row, columns) for row in block)
+        if not goes_on(len(block)):
+            break
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(_filled(empty.copy(), row, columns) for row in report.rows)
+    csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
 
 

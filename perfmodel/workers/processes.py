@@ -16,13 +16,13 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
-from types import FrameType
 from typing import Any
+
+from perfmodel.signals import ENDING, put_off
 
 #: how often it is looked whether there is another process to watch [s]
 _LOOK_S = 0.5
-#: what ends a program; a terminal and a batch system send it to the workers too
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_HAS_MASKS = hasattr(signal, "pthread_sigmask")
 
 
 @contextlib.contextmanager
@@ -128,28 +128,14 @@ def _undisturbed() -> Iterator[None]:
 
     The process starts with both of them blocked, as it inherits, until `_belong_to_parent` ignores them.
     """
-    if threading.current_thread() is not threading.main_thread():  # the main thread alone takes signals
-        yield
-        return
-    came: list[int] = []
-
-    def remember(number: int, _: FrameType | None) -> None:
-        came.append(number)
-
-    # a handler that Python has not set is None, and cannot be set again
-    before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) is not None}
-    for number in before:
-        signal.signal(number, remember)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if hasattr(signal, "pthread_sigmask") else None
-    try:
-        yield
-    finally:
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for late in came:
-            signal.raise_signal(late)
+    with put_off(all_=True):
+        of_main_thread = threading.current_thread() is threading.main_thread()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if of_main_thread and _HAS_MASKS else None
+        try:
+            yield
+        finally:
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _belong_to_parent() -> None:
@@ -158,7 +144,7 @@ def _belong_to_parent() -> None:
     A terminal sends Ctrl-C to the worker as well, and a batch system SIGTERM; both leave it to that process to end the
     worker.
     """
-    for number in _SIGNALS:
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
-from collections.abc import Callable
+import json
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from perfmodel.cli._output import Destination
+from perfmodel.core.report import Column, LongRows, Report
+from perfmodel.files import read_text
+from perfmodel.render import renderer
 
 ROOT = Path(__file__).parents[2]
 RECORD = b'{"schema_version": 2, "command": "bench", "context": {}, "rows": []}\n'
@@ -115,3 +123,51 @@ def test_a_specification_says_where_it_was_written(perfmodel: Program, tmp_path:
     odd = perfmodel("hardware", "show", "t4", "--format", "toml", "-o", tmp_path / "t4.json")
     assert "is written as toml because of --format" in odd.err
     assert "its folder does not exist" in perfmodel("hardware", "show", "t4", "-o", tmp_path / "no" / "t4.toml").err
+
+
+class Interrupting(LongRows):
+    """Rows during which Ctrl-C comes."""
+
+    def __len__(self) -> int:
+        return 50_000
+
+    def __getitem__(self, place: Any) -> Any:
+        return {"number": place}
+
+    def __iter__(self) -> Iterator[dict[str, int]]:
+        for place in range(len(self)):
+            if place == 12_345:
+                signal.raise_signal(signal.SIGINT)
+            yield {"number": place}
+
+    def keys(self) -> dict[str, int]:
+        return {"number": 0}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.json", None])
+def test_ctrl_c_leaves_the_rows_of_a_long_table_that_are_finished(
+    tmp_path: Path, name: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = None if name is None else str(tmp_path / name)
+    report = Report("analyze", (Column("number"),), Interrupting(), notes=("a note",))
+    with pytest.raises(KeyboardInterrupt):
+        Destination(renderer("json" if name == "a.json" else "csv"), path).write(report)
+    told = capsys.readouterr()
+    assert "interrupted: 13000 of 50000 rows were written; the others are left out." in told.err
+    content = told.out if path is None else read_text(path)
+    if name == "a.json":
+        document = json.loads(content)
+        assert document["rows"] == [{"number": place} for place in range(13_000)]
+        assert document["notes"] == ["a note"]
+    else:
+        assert content.splitlines() == ["number", *map(str, range(13_000))]
+
+
+def test_a_long_sweep_is_written_whole(perfmodel: Program, tmp_path: Path) -> None:
+    sweep = ("analyze", "gemm", "m=1..110+1", "n=1..100+1", "k=64", "--on", "h100", "-o")
+    assert perfmodel(*sweep, tmp_path / "a.csv").code == 0
+    assert perfmodel(*sweep, tmp_path / "a.json").code == 0
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    written = json.loads((tmp_path / "a.json").read_text())["rows"]
+    assert len(rows) == len(written) == 11_000
+    assert [float(row["predicted_time_s"]) for row in rows] == [row["predicted_time_s"] for row in written]

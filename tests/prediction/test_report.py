@@ -27,6 +27,27 @@ def test_a_sweep_has_a_row_for_each_point(simple_gpu) -> None:
     assert [row["params"]["numel"] for row in report(parts).rows] == list(range(1, 11))
 
 
+def test_a_long_sweep_makes_its_rows_when_they_are_asked_for(simple_gpu) -> None:
+    sizes = np.arange(1.0, 151.0)
+    sweep = pm.predict(pm.Gemm(m=sizes[:, None], n=sizes, k=512, name="swept"), simple_gpu)
+    single = pm.predict(pm.Elementwise(numel=10**6), simple_gpu)
+    rows = report([single, sweep]).rows
+    assert not isinstance(rows, list)
+    assert len(rows) == 22501
+    (first,) = single.report().rows
+    whole = [first, *sweep.rows()]
+    assert list(rows) == whole
+    assert [rows[place] for place in (0, 1, 17000, -1)] == [whole[place] for place in (0, 1, 17000, -1)]
+    assert rows[22499:] == whole[22499:]
+    with pytest.raises(IndexError):
+        rows[22501]
+    every: dict[str, set[str]] = {}
+    for row in whole:
+        for key, value in row.items():
+            every.setdefault(key, set()).update(value if isinstance(value, dict) else ())
+    assert {key: set(value) if isinstance(value, dict) else set() for key, value in rows.keys().items()} == every
+
+
 def test_rows_have_every_key_in_order_and_every_key_a_column(simple_gpu) -> None:
     shown = pm.predict(pm.Gemm(m=8, n=8, k=8), simple_gpu).report()
     assert tuple(shown.rows[0]) == ROW_KEYS

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -183,6 +184,20 @@ Two\\nlines.
 term  time
 hbm    1 s
 """
+
+
+def test_pieces_are_the_text_and_end_as_a_whole_document() -> None:
+    long = replace(WHOLE, rows=[{**WHOLE.rows[0], "name": str(number)} for number in range(2500)])
+    for report in (long, replace(long, notes=(), more={}), replace(WHOLE, rows=[])):
+        assert "".join(json_format.pieces(report, lambda rows: True)) == json_format.render(report)
+        assert json.loads(json_format.render(report)) == report.as_json()
+    asked: list[int] = []
+    cut = "".join(json_format.pieces(long, lambda rows: not asked.append(rows) and len(asked) < 2))
+    assert json.loads(cut) == replace(long, rows=long.rows[: sum(asked)]).as_json()
+    assert 0 < sum(asked) < 2500
+    lines = "".join(csv_format.pieces(long, lambda rows: False)).splitlines()
+    assert lines == csv_format.render(long).splitlines()[: len(lines)]
+    assert len(lines) == 1 + asked[0]
 
 
 def test_json_is_the_whole_document() -> None:
