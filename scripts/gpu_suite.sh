@@ -24,7 +24,7 @@ if [ "$run" = yes ]; then
     mkdir -p "$out"
     : > "$out/log.txt"
     : > "$out/steps.tsv"
-    rm -f "$out/bench.json" "$out/drawn.json" "$out/compiled.json" "$out/calibrated.toml" "$out/fitted.toml"
+    rm -f "$out/bench.json" "$out/drawn.json" "$out/compiled.json" "$out/events.json" "$out/calibrated.toml" "$out/fitted.toml"
 fi
 
 # step NAME SECONDS COMMAND...: runs a command for so many seconds at most, and no longer than the suite has left.
@@ -66,6 +66,8 @@ step "calibrate" 40 "${perfmodel[@]}" calibrate --device cuda -o "$out/calibrate
 step "torch.compile" 40 "${perfmodel[@]}" bench --device cuda --kernel "compiled*" --time-limit 0.3 -o "$out/compiled.json" \
     elementwise kind=chain4 numel=134217728 dtype=bf16 layer_norm rows=32768 cols=8192 dtype=bf16 \
     rms_norm rows=32768 cols=8192 dtype=bf16
+step "events" 20 "${perfmodel[@]}" bench --device cuda --timing do_bench --time-limit 0.3 -o "$out/events.json" \
+    elementwise kind=relu numel=1024/65536/1048576 dtype=bf16 rms_norm rows=8/1024 cols=1024 dtype=bf16
 step "validate" 20 "${perfmodel[@]}" validate "$out/bench.json"
 step "validate drawn" 20 "${perfmodel[@]}" validate "$out/drawn.json" --worst 20
 step "fit" 60 "${perfmodel[@]}" calibrate --from "$out/bench.json" --on "$out/calibrated.toml" -o "$out/fitted.toml"

@@ -69,7 +69,7 @@ class MeasuredCalls:
     @property
     def conditions(self) -> Conditions:
         """The conditions that these times hold for; a replayed graph is timed on the device, as a kernel is."""
-        timing = self.timing if self.timing.includes_host else Timing.KERNEL
+        timing = Timing.KERNEL if self.timing is Timing.GRAPH else self.timing
         return Conditions(timing, self.cache, self.library, self.load, self.version)
 
     def __len__(self) -> int:

@@ -229,7 +229,8 @@ TimingOption = Annotated[
         "--timing",
         metavar="INTERVAL",
         help="Interval that a time covers. kernel: execution on the device, as in a profiler; graph: one call of a "
-        "replayed CUDA graph; event: between events around the framework's call, with its dispatch.",
+        "replayed CUDA graph; do_bench: between events around a call that waits in the queue, as Triton's do_bench has "
+        "it; event: between events around the framework's call, with its dispatch.",
         parser=lambda text: Timing.parse(text, place="--timing"),
     ),
 ]

@@ -59,7 +59,8 @@ def command(
             "--timing",
             metavar="INTERVAL",
             help="Interval that a time covers. kernel: execution on the device; graph: one call of a replayed CUDA "
-            "graph; event: between events around the call, with its dispatch; auto: graph below 50 us, else kernel.",
+            "graph; do_bench: between events around a single call behind others; event: between events around the "
+            "call, with its dispatch; auto: graph below 50 us, else kernel.",
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,

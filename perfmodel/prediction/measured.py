@@ -27,6 +27,8 @@ FAST, AS_EXPECTED, SLOW = "faster than expected", "as expected", "slower than ex
 _MOST_CAUSES = 4
 #: another way of computing explains a time if it predicts it within this factor
 _CLOSE = 1.35
+#: views of the kernel alone
+_OF_KERNELS = (Timing.KERNEL, Timing.GRAPH)
 #: an expectation that nobody measured may itself be wrong by this factor beyond its interval: assumed
 _WRONG = 2.0
 
@@ -181,6 +183,12 @@ def _fast(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
 
 def _slow(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Iterator[str]:
     """Yield why a time may be above the interval of the expectation."""
+    queued_s = _expected_s(op, hardware, p, timing=Timing.DO_BENCH)
+    if p.timing in _OF_KERNELS and queued_s > 1.1 * float(p.predicted_time_s) and time_s <= queued_s * _CLOSE:
+        yield (
+            f"the time includes the events around a single call ({format_si(queued_s, 's')} expected with --timing "
+            "do_bench): time many calls between two events"
+        )
     event_s = _expected_s(op, hardware, p, timing=Timing.EVENT)
     if not p.timing.includes_host and event_s > 1.1 * float(p.predicted_time_s) and time_s <= event_s * _CLOSE:
         yield (

@@ -36,7 +36,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.NETWORK: "nobody measured this network between nodes, and networks differ",
     ErrorSource.INSTALLATION: "installations of a library differ in releases, settings, clocks, fabric and hosts",
     ErrorSource.EXTRAPOLATION: "calls measured were of sizes that take other kernels, or of fewer devices",
-    ErrorSource.DISPATCH: "the dispatch of such calls was measured on another host, and hosts differ",
+    ErrorSource.DISPATCH: "what such a time holds beside the kernel was measured on another host, and hosts differ",
     ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
     ErrorSource.POWER: "nobody measured how much power a product takes of this board, whose limit sets the clock",
     ErrorSource.CACHE: "nobody measured the same call again where a large L2 keeps what it reads",

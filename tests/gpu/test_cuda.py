@@ -21,6 +21,7 @@ from perfmodel.measure.timing.input_copies import InputCopies  # noqa: E402
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E402
 from perfmodel.measure.timing.timer import time_call  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
+from perfmodel.prediction.latency.terms import EVENTS_S  # noqa: E402
 from perfmodel.records.record import read_record  # noqa: E402
 from perfmodel.records.schema import Status  # noqa: E402
 
@@ -89,6 +90,16 @@ def test_a_graph_and_held_calls_agree_on_a_kernel_and_dispatch_only_adds_to_it()
     assert (held.timing, graph.timing, event.timing) == (Timing.KERNEL, Timing.GRAPH, Timing.EVENT)
     assert graph.median_s == pytest.approx(held.median_s, rel=0.1)
     assert event.median_s > 0.95 * held.median_s, "the interval that has the host's dispatch in it"
+
+
+def test_events_around_a_single_call_add_microseconds_to_a_short_kernel() -> None:
+    device, call = open_device("cuda"), _copy(128)
+    graph, single = (
+        time_call(call, device, RULE, cache=CacheState.WARM, timing=timing)
+        for timing in (Timing.GRAPH, Timing.DO_BENCH)
+    )
+    assert single.timing == Timing.DO_BENCH
+    assert 1e-6 < single.median_s - graph.median_s < 3 * EVENTS_S
 
 
 def test_tiny_kernels_are_replayed_many_to_a_sample() -> None:

@@ -38,8 +38,13 @@ def _parsed(words):
 def test_every_command_is_one_that_perfmodel_takes(commands):
     parsed = [_parsed(words[3:]) for words in commands if words[1:3] == ["-m", "perfmodel"]]
     assert [name for name, _ in parsed] == [
-        *("hardware detect", "bench", "bench", "calibrate", "bench", "validate", "validate", "calibrate", "plot")
+        "hardware detect",
+        *("bench", "bench", "calibrate", "bench", "bench"),
+        *("validate", "validate"),
+        "calibrate",
+        "plot",
     ]
+    assert [params["timing"] for name, params in parsed if name == "bench"] == ["auto"] * 3 + ["do_bench"]
     compiled = parsed[4][1]
     assert {op.op for op in parse_operators(compiled["ops"])} == {"elementwise", "layer_norm", "rms_norm"}
 

@@ -46,8 +46,9 @@ class Outcome:
 def build_row(job: Job, outcome: Outcome, hardware: Hardware, settings: BenchSettings) -> dict[str, Any]:
     """Return the row of one kernel: the keys of `perfmodel.records.schema.Row`, and all keys of ``analyze``."""
     op, kernel, prediction = job.op, job.kernel, job.prediction
-    if outcome.timed and outcome.timed.timing == Timing.EVENT:
-        prediction = predict(op, hardware, timing=Timing.EVENT, cache=prediction.cache, library=prediction.library)
+    if outcome.timed and outcome.timed.timing in (Timing.EVENT, Timing.DO_BENCH):
+        timing = outcome.timed.timing
+        prediction = predict(op, hardware, timing=timing, cache=prediction.cache, library=prediction.library)
     row = prediction.rows()[0]
     row["name"] = row["name"] or op.op
     row |= {key: None for key in MEASURED_KEYS if key not in OPTIONAL_KEYS} | {

@@ -55,10 +55,10 @@ class BenchSettings:
         """
         if self.timing == Timing.GRAPH and not device.has_graphs:
             raise no_graphs(device.kind)
-        if self.timing == Timing.EVENT and device.kind == "cpu":
+        if self.timing in (Timing.EVENT, Timing.DO_BENCH) and device.kind == "cpu":
             raise UsageError(
                 "on a CPU the time of a kernel always includes its dispatch.",
-                place="--timing event",
+                place=f"--timing {self.timing}",
                 remedy="Use --timing auto, or --device cuda.",
             )
 

@@ -119,8 +119,9 @@ def plan_sample(
     call_s, host_s : about how long the call takes, and how long the host takes to enqueue it [s].
     """
     flush = cache == CacheState.COLD
-    if timing == Timing.EVENT:
-        return Sample(_in_turn(_group(call, cache, copies, 1), 1, keep=False), 1, Timing.EVENT, flush, 0.0)
+    if timing in (Timing.EVENT, Timing.DO_BENCH):
+        hold_s = 0.0 if timing == Timing.EVENT else _hold_s(host_s)
+        return Sample(_in_turn(_group(call, cache, copies, 1), 1, keep=False), 1, Timing(timing), flush, hold_s)
     remark = ""
     if timing == Timing.GRAPH or (timing == AUTO and device.has_graphs and call_s < GRAPH_BELOW_S):
         try:

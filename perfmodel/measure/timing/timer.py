@@ -103,9 +103,9 @@ def time_call(
     cache : "cold": the caches are flushed before each sample, outside the interval; the calls of one sample have
         inputs and outputs of their own, so that none finds its data in a cache. "warm": each call uses the data of the
         one before. "rotating": copies of the inputs, together larger than the cache, take turns.
-    timing : "kernel" times calls behind a hold; "graph" times the replay of several calls in one CUDA graph; "event"
-        times single calls without a hold, so that the host's dispatch is included; "auto" takes the graph for calls
-        below 50 us that can be captured, else "kernel".
+    timing : "kernel" times calls behind a hold; "graph" times the replay of several calls in one CUDA graph; "do_bench"
+        times single calls behind a hold; "event" times single calls without one, so that the host's dispatch is
+        included; "auto" takes the graph for calls below 50 us that can be captured, else "kernel".
     copies : calls on copies of the inputs. Without them a cold sample is one call, and nothing rotates.
     guard : judges which samples count; None counts all.
     clock : monotonic clock for the rule's time limit [s].
@@ -160,7 +160,7 @@ def _sampled(
             late += 1
             hold_s = min(2 * hold_s, LONGEST_HOLD_S)
             if late == _MOST_LATE:
-                hold_s, timing, samples = 0.0, Timing.EVENT if timing == Timing.KERNEL else timing, []
+                hold_s, timing, samples = 0.0, Timing.EVENT if timing != Timing.GRAPH else timing, []
                 remarks["the host was late each time, so that the time includes its dispatch"] = None
             continue
         late = late if late == _MOST_LATE else 0

@@ -15,7 +15,7 @@ from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, Text, anywhere, maximum, plain
-from perfmodel.prediction.latency.terms import Term, Terms, starting_s
+from perfmodel.prediction.latency.terms import EVENTS, EVENTS_DIFFER, EVENTS_S, Term, Terms, starting_s
 from perfmodel.prediction.uncertainty import Z80, Uncertainty
 
 #: regime of each point as an index into `REGIMES`
@@ -54,6 +54,11 @@ class Spread:
     def centre(self) -> Number:
         """Return the middle of the interval over the time, in logarithms: above 1 if kernels are slower at most."""
         return plain(np.sqrt(np.multiply(self._end(0), self._end(1))))
+
+    @property
+    def factors(self) -> Ends:
+        """The ends of the interval of each point over its time."""
+        return self._end(0), self._end(1)
 
     @property
     def is_of_points(self) -> bool:
@@ -181,6 +186,31 @@ def reaching(one: Estimate, other_s: Number) -> Estimate:
     variances[ErrorSource.LIBRARY] = plain(variances.get(ErrorSource.LIBRARY, 0.0) + maximum(grown, 0.0))
     parts = {source: (value,) * len(REGIMES) for source, value in variances.items()}
     return replace(one, spread=spread, uncertainty=Uncertainty(((True, parts),)))
+
+
+def between_events(one: Estimate) -> Estimate:
+    """Return the estimate of a call between two events, given that of its kernels.
+
+    What the events add has an error of its own: the variance of the sum's logarithm is w^2 V + (1 - w)^2 V_events, with
+    w the kernels' share.
+    """
+    time_s = one.time_s + EVENTS_S
+    share = one.time_s / time_s
+    low, high = (
+        share * end + (1.0 - share) * differ for end, differ in zip(one.spread.factors, EVENTS_DIFFER, strict=True)
+    )
+    variances = {source: share**2 * value for source, value in one.uncertainty.variances(one.regime).items()}
+    events = math.log(EVENTS_DIFFER[1] / EVENTS_DIFFER[0]) / (2.0 * Z80)
+    variances[ErrorSource.DISPATCH] = variances.get(ErrorSource.DISPATCH, 0.0) + ((1.0 - share) * events) ** 2
+    parts = {source: (plain(value),) * len(REGIMES) for source, value in variances.items()}
+    return replace(
+        one,
+        time_s=plain(time_s),
+        spread=Spread(0, ((plain(low), plain(high)),), one.spread.floor_s),
+        regime_code=regime_of(EVENTS_S, time_s),
+        uncertainty=Uncertainty(((True, parts),)),
+        kept_terms=lambda: one.terms.plus(EVENTS, EVENTS_S),
+    )
 
 
 def largest_of(adds: Mapping[Term, Number]) -> Text:

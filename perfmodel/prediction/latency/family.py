@@ -19,7 +19,18 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import OTHER_HOST, Doubt
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import BOUND, HOST, SURFACE, Term, Terms, Total, smooth_max, total_of
+from perfmodel.prediction.latency.terms import (
+    BOUND,
+    EVENTS,
+    EVENTS_S,
+    HOST,
+    SURFACE,
+    Term,
+    Terms,
+    Total,
+    smooth_max,
+    total_of,
+)
 
 #: values of a family's constants by name, in SI units
 Values = Mapping[str, float]
@@ -235,7 +246,7 @@ class Family:
     def all_terms(self) -> tuple[Term, ...]:
         """The terms of the formula, and those that `timed_terms` and the bound may add."""
         corrected = (*self.terms, SURFACE) if self.axes else self.terms
-        return (*corrected, HOST, BOUND) if self.dispatched else (*corrected, BOUND)
+        return (*corrected, EVENTS, HOST, BOUND) if self.dispatched else (*corrected, EVENTS, BOUND)
 
     def timed_terms(
         self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
@@ -247,11 +258,14 @@ class Family:
 
         Between events around a framework's call the host dispatches for ``host``, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
-        more dispatch than a plain one (``call_cost``) spends it before it starts the kernel.
+        more dispatch than a plain one (``call_cost``) spends it before it starts the kernel. Around a call that waits
+        in the queue the events add `EVENTS_S`.
         """
         kernel = scaled(self.formula(op, machine, values, conditions), values)
         if anywhere(gain):
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
+        if conditions.timing == Timing.DO_BENCH:
+            return kernel.plus(EVENTS, EVENTS_S)
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return kernel
         return kernel.plus(HOST, self._dispatch_s(op, machine, values, conditions, kernel.time_s))
@@ -267,6 +281,8 @@ class Family:
             kernel_s, starting_s = values[FACTOR.name] * kernel_s, values[FACTOR.name] * starting_s
         if anywhere(gain):
             kernel_s = kernel_s + kernel_s * gain
+        if conditions.timing == Timing.DO_BENCH:
+            return Total(kernel_s + EVENTS_S, starting_s + EVENTS_S)
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return Total(kernel_s, starting_s)
         host_s = self._dispatch_s(op, machine, values, conditions, kernel_s)

@@ -20,7 +20,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries
 from perfmodel.prediction.latency.effects import Stating
-from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, reaching, regime_of
+from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
@@ -55,6 +55,9 @@ def estimate(
     whole : whether the terms are found with the time, and not only when they are asked for.
     parts : the operators that the call runs one after another, each ``count`` times, in place of the library's kernels.
     """
+    if conditions.timing == Timing.DO_BENCH:
+        kernel = estimate(op, hardware, peak, replace(conditions, timing=Timing.KERNEL), floor_s, whole, parts)
+        return kernel if hardware.kind == "cpu" else between_events(kernel)
     machine = Machine.of(hardware, peak)
     if parts := parts or op.composition_in(conditions.library):
         return _composition(op, parts, hardware, conditions, floor_s)

@@ -201,6 +201,15 @@ def test_a_host_that_is_always_late_is_predicted_with_its_dispatch(machine, scri
     assert "dispatch" in row["note"]
 
 
+def test_a_single_call_between_events_is_predicted_with_them(machine, scripted, monkeypatch):
+    monkeypatch.setattr(BenchSettings, "check_for", lambda *_: None)  # refuses CPUs
+    settings = BenchSettings(rule=StandardErrorRule(0.0, 2, 2), timing="do_bench")
+    (row,) = run([_job(machine, _relu)], scripted(), machine, settings)
+    assert row["timing"] == "do_bench"
+    expected = predict(Elementwise(numel=1000, kind="relu"), machine, timing="do_bench", library="test")
+    assert row["predicted_time_s"] == expected.predicted_time_s
+
+
 def test_faster_than_the_memory_is_flagged(machine, scripted):
     # 8 MB in 6 us are 1.33 TB/s, above the machine's 1 TB/s
     op = Elementwise(numel=10**6, kind="copy")

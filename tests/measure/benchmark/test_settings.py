@@ -53,7 +53,9 @@ def test_graphs_need_a_device_that_has_them(scripted):
 
 def test_the_dispatch_of_a_cpu_cannot_be_left_out(scripted):
     device = scripted()
-    with pytest.raises(UsageError, match="always includes its dispatch"):
-        BenchSettings(timing="event").check_for(device)
-    device.kind = "cuda"
-    BenchSettings(timing="event").check_for(device)
+    for timing in ("event", "do_bench"):
+        device.kind = "cpu"
+        with pytest.raises(UsageError, match="always includes its dispatch"):
+            BenchSettings(timing=timing).check_for(device)
+        device.kind = "cuda"
+        BenchSettings(timing=timing).check_for(device)

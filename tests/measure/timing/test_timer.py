@@ -191,6 +191,14 @@ def test_an_event_includes_the_dispatch_of_single_calls(scripted):
     assert device.log[-6:] == sample * 2, "no hold: the device waits for the host, as it does in a program"
 
 
+def test_do_bench_times_single_calls_that_wait_behind_a_hold(scripted):
+    device = scripted([10e-6], tick_s=0.5e-6, late=[True, False], has_graphs=True)
+    timed = time_call(lambda: None, device, TWO, timing=Timing.DO_BENCH)
+    assert (timed.timing, timed.calls_per_sample) == ("do_bench", 1)
+    assert timed.discarded == {"host late": 1}
+    assert device.log[-8:] == ["flush", "hold", "start", "stop"] * 2
+
+
 def test_events_of_rotating_inputs_take_turns(scripted):
     device = scripted([10e-6])
     copies = ScriptedCopies(device.log)

@@ -1,0 +1,54 @@
+"""A single call between two events: its kernels, and what the events add, each with an error of its own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.prediction.latency.terms import EVENTS, EVENTS_DIFFER, EVENTS_S
+
+
+def test_the_events_add_the_same_to_every_kernel() -> None:
+    for op in (pm.Gemm(m=64, n=512, k=512, dtype="bf16"), pm.Elementwise(numel=10**7), pm.RmsNorm(rows=8, cols=128)):
+        kernel = pm.predict(op, "h100")
+        between = pm.predict(op, "h100", timing="do_bench")
+        assert between.predicted_time_s == pytest.approx(kernel.predicted_time_s + EVENTS_S)
+        assert between.predicted_terms_s == {**kernel.predicted_terms_s, EVENTS: EVENTS_S}
+        assert between.bound_time_s == kernel.bound_time_s
+
+
+def test_a_composition_has_the_events_once() -> None:
+    op = pm.RmsNorm(rows=4096, cols=4096, dtype="bf16")
+    kernel, between = (pm.predict(op, "h100", library="torch-2.4", timing=timing) for timing in ("kernel", "do_bench"))
+    assert between.predicted_time_s == pytest.approx(kernel.predicted_time_s + EVENTS_S)
+
+
+def test_a_short_kernel_is_as_sure_as_its_events_and_a_long_one_as_the_kernel() -> None:
+    short, long = (pm.predict(pm.Elementwise(numel=n), "h100", timing="do_bench") for n in (1, 10**9))
+    width = math.log(short.predicted_time_high_s / short.predicted_time_low_s)
+    assert width < math.log(EVENTS_DIFFER[1] / EVENTS_DIFFER[0]) + 0.35
+    alone = pm.predict(pm.Elementwise(numel=10**9), "h100")
+    assert long.predicted_time_high_s == pytest.approx(alone.predicted_time_high_s, rel=0.01)
+    assert max(short.uncertainty.variances(short.regime).items(), key=lambda item: item[1])[0] == ErrorSource.DISPATCH
+
+
+def test_a_sweep_has_what_its_points_have() -> None:
+    sizes = np.geomspace(1e2, 1e9, 30).round()
+    swept = pm.predict(pm.Elementwise(numel=sizes), "h100", timing="do_bench")
+    for place, size in enumerate(sizes.tolist()):
+        one = pm.predict(pm.Elementwise(numel=size), "h100", timing="do_bench")
+        for name in ("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s"):
+            assert getattr(swept, name)[place] == pytest.approx(getattr(one, name), rel=1e-12)
+
+
+def test_what_do_bench_measures_of_a_short_kernel_is_no_slow_kernel() -> None:
+    from perfmodel.prediction.measured import judge_measured
+
+    op = pm.RmsNorm(rows=8, cols=128, dtype="bf16")  # 5.2 us on an H100 by Helion, pytorch/torchtitan pull request 3342
+    judged = judge_measured(op, pm.hardware("h100"), 5.2e-6, library="liger")
+    assert "--timing do_bench" in judged.causes[0]
+    assert judge_measured(op, pm.hardware("h100"), 5.2e-6, library="liger", timing="do_bench").verdict == "as expected"
