@@ -21,6 +21,7 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     *_, fifth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["fifth"]))
     *_, sixth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["sixth"]))
     *_, seventh = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["seventh"]))
+    *_, eighth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["eighth"]))
     *_, crossing = published_kernels.crossing()
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name, None)
@@ -49,6 +50,11 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     assert error < 25.0
     assert inside > 80.0
     assert width < 2.6
+    assert eighth[:4] == ["all", "all", "86", "465"]
+    error, inside, width = (float(eighth[place].removesuffix(" %")) for place in (4, 6, 7))
+    assert error < 30.0
+    assert inside > 75.0
+    assert width < 3.0
     assert crossing[:4] == ["all", "all", "all", "141"]
     error, inside, width = (float(crossing[place].removesuffix(" %")) for place in (4, 6, 7))
     assert error < 40.0
