@@ -97,6 +97,8 @@ class Cluster:
                 f"nic = {str(given)[:40]} is no rate.", place="cluster", remedy="Write it as in '400 Gb/s'."
             )
         rate = parse_network_rate(nic, place="nic") if isinstance(nic, str) else nic
+        if rate is not None and rate > 0.0:
+            fabric = fabric.at(rate)
         return cls(
             hardware=hardware,
             gpus=gpus,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from perfmodel.core.work import Number, maximum, minimum
@@ -183,6 +183,13 @@ class Launch:
         return {key: time_s for key, time_s in times.items() if time_s is not None}
 
 
+#: networks that leave a device less than this [B/s] are those of clouds, which NCCL drives by other ways than
+#: InfiniBand's, or old ones. Their steps take (`SLOW_NETWORK` / rate)^`OF_SLOWER` times as long, at most as at a fourth
+#: of it: published all-reduces of up to 16 KiB give 68 to 75 us at 50 Gb/s by four sources and 35 by a fifth, 70 to 100
+#: at 12.5 Gb/s, and 30 at 100 Gb/s (EFA of P4d and P3dn, Slingshot of 2021; `examples/published`), beside 14 at 200
+SLOW_NETWORK, MOST_SLOWER, OF_SLOWER = 25e9, 4.0, 1.2
+
+
 @dataclass(frozen=True)
 class Fabric:
     """What joins devices of a kind to a cluster, as their vendor's usual systems do: ``[cluster]`` of a specification.
@@ -217,6 +224,14 @@ class Fabric:
     def reached_bytes_per_s(self) -> float:
         """The same as a rate of one device [B/s]; NaN where nobody stated the network."""
         return reached_rate(self.nic_bytes_per_s or math.nan, self.nic_efficiency, self.oversubscription)
+
+    def at(self, nic_bytes_per_s: float) -> Fabric:
+        """Return a network of another rate; below `SLOW_NETWORK` its steps are longer, unless its own were measured."""
+        if nic_bytes_per_s == self.nic_bytes_per_s:
+            return self
+        slower = min(max(SLOW_NETWORK / nic_bytes_per_s, 1.0), MOST_SLOWER) ** OF_SLOWER
+        alpha_s = self.alpha_s if self.deviation is not None else slower * self.alpha_s
+        return replace(self, nic_bytes_per_s=nic_bytes_per_s, alpha_s=alpha_s)
 
 
 def reached_rate(nic_bytes_per_s: float, efficiency: float, oversubscription: float) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +153,7 @@ def network_of(op: Collective, hardware: Hardware) -> Fabric:
             remedy="Give the network of one GPU and direction, as in nic=400Gb/s, or nic in a table [cluster] of the "
             "specification.",
         )
-    return fabric if rate == fabric.nic_bytes_per_s else replace(fabric, nic_bytes_per_s=rate)
+    return fabric.at(rate)
 
 
 def network_between(op: Collective, hardware: Hardware, spread: Spread) -> Network:

@@ -55,7 +55,7 @@ def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypat
     assert error < 30.0
     assert inside > 75.0
     assert width < 3.0
-    assert crossing[:4] == ["all", "all", "all", "141"]
+    assert crossing[:4] == ["all", "all", "all", "194"]
     error, inside, width = (float(crossing[place].removesuffix(" %")) for place in (4, 6, 7))
     assert error < 40.0
     assert inside > 70.0
