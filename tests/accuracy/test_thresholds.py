@@ -148,7 +148,7 @@ def test_ten_rows_narrow_what_the_machine_differs_by(simple_gpu) -> None:
     assert made.table.intervals["large"] == pytest.approx((1 / end, end))
     assert made.table.intervals["large"][1] < before.intervals["large"][1]
     assert made.table.intervals["launch"] == before.intervals["launch"]
-    after = predict(Elementwise(numel=3e8), result.hardware, library="torch")
+    after = predict(Elementwise(numel=3e8), result.hardware, library="torch-2.1")
     assert after.calibration == "calibrated"
     assert after.rows()[0]["not_seen"] == []
 

@@ -130,7 +130,7 @@ def test_a_copy_reaches_the_share_of_pcie_that_others_measured(simple_gpu: Hardw
 
 def test_copies_within_the_device_cross_its_memory_twice(simple_gpu: Hardware) -> None:
     copied = pm.predict(pm.Memcpy(bytes=10**9, direction="d2d"), simple_gpu)
-    assert (copied.family, copied.largest_term) == ("stream", "hbm")
+    assert (copied.family, copied.largest_term) == ("memcpy_device", "hbm")
     # as a kernel that reads and writes the same bytes; shorter than predicted is as likely as longer
     kernel = pm.predict(pm.Dropout(numel=10**9, dtype="int8", backward=True), simple_gpu)
     assert copied.predicted_terms_s["hbm"] == pytest.approx(2 / 3 * kernel.predicted_terms_s["hbm"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
@@ -53,6 +54,8 @@ _SHAPE = (0.11, 0.13, 0.09)
 #: the interval of a kind of kernel that no table has, divided into what shapes differ by and one error of all of them
 USUAL_SHAPE = {regime: (math.exp(-Z80 * s), math.exp(Z80 * s)) for regime, s in zip(REGIMES, _SHAPE, strict=True)}
 NEW_KERNEL = {ErrorSource.KERNEL: tuple(math.sqrt((math.log(WIDEST[1]) / Z80) ** 2 - s**2) for s in _SHAPE)}
+#: elements that fill the loads of a warp one by one [B]
+WIDE_BYTES = 4.0
 #: standard deviation of ln(share of the datasheet's FLOP/s that good kernels reach) over the 26 sustained figures of
 #: compute in the catalog: a kernel of a kind that nobody measured may be faster than the roofline with these, too
 ANOTHER_KIND = 0.16
@@ -248,8 +251,9 @@ def combined(
     values.update({name: max(values.get(name, 0.0), value) for name, value in least.items()})
     fixed = MappingProxyType(values)
     if not found:
-        intervals, variances = with_effects(USUAL_SHAPE, NEW_KERNEL)
-        doubted = _doubted(doubts, tables, USUAL_SHAPE, NEW_KERNEL)
+        new = {ErrorSource.KERNEL: family.unmeasured} if family.unmeasured else NEW_KERNEL
+        intervals, variances = with_effects(USUAL_SHAPE, new)
+        doubted = _doubted(doubts, tables, USUAL_SHAPE, new)
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, doubted=doubted)
     state = found[0][0]
     covered = dtype if family.by_dtype else ""
@@ -257,6 +261,8 @@ def combined(
     deviation = applied(tables, ErrorSource.LIBRARY)
     if typical and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
+    if family.wide_library and ErrorSource.LIBRARY in effects and dtype and dtype_bytes(dtype) >= WIDE_BYTES:
+        effects[ErrorSource.LIBRARY] = tuple(map(min, effects[ErrorSource.LIBRARY], family.wide_library))
     surface = _surface(tables, dtype) if family.axes else None
     if "/" in lender and any(lender in table.libraries for table in tables):
         surface = None  # the constants of a kernel that is named within a library were fitted without it

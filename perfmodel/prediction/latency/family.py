@@ -164,6 +164,10 @@ class Family:
         all of its families. It raises what no machine has. None means that the conditions name it.
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
+    unmeasured : deviation of ln(measured / predicted) of its kernels in each regime where no table has rows of them, if
+        others' measurements tell it; None where it may be as far off as a kernel of any kind.
+    wide_library : the most that libraries differ by in elements of four bytes and more, in each regime; None where the
+        width of the elements says nothing of that.
     of_any_kind : whether it stands for kinds of kernels that no family is for, so that its interval is one error of all
         shapes of a kind.
     on_cpu : whether it is for CPUs, which the others are not; None for both.
@@ -208,6 +212,8 @@ class Family:
     unlike: float = 0.0
     beyond: Callable[[Operator, Machine], tuple[Any, str]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
+    unmeasured: tuple[float, float, float] | None = None
+    wide_library: tuple[float, float, float] | None = None
     of_any_kind: bool = False
     on_cpu: bool | None = False
     own_table: Callable[[Hardware], LatencyTable | None] | None = None

@@ -13,7 +13,6 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, Tensor, Work, anywhere, maximum, minimum
 from perfmodel.operators.base import Operator
-from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -35,7 +34,7 @@ from perfmodel.prediction.latency.terms import LAUNCH, Terms
 SERVES = {
     "stream": (
         "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "gather", "geglu", "group_norm",
-        "index_select", "kv_write", "layer_norm", "linear_attention", "memcpy", "muon", "optimizer", "optimizer_adamw",
+        "index_select", "kv_write", "layer_norm", "linear_attention", "muon", "optimizer", "optimizer_adamw",
         "pool2d", "rms_norm", "scatter_add", "softmax", "ssm_scan", "swiglu",
     ),
     "stream_backward": ("embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
@@ -104,12 +103,7 @@ def _between(op: Operator, tensors: tuple[Tensor, ...], machine: Machine) -> Num
 
 
 def _streamed(op: Any, machine: Machine, library: str) -> bool:
-    """Whether an operator has no family of its own, or its family's kernels are not the library's.
-
-    A copy within the device is a kernel that streams, or an engine of the memory that does.
-    """
-    if isinstance(op, Memcpy):
-        return op.direction == "d2d"
+    """Whether an operator has no family of its own, or its family's kernels are not the library's."""
     return op.op not in ROWS or (not op.backward and library in FUSED)
 
 

@@ -71,6 +71,7 @@ _COLORS = {
     "sectors": "#00F0C3",
     "alignment": "#FFE100",
     "mask": "#D2FFB4",
+    "events": "#00B41E",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (

@@ -80,8 +80,17 @@ def test_what_the_constants_have_not_seen_adds_its_variance(found, library, dtyp
 
 
 def pm_family():  # type: ignore[no-untyped-def]
-    """A family whose dtypes matter."""
-    return replace(FAMILY, by_dtype=True)
+    """A family whose dtypes matter, and whose libraries differ alike in all of them."""
+    return replace(FAMILY, by_dtype=True, wide_library=None)
+
+
+def test_libraries_differ_less_in_wide_elements() -> None:
+    narrower = replace(FAMILY, wide_library=(0.3, 0.2, 0.1))
+    wide, narrow = (
+        combined(narrower, [(OWN, MACHINE), (NEVER, WIDE)], "nonsense", dtype) for dtype in ("fp32", "fp16")
+    )
+    assert wide.variances[ErrorSource.LIBRARY] == pytest.approx([0.3**2, 0.2**2, 0.1**2])
+    assert narrow.variances[ErrorSource.LIBRARY] == pytest.approx([2 * 0.4**2] * 3)
 
 
 def test_a_vendor_without_any_table_adds_its_variance() -> None:

@@ -285,7 +285,7 @@ def test_a_call_dispatched_by_another_host_is_less_sure_the_shorter_its_kernel()
     assert measured < 1.1
     # eight hosts differ by 0.23 to 0.42: 80 % of them lie within a factor of 2.8 from end to end
     assert own == pytest.approx(math.exp(2.0 * Z80 * 0.4), rel=0.05)
-    assert width(V100, 4096, "") == width(V100, 4096, "torch-2.11")
+    assert width(V100, 4096, "") == pytest.approx(width(V100, 4096, "torch-2.11"), rel=0.05)
     for numel in (4e6, 4e8):
         wider = width(V100, numel, "torch-2.11") / width(V100, numel, "torch-2.1")
         assert (wider == pytest.approx(1.0)) == (numel == 4e8)
@@ -293,7 +293,9 @@ def test_a_call_dispatched_by_another_host_is_less_sure_the_shorter_its_kernel()
 
 
 def test_no_host_is_in_the_time_of_a_kernel_and_what_machines_differ_by_holds_their_hosts() -> None:
-    assert width(V100, 4096, "torch-2.1", "kernel") == pytest.approx(width(V100, 4096, "torch", "kernel"), rel=0.01)
+    assert width(V100, 4096, "torch-2.1", "kernel") == pytest.approx(
+        width(V100, 4096, "torch-2.11", "kernel"), rel=0.01
+    )
     found = pm.predict(pm.Elementwise(numel=4096, dtype="fp32"), "a10", library="torch", timing="event").uncertainty
     assert ErrorSource.MACHINE in found
     assert ErrorSource.DISPATCH not in found

@@ -18,7 +18,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
-from perfmodel.prediction.latency.attention.beyond import LARGE_HEADS
+from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, LARGE_HEADS
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
@@ -292,5 +292,5 @@ DECODE = Family(
     tuple(dict.fromkeys((HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH, *prefill.PREFILL.terms))),
     is_decode,
     borrows=decoding_lenders,
-    doubts=(LARGE_HEADS,),
+    doubts=(ANOTHERS_KERNEL, LARGE_HEADS),
 )

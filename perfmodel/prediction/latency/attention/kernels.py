@@ -154,6 +154,10 @@ _FA2 = Kernel(
     "fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4,
     sizes=(32.0, 64.0, 96.0, 128.0, 192.0, 256.0),
 )  # fmt: skip
+# A block takes whole heads and reads the queries again for each block of keys (flash_fwd of csrc/flash_attn, release 1
+# of github.com/Dao-AILab/flash-attention). Its rate is read off 20 rows of five sources on A100, which reach 41 to 79
+# TFLOP/s and, of gradients, 26 to 83 (`examples/published`).
+_FA1 = replace(_FA2, name="fa1", rate=0.3, sizes=(16.0, 32.0, 64.0, 128.0))
 _CUDNN = Kernel("cudnn", packed=False, splits=False, sizes=(64.0, 128.0, 192.0, 256.0), large_blocks=True)
 _TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
@@ -185,6 +189,10 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "fa2": (_FA2, {
         WGMMA: replace(_FA2, rows=128.0, rate=0.5, instruction_rate=HOPPER_MMA, tail=0.2, ascending=1.4),
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
+    }),
+    "fa1": (_FA1, {
+        WGMMA: replace(_FA1, rate=0.5 * _FA1.rate, instruction_rate=HOPPER_MMA),  # as of the second: assumed
+        TCGEN05: replace(_FA1, rate=0.25 * _FA1.rate),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
@@ -273,6 +281,7 @@ IN_FP32: Mapping[str, str] = MappingProxyType({"torch": "efficient"})
 #: machine lends its constants to the kernel named alone
 ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "fa2": {MMA: ("vllm", "sglang"), "": ("torch/fa2", "sglang")},
+    "fa1": {MMA: ("vllm", "sglang"), "": ("torch/fa2", "sglang")},
     "fa3": {"": ("sglang",)},
     "fa4": {MMA: ("vllm", "sglang"), "": ("sglang",)},
     "flashinfer": {MMA: ("vllm", "sglang"), "": ("sglang",)},

@@ -19,7 +19,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
-from perfmodel.prediction.latency.attention.beyond import BEYOND, LARGE_HEADS
+from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, BEYOND, LARGE_HEADS
 from perfmodel.prediction.latency.attention.choice import choices, masks_window
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
@@ -354,7 +354,7 @@ PREFILL = Family(
     applies,
     chooses=choices,
     borrows=lenders,
-    doubts=(*BEYOND, LARGE_HEADS),
+    doubts=(*BEYOND, ANOTHERS_KERNEL, LARGE_HEADS),
     axes=PREFILL_AXES,
     surfaced=lambda op: float(op.causal),  # all that was measured is
 )
