@@ -147,7 +147,7 @@ def checked(path: Path) -> Iterator[Checked]:
             op = build(config(row), row["mode"] == "backward")
             machine = pm.hardware(MACHINES[part])
             counted = START_S + op.work().bytes / (SHARE[part] * machine.main_memory.bandwidth_bytes_per_s)
-            predicted = float(pm.predict(op, machine).predicted_time_s)
+            predicted = float(pm.predict(op, machine, timing="do_bench").predicted_time_s)
             size = f"{row['x_name']}={row['x_value']}"
             yield Checked(row["kernel"], row["mode"], size, machine.name, measured, float(counted), predicted)
 

@@ -6,8 +6,8 @@ Reads ``$PERFMODEL_DATA/other_latency/liger_kernel_benchmarks.csv`` (linkedin/Li
 ``../shared/data`` beside the checkout): fused kernels in Triton, which no table of ours knows, and the modules of
 PyTorch and transformers that they replace, by many people on A100, H100 and RTX 3090.
 
-Its benchmark writes a buffer as large as the caches before each call, behind which the host hides: times are those of
-the device, from cold caches. Which PyTorch ran, the table does not say; the newest kernels at a row's date are taken.
+Its benchmark is Triton's do_bench, which writes a buffer as large as the caches before each call, behind which the host
+hides: times are those of the device between two events, from cold caches. Which PyTorch ran, the table does not say; the newest kernels at a row's date are taken.
 Left out are gradients, which copy what they return into ``.grad``, and modules whose kernels the table does not name.
 """
 
@@ -30,6 +30,8 @@ from beside import Beside, figures
 from liger_counts import Row, config, dtype
 
 import perfmodel as pm
+from perfmodel.core.vocabulary import Timing
+from perfmodel.prediction.latency.terms import EVENTS_S
 from perfmodel.prediction.uncertainty import half_width
 
 #: day of PyTorch's release 2.7, the only one of these years whose kernels are modelled apart from those before it
@@ -152,10 +154,11 @@ def _predicted(row: Row, library: str, build: Callable[[Sizes], Any], machine: s
     if isinstance(ops, list):
         whole = pm.predict_model(ops, machine, library=called)
         factor = math.exp(half_width(whole.variances.values()))
-        predicted, low, high = (whole.kernels_s * share + whole.gaps_s for share in (1.0, 1.0 / factor, factor))
+        beside = whole.gaps_s + EVENTS_S
+        predicted, low, high = (whole.kernels_s * share + beside for share in (1.0, 1.0 / factor, factor))
         unseen = {source for part in whole.parts for source in part.prediction.uncertainty}
     else:
-        one = pm.predict(ops, machine, library=called)
+        one = pm.predict(ops, machine, library=called, timing=Timing.DO_BENCH)
         predicted, low, high = map(float, (one.predicted_time_s, one.predicted_time_low_s, one.predicted_time_high_s))
         unseen = set(one.uncertainty)
     what = NAMES.get(row["kernel"], row["kernel"].replace("_", " ")) if isinstance(ops, list) else ops.op
