@@ -113,8 +113,8 @@ GPU; FlashAttention-1 has a rate of its own (20 rows of five sources, 52 % off b
 attention that nobody described are less sure; PyTorch's streams elsewhere, too; copies, which had the interval of any
 unmeasured kernel, and streams of four bytes and more by other libraries, which had that of 16-bit loads, are surer.
 What they show and nothing models: exchanges over Google's TCPX, whose smallest take 0.6 to 1.1 ms; products in fp8 by
-PyTorch of few rows on a B200, in 1.4 to 2.2 times; NVBench's short kernels, 2 to 7 us above; softmax by hand or in Triton
-on long rows, in 1.6 to 3.5 times; sorts of 8-bit keys.
+PyTorch of few rows on a B200, in 1.4 to 2.2 times; NVBench's short kernels, 2 to 7 us above; softmax by hand or in
+Triton on long rows, in 1.6 to 3.5 times; sorts of 8-bit keys.
 
 The seventh batch, 117 sources and 552 rows, 81 of them flagged, was gathered before that, by two readers
 who had seen no prediction. **At first sight (commit d347f902) they were 22.4 % off, 14.8 % in the median, with 80 % in

@@ -7,7 +7,8 @@ Reads ``$PERFMODEL_DATA/other_latency/liger_kernel_benchmarks.csv`` (linkedin/Li
 PyTorch and transformers that they replace, by many people on A100, H100 and RTX 3090.
 
 Its benchmark is Triton's do_bench, which writes a buffer as large as the caches before each call, behind which the host
-hides: times are those of the device between two events, from cold caches. Which PyTorch ran, the table does not say; the newest kernels at a row's date are taken.
+hides: times are those of the device between two events, from cold caches. Which PyTorch ran, the table does not say;
+the newest kernels at a row's date are taken.
 Left out are gradients, which copy what they return into ``.grad``, and modules whose kernels the table does not name.
 """
 

@@ -28,7 +28,7 @@ def test_rows_of_another_laboratory_lie_in_the_interval(data_dir: Path, laborato
     if not path.exists():
         pytest.skip("no measurements of Liger-Kernel")
     rows = list(laboratories.judged(path))
-    for library, allowed in (("torch", 0.10), ("liger", 0.20)):
+    for library, allowed in (("torch", 0.13), ("liger", 0.12)):
         of = [row for row in rows if row.library == library]
         assert len(of) > 40
         assert np.mean([abs(row.error) for row in of]) < allowed
