@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,8 @@ from perfmodel.prediction.whole_model import RUN_DEVIATION, Part, WholeModel
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 #: share of the predicted time that a hidden resource must take alone to be listed
 _NOTABLE = 0.05
+#: points of sweeps that people are shown: nobody reads more, and a terminal takes a minute for 100,000
+_MOST_POINTS = 1000
 
 
 @report.register(Prediction)
@@ -44,16 +47,25 @@ def _(
 ) -> Report:
     """Return one row for each point of one prediction or several, as of a sweep."""
     listed = [predictions] if isinstance(predictions, Prediction) else list(predictions)
-    rows = SweepRows(listed)
+    swept = SweepRows(listed)
+    rows = swept if len(swept) > CHUNK else list(swept)
     hardware = list(dict.fromkeys(prediction.hardware for prediction in listed))
     return Report(
         command,
         _keep_hardware(_of_caches(PREDICTION_COLUMNS, listed), hardware),
-        rows if len(rows) > CHUNK else list(rows),
+        rows,
         {"hardware": hardware, **context},
         notes=notes,
         title=title,
+        people_rows=list(itertools.islice(rows, _MOST_POINTS)) if len(rows) > _MOST_POINTS else None,
+        unlisted=_more_points(len(rows)),
     )
+
+
+def _more_points(points: int) -> str:
+    """Return what a table for people says of the points that it leaves out."""
+    more = points - _MOST_POINTS
+    return f"{more} more points; JSON and CSV have them, as -o FILE.csv." if more > 0 else ""
 
 
 @report.register(Measured)
@@ -125,12 +137,14 @@ def _(points: Explained | Sequence[Explained], *, command: str = "analyze") -> R
     listed = [points] if isinstance(points, Explained) else points
     by_point = [(point, list(_term_rows(point))) for point in listed]
     rows = [row for _, of_point in by_point for row in of_point]
-    seen = [row for point, of_point in by_point for row in of_point if row["term"] in (*point.notable, *_hidden(point))]
+    shown = by_point[:_MOST_POINTS]
+    seen = [row for point, of_point in shown for row in of_point if row["term"] in (*point.notable, *_hidden(point))]
     columns = _keep_hardware(TERM_COLUMNS, list(dict.fromkeys(row["hardware"] for row in rows)))
     meanings = {row["term"]: meaning(row["term"]) for row in seen}
     notes = tuple(f"{term}: {text}." for term, text in meanings.items() if text)
     title = "Terms that add up to the predicted times"
-    return Report(command, columns, rows, notes=notes, title=title, people_rows=seen)
+    unlisted = _more_points(len(listed))
+    return Report(command, columns, rows, notes=notes, title=title, people_rows=seen, unlisted=unlisted)
 
 
 def _hidden(point: Explained) -> list[str]:
@@ -159,10 +173,12 @@ def _term_rows(point: Explained) -> Iterable[dict[str, Any]]:
 def _(points: IntervalShares | Sequence[IntervalShares], *, command: str = "analyze") -> Report:
     """Return the sources of error behind the interval of one point or several, one row for each source."""
     listed = [points] if isinstance(points, IntervalShares) else points
-    rows = [row for point in listed for row in _source_rows(point)]
+    by_point = [list(_source_rows(point)) for point in listed]
+    rows, seen = ([row for of_point in some for row in of_point] for some in (by_point, by_point[:_MOST_POINTS]))
     columns = _keep_hardware(ERROR_COLUMNS, list(dict.fromkeys(row["hardware"] for row in rows)))
     notes = tuple(f"{source}: {text}." for source, text in {row["source"]: row["meaning"] for row in rows}.items())
-    return Report(command, columns, rows, notes=notes, title="What the 80 % intervals are made of")
+    title, unlisted = "What the 80 % intervals are made of", _more_points(len(listed))
+    return Report(command, columns, rows, notes=notes, title=title, people_rows=seen, unlisted=unlisted)
 
 
 def _source_rows(point: IntervalShares) -> Iterable[dict[str, Any]]:

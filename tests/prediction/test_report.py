@@ -8,7 +8,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.prediction.explain import explain
+from perfmodel.prediction.explain import explain, explain_intervals
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.result import ROW_KEYS
 from perfmodel.prediction.summary import summarize
@@ -46,6 +46,20 @@ def test_a_long_sweep_makes_its_rows_when_they_are_asked_for(simple_gpu) -> None
         for key, value in row.items():
             every.setdefault(key, set()).update(value if isinstance(value, dict) else ())
     assert {key: set(value) if isinstance(value, dict) else set() for key, value in rows.keys().items()} == every
+
+
+def test_people_see_the_first_points_of_a_long_sweep_and_how_many_more_there_are(simple_gpu) -> None:
+    sweep = pm.predict(pm.Elementwise(numel=np.arange(1.0, 1502.0)), simple_gpu)
+    shown = report(sweep)
+    assert (len(shown.rows), len(shown.shown_rows)) == (1501, 1000)
+    assert shown.shown_rows == shown.rows[:1000]
+    assert shown.shown_notes[0].startswith("501 more points;")
+    terms, shares = report(explain([sweep])), report(explain_intervals([sweep]))
+    for table in (terms, shares):
+        assert len({row["dimensions"] for row in table.shown_rows}) == 1000
+        assert len({row["dimensions"] for row in table.rows}) == 1501
+    whole = report(pm.predict(pm.Elementwise(numel=np.arange(1.0, 1001.0)), simple_gpu))
+    assert (len(whole.shown_rows), whole.unlisted) == (1000, "")
 
 
 def test_rows_have_every_key_in_order_and_every_key_a_column(simple_gpu) -> None:
