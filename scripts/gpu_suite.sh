@@ -66,7 +66,7 @@ step "calibrate" 40 "${perfmodel[@]}" calibrate --device cuda -o "$out/calibrate
 step "torch.compile" 40 "${perfmodel[@]}" bench --device cuda --kernel "compiled*" --time-limit 0.3 -o "$out/compiled.json" \
     elementwise kind=chain4 numel=134217728 dtype=bf16 layer_norm rows=32768 cols=8192 dtype=bf16 \
     rms_norm rows=32768 cols=8192 dtype=bf16
-step "events" 20 "${perfmodel[@]}" bench --device cuda --timing do_bench --time-limit 0.3 -o "$out/events.json" \
+step "events" 20 "${perfmodel[@]}" bench --device cuda --timing do-bench --time-limit 0.3 -o "$out/events.json" \
     elementwise kind=relu numel=1024/65536/1048576 dtype=bf16 rms_norm rows=8/1024 cols=1024 dtype=bf16
 step "validate" 20 "${perfmodel[@]}" validate "$out/bench.json"
 step "validate drawn" 20 "${perfmodel[@]}" validate "$out/drawn.json" --worst 20

@@ -229,7 +229,7 @@ TimingOption = Annotated[
         "--timing",
         metavar="INTERVAL",
         help="Interval that a time covers. kernel: execution on the device, as in a profiler; graph: one call of a "
-        "replayed CUDA graph; do_bench: between events around a call that waits in the queue, as Triton's do_bench has "
+        "replayed CUDA graph; do-bench: between events around a call that waits in the queue, as Triton's do_bench has "
         "it; event: between events around the framework's call, with its dispatch.",
         parser=lambda text: Timing.parse(text, place="--timing"),
     ),

@@ -59,7 +59,7 @@ def command(
             "--timing",
             metavar="INTERVAL",
             help="Interval that a time covers. kernel: execution on the device; graph: one call of a replayed CUDA "
-            "graph; do_bench: between events around a single call behind others; event: between events around the "
+            "graph; do-bench: between events around a single call behind others; event: between events around the "
             "call, with its dispatch; auto: graph below 50 us, else kernel.",
         ),
     ] = "auto",

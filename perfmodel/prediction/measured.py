@@ -187,7 +187,7 @@ def _slow(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
     if p.timing in _OF_KERNELS and queued_s > 1.1 * float(p.predicted_time_s) and time_s <= queued_s * _CLOSE:
         yield (
             f"the time includes the events around a single call ({format_si(queued_s, 's')} expected with --timing "
-            "do_bench): time many calls between two events"
+            "do-bench): time many calls between two events"
         )
     event_s = _expected_s(op, hardware, p, timing=Timing.EVENT)
     if not p.timing.includes_host and event_s > 1.1 * float(p.predicted_time_s) and time_s <= event_s * _CLOSE:

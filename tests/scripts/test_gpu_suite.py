@@ -44,7 +44,7 @@ def test_every_command_is_one_that_perfmodel_takes(commands):
         "calibrate",
         "plot",
     ]
-    assert [params["timing"] for name, params in parsed if name == "bench"] == ["auto"] * 3 + ["do_bench"]
+    assert [params["timing"] for name, params in parsed if name == "bench"] == ["auto"] * 3 + ["do-bench"]
     compiled = parsed[4][1]
     assert {op.op for op in parse_operators(compiled["ops"])} == {"elementwise", "layer_norm", "rms_norm"}
 

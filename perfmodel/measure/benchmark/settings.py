@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, Timing, spelt
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.kernels.device import Device
 from perfmodel.measure.timing.sample import AUTO
@@ -37,8 +37,11 @@ class BenchSettings:
     sustain_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.timing not in TIMINGS:
-            raise unknown_name("timing", self.timing, TIMINGS, place="--timing")
+        timing = spelt(self.timing, TIMINGS)
+        if timing is None:
+            shown = [word.replace("_", "-") for word in TIMINGS]
+            raise unknown_name("timing", self.timing, shown, place="--timing")
+        object.__setattr__(self, "timing", timing)
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"{self.seed} is not a seed.", place="--seed", remedy="Give 0 to 2^63 - 1.")
         if not 0 <= self.sustain_s < float("inf"):

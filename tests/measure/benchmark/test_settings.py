@@ -59,3 +59,7 @@ def test_the_dispatch_of_a_cpu_cannot_be_left_out(scripted):
             BenchSettings(timing=timing).check_for(device)
         device.kind = "cuda"
         BenchSettings(timing=timing).check_for(device)
+
+
+def test_views_of_time_have_hyphens_or_underscores() -> None:
+    assert BenchSettings(timing="do-bench").timing == BenchSettings(timing="do_bench").timing == "do_bench"
