@@ -87,6 +87,8 @@ class Hardware(Reportable):
         unknown.
     tdp_w, tdp_alone_w : power limit [W]; of a device that shares it with others of its module, while they idle.
     clocks_hz : the clocks of the peaks by engine [Hz].
+    max_clock_hz : highest clock that the driver allows, where boards exceed those of the peaks [Hz]; None where they do
+        not.
     chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
     links : links off the device (PCIe, NVLink, xGMI), each per direction.
     launch : what starting a kernel costs.
@@ -113,6 +115,7 @@ class Hardware(Reportable):
     boards: tuple[str, ...] = ()
     sm_count: int | None = None
     clocks_hz: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    max_clock_hz: float | None = None
     chip: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
     generation: str = ""
     process: str = ""

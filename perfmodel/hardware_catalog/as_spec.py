@@ -70,6 +70,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             sm_count=hardware.sm_count,
             vector_clock=quantity(hardware.clocks_hz.get("vector"), "Hz"),
             tensor_clock=quantity(hardware.clocks_hz.get("tensor"), "Hz"),
+            max_clock=quantity(hardware.max_clock_hz, "Hz"),
             tdp=quantity(hardware.tdp_w, "W"),
             tdp_alone=quantity(hardware.tdp_alone_w, "W"),
             source=hardware.sources.get("chip", ""),

@@ -83,6 +83,8 @@ def _chip(machine: Hardware) -> Iterator[Figure]:
         yield Figure("chip", "sm_count", float(machine.sm_count), "", source=source)
     for engine, clock in machine.clocks_hz.items():
         yield Figure("chip", f"{engine}_clock", clock, "Hz", source=source)
+    if machine.max_clock_hz:
+        yield Figure("chip", "max_clock", machine.max_clock_hz, "Hz", source=source)
     for name, number in machine.chip.items():
         yield Figure("chip", name, number, "", source=source)
     if machine.tdp_w:

@@ -114,6 +114,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     Attributes
     ----------
     process : manufacturing process as the foundry names it, "TSMC 4N".
+    max_clock : highest clock that the driver allows, where boards exceed those of the printed peaks.
     matrix_instruction : instruction of the tensor engine, which decides what kernels look like (default "mma.sync").
     max_threads_per_sm : threads that an SM holds at once (default 2048).
     warp_schedulers_per_sm : warps that an SM issues from in one clock.
@@ -125,6 +126,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     process: str = ""
     vector_clock: Quantity | None = None
     tensor_clock: Quantity | None = None
+    max_clock: Quantity | None = None
     max_warps_per_sm: Count | None = None
     max_threads_per_sm: Count | None = None
     max_blocks_per_sm: Count | None = None

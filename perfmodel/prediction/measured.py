@@ -16,6 +16,7 @@ from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.bounds import boost_of
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
@@ -174,6 +175,8 @@ def _fast(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
     """Yield why a time may be below the interval of the expectation."""
     if _expected_s(op, hardware, p, cache=CacheState.WARM) <= time_s * _CLOSE:
         yield from _cached(op, hardware, p, time_s)
+    if p.limiter == Limiter.COMPUTE and (boost := boost_of(hardware)) > 1.0:
+        yield f"the board's clock: its driver allows {boost:.2f} times that of the printed peaks, which the bound has"
     if unknown := unmeasured(p.uncertainty):
         yield f"nobody measured this {unknown}: the expectation is the uncertain side"
     yield "a better kernel than those that were measured: another library or version, or a fused one"

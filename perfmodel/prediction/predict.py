@@ -49,7 +49,7 @@ def floor_time(op: Operator, hardware: Hardware, cache: str = CacheState.COLD) -
     """Return the time that no honest measurement is below [s]: the bound of a cold call, or what remains of it warm.
 
     It counts only the FLOP that no known algorithm avoids: a convolution by Winograd beats the bound, whose FLOP are
-    counted by convention, but not this floor.
+    counted by convention, but not this floor. So do boards whose clock exceeds that of their printed peaks.
 
     With warm caches, when the same buffers are used again and again, at least the bytes that the caches cannot hold
     still cross device memory; compute, links and the launch floor stay.
@@ -169,7 +169,7 @@ def predict_piece(
     peak = peak_of(op, hardware, work)
     times = bounding_times(op, hardware, work, peak)
     bound = roofline.bound(times)
-    if _bound_is_floor(op, conditions):
+    if _bound_is_floor(op, hardware, conditions):
         floor = bound.time_s
     elif type(op).least_flop is not Operator.least_flop:
         floor = _floor(op, hardware, work, times, conditions.cache)
@@ -179,15 +179,17 @@ def predict_piece(
     return Prediction(op, hardware, conditions, peak, bound, expected)
 
 
-def _bound_is_floor(op: Operator, conditions: Conditions) -> bool:
-    """Return whether no measurement is faster than the bound: warm data or another algorithm may be."""
+def _bound_is_floor(op: Operator, hardware: Hardware, conditions: Conditions) -> bool:
+    """Return whether no measurement is faster than the bound: warm data, another algorithm or a higher clock may be."""
+    if hardware.max_clock_hz is not None:
+        return False
     return conditions.cache is CacheState.COLD and type(op).least_flop is Operator.least_flop
 
 
 def gathered(op: Operator, hardware: Hardware, conditions: Conditions, parts: Iterable[Prediction]) -> Prediction:
     """Return the prediction of a long sweep, put together from those of its pieces as they come."""
     time_s, code, start = np.empty(op.points), np.empty(op.points, np.int8), 0
-    floor_s = time_s if _bound_is_floor(op, conditions) else np.empty(op.points)
+    floor_s = time_s if _bound_is_floor(op, hardware, conditions) else np.empty(op.points)
     peaks: list[Peak | None] = []
     names: tuple[str, ...] = ()
 

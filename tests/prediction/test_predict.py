@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from perfmodel.hardware_catalog import load_all
 from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction import ceilings
 from perfmodel.prediction.advice import ADVICE, EXPECTED, advise
+from perfmodel.prediction.measured import TOO_FAST, judge_measured
 from perfmodel.prediction.predict import bound_time, floor_time
 
 sizes = st.integers(1, 20_000)
@@ -135,6 +138,32 @@ def test_copies_within_the_device_cross_its_memory_twice(simple_gpu: Hardware) -
     kernel = pm.predict(pm.Dropout(numel=10**9, dtype="int8", backward=True), simple_gpu)
     assert copied.predicted_terms_s["hbm"] == pytest.approx(2 / 3 * kernel.predicted_terms_s["hbm"])
     assert copied.predicted_time_low_s < copied.predicted_time_s < copied.predicted_time_high_s
+
+
+def test_a_board_may_exceed_the_clock_of_its_printed_peaks(simple_gpu) -> None:
+    """The simple machine at 1.2 times its clock: the bound stays, and arithmetic may beat it by 1.2, bytes may not."""
+    faster = replace(simple_gpu, clocks_hz=MappingProxyType({"vector": 1e9}), max_clock_hz=1.2e9)
+    product, copy = pm.Gemm(m=8192, n=8192, k=8192), pm.Elementwise(numel=10**9, kind="relu")
+    for op, ratio in ((product, 1.2), (copy, 1.0)):
+        found = pm.predict(op, faster)
+        assert found.bound_time_s == pm.predict(op, simple_gpu).bound_time_s
+        assert floor_time(op, faster) == pytest.approx(found.bound_time_s / ratio)
+        assert found.predicted_time_low_s >= floor_time(op, faster)
+    assert floor_time(product, replace(faster, max_clock_hz=0.9e9)) == pytest.approx(floor_time(product, simple_gpu))
+    sizes = np.array([8192.0, 64.0])
+    swept = pm.predict(pm.Gemm(m=sizes, n=8192, k=8192), faster)
+    for place, m in enumerate(sizes.tolist()):
+        one = pm.predict(pm.Gemm(m=m, n=8192, k=8192), faster)
+        assert swept.predicted_time_low_s[place] == pytest.approx(one.predicted_time_low_s)
+
+
+def test_a_geforce_measured_above_its_printed_peak_is_no_mistake() -> None:
+    # 86 TFLOP/s of 82.6: github.com/zzc0721/torch-performance-test-data, 8192 cubed in TF32
+    op = pm.Gemm(m=8192, n=8192, k=8192, dtype="tf32")
+    judged = judge_measured(op, pm.hardware("rtx-4090"), op.work().flop / 86e12)
+    assert judged.verdict != TOO_FAST
+    with_a_limit = judge_measured(op, pm.hardware("rtx-4090"), op.work().flop / 110e12)
+    assert with_a_limit.verdict == TOO_FAST
 
 
 def test_the_interval_of_copies_contains_what_others_measured() -> None:

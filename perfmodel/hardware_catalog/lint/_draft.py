@@ -88,6 +88,7 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
     written = {
         "chip.vector_clock": Quantity(spec.chip.vector_clock, "Hz"),
         "chip.tensor_clock": Quantity(spec.chip.tensor_clock, "Hz"),
+        "chip.max_clock": Quantity(spec.chip.max_clock, "Hz"),
         "chip.tdp": Quantity(spec.chip.tdp, "W"),
         "chip.tdp_alone": Quantity(spec.chip.tdp_alone, "W"),
         "launch.floor": Quantity(spec.launch.floor, "s"),
