@@ -81,6 +81,17 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perfmodel.kernels.device.cpu.last_level_cache_bytes", lambda: 8e6)
 
 
+@pytest.fixture
+def cpu_spec(tmp_path: Path) -> Path:
+    """The specification of a CPU."""
+    path = tmp_path / "cpu.toml"
+    path.write_text(
+        'name = "test-cpu"\nvendor = "none"\narchitecture = "none"\nkind = "cpu"\n'
+        '[memory.dram]\nbandwidth = "10 GB/s"\n[peak.vector]\nfp32 = "300 GFLOP/s"\n'
+    )
+    return path
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real measurements and profiles made by others; the test skips where it is absent."""

@@ -10,16 +10,6 @@ import pytest
 
 TRACES = Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces"
 SLOW = sorted((TRACES / "ddp_4_slow_rank").glob("*.gz"))
-CPU = """
-name = "test-cpu"
-vendor = "none"
-architecture = "none"
-kind = "cpu"
-[memory.dram]
-bandwidth = "10 GB/s"
-[peak.vector]
-fp32 = "300 GFLOP/s"
-"""
 
 
 def test_roi_of_a_job_begins_with_its_straggler(perfmodel) -> None:
@@ -80,15 +70,13 @@ def test_a_projected_job_lists_its_ranks(perfmodel, data_dir, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("ranks", [SLOW, SLOW[:1]])
-def test_times_of_a_cpu_are_not_projected_from_a_gpu(perfmodel, tmp_path, ranks) -> None:
+def test_times_of_a_cpu_are_not_projected_from_a_gpu(perfmodel, cpu_spec, ranks) -> None:
     for command in (("project", *ranks, "--from", "a100-sxm4-80gb"), ("project", *ranks), ("roi", *SLOW[:1])):
         ran = perfmodel(*command, "--to", "h100")
         assert (ran.code, ran.out) == (2, "")
         assert "has no GPU work: its times are those of operators on the CPU" in ran.err
         assert "ProfilerActivity.CUDA" in ran.err
-    cpu = tmp_path / "cpu.toml"
-    cpu.write_text(CPU)
-    ran = perfmodel("project", *ranks, "--from", cpu, "--to", cpu, "--format", "json")
+    ran = perfmodel("project", *ranks, "--from", cpu_spec, "--to", cpu_spec, "--format", "json")
     assert ran.code == 0, ran.err
     assert ran.json["whole"][0]["projected_time_s"] == pytest.approx(ran.json["whole"][0]["time_s"])
 

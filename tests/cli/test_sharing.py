@@ -24,16 +24,6 @@ from perfmodel.workers.lost import WorkersLostError
 MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
 SMALL = (MODEL, "--on", "h100", "--tp", "1/2", "--isl", "128", "--osl", "32", "--num-requests", "20", "-f", "json")
 RANKS = sorted((Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces" / "ddp_4_slow_rank").glob("*.gz"))
-CPU = """
-name = "test-cpu"
-vendor = "none"
-architecture = "none"
-kind = "cpu"
-[memory.dram]
-bandwidth = "10 GB/s"
-[peak.vector]
-fp32 = "300 GFLOP/s"
-"""
 GONE = WorkersLostError("the scheduler no longer answers.", place="--scheduler tcp://head:8786")
 
 
@@ -183,11 +173,9 @@ def test_diagnose_keeps_the_ranks_behind_one_that_was_not_read(perfmodel: Any, e
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (GONE, 4)])
 def test_a_projection_keeps_the_ranks_that_are_done(
-    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: BaseException, code: int
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, cpu_spec: Path, end: BaseException, code: int
 ) -> None:
-    cpu = tmp_path / "cpu.toml"
-    cpu.write_text(CPU)
-    command = ("project", *RANKS, "--from", cpu, "--to", cpu, "-f", "json")
+    command = ("project", *RANKS, "--from", cpu_spec, "--to", cpu_spec, "-f", "json")
     whole = perfmodel(*command)
 
     def run(*ended: tuple[int, BaseException]) -> Any:

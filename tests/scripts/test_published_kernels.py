@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,51 +14,54 @@ import perfmodel as pm
 SCRIPTS = Path(pm.__file__).parents[1] / "scripts"
 
 
-def test_published_kernels_are_judged_and_those_of_equal_numbers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+#: table -> its sources and rows that are judged, and what error [%], share inside [%] and width it may have
+BATCHES = {
+    "second": ("71", "922", 30.0, 75.0, 2.5),
+    "fifth": ("34", "284", 40.0, 75.0, 2.5),
+    "sixth": ("81", "529", 35.0, 75.0, 3.5),
+    "seventh": ("102", "471", 25.0, 80.0, 2.6),
+    "eighth": ("86", "465", 30.0, 75.0, 3.0),
+}
+
+
+@pytest.fixture
+def published_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(SCRIPTS))
     import published_kernels
 
-    *_, alike, others = published_kernels.lines(published_kernels.judged())
-    *_, second = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["second"]))
-    *_, fifth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["fifth"]))
-    *_, sixth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["sixth"]))
-    *_, seventh = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["seventh"]))
-    *_, eighth = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES["eighth"]))
-    *_, crossing = published_kernels.crossing()
+    yield published_kernels
     for name in ("published_kernels", "beside"):
         sys.modules.pop(name, None)
+
+
+def figures(cells: list[str], *places: int) -> list[float]:
+    """Return figures of a line of a table."""
+    return [float(cells[place].removesuffix(" %")) for place in places]
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_lies_in_its_intervals_as_far_as_is_said(published_kernels: Any, name: str) -> None:
+    sources, rows, most_error, least_inside, most_width = BATCHES[name]
+    *_, last = published_kernels.by_machine(published_kernels.judged(published_kernels.BATCHES[name]))
+    assert last[:4] == ["all", "all", sources, rows]
+    error, inside, width = figures(last, 4, 6, 7)
+    assert error < most_error
+    assert inside > least_inside
+    assert width < most_width
+
+
+def test_rows_of_equal_numbers_are_judged_apart(published_kernels: Any) -> None:
+    *_, alike, others = published_kernels.lines(published_kernels.judged())
     assert [alike[4], others[4]] == ["76", "185"]
-    error, inside = (float(others[place].removesuffix(" %")) for place in (5, 7))
+    error, inside = figures(others, 5, 7)
     assert error < 30.0
     assert inside > 65.0
-    assert second[:4] == ["all", "all", "71", "922"]
-    error, inside, width = (float(second[place].removesuffix(" %")) for place in (4, 6, 7))
-    assert error < 30.0
-    assert inside > 75.0
-    assert width < 2.5
-    assert fifth[:2] == ["all", "all"]
-    assert fifth[3] == "284"
-    error, inside, width = (float(fifth[place].removesuffix(" %")) for place in (4, 6, 7))
-    assert error < 40.0
-    assert inside > 75.0
-    assert width < 2.5
-    assert sixth[:4] == ["all", "all", "81", "529"]
-    error, inside, width = (float(sixth[place].removesuffix(" %")) for place in (4, 6, 7))
-    assert error < 35.0
-    assert inside > 75.0
-    assert width < 3.5
-    assert seventh[:4] == ["all", "all", "102", "471"]
-    error, inside, width = (float(seventh[place].removesuffix(" %")) for place in (4, 6, 7))
-    assert error < 25.0
-    assert inside > 80.0
-    assert width < 2.6
-    assert eighth[:4] == ["all", "all", "86", "465"]
-    error, inside, width = (float(eighth[place].removesuffix(" %")) for place in (4, 6, 7))
-    assert error < 30.0
-    assert inside > 75.0
-    assert width < 3.0
-    assert crossing[:4] == ["all", "all", "all", "194"]
-    error, inside, width = (float(crossing[place].removesuffix(" %")) for place in (4, 6, 7))
+
+
+def test_exchanges_between_nodes_of_all_tables_are_judged_together(published_kernels: Any) -> None:
+    *_, last = published_kernels.crossing()
+    assert last[:4] == ["all", "all", "all", "194"]
+    error, inside, width = figures(last, 4, 6, 7)
     assert error < 40.0
     assert inside > 70.0
     assert width < 5.0
