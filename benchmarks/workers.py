@@ -29,8 +29,8 @@ import numpy as np
 
 import perfmodel as pm
 
-#: sizes of the two without options
-POINTS, PLANS = 40_000_000, 40_000
+#: sizes of the two without options: long enough that the start of a worker, 0.3 s, is a small part
+POINTS, PLANS = 100_000_000, 40_000
 #: points of each process for the machine's ceiling, its turns, and those of the two works
 CEILING_POINTS, CEILING_TURNS, TURNS = 5_000_000, 5, 3
 #: speed-up of two workers on an idle machine, and the processor seconds that they may take beside one process
