@@ -16,12 +16,16 @@ _AT_ONCE_S = 0.1
 
 
 @contextlib.contextmanager
-def put_off(*, all_: bool = False) -> Iterator[list[int]]:
-    """Put off Ctrl-C and SIGTERM to the end of the block; a second Ctrl-C only with ``all_``.
+def put_off(*, also_second: bool = False) -> Iterator[list[int]]:
+    """Put off Ctrl-C and SIGTERM to the end of the block.
 
-    It yields the numbers of those that came, so that long work can look whether it is to end. Only the main thread
-    takes signals: in others nothing is put off. Programs as `timeout` send a signal to the process and at once to its
-    group, which counts once.
+    It yields the numbers of the signals that came, so that long work can look whether it is to end. Only the main
+    thread takes signals: in others nothing is put off. Programs as `timeout` send a signal to the process and at once
+    to its group; the two count as one.
+
+    Parameters
+    ----------
+    also_second : whether a second Ctrl-C is put off, too. Otherwise it ends the block.
     """
     came: list[int] = []
     first_s = 0.0
@@ -35,7 +39,7 @@ def put_off(*, all_: bool = False) -> Iterator[list[int]]:
         came.append(number)
         again = number == signal.SIGINT and time.monotonic() - first_s > _AT_ONCE_S
         handler = before.get(signal.SIGINT)
-        if again and not all_ and callable(handler):
+        if again and not also_second and callable(handler):
             handler(number, frame)
 
     # a handler that Python has not set is None, and cannot be set again

@@ -214,7 +214,7 @@ cross slow networks of clouds, 48 % off with 49 % inside.** Now:
 What was changed with these rows in view: between two nodes a tree sends half of what a ring does, so that NCCL's
 all-reduces exceed the network's bus bandwidth there, as its authors say in several threads; what its tuner says of
 protocols on a network, chosen on the first 91 rows, left 25 % of the 50 that came later in place of 35; steps grow as
-networks below 200 Gb/s a GPU get slower, to 74 us at 50 Gb/s (Amazon's EFA of two generations, older Slingshot); and
+networks below 200 Gb/s a GPU get slower, to 74 us at 50 Gb/s (where five sources on Amazon's P4d fit 38 to 122); and
 what networks differ by (`network`) is read off all sources. What they show and nothing models: steps of 27 us over EFA
 of 400 Gb/s, and of 6 to 15 us over InfiniBand, RoCE and Slingshot, where 14 us are assumed. `calibrate --links` among
 your own hosts tells both figures of your network.

@@ -184,9 +184,10 @@ class Launch:
 
 
 #: networks that leave a device less than this [B/s] are those of clouds, which NCCL drives by other ways than
-#: InfiniBand's, or old ones. Their steps take (`SLOW_NETWORK` / rate)^`OF_SLOWER` times as long, at most as at a fourth
-#: of it: published all-reduces of up to 16 KiB give 68 to 75 us at 50 Gb/s by four sources and 35 by a fifth, 70 to 100
-#: at 12.5 Gb/s, and 30 at 100 Gb/s (EFA of P4d and P3dn, Slingshot of 2021; `examples/published`), beside 14 at 200
+#: InfiniBand's, or old ones. Their steps take (`SLOW_NETWORK` / rate)^`OF_SLOWER` times as long as 14 us, at most as at
+#: a fourth of it, 74 us. The steps that fit published exchanges of up to 16 KiB best are, in the median of each source,
+#: 102 to 122 us (four) and 38 us (a fifth) at 50 Gb/s, 102 us at 12.5 Gb/s, 33 and 30 us (two) at 100 Gb/s (EFA of P4d
+#: and P3dn, Slingshot, two A40; `examples/published`)
 SLOW_NETWORK, MOST_SLOWER, OF_SLOWER = 25e9, 4.0, 1.2
 
 

@@ -195,7 +195,7 @@ class Report:
 
     def json_text(self) -> str:
         """Return the report as JSON text; a number that is not finite is null."""
-        return _json(self.as_json()) + "\n"
+        return "".join(self.json_pieces(lambda rows: True))
 
     def json_pieces(self, goes_on: GoesOn) -> Iterator[str]:
         """Yield the text of `json_text` a piece at a time; where it does not go on, the rows so far are all rows.
@@ -205,7 +205,7 @@ class Report:
         goes_on : is asked after each block of rows.
         """
         if not self.rows:
-            yield self.json_text()
+            yield _json(self.as_json()) + "\n"
             return
         yield _json(self._before()).removesuffix("\n}") + ',\n  "rows": ['
         between = ""

@@ -37,6 +37,11 @@ class Conditions:
         """The numbers of the version, the first three: (0, 5, 6) of "0.5.6.post2"; () without one."""
         return tuple(int(number) for number in re.findall(r"\d+", self.version)[:3])
 
+    @property
+    def caller(self) -> str:
+        """Whose call it is: "vllm" of "vllm_triton", "torch" of "torch/fa2"."""
+        return self.library.partition("/")[0].partition("_")[0]
+
     def is_before(self, *release: int) -> bool:
         """Whether the library is older than a release; one without a version is not.
 

@@ -128,7 +128,7 @@ def _undisturbed() -> Iterator[None]:
 
     The process starts with both of them blocked, as it inherits, until `_belong_to_parent` ignores them.
     """
-    with put_off(all_=True):
+    with put_off(also_second=True):
         of_main_thread = threading.current_thread() is threading.main_thread()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if of_main_thread and _HAS_MASKS else None
         try:

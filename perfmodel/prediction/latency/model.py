@@ -85,7 +85,7 @@ def _with_pytorch(
     Those of an ``eager_*`` family were measured, and no other library's.
     """
     library = conditions.library
-    if _caller(library) in _KNOWN:
+    if conditions.caller in _KNOWN:
         return found
     eager = eager_points(op, machine, hardware.kind)
     if not anywhere(eager):
@@ -95,11 +95,6 @@ def _with_pytorch(
         return found
     own = estimate(op, hardware, peak, replace(conditions, library="torch", version=""), floor_s)
     return reaching(found, where(eager, own.time_s, found.time_s))
-
-
-def _caller(library: str) -> str:
-    """Return whose call it is: "vllm" of "vllm_triton", "torch" of "torch/fa2"."""
-    return library.partition("/")[0].partition("_")[0]
 
 
 def _terms_of(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Terms:

@@ -51,7 +51,7 @@ EVENTS = Term("events", Limiter.LAUNCH, "from the first event to the kernel, and
 SURFACE = Term("residual surface", Limiter.UNKNOWN, "how far measured kernels of such sizes are from the closed form")
 #: what two events around a single kernel add to it where the host is ahead [s], and by what factors it differs, an 80 %
 #: interval: the middle of 17 rows of kernels below 5 us that Triton's do_bench timed on V100, H20, H100, H200 and B200.
-#: Eleven say 3.7 to 4.6, four more, and two nothing, as Liger-Kernel's shortest on an RTX 3090 (`examples/published`)
+#: Eleven say 3.7 to 4.6, four more, and two less than 1 (`examples/published`)
 EVENTS_S, EVENTS_DIFFER = 4e-6, (0.5, 1.4)
 #: terms that are not the kernel's own work
 STARTING = (LAUNCH, EVENTS, HOST)

@@ -41,7 +41,7 @@ ANOTHERS = (0.25, 0.25, 0.25)
 
 def _is_of_another(op: Attention, machine: Machine, conditions: Conditions) -> bool:
     """Whether a library runs kernels of its own that nobody described."""
-    caller = conditions.library.partition("/")[0].partition("_")[0]
+    caller = conditions.caller
     if not caller or caller in FRAMEWORKS or caller in Attention.WRITING or "triton" in conditions.library:
         return False
     return caller not in KERNELS or caller == "fa1"
@@ -75,7 +75,7 @@ def _flash2_of_torch(op: Attention, machine: Machine, conditions: Conditions) ->
     return chooses_splits(kernel_of(op, machine, conditions.library))
 
 
-#: what they differ by beyond the vendor's and the measured libraries' kernels
+#: libraries whose kernels are neither the vendor's nor described by `KERNELS`
 ANOTHERS_KERNEL = Doubt(ErrorSource.LIBRARY, _is_of_another, ANOTHERS, part_of=ErrorSource.VENDOR, lasting=True)
 BEYOND = (
     Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED),

@@ -154,9 +154,8 @@ _FA2 = Kernel(
     "fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4,
     sizes=(32.0, 64.0, 96.0, 128.0, 192.0, 256.0),
 )  # fmt: skip
-# A block takes whole heads and reads the queries again for each block of keys (flash_fwd of csrc/flash_attn, release 1
-# of github.com/Dao-AILab/flash-attention). Its rate is read off 20 rows of five sources on A100, which reach 41 to 79
-# TFLOP/s and, of gradients, 26 to 83 (`examples/published`).
+# FlashAttention-1, cut as the second: assumed. Its rate is read off 20 rows of five sources on A100, which reach 41 to
+# 79 TFLOP/s and, of gradients, 26 to 83 (`examples/published`).
 _FA1 = replace(_FA2, name="fa1", rate=0.3, sizes=(16.0, 32.0, 64.0, 128.0))
 _CUDNN = Kernel("cudnn", packed=False, splits=False, sizes=(64.0, 128.0, 192.0, 256.0), large_blocks=True)
 _TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2)

@@ -74,20 +74,14 @@ MEASURED = ("", "torch", "vllm", "sglang", "trtllm", "vidur")
 OF_VENDORS = ("cublas", "cublaslt", "hipblas", "hipblaslt", "rocblas", "jax", "xla", "tensorflow", "onnxruntime")
 
 
-def _caller(library: str) -> str:
-    """Return whose call it is: "vllm" of "vllm_cutlass"."""
-    return library.partition("_")[0]
-
-
 def _is_by_vendor_elsewhere(op: Any, machine: Machine, conditions: Conditions) -> bool:
     """Whether a product runs in the vendor's library, and not through PyTorch."""
-    return isinstance(op, Gemm) and _caller(conditions.library) in OF_VENDORS
+    return isinstance(op, Gemm) and conditions.caller in OF_VENDORS
 
 
 def _is_of_nobodys_table(op: Any, machine: Machine, conditions: Conditions) -> bool:
     """Whether a product runs in kernels that are neither the vendor's nor of a library that tables have."""
-    caller = _caller(conditions.library)
-    known = caller in (*MEASURED, *OF_VENDORS) or "triton" in conditions.library
+    known = conditions.caller in (*MEASURED, *OF_VENDORS) or "triton" in conditions.library
     return isinstance(op, Gemm) and not known
 
 
