@@ -8,6 +8,10 @@ from collections.abc import Iterable
 from types import UnionType
 
 
+#: names that a message lists: all machines of the catalog
+_LISTED = 100
+
+
 class PerfModelError(Exception):
     """Base of every error that perfmodel raises on purpose.
 
@@ -127,7 +131,7 @@ def unknown_name(
     """
     names = sorted(allowed)
     shown = sorted(main) or names
-    listed = ", ".join(shown[:60]) + (", ..." if len(shown) > 60 else "")
+    listed = ", ".join(shown[:_LISTED]) + (", ..." if len(shown) > _LISTED else "")
     hint = nearest(name, names)
     remedy = f"{hint} Allowed: {listed}.".strip() if listed else "There is none."
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)

@@ -28,6 +28,11 @@ _BRANDS = ("nvidia", "amd", "tesla", "instinct", "geforce")
 #: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
 #: 49,152 MiB)
 _MEMORY_TOLERANCE = 0.1
+#: what to do about a machine that the catalog lacks
+_ANOTHER = (
+    "For another machine, change the spec file of a similar one: perfmodel hardware show NAME --format toml "
+    "-o my_gpu.toml, then --on my_gpu.toml."
+)
 #: similarity from which on a name is taken for a misspelt one; board names of one product reach about 0.65
 _TYPING_ERROR = 0.8
 
@@ -161,7 +166,9 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     names = {*files, *(alias for machine in by_key.values() for alias in machine.aliases)}
     if not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR) and (advice := suggestion(text)):
         raise UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}; name the one that it is.")
-    raise unknown_name("hardware", text, names, main=files)
+    error = unknown_name("hardware", text, names, main=files)
+    error.remedy += f" {_ANOTHER}"
+    raise error
 
 
 def machines_apart(names: Iterable[str]) -> list[Hardware]:
