@@ -7,7 +7,6 @@ import reprlib
 from collections.abc import Iterable
 from types import UnionType
 
-
 #: names that a message lists: all machines of the catalog
 _LISTED = 100
 

@@ -83,8 +83,8 @@ class Hardware(Reportable):
     generation : name of the machines of the same design; "" means architecture and compute capability.
     sm_count : SMs, compute units or cores; None where unknown.
     process : the chip's manufacturing process as its foundry names it ("TSMC 4N").
-    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"; "" where
-        unknown.
+    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "wmma", "dpas"; ""
+        where unknown.
     tdp_w, tdp_alone_w : power limit [W]; of a device that shares it with others of its module, while they idle.
     clocks_hz : the clocks of the peaks by engine [Hz].
     max_clock_hz : highest clock that the driver allows, where boards exceed those of the peaks [Hz]; None where they do

@@ -133,7 +133,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     warp_schedulers_per_sm: Count | None = None
     exponentials_per_clock_per_sm: Positive | None = None
     tensor_share: Share | None = None
-    matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"] = ""
+    matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma", "wmma", "dpas"] = ""
     warp_size: Count | None = None
     simd_bits: Count | None = None
     tdp: Quantity | None = None

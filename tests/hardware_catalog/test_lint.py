@@ -780,7 +780,7 @@ def test_threads_per_sm_of_an_unknown_product_are_those_of_its_compute_capabilit
 def test_machines_without_a_compute_capability_are_not_related(tmp_path: Path) -> None:
     path = write_edited(tmp_path, "t4", {}, name="my-gpu")
     draft = Draft(str(path), read_spec(path), {}, catalog=known_products())
-    assert [other.spec.name for other in draft.family()] == ["t4"]
+    assert [other.spec.name for other in draft.family()] == ["rtx-2080-ti", "t4", "titan-rtx"]
     draft.spec.compute_capability = ""
     strange = msgspec.structs.replace(draft.spec, name="strange")
     assert list(dataclasses.replace(draft, catalog=(dataclasses.replace(draft, spec=strange),)).family()) == []

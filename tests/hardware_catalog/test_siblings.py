@@ -33,6 +33,20 @@ SIBLINGS = [
     ("rtx-4090", "rtx-4070-laptop-8gb"),
     ("rtx-pro-6000-96gb", "rtx-5090"),
     ("mi325x", "mi300x"),
+    ("a100-sxm4-80gb", "a800-sxm4-80gb"),
+    ("rtx-a6000", "rtx-a5000"),
+    ("rtx-3090", "rtx-3080"),
+    ("rtx-3080", "rtx-3060"),
+    ("rtx-4090", "rtx-4080"),
+    ("rtx-4080", "rtx-4070"),
+    ("rtx-4070", "rtx-4060-ti-16gb"),
+    ("rtx-5090", "rtx-5080"),
+    ("rtx-5080", "rtx-5070"),
+    ("titan-rtx", "rtx-2080-ti"),
+    ("p100-sxm2-16gb", "p100-pcie-16gb"),
+    ("mi355x", "mi350x"),
+    ("mi300x", "mi300a"),
+    ("mi300x", "mi308x"),
 ]
 #: pairs of which the slower one has more memory bandwidth and faster links
 OTHER_MEMORY = {("h100-pcie-80gb", "h20-96gb")}

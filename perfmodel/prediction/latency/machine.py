@@ -66,7 +66,7 @@ class Machine:
     l2_copies : copies of a line that the L2 holds when all SMs read it.
     packed : results of one lane and clock that the fp32 vector peak counts.
     exponentials_per_clock : results of the exponential unit of one SM in a clock.
-    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma" or "dpas".
+    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "wmma" or "dpas".
     slack : how much faster an SM feeds its tensor engine than the engine computes: 2 where fp32 accumulation runs at
         half rate (GeForce), which its 8-bit integer rate shows, twice what the 16-bit rate asks for; more where the
         vendor limits the engine (H20); else 1.

@@ -71,6 +71,8 @@ COPIED_DEPTH = 0.0
 #: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
 #: an H100 649, and in fp32 they take 735 and 729 (own measurements, torch 2.11.0, 2026-11-23)
 IMAGE_DTYPES, IMAGE_CHANNELS = ("fp16", "bf16", "tf32"), 4
+#: instructions of engines on which that was not seen: those of AMD, whose convolutions are MIOpen's
+OF_MIOPEN = ("mfma", "wmma")
 #: engine whose kernels work through steps of 128 B of a tap (`steps`), and its dtypes. Images by channels whose
 #: channels are no whole steps seem to run by mma.sync, after a kernel that computes addresses (cuDNN's
 #: computeOffsetsKernel): seven of random sizes on an H200 took 1.36 to 2.2 times as long as wgmma would, and are 16 %
@@ -191,7 +193,7 @@ def _ragged_channels(conv: Conv2d, machine: Machine) -> Any:
 
 def _few_channels(conv: Conv2d, machine: Machine) -> Any:
     """Return where channels are few, `IMAGE_CHANNELS`, and fill no whole vectors of the kernels for tensor cores."""
-    has = machine.engine == "tensor" and machine.matrix_instruction != "mfma" and conv.dtype in IMAGE_DTYPES
+    has = machine.engine == "tensor" and machine.matrix_instruction not in OF_MIOPEN and conv.dtype in IMAGE_DTYPES
     few = (conv.c * dtype_bytes(conv.dtype) < VECTOR_BYTES) & (conv.c <= IMAGE_CHANNELS) & (conv.groups == 1)
     return few & (has and not conv.backward and conv.algorithm != "im2col")
 

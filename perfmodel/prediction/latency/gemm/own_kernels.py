@@ -46,7 +46,8 @@ SHARED_CLOCKS, LANES = 1.0, 32.0
 
 def has_own_kernels(machine: Machine) -> bool:
     """Return whether a machine runs these kernels for some products: NVIDIA's."""
-    return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and machine.matrix_instruction not in ("mfma", "dpas")
+    others = machine.matrix_instruction in ("mfma", "wmma", "dpas")
+    return is_fp32(machine) and machine.dtype in ("fp32", "fp64") and not others
 
 
 def is_narrow(product: Product | Gemm) -> bool:
