@@ -2,7 +2,7 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv`` to ``eighth.csv`` and ``between_nodes.csv`` of
+Reads ``kernels.csv``, ``second.csv`` to ``ninth.csv`` and ``between_nodes.csv`` of
 ``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
 whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too,
 without flagged ones.
@@ -26,7 +26,7 @@ from perfmodel.records.measurements import read_measurements
 FOLDER = Path(__file__).parents[1] / "examples" / "published"
 TABLE = FOLDER / "kernels.csv"
 #: what was gathered after that, one batch after another
-_NAMES = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_NAMES = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 BATCHES = {name: FOLDER / f"{name}.csv" for name in _NAMES}
 BETWEEN_NODES = FOLDER / "between_nodes.csv"
 FIGURES = ("rows", "error", "bias", "in the interval", "width")

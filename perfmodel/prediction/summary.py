@@ -12,6 +12,7 @@ from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.errors import nearest
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.ceilings import link_traffic
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.latency.families import has_family
@@ -31,8 +32,8 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
     the predictions, the release whose kernels they are of, calls whose bound another algorithm or a cache passes, calls
-    that are less sure than others, working sets that fit a cache or exceed the memory, products that are faster when
-    padded, and the advice.
+    that are less sure than others, exchanges over a bridge, working sets that fit a cache or exceed the memory,
+    products that are faster when padded, and the advice.
     """
     return [
         *_totals(predictions),
@@ -41,6 +42,7 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
         *_by_other_algorithms(predictions),
         *_from_caches(predictions),
         *_doubts(predictions),
+        *_over_bridges(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
         *_advice(predictions),
@@ -140,6 +142,20 @@ def _doubts(predictions: Sequence[Prediction]) -> list[str]:
         if source in DOUBTS and np.any(variance)
     )
     return [f"Less sure: {names}, since {meaning}." for meaning, names in doubts.items()]
+
+
+def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which exchanges cross a bridge between cards, which a machine may lack, and how to predict them without."""
+    crossing = []
+    for p in predictions:
+        bridges = {link.name for link in p.machine.links if link.is_bridge}
+        if bridges and bridges & {name for name, moved in link_traffic(p.operator, p.machine).items() if np.any(moved)}:
+            text = (
+                f"The NVLink bridge of {p.hardware} is an accessory; without it take [link.nvlink] out of a copy of "
+                f"its file (perfmodel hardware show {p.hardware} --format toml -o FILE)"
+            )
+            crossing.append((text, p))
+    return [f"{text}: {names}." for text, names in _by_text(crossing).items()]
 
 
 def _odd_rows(predictions: Sequence[Prediction]) -> list[str]:

@@ -190,3 +190,21 @@ ROWS_ELSEWHERE = Doubt(ErrorSource.INSTALLATION, in_another_pytorch, (0.16, 0.16
 #: what kernels of PyTorch 1 differ by, most of which were written anew since: a sort of two million keys takes a P100
 #: six times as long in 1.1 (github.com/pytorch/pytorch issue 22812, in view); assumed for the others
 PYTORCH_1 = Doubt(ErrorSource.RELEASE, _in_pytorch_1, (0.4, 0.8, 0.8))
+#: who writes kernels for many: the vendors' libraries, frameworks, and what they are compiled by
+TUNED = (
+    "", "torch", "cub", "thrust", "cupy", "cudf", "rocprim", "hipcub", "kokkos", "jax", "xla", "triton", "inductor",
+    "liger", "flaggems", "quack", "helion", "hipkittens", "apex", "cudnn", "miopen", "sglang", "vllm", "trtllm",
+    "vidur",
+)  # fmt: skip
+
+
+def _by_hand(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether a kernel is its author's own, or of a library that few people tune."""
+    return conditions.caller not in TUNED
+
+
+#: what such kernels differ by whose blocks have to exchange results, beside ``NEW_KERNEL``: 17 scans by hand of seven
+#: authors take 2.2 times the predicted time in the mean of ln, with a root mean square of 0.93, four softmax of two
+#: authors 2.4 to 4 times, nine sorts of two small libraries 1.9 to 9 times (`examples/published`, in view). Streams,
+#: sums and transposes by hand take what others do
+BY_HAND = Doubt(ErrorSource.LIBRARY, _by_hand, (0.7, 0.7, 0.7), lasting=True)

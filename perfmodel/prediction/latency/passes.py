@@ -20,6 +20,7 @@ from perfmodel.operators.scan import Scan
 from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import Topk
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import BY_HAND
 from perfmodel.prediction.latency.eager.selections import shared_kernels, shares_rows
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -132,7 +133,7 @@ def _terms(
 
 TERMS = (HBM, L2, IDLE, LAUNCH)
 FAMILIES = (
-    Family("sort", (*_STREAM, SCATTERED), scattered, (HBM, L2, MATH, LAUNCH), streams=True),
+    Family("sort", (*_STREAM, SCATTERED), scattered, (HBM, L2, MATH, LAUNCH), streams=True, doubts=(BY_HAND,)),
     Family("selection", _STREAM, rowwise, TERMS, streams=True, beyond=_of_blocks),
-    Family("scan", _STREAM, streamed, (HBM, L2, MATH, IDLE, LAUNCH), streams=True),
+    Family("scan", _STREAM, streamed, (HBM, L2, MATH, IDLE, LAUNCH), streams=True, doubts=(BY_HAND,)),
 )

@@ -22,8 +22,8 @@ from perfmodel.prediction.latency.machine import Machine
 
 #: instructions of the tensor engine: Ampere and Ada, Hopper, Blackwell
 MMA, WGMMA, TCGEN05 = "mma.sync", "wgmma", "tcgen05"
-#: AMD's
-MFMA = "mfma"
+#: AMD's: Instinct, Radeon
+MFMA, WMMA = "mfma", "wmma"
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,10 @@ HOPPER_MMA = 0.629
 #: `examples/published/fourth.csv`, which reach 0.14 to 0.27 with all else, 0.21 in the mean. PyTorch's kernels on ROCm
 #: are Triton's, too (AOTriton: aten/src/ATen/native/transformers/hip)
 IN_TRITON = 0.3
+#: the same of FlashAttention-2 as AMD's Composable Kernel has it for Radeon's vector units: read off 13 rows of one
+#: document on an RX 7900 XTX. Nine rows of AOTriton's kernels there reach what Triton's reach on Instinct (both in
+#: `examples/published/ninth.csv`)
+ON_RADEON = 0.42
 # The sizes of heads: csrc/flash_attn/src and hopper/instantiations of github.com/Dao-AILab/flash-attention. cuDNN's are
 # not known; heads of 80 and 96 columns take what those of 128 do (`examples/records`, nine rows), those of 192 less.
 _FA2 = Kernel(
@@ -188,6 +192,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "fa2": (_FA2, {
         WGMMA: replace(_FA2, rows=128.0, rate=0.5, instruction_rate=HOPPER_MMA, tail=0.2, ascending=1.4),
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
+        WMMA: replace(_FA2, rate=ON_RADEON),
     }),
     "fa1": (_FA1, {
         WGMMA: replace(_FA1, rate=0.5 * _FA1.rate, instruction_rate=HOPPER_MMA),  # as of the second: assumed
@@ -205,11 +210,11 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # keys of 8 bits are widened in registers: 16 elements a clock and SM beside the products fit two decodes on an H20,
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0, widened=16.0), {}),
-    "triton": (_TRITON, {MFMA: replace(_TRITON, rate=IN_TRITON)}),  # assumed
+    "triton": (_TRITON, dict.fromkeys((MFMA, WMMA), replace(_TRITON, rate=IN_TRITON))),
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
         TCGEN05: replace(_EFFICIENT, rate=0.25),
-        MFMA: replace(_FA2, name="efficient", rate=IN_TRITON),
+        **dict.fromkeys((MFMA, WMMA), replace(_FA2, name="efficient", rate=IN_TRITON)),
     }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
     "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0)}),
@@ -319,7 +324,7 @@ def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
 @functools.cache
 def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitioned: bool) -> Kernel:
     base, name = library.partition("/")[0], kernel_name(library, instruction, narrow, wide)
-    if base == "torch" and instruction == MFMA:
+    if base == "torch" and instruction in (MFMA, WMMA):
         name = "efficient"  # on ROCm FlashAttention-2 and the memory-efficient kernel are both AOTriton's
     usual, on = KERNELS[name]
     found = on.get(instruction, usual)

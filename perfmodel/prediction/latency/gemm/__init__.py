@@ -34,6 +34,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     FEW_ROWS_IN_FP32,
     IN_L2,
     NOBODYS_TABLE,
+    ON_RADEON,
     OTHER_4_BITS,
     OTHER_INSTALLATION,
     QUANTISING_ALONE,
@@ -323,6 +324,7 @@ GEMM_FP32 = Family(
     apart=_is_single,
     doubts=(
         FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE,
+        ON_RADEON,
     ),
 )  # fmt: skip
 GEMM_BF16 = Family(
@@ -338,7 +340,7 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE, ON_RADEON),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
@@ -355,7 +357,7 @@ GEMM_FP8 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS, QUANTISING_ALONE),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS, QUANTISING_ALONE, ON_RADEON),
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 

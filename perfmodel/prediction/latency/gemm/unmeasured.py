@@ -39,6 +39,11 @@ def _has_large_l2(hardware: Hardware) -> bool:
     return bool(hardware.caches) and (hardware.caches[-1].capacity_bytes or 0.0) >= LARGE_L2
 
 
+def _is_product(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether a call multiplies matrices."""
+    return isinstance(op, Gemm)
+
+
 def _stays_in_l2(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether a product of few rows, called again with the same operands, finds its weights in L2.
 
@@ -156,3 +161,9 @@ QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.3, 0.4, 0.
 #: products in Triton took 1.0 to 1.8 times the predicted time on A100 and B200, thin ones and those of a short k (19
 #: rows, two sources), where cuBLAS took 0.9 to 1.2
 BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2))
+#: no table has a row of AMD's Radeon, whose vector units issue two multiply-adds of fp32 at once where their registers
+#: allow it: six products of rocBLAS in fp32 on an RX 7900 XTX take 1.3 to 1.8 times the predicted time, twelve in 16
+#: bits 0.95 to 1.7 (three documents, `examples/published/ninth.csv`, in view)
+ON_RADEON = Doubt(
+    ErrorSource.KERNEL, _is_product, (0.3, 0.3, 0.3), machines=lambda hardware: hardware.matrix_instruction == "wmma"
+)
