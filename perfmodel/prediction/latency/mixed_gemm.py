@@ -144,7 +144,7 @@ def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditio
     """Return the terms of a product of fp8 with scales of blocks, and of quantising A where that is part of it."""
     gemm = cast(Gemm, op)
     product = _product(gemm, BLOCK_SCALED if machine.matrix_instruction in _VLLM else BLOCK_SCALED_MMA)
-    step_s = STEP_S_BY_CK if "_ck" in conditions.library else STEP_S
+    step_s = STEP_S_BY_CK if "ck" in conditions.library.split("_") else STEP_S
     terms = product_terms(product, machine, {**c, **_ONE_PART, "latency": step_s}, conditions)
     unaligned = 1.0 * np.minimum(1.0, np.mod(gemm.m, ALIGNED_ROWS)) * np.greater(gemm.m, 1)
     copied = COPY_PASSES * gemm.batch * (1.0 * gemm.m * gemm.k) / (c["eta"] * machine.bandwidth_bytes_per_s)

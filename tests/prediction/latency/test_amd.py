@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import perfmodel as pm
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import HIPBLASLT, constants
@@ -65,3 +66,29 @@ def test_images_are_unfolded_one_after_another() -> None:
 
     assert starts(MI300X, 32) - starts(MI300X, 16) > 30 * 4.4e-6
     assert starts(H100, 32) - starts(H100, 16) < 4.4e-6
+
+
+def test_a_step_of_composable_kernel_takes_three_times_as_long() -> None:
+    """112 steps of 64 at 150 ns in place of 50 add 11 us to one block's time; large products hide them."""
+    few, many = (pm.Gemm(m=m, n=768, k=7168, dtype="fp8", scale="block:128x128", quantized=True) for m in (16, 2**20))
+    ck, others = (
+        [pm.predict(op, "mi355x", library=library) for op in (few, many)] for library in ("aiter_ck", "aiter")
+    )
+    added = 112 * 100e-9
+    assert ck[0].predicted_time_s - others[0].predicted_time_s == pytest.approx(added, rel=0.3)
+    assert ck[1].predicted_time_s == pytest.approx(float(others[1].predicted_time_s), rel=0.05)
+
+
+@pytest.mark.parametrize(("library", "most"), [("fa2", 0.45), ("triton", 0.35), ("torch", 0.35)])
+def test_attention_reaches_less_of_radeons_vector_units(library: str, most: float) -> None:
+    op = pm.Attention(batch=4, heads=32, seq_q=8192, head_dim=64, dtype="fp16")
+    found = pm.predict(op, "rx-7900-xtx", library=library)
+    assert 0.15 < found.bound_time_s / found.predicted_time_s < most
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "int8"])
+def test_products_on_a_radeon_are_less_sure(dtype: str) -> None:
+    op = pm.Gemm(m=4096, n=4096, k=4096, dtype=dtype)
+    kernels = [pm.predict(op, name, library="torch").uncertainty for name in ("rx-7900-xtx", "mi300x")]
+    assert ErrorSource.KERNEL in kernels[0]
+    assert ErrorSource.KERNEL not in kernels[1]

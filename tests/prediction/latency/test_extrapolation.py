@@ -299,3 +299,20 @@ def test_no_host_is_in_the_time_of_a_kernel_and_what_machines_differ_by_holds_th
     found = pm.predict(pm.Elementwise(numel=4096, dtype="fp32"), "a10", library="torch", timing="event").uncertainty
     assert ErrorSource.MACHINE in found
     assert ErrorSource.DISPATCH not in found
+
+
+@pytest.mark.parametrize(
+    "op", [pm.Scan(cols=2**22, dtype="fp32"), pm.Sort(cols=2**22), pm.Softmax(rows=4096, cols=4096, dtype="fp32")]
+)
+def test_kernels_by_hand_whose_blocks_exchange_results_are_less_sure(op: pm.Operator) -> None:
+    """By 0.7 of ln, which alone makes the upper end exp(1.28 * 0.7) = 2.45 times as high."""
+    own, tuned = (pm.predict(op, "rtx-3090", library=library) for library in ("own", "cub"))
+    assert own.predicted_time_s == tuned.predicted_time_s
+    assert own.predicted_time_high_s > 2.45 * own.predicted_time_s
+    assert own.predicted_time_high_s > 1.2 * tuned.predicted_time_high_s
+
+
+def test_streams_by_hand_are_as_sure_as_others() -> None:
+    op = pm.Elementwise(numel=2**26, dtype="fp32")
+    own, tuned = (pm.predict(op, "rtx-3090", library=library) for library in ("own", "cub"))
+    assert own.predicted_time_high_s == tuned.predicted_time_high_s
