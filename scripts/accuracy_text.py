@@ -99,23 +99,24 @@ Times that other sources published (`examples/published`, whose README names the
 fitted on them.
 
 The ninth batch, 112 sources and 655 rows, 48 of them flagged, was gathered when all below was done, by two readers who
-had seen no prediction. Three quarters of it are of twenty machines that the catalog had not had, from a GTX 1080 Ti to a
-GB10 and an MI350X, whose files were written from documents alone and committed before a row was looked at. **At first
+had seen no prediction. Three quarters of it are of twenty machines that the catalog had not had, from a GTX 1080 Ti to
+a GB10 and an MI350X, whose files were written from documents alone and committed before a row was looked at. **At first
 sight (commit 98cbeec2) it was 34.5 % off, 17.7 % in the median, with 80 % in the interval at a width of 2.89; the
 datasheet's roofline is 51 % off. The 471 rows of the new machines were 28.3 % off, 16.5 % in the median, with 80 % in
-the interval at a width of 2.63.** Products, attention, convolutions and experts were 28.1 % off with 83 % inside; kernels
-bound by memory, copies and exchanges 43.1 % with 77 %. Now:
+the interval at a width of 2.63.** Products, attention, convolutions and experts were 28.1 % off with 83 % inside;
+kernels bound by memory, copies and exchanges 43.1 % with 77 %. Now:
 
 {ninth}
 
 What was changed with these rows in view: kernels of AMD's Composable Kernel for fp8 with scales of blocks wait three
 times as long for each step of k (53 rows of nine documents); attention on AMD's Radeon has rates of its own, and its
 products are less sure; scans, sorts and softmax by somebody's hand are less sure (30 rows of eleven authors take 2.2
-times the predicted time and more). `tlx-2864` became a call between two events, as its tool measures, and the kernels of an open pull
-request to PyTorch, `pytorch-194310`, are no longer called PyTorch's, which were predicted at 3.6 times their time.
+times the predicted time and more). `tlx-2864` became a call between two events, as its tool measures, and the kernels
+of an open pull request to PyTorch, `pytorch-194310`, are no longer called PyTorch's, which were predicted at 3.6 times
+their time.
 What they show and nothing models: exchanges of two RTX 2080 Ti without the bridge that their file has, in eight times
-the time (`analyze` says how to leave it out); exchanges over PCIe switches, in a half to a fifth; FlashAttention-2 on an
-RTX A5000, in 0.65 of the time; NVFP4 of few rows by CUTLASS on an RTX 5090 and a GB10, in 1.4 to 2.2 times; vLLM's
+the time (`analyze` says how to leave it out); exchanges over PCIe switches, in a half to a fifth; FlashAttention-2 on
+an RTX A5000, in 0.65 of the time; NVFP4 of few rows by CUTLASS on an RTX 5090 and a GB10, in 1.4 to 2.2 times; vLLM's
 selection of one long row; TVM's tuned convolutions of small images, in 0.4 to 0.5; streams on an MI300A, in 1.25 times.
 
 The eighth batch, 94 sources and 502 rows, 37 of them flagged, was gathered before that, by two readers who
@@ -224,11 +225,12 @@ long; bf16 products by cuBLAS on an RTX 5090, uneven from size to size; layers o
 kernel; a norm of 2048 columns on an MI100, twice as slow as in the tables.
 
 Exchanges between nodes, 20 rows of the third batch, 12 of the fifth, 34 of the sixth, 50 of the seventh, 53 of the
-eighth, 26 of the ninth and 25 of `between_nodes.csv`, are predicted by the formulas and the network of training, of which nothing is
-fitted on them: NCCL's latency of a step and 85 % of the datasheet's rate. **At first sight the 25 were 42.7 % off, with
-64 % in the interval at a width of 3.72; the bound is 75 % off; the 12, on GH200 over Slingshot, 53 % off with 58 %
-inside; the 34, nine of them of 2019, 45 % off with 41 % inside; the 50 35 % off with 82 % inside; the 53, most of which
-cross slow networks of clouds, 48 % off with 49 % inside; the 26, on GB10, MI308X and MI350X, 15 % off, all inside.** Now:
+eighth, 26 of the ninth and 25 of `between_nodes.csv`, are predicted by the formulas and the network of training, of
+which nothing is fitted on them: NCCL's latency of a step and 85 % of the datasheet's rate. **At first sight the 25 were
+42.7 % off, with 64 % in the interval at a width of 3.72; the bound is 75 % off; the 12, on GH200 over Slingshot, 53 %
+off with 58 % inside; the 34, nine of them of 2019, 45 % off with 41 % inside; the 50 35 % off with 82 % inside; the 53,
+most of which cross slow networks of clouds, 48 % off with 49 % inside; the 26, on GB10, MI308X and MI350X, 15 % off,
+all inside.** Now:
 
 {between_nodes}
 
