@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -36,12 +37,24 @@ def hardware_group(
 
 
 @app.command("list")
-def list_(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
+def list_(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WORD", help="Parts of a name, vendor or architecture: rtx, ada, amd.", show_default=False
+        ),
+    ] = None,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+    wide: WideOption = False,
+) -> None:
     """List the machines of the catalog: memory, bandwidth [B/s], dense peaks [FLOP/s] and ridge points [FLOP/B].
 
     Example: perfmodel hardware list --format json
+
+    Example: perfmodel hardware list geforce ada
     """
-    _write_catalog(Destination.of("hardware list", format_, output, wide=wide))
+    _write_catalog(Destination.of("hardware list", format_, output, wide=wide), words or ())
 
 
 def _show_format(text: str) -> str:
@@ -149,8 +162,8 @@ def detect(format_: FormatOption = None, output: OutputOption = None, wide: Wide
     destination.write(report(detection, context=context()))
 
 
-def _write_catalog(destination: Destination) -> None:
+def _write_catalog(destination: Destination, words: Sequence[str] = ()) -> None:
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog.find import load_catalog
 
-    destination.write(report(load_catalog(), context=context()))
+    destination.write(report(load_catalog(words), context=context()))

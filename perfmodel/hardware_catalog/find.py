@@ -11,7 +11,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -112,9 +112,30 @@ class Catalog(Reportable):
     machines: tuple[Hardware, ...]
 
 
-def load_catalog() -> Catalog:
-    """Return all machines as a result that has a report."""
-    return Catalog(tuple(load_all()))
+def load_catalog(words: Sequence[str] = ()) -> Catalog:
+    """Return the machines that hold some words as a result that has a report; all of them without words.
+
+    Parameters
+    ----------
+    words : parts of a machine's name, title, vendor, architecture, or of another name of it, in any case.
+
+    Raises
+    ------
+    UsageError
+        When no machine holds all of them.
+    """
+    found = [machine for machine in load_all() if all(word.lower() in _described(machine) for word in words)]
+    if not found:
+        raise UsageError(
+            f"no machine of the catalog holds {' and '.join(map(repr, words))}.",
+            remedy=f"perfmodel hardware list shows all. {_ANOTHER}",
+        )
+    return Catalog(tuple(found))
+
+
+def _described(machine: Hardware) -> str:
+    names = (machine.name, *machine.aliases, *machine.device_names)
+    return " ".join((*names, machine.title, machine.vendor, machine.architecture)).lower()
 
 
 def load_all() -> list[Hardware]:

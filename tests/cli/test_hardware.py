@@ -108,6 +108,21 @@ def test_an_unknown_name_gets_the_nearest_and_exit_2(perfmodel: Program) -> None
     assert "Did you mean" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "names"), [(("geforce", "ADA"), {"rtx-4090", "rtx-4060-ti-16gb"}), (("spark",), {"gb10"})]
+)
+def test_words_pick_machines(perfmodel: Program, words: tuple[str, ...], names: set[str]) -> None:
+    listed = perfmodel("hardware", "list", *words, "--format", "json").json["rows"]
+    assert names <= {row["name"] for row in listed}
+    assert len(listed) < 0.2 * len(hardware_names())
+
+
+def test_words_that_no_machine_holds_are_told(perfmodel: Program) -> None:
+    ran = perfmodel("hardware", "list", "ada", "zx81")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no machine of the catalog holds 'ada' and 'zx81'. perfmodel hardware list shows all." in ran.err
+
+
 def test_the_shipped_catalog_is_clean(perfmodel: Program) -> None:
     ran = perfmodel("hardware", "lint", "--format", "json")
     assert (ran.code, ran.json["rows"]) == (0, [])
