@@ -77,7 +77,7 @@ class SmallFakeNvml:
 
 
 def test_a_gpu_is_read_and_matched() -> None:
-    nvml = SmallFakeNvml(("NVIDIA H200", 143_771 * 2**20), ("NVIDIA GeForce GTX 1080", 8e9))
+    nvml = SmallFakeNvml(("NVIDIA H200", 143_771 * 2**20), ("NVIDIA GeForce GTX 1660", 8e9))
     (h200, match), (_, none) = detect_gpus(nvml)
     assert not nvml.open
     assert none is None

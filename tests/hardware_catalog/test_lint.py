@@ -540,10 +540,9 @@ def test_a_mistake_in_a_product_that_nobody_knows_is_found(
 @pytest.mark.parametrize("name", hardware_names())
 def test_a_shipped_file_under_a_name_of_its_own_has_no_errors(tmp_path: Path, name: str) -> None:
     findings = lint_file(write_edited(tmp_path, name, {}, name="my-gpu"))
-    # a GeForce accumulates in fp32 at half the rate of its relatives, and a chip made for export has less than they,
-    # which arithmetic alone cannot know
-    lesser = "GeForce" in hardware(name).title or any("export" in note for note in hardware(name).notes.values())
-    allowed = {"flop-per-clock"} if lesser else set()
+    # a GeForce accumulates in fp32 at half the rate of its relatives, and an H800 has next to no fp64, which arithmetic
+    # alone cannot know
+    allowed = {"flop-per-clock"} if "GeForce" in hardware(name).title or name.startswith("h800") else set()
     assert {finding.code for finding in findings} <= allowed
 
 
@@ -780,7 +779,8 @@ def test_threads_per_sm_of_an_unknown_product_are_those_of_its_compute_capabilit
 def test_machines_without_a_compute_capability_are_not_related(tmp_path: Path) -> None:
     path = write_edited(tmp_path, "t4", {}, name="my-gpu")
     draft = Draft(str(path), read_spec(path), {}, catalog=known_products())
-    assert [other.spec.name for other in draft.family()] == ["rtx-2080-ti", "t4", "titan-rtx"]
+    assert {"rtx-2080-ti", "t4", "titan-rtx"} <= {other.spec.name for other in draft.family()}
+    assert {other.spec.compute_capability for other in draft.family()} == {"7.5"}
     draft.spec.compute_capability = ""
     strange = msgspec.structs.replace(draft.spec, name="strange")
     assert list(dataclasses.replace(draft, catalog=(dataclasses.replace(draft, spec=strange),)).family()) == []

@@ -47,6 +47,28 @@ SIBLINGS = [
     ("mi355x", "mi350x"),
     ("mi300x", "mi300a"),
     ("mi300x", "mi308x"),
+    ("l40s", "l40"),
+    ("rtx-6000-ada", "rtx-5000-ada"),
+    ("rtx-5000-ada", "rtx-4000-ada"),
+    ("rtx-a5000", "rtx-a4000"),
+    ("v100s-pcie-32gb", "v100-pcie-32gb"),
+    ("rtx-3080-ti", "rtx-3080"),
+    ("rtx-3080", "rtx-3070-ti"),
+    ("rtx-3070-ti", "rtx-3070"),
+    ("rtx-3070", "rtx-3060-ti"),
+    ("rtx-4080-super", "rtx-4080"),
+    ("rtx-4070-ti-super", "rtx-4070-ti"),
+    ("rtx-4070-ti", "rtx-4070-super"),
+    ("rtx-4070-super", "rtx-4070"),
+    ("rtx-4060-ti-16gb", "rtx-4060"),
+    ("rtx-5080", "rtx-5070-ti"),
+    ("rtx-5070", "rtx-5060-ti-16gb"),
+    ("rtx-2080-ti", "rtx-2080-super"),
+    ("rtx-2080-super", "rtx-2080"),
+    ("titan-xp", "gtx-1080-ti"),
+    ("gtx-1080-ti", "gtx-1080"),
+    ("gtx-1080", "gtx-1070"),
+    ("rx-7900-xtx", "radeon-pro-w7900"),
 ]
 #: pairs of which the slower one has more memory bandwidth and faster links
 OTHER_MEMORY = {("h100-pcie-80gb", "h20-96gb")}
@@ -95,8 +117,8 @@ def test_geforce_accumulates_in_fp32_at_half_the_rate_of_its_relatives(generatio
     per_clock: dict[tuple[str, bool], set[float]] = {}
     for machine in load_all():
         peak = machine.find_peak("bf16", "tensor")
-        exported = any("export" in note for note in machine.notes.values())
-        if machine.vendor == "NVIDIA" and machine.architecture == generation and peak and not exported:
+        whole = machine.chip.get("tensor_share", 1.0) == 1.0
+        if machine.vendor == "NVIDIA" and machine.architecture == generation and peak and whole:
             key = (machine.compute_capability, "GeForce" in machine.title)
             per_clock.setdefault(key, set()).add(peak.flop_per_clock_per_sm or 0.0)
     assert per_clock

@@ -78,13 +78,17 @@ def _arithmetic(draft: Draft, key: str, rate: RateSpec, value: float) -> Finding
 def _usual_per_clock(draft: Draft, key: str) -> float | None:
     """Return the FLOP per clock and SM that most known products of the compute capability have, if most have the same.
 
-    GeForce is compared with GeForce, since it accumulates in fp32 at half the rate; products made for export have less
-    than the others.
+    GeForce is compared with GeForce, since it accumulates in fp32 at half the rate. Of tensor engines it is the rate of
+    the design, and of ``draft`` the share of it that the vendor leaves.
     """
     alike = (other for other in draft.family() if _is_geforce(other) == _is_geforce(draft))
-    rates = Counter(rate for other in alike if (rate := _own_per_clock(other, key)))
-    rate, count = rates.most_common(1)[0] if rates else (None, 0)
-    return rate if 2 * count > rates.total() else None
+    rates = Counter(rate / _share(other, key) for other in alike if (rate := _own_per_clock(other, key)))
+    rate, count = rates.most_common(1)[0] if rates else (0.0, 0)
+    return rate * _share(draft, key) if 2 * count > rates.total() else None
+
+
+def _share(draft: Draft, key: str) -> float:
+    return draft.spec.chip.tensor_share or 1.0 if key.startswith("peak.tensor") else 1.0
 
 
 def _is_geforce(draft: Draft) -> bool:
