@@ -35,10 +35,14 @@ settings.load_profile("perfmodel")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without searching for garbage: thousands of tests stay until the end, and would be searched each time."""
+    """Collect without searching for garbage: thousands of tests stay until the end, and would be searched each time.
+
+    While they run garbage is searched for seldom, which takes a twentieth off their time.
+    """
     gc.disable()
     yield
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

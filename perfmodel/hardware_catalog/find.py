@@ -6,14 +6,16 @@ The catalog is the specification files of some folders; a new file is a new mach
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
@@ -67,13 +69,43 @@ def _user_folders() -> list[Path]:
     return folders
 
 
+#: the files of the catalog by name, each with the time of its last change [ns]: what was read of them holds as long
+Files = tuple[tuple[str, int], ...]
+
+
 def spec_files() -> dict[str, Path]:
     """Return catalog name -> file, in the order of `search_folders`; the first file of a name wins."""
-    files: dict[str, Path] = {}
+    paths = (Path(path) for path, _ in _files())
+    return {path.stem: path for path in paths}
+
+
+def _file_of(name: str) -> Path | None:
+    """Return the file of a catalog name, as `spec_files` has it, without a look at the others."""
+    if not name or Path(name).name != name:
+        return None
+    paths = (folder / f"{name}.toml" for folder in search_folders())
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def _files() -> Files:
+    files: dict[str, tuple[str, int]] = {}
     for folder in search_folders():
-        for path in sorted(folder.glob("*.toml")):
-            files.setdefault(path.stem, path)
-    return files
+        for name, path, changed_ns in _listed(folder):
+            files.setdefault(name, (path, changed_ns))
+    return tuple(files.values())
+
+
+def _listed(folder: Path) -> list[tuple[str, str, int]]:
+    """Return the specification files of a folder, sorted by name: name, path, and when it was changed [ns]."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        return sorted((entry.name, entry.path, _changed_ns(entry)) for entry in entries if entry.name.endswith(".toml"))
+    return []
+
+
+def _changed_ns(entry: os.DirEntry[str]) -> int:
+    with contextlib.suppress(FileNotFoundError):  # a dangling link, of which the reader tells
+        return entry.stat().st_mtime_ns
+    return 0
 
 
 def hardware_names() -> list[str]:
@@ -81,7 +113,7 @@ def hardware_names() -> list[str]:
     return sorted(spec_files())
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=512)
 def _read(path: Path, _modified_ns: int) -> Hardware:
     """Read a file once for each of its versions; its ``[latency]`` tables when they are needed."""
     return read_hardware(path, lazy=True)
@@ -92,17 +124,18 @@ def _load(path: Path) -> Hardware:
     return _read(path, path.stat().st_mtime_ns) if path.exists() else read_hardware(path)
 
 
-def _load_catalog() -> list[Hardware]:
-    """Return every machine in the order of `spec_files`. A plugin's wrong file is skipped with a warning."""
+@functools.lru_cache(maxsize=4)
+def _load_all(files: Files) -> tuple[Hardware, ...]:
+    """Return the machine of each file. A plugin's wrong file is skipped with a warning."""
     machines = []
-    for name, path in spec_files().items():
+    for path in (Path(text) for text, _ in files):
         try:
             machines.append(_load(path))
         except InputFileError as error:
             if path.parent not in plugin_folders("hardware"):
                 raise
-            warn_of_plugin(name, str(path), str(error))
-    return machines
+            warn_of_plugin(path.stem, str(path), str(error))
+    return tuple(machines)
 
 
 @dataclass(frozen=True)
@@ -140,7 +173,7 @@ def _described(machine: Hardware) -> str:
 
 def load_all() -> list[Hardware]:
     """Return every machine of the catalog, in the order of their names."""
-    return sorted(_load_catalog(), key=lambda machine: machine.name)
+    return sorted(_load_all(_files()), key=lambda machine: machine.name)
 
 
 #: names that NVML and torch report for a product that the catalog lacks, and that would be mistaken for another one
@@ -169,9 +202,8 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     text = os.fspath(name)
     if storage.suffix_of(text) in DOCUMENT_SUFFIXES:
         return read_hardware(text)
-    files = spec_files()
-    if text in files:
-        return _load(files[text])
+    if own := _file_of(text):
+        return _load(own)
     other = _OTHER_PRODUCTS.get(text.strip().lower())
     if other:
         raise UsageError(
@@ -184,6 +216,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
         return machine
     if os.sep in text:
         return read_hardware(text)
+    files = spec_files()
     names = {*files, *(alias for machine in by_key.values() for alias in machine.aliases)}
     if not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR) and (advice := suggestion(text)):
         raise UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}; name the one that it is.")
@@ -239,17 +272,22 @@ def _product(name: str) -> list[str]:
     return words[: end + 1]
 
 
-def _machines_by_key() -> dict[str, Hardware]:
+def _machines_by_key() -> Mapping[str, Hardware]:
+    return _by_key(_files())
+
+
+@functools.lru_cache(maxsize=4)
+def _by_key(files: Files) -> Mapping[str, Hardware]:
     """Return every name of every machine, in the form of `name_key`, and the machine that it stands for.
 
     The machines of ``PERFMODEL_HARDWARE`` come first, so that a calibrated file of a user takes the device name in
     place of the shipped one; those of plugins come last.
     """
     machines: dict[str, Hardware] = {}
-    for machine in _load_catalog():
+    for machine in _load_all(files):
         for name in (machine.name, *machine.device_names, *machine.aliases):
             machines.setdefault(name_key(name), machine)
-    return machines
+    return MappingProxyType(machines)
 
 
 def same_machine(name: str, machine: Hardware) -> bool:

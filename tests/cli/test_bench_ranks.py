@@ -125,7 +125,7 @@ def signal_rank(rank: int, path: Path, number: int) -> None:
     ("rank", "number", "message"),
     [
         (1, signal.SIGKILL, "rank 1 of 2 failed: signal 9 ended it; "),
-        (0, signal.SIGSTOP, "rank 0 did not answer within 3 s; "),
+        pytest.param(0, signal.SIGSTOP, "rank 0 did not answer within 3 s; ", marks=pytest.mark.waiting),
     ],
 )
 def test_a_rank_that_ends_or_stops_is_named_and_no_finished_row_is_lost(
@@ -173,7 +173,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.waiting
 def test_ranks_of_torchrun_join_and_a_rank_that_hangs_is_named(spec: Path, tmp_path: Path) -> None:
     script, path = tmp_path / "stuck.py", tmp_path / "r.json"
     script.write_text(STUCK)
@@ -221,7 +221,7 @@ def ended() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.waiting
 @pytest.mark.parametrize("launcher", ["none", "perfmodel"])
 def test_a_rank_that_waits_on_its_device_for_ever_names_the_missing_one(
     spec: Path, tmp_path: Path, ended: list[subprocess.Popen[str]], launcher: str
