@@ -11,7 +11,7 @@ WAITING := -m "not waiting"
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
-	@echo "make test    the tests"
+	@echo "make test    the tests, but for those that wait until time limits have passed"
 	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, the documentation, fuzz, spec lint"
 	@echo "make fuzz    a minute of damaged input files, which may end in a message and in nothing else"
 	@echo "make bench   the benchmarks behind the claims of speed"
