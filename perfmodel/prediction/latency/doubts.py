@@ -194,7 +194,7 @@ PYTORCH_1 = Doubt(ErrorSource.RELEASE, _in_pytorch_1, (0.4, 0.8, 0.8))
 TUNED = (
     "", "torch", "cub", "thrust", "cupy", "cudf", "rocprim", "hipcub", "kokkos", "jax", "xla", "triton", "inductor",
     "liger", "flaggems", "quack", "helion", "hipkittens", "apex", "cudnn", "miopen", "sglang", "vllm", "trtllm",
-    "vidur",
+    "vidur", "flashinfer", "aiter", "tensorflow", "tensorrt", "onnxruntime", "paddle", "mlx",
 )  # fmt: skip
 
 

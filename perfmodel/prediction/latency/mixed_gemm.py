@@ -63,9 +63,9 @@ COPY_PASSES, LEAST_START = 2.0, 1500.0
 PACKING_START = PRODUCT_START
 #: latency of a step of 64 of k in products with scales of blocks [s]; fits of each machine give 46 to 60 ns
 STEP_S = 50e-9
-#: the same in kernels of AMD's Composable Kernel: 53 rows of nine
-#: documents of AITER's on MI300X, MI308X, MI350X and MI355X are 0.1 too fast in the median of ln with it, by document
-#: -0.5 to 0.15, and 0.4 with that of the others (`examples/published`, in view)
+#: the same in kernels of AMD's Composable Kernel: 53 rows of nine documents of AITER's on MI300X, MI308X, MI350X and
+#: MI355X are 0.1 too fast in the median of ln with it, by document -0.5 to 0.15, and 0.4 with that of the others
+#: (`examples/published`, in view)
 STEP_S_BY_CK = 150e-9
 #: most rows that a product with a vector computes
 VECTOR_ROWS = 4
