@@ -108,16 +108,18 @@ kernels bound by memory, copies and exchanges 43.1 % with 77 %. Now:
 
 {ninth}
 
-What was changed with these rows in view: kernels of AMD's Composable Kernel for fp8 with scales of blocks wait three
-times as long for each step of k (53 rows of nine documents); attention on AMD's Radeon has rates of its own, and its
-products are less sure; scans, sorts and softmax by somebody's hand are less sure (30 rows of eleven authors take 2.2
-times the predicted time and more). `tlx-2864` became a call between two events, as its tool measures, and the kernels
-of an open pull request to PyTorch, `pytorch-194310`, are no longer called PyTorch's, which were predicted at 3.6 times
-their time.
+What was changed with these rows in view: products of AMD's Composable Kernel in fp8 with scales of blocks wait three
+times as long for each step of k on gfx950 (35 rows of seven documents, root mean square of ln 0.58 before and 0.32
+now); attention on AMD's Radeon has rates of its own, and its products are less sure; scans, sorts and softmax by
+somebody's hand are less sure (30 rows of eleven authors take 2.2 times the predicted time and more). `tlx-2864` became
+a call between two events, as its tool measures, and the kernels of an open pull request to PyTorch, `pytorch-194310`,
+are no longer called PyTorch's, which were predicted at 3.6 times their time.
 What they show and nothing models: exchanges of two RTX 2080 Ti without the bridge that their file has, in eight times
 the time (`analyze` says how to leave it out); exchanges over PCIe switches, in a half to a fifth; FlashAttention-2 on
 an RTX A5000, in 0.65 of the time; NVFP4 of few rows by CUTLASS on an RTX 5090 and a GB10, in 1.4 to 2.2 times; vLLM's
-selection of one long row; TVM's tuned convolutions of small images, in 0.4 to 0.5; streams on an MI300A, in 1.25 times.
+selection of one long row; TVM's tuned convolutions of small images, in 0.4 to 0.5; streams on an MI300A, in 1.25 times;
+torchao's quantisation by groups on an H100, in half of the time; radix sorts of Orochi on an RX 7900 XTX, in two to
+eight times.
 
 The eighth batch, 94 sources and 502 rows, 37 of them flagged, was gathered before that, by two readers who
 had seen no prediction. **At first sight (commit 68feadea) they were 27.7 % off, 20.1 % in the median, with 78 % in the

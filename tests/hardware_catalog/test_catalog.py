@@ -13,7 +13,7 @@ from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
-from perfmodel.hardware_catalog.find import match_device, name_key, suggestion
+from perfmodel.hardware_catalog.find import match_device, name_key, spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
 
 #: every shipped machine; a new file is tested without being listed
@@ -257,6 +257,27 @@ def test_perfmodel_hardware_adds_a_folder_that_comes_first(tmp_path: Path, monke
     assert hardware("a40").name == "a40"
     (tmp_path / "t4.toml").write_text(MINIMAL.replace('"mine"', '"t4"'))
     assert hardware("t4").vendor == "me"
+
+
+def test_a_changed_file_changes_what_its_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of the catalog is kept, as long as no file of it changes, comes or goes."""
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL)
+    assert hardware("my gpu").main_memory.bandwidth_bytes_per_s == 1e12
+    path.write_text(MINIMAL.replace("my-gpu", "our-gpu").replace("1 TB/s", "2 TB/s"))
+    os.utime(path, ns=(1, 1))
+    assert hardware("our gpu").main_memory.bandwidth_bytes_per_s == hardware("mine").main_memory.bandwidth_bytes_per_s
+    assert hardware("mine").main_memory.bandwidth_bytes_per_s == 2e12
+    with pytest.raises(UsageError, match="unknown hardware 'my gpu'"):
+        hardware("my gpu")
+    path.unlink()
+    with pytest.raises(UsageError, match="unknown hardware 'mine'"):
+        hardware("mine")
+
+
+def test_every_name_of_the_catalog_is_that_of_its_file() -> None:
+    assert {name: Path(hardware(name).path) for name in hardware_names()} == spec_files()
 
 
 def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

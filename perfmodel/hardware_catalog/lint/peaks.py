@@ -88,7 +88,9 @@ def _usual_per_clock(draft: Draft, key: str) -> float | None:
 
 
 def _share(draft: Draft, key: str) -> float:
-    return draft.spec.chip.tensor_share or 1.0 if key.startswith("peak.tensor") else 1.0
+    """Return the share of the design's rate that the vendor leaves a peak."""
+    share = draft.spec.chip.tensor_share if key.startswith("peak.tensor.") else None
+    return share or 1.0
 
 
 def _is_geforce(draft: Draft) -> bool:

@@ -63,10 +63,11 @@ COPY_PASSES, LEAST_START = 2.0, 1500.0
 PACKING_START = PRODUCT_START
 #: latency of a step of 64 of k in products with scales of blocks [s]; fits of each machine give 46 to 60 ns
 STEP_S = 50e-9
-#: the same in kernels of AMD's Composable Kernel: 53 rows of nine documents of AITER's on MI300X, MI308X, MI350X and
-#: MI355X are 0.1 too fast in the median of ln with it, by document -0.5 to 0.15, and 0.4 with that of the others
-#: (`examples/published`, in view)
-STEP_S_BY_CK = 150e-9
+#: the same in kernels of AMD's Composable Kernel for gfx950, with the word that names them and the chip: 35 rows of
+#: seven documents of AITER's on MI350X and MI355X take 1.19 times the predicted time in the median with it, 1.8 times
+#: with that of the others; the root mean square of ln falls from 0.58 to 0.32 (`examples/published`, in view). On an
+#: MI300X the best kernels of a search split k, and are no slower
+CK_STEP_S, CK, CK_CHIP = 150e-9, "ck", "gfx950"
 #: most rows that a product with a vector computes
 VECTOR_ROWS = 4
 #: clocks of an integer lane that a weight takes to be widened; a fit gives 1.1 for 4 bits and 0.3 for 8
@@ -144,7 +145,7 @@ def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditio
     """Return the terms of a product of fp8 with scales of blocks, and of quantising A where that is part of it."""
     gemm = cast(Gemm, op)
     product = _product(gemm, BLOCK_SCALED if machine.matrix_instruction in _VLLM else BLOCK_SCALED_MMA)
-    step_s = STEP_S_BY_CK if "ck" in conditions.library.split("_") else STEP_S
+    step_s = _step_s(machine, conditions.library)
     terms = product_terms(product, machine, {**c, **_ONE_PART, "latency": step_s}, conditions)
     unaligned = 1.0 * np.minimum(1.0, np.mod(gemm.m, ALIGNED_ROWS)) * np.greater(gemm.m, 1)
     copied = COPY_PASSES * gemm.batch * (1.0 * gemm.m * gemm.k) / (c["eta"] * machine.bandwidth_bytes_per_s)
@@ -158,6 +159,12 @@ def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditio
         packing = PACKING_START if machine.matrix_instruction == "tcgen05" else 0.0
         adds[LAUNCH] = adds[LAUNCH] + packing / machine.clock_hz
     return Terms(adds, terms.alone)
+
+
+def _step_s(machine: Machine, library: str) -> float:
+    """Return the latency of a step of 64 of k in a library's products with scales of blocks [s]."""
+    chip = machine.hardware.compute_capability if machine.hardware is not None else ""
+    return CK_STEP_S if chip == CK_CHIP and CK in library.split("_") else STEP_S
 
 
 def _product(gemm: Gemm, tiles: tuple[tuple[int, int], ...]) -> Product:

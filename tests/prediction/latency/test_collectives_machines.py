@@ -17,11 +17,7 @@ from perfmodel.operators import load_operator
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 #: 256 B to 7 GB in steps of 10 %
 SIZES = np.round(256 * 1.1 ** np.arange(180))
-#: a machine for each set of links
-MACHINES = list({
-    (machine.vendor, machine.architecture, machine.links): machine
-    for machine in map(pm.hardware, pm.hardware_names()) if machine.links
-}.values())  # fmt: skip
+MACHINES = [machine for machine in map(pm.hardware, pm.hardware_names()) if machine.links]
 BRIDGED = [m.name for m in MACHINES if any(link.name == "nvlink" and link.domain == 2 for link in m.links)]
 #: cards without a switch: each pair has links of its own, so that two GPUs reach one of them
 #: machines whose GPUs have links of their own to some others, and those with links to all others
@@ -55,7 +51,8 @@ def test_more_gpus_take_no_less_time(op: str, machine: str) -> None:
     least = 0.85 if op == "all_reduce" and reduces else 1 - 1e-9
     for few, many in ((2, 4), (3, 4), (4, 6), (6, 8)):
         assert (found[many] >= least * found[few]).all(), f"{few} and {many} GPUs"
-    # Pairs and rings through the host have constants of their own, and nobody measured three GPUs.
+    # Pairs and rings through the host have constants of their own, and nobody measured three GPUs: on an RTX 4060,
+    # whose slot has 8 lanes, three take 0.9496 times what two do for 27 KB.
     assert (found[3] >= 0.94 * least * found[2]).all()
 
 
