@@ -18,7 +18,7 @@ help:
 	@echo "make docs    the documentation, into site/index.html"
 	@echo "make browser-test  the pages of perfmodel report in headless chromium (needs Debian's chromium)"
 	@echo "make pages   runs the examples of README.md and docs/ again and writes what they print"
-	@echo "make accuracy  docs/accuracy.md: the model against public measurements (minutes; needs PERFMODEL_DATA)"
+	@echo "make accuracy  docs/accuracy*.md: the model against public measurements (minutes; needs PERFMODEL_DATA)"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "perfmodel needs Python 3.11 or later; set PYTHON=python3.x" >&2; exit 2; }

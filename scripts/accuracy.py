@@ -1,4 +1,4 @@
-"""Write docs/accuracy.md, and some of its figures in README.md: how well the latency model does on public rows.
+"""Write docs/accuracy*.md, and some of their figures in README.md: how well the latency model does on public rows.
 
     python scripts/accuracy.py          (or: make accuracy)
 
@@ -25,8 +25,9 @@ import open_tables
 import serving_accuracy
 import whole_models
 from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep, table
-from accuracy_text import TEXT
+from accuracy_text import TABLES, TEXT
 from nested import Nested, without
+from published_text import PUBLISHED
 
 from perfmodel import hardware_catalog
 from perfmodel.accuracy.judge import JudgedCalls
@@ -41,6 +42,7 @@ from perfmodel.render.plots.accuracy import coverage_plot
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
+TABLES_PAGE, PUBLISHED_PAGE = (ROOT / "docs" / f"accuracy_{name}.md" for name in ("tables", "published"))
 PLOT = ROOT / "docs" / "coverage.png"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- accuracy: written by scripts/accuracy.py -->", "<!-- end of accuracy -->"
@@ -239,8 +241,8 @@ def exclusions(opened: open_tables.OpenTables) -> str:
     return table(("table", "rows", "mean", "in the interval", "with all rows", "mean", "in the interval"), rows)
 
 
-def page(opened: open_tables.OpenTables) -> tuple[str, str]:
-    """Return the page, and the figures for the README."""
+def pages(opened: open_tables.OpenTables) -> tuple[dict[Path, str], str]:
+    """Return the pages, and the figures for the README."""
     fitted, unseen = (open_tables.half(opened.calls, fitted=fit) for fit in (True, False))
     nested = Nested.of(opened, unseen)
     known = accuracy(unseen, opened.machines)
@@ -249,7 +251,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
     drawn = blind_draws.draws()
     others, of_torch = laboratories.parts()
     excluded = [[name, machine or "any", reason, f"{rows}"] for name, machine, reason, rows in opened.excluded]
-    text = TEXT.format(
+    filled = dict(
         date=datetime.date.today().isoformat(),
         summary=table(SUMMARY_HEAD, rows),
         machines=spread(nested, "machine"),
@@ -274,16 +276,18 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         tables=exclusions(opened),
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip
+    texts = {PAGE: TEXT, TABLES_PAGE: TABLES, PUBLISHED_PAGE: PUBLISHED}
     said = (textwrap.fill(one, 120) for one in (blind_sentence(drawn), of_torch))
-    return text, "\n\n".join((headline(rows), *said))
+    return {path: text.format_map(filled) for path, text in texts.items()}, "\n\n".join((headline(rows), *said))
 
 
 def main() -> None:
-    """Write the page and the README's figures."""
+    """Write the pages and the README's figures."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    text, figures = page(open_tables.load())
+    texts, figures = pages(open_tables.load())
     PAGE.parent.mkdir(exist_ok=True)
-    write_atomic(PAGE, text)
+    for path, text in texts.items():
+        write_atomic(path, text)
     serving_accuracy.write(PAGE)
     fit_training.write_chapter(PAGE)
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)

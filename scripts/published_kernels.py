@@ -13,9 +13,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 from beside import Beside, figures
 
 import perfmodel as pm
@@ -29,10 +30,26 @@ TABLE = FOLDER / "kernels.csv"
 _NAMES = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 BATCHES = {name: FOLDER / f"{name}.csv" for name in _NAMES}
 BETWEEN_NODES = FOLDER / "between_nodes.csv"
+#: batch -> sources, and what was found at first sight: commit, mean error, median, rows inside, width, and the roofline
+FIRST_SIGHT = {
+    "first": ("15", "", "33.7 %", "-", "60 %", "1.68", "-"),
+    "second": ("71", "8dc31a2", "26.5 %", "11.5 %", "78 %", "1.96", "43 %"),
+    "third": ("29", "825c132", "28.5 %", "22.3 %", "62 %", "2.32", "54 %"),
+    "fourth": ("27", "689beae", "22.6 %", "9.9 %", "75 %", "1.96", "37.5 %"),
+    "fifth": ("38", "80faf614", "38.2 %", "21.4 %", "73 %", "2.09", "60 %"),
+    "sixth": ("89", "69d6dfb9", "31.2 %", "21.5 %", "79 %", "3.22", "62 %"),
+    "seventh": ("117", "d347f902", "22.4 %", "14.8 %", "80 %", "2.25", "47 %"),
+    "eighth": ("94", "68feadea", "27.7 %", "20.1 %", "78 %", "2.71", "56 %"),
+    "ninth": ("112", "98cbeec2", "34.5 %", "17.7 %", "80 %", "2.89", "51 %"),
+}
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)
 BY_MACHINE = ("kernel", "machine", "sources", *FIGURES)
 BY_SOURCE = ("source", "machine", "kernel", *FIGURES)
+BY_BATCH = (
+    "batch", "sources", "commit", "at first sight: error", "median", "in the interval", "width", "datasheet roofline",
+    "today: rows", "error", "median", "in the interval", "width",
+)  # fmt: skip
 #: what nobody predicts: dtypes that a machine lacks, and computes in another one
 UNPREDICTED = "has no peak for dtype"
 
@@ -70,7 +87,7 @@ def by_machine(parts: Iterable[JudgedCalls]) -> list[list[str]]:
     groups: dict[tuple[str, str], list[Beside]] = defaultdict(list)
     sources: dict[tuple[str, str], set[str]] = defaultdict(set)
     for part in parts:
-        rows = [row for row, flag in zip(_rows(part), part.calls.flags, strict=True) if not flag]
+        rows = _unflagged(part)
         kernel = _kernel(part)
         for key in ((kernel, part.hardware.name), (kernel, "all"), ("all", "all")) if rows else ():
             groups[key] += rows
@@ -83,6 +100,17 @@ def by_machine(parts: Iterable[JudgedCalls]) -> list[list[str]]:
 
     shown = [key for key in sorted(groups, key=place) if key[1] != "all" or key[0] in {"all", *several}]
     return [[*key, str(len(sources[key])), *figures(groups[key])] for key in shown]
+
+
+def by_batch(batches: Mapping[str, Iterable[JudgedCalls]]) -> list[list[str]]:
+    """Return a line for each batch: what was found at first sight, and today without the flagged rows."""
+    made = []
+    for name, parts in batches.items():
+        rows = [row for part in parts for row in _unflagged(part)]
+        number, error, _, inside, width = figures(rows)
+        middle = f"{100.0 * float(np.median([abs(row.error) for row in rows])):.1f} %"
+        made.append([name, *FIRST_SIGHT[name], number, error, middle, inside, width])
+    return made
 
 
 def crossing() -> list[list[str]]:
@@ -104,6 +132,10 @@ def crossing() -> list[list[str]]:
 
 def _kernel(part: JudgedCalls) -> str:
     return part.calls.op.op + (" backward" if part.calls.op.params().get("backward") else "")
+
+
+def _unflagged(part: JudgedCalls) -> list[Beside]:
+    return [row for row, flag in zip(_rows(part), part.calls.flags, strict=True) if not flag]
 
 
 def _rows(part: JudgedCalls) -> list[Beside]:

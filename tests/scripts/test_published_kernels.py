@@ -51,6 +51,24 @@ def test_a_batch_lies_in_its_intervals_as_far_as_is_said(published_kernels: Any,
     assert width < most_width
 
 
+def test_the_page_says_of_each_batch_what_its_chapter_says(published_kernels: Any) -> None:
+    chapters = (SCRIPTS / "published_text.py").read_text().replace("\n", " ").split("## The ")
+    said = {chapter.split()[0]: chapter for chapter in chapters}
+    assert list(published_kernels.FIRST_SIGHT) == ["first", *published_kernels.BATCHES]
+    for name, (sources, commit, *found) in published_kernels.FIRST_SIGHT.items():
+        texts = [f"commit {commit})", f"{sources} sources"] if name != "first" else []
+        assert not [text for text in (*texts, *found) if text != "-" and text not in said[name]], name
+
+
+def test_the_line_of_a_batch_is_that_of_all_its_rows(published_kernels: Any) -> None:
+    parts = published_kernels.judged(published_kernels.BATCHES["fourth"])
+    (line,) = published_kernels.by_batch({"fourth": parts})
+    *_, last = published_kernels.by_machine(parts)
+    assert line[8:] == [last[3], last[4], line[10], last[6], last[7]]
+    errors = [abs(row.error) for part in parts for row in published_kernels._unflagged(part)]
+    assert sum(error <= float(line[10][:-2]) / 100 for error in errors) == pytest.approx(len(errors) / 2, abs=2)
+
+
 def test_rows_of_equal_numbers_are_judged_apart(published_kernels: Any) -> None:
     *_, alike, others = published_kernels.lines(published_kernels.judged())
     assert [alike[4], others[4]] == ["76", "185"]

@@ -1,7 +1,7 @@
 """Products that the tables hardly have: with operands that stay in a large L2, and 4-bit ones of other libraries.
 
 Neither formula is known well enough to say how far off it is, so that the interval says it. The figures are read off
-published rows, which `docs/accuracy.md` names (third and fourth batch).
+published rows, which `docs/accuracy_published.md` names (third and fourth batch).
 """
 
 from __future__ import annotations
