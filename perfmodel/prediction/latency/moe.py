@@ -264,7 +264,8 @@ FAMILIES = (
     _family("moe_bf16", ("bf16", "bf16"), ("fp16", "fp16")),
     _family("moe_fp8", ("fp8", "fp8"), scaled=False),
     _family("moe_fp8_block", ("fp8", "fp8"), scaled=True, unaligned=0.65),
-    _family("moe_int4", ("fp16", "int4"), ("bf16", "int4")),
+    # Marlin's kernel widens weights of 8 bits as it does those of 4, of which alone there are rows.
+    _family("moe_int4", *((wide, narrow) for narrow in ("int4", "int8", "fp8") for wide in ("fp16", "bf16"))),
     _family("moe_fp4", ("fp4", "fp4")),
     # 20 to 30 rows a machine, whose kernels are far from the others: on B200 small tiles lose ten times as much, and
     # activations of 8 bits, which nothing widens weights for, are five times as fast.

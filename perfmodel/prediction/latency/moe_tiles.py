@@ -51,8 +51,8 @@ def widens(moe: Moe, machine: Machine) -> bool:
 
 def engine_rate(moe: Moe, machine: Machine) -> float:
     """Return the peak of an SM with the instruction that the kernels have [FLOP/s]."""
-    peak = machine.mma_sync_flop_per_s if moe.weight_dtype == "int4" else machine.peak_flop_per_s
-    return peak / machine.sm_count
+    marlin = widens(moe, machine) and moe.weight_dtype != "fp4"
+    return (machine.mma_sync_flop_per_s if marlin else machine.peak_flop_per_s) / machine.sm_count
 
 
 def slowed(moe: Moe, machine: Machine, library: str) -> Any:

@@ -149,6 +149,23 @@ def test_weights_of_four_bits_are_widened_unless_the_engine_takes_them_as_they_a
     assert time_s("h200-sxm-141gb", "w4a16_mxfp4") < time_s("b200-sxm-180gb", "w4a16_mxfp4")
 
 
+@pytest.mark.parametrize("machine", ["h100", "b200", "a100", "mi300x", "rtx-4090"])
+@pytest.mark.parametrize("narrow", ["fp8", "int8"])
+def test_weights_of_eight_bits_are_widened_and_save_bytes_alone(machine: str, narrow: str) -> None:
+    def time_s(tokens: int, weights: str) -> Any:
+        found = pm.predict(pm.Moe(tokens=tokens, **QWEN, dtype="bf16", weight_dtype=weights, router=False), machine)
+        assert found.family == ("moe_bf16" if weights == "bf16" else "moe_int4")
+        return found.predicted_time_s
+
+    # 64 tokens read the weights of 126 of 128 experts: the time follows their bytes
+    few = [time_s(64, weights) for weights in ("int4", narrow, "bf16")]
+    assert few == sorted(few)
+    # 4096 are 256 rows an expert, whose arithmetic is that of bf16 and of widening, however many bits the weights have
+    many = [time_s(4096, weights) for weights in ("int4", narrow)]
+    assert many[1] == pytest.approx(many[0], rel=0.05)
+    assert many[1] > 0.9 * time_s(4096, "bf16")
+
+
 def test_pytorch_runs_a_layer_call_by_call_by_hand() -> None:
     """22 calls, of a kernel's start each, or of the host's dispatch as well where events are around all of them."""
     sizes: dict[str, Any] = {"tokens": 512, "hidden": 1024, "inter": 256, "experts": 8, "top_k": 2, "dtype": "bf16"}
