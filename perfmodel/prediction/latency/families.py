@@ -125,8 +125,8 @@ def _serving(op: str) -> tuple[str, ...]:
 
 @functools.cache
 def _eager(op: str) -> tuple[str, ...]:
-    """Return the names of the families of PyTorch's kernels for an operator, given by its name."""
-    return tuple(name for name in _serving(op) if name.startswith(_EAGER))
+    """Return the names of the families of PyTorch's kernels for an operator that other libraries have others for."""
+    return tuple(name for name in _serving(op) if name.startswith(_EAGER) or op in family(name).for_pytorch)
 
 
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
@@ -156,6 +156,15 @@ def eager_points(op: Operator, machine: Machine, kind: str) -> Any:
     if not names or kind == "cpu":
         return False
     return functools.reduce(np.logical_or, (family(name).applies(op, machine, _EAGER_LIBRARY) for name in names))
+
+
+@functools.cache
+def varied_families(op: str) -> tuple[str, ...]:
+    """Return the names of the families of an operator, given by its name, whose kernels differ from library to library.
+
+    They have a constant that is another one, `Constant.unmeasured`, where no table has rows of a library's kernels.
+    """
+    return tuple(name for name in _serving(op) if any(one.unmeasured is not None for one in family(name).constants))
 
 
 def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions) -> list[tuple[Any, Conditions]]:

@@ -173,6 +173,7 @@ class Family:
     on_cpu : whether it is for CPUs, which the others are not; None for both.
     own_table : machine -> its own table where the constants stand elsewhere in the specification; None where nothing of
         the family was measured on it.
+    for_pytorch : names of operators for which it is PyTorch's kernel, while other libraries have other families'.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
     doubts : calls that are less sure than others; of one that several are about they add up.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
@@ -217,6 +218,7 @@ class Family:
     of_any_kind: bool = False
     on_cpu: bool | None = False
     own_table: Callable[[Hardware], LatencyTable | None] | None = None
+    for_pytorch: tuple[str, ...] = ()
     axes: tuple[Axis, ...] = ()
     surfaced: Callable[[Any], Number] = _everywhere
 

@@ -170,6 +170,7 @@ FAMILY = Family(
     STREAM_TERMS,
     applies,
     call_cost=call_cost,
+    for_pytorch=(RmsNorm.op,),
     doubts=(BY_INSTRUCTIONS, ROWS_ELSEWHERE),
 )
 FAMILIES = (FAMILY,)

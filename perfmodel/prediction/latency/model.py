@@ -18,7 +18,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries
+from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries, varied_libraries
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of
@@ -68,10 +68,10 @@ def estimate(
             known = constants(family, hardware, family.library_of(those), op.kernel_dtype)
             estimates.append((chosen & mask, _estimate(family, op, machine, known, those, floor_s, later)))
     found = functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
-    return _with_pytorch(found, op, machine, hardware, peak, conditions, floor_s)
+    return _with_others(found, op, machine, hardware, peak, conditions, floor_s)
 
 
-def _with_pytorch(
+def _with_others(
     found: Estimate,
     op: Operator,
     machine: Machine,
@@ -80,21 +80,29 @@ def _with_pytorch(
     conditions: Conditions,
     floor_s: Number,
 ) -> Estimate:
-    """Return an estimate for no library, or an unknown one, whose interval reaches PyTorch's own kernels.
+    """Return an estimate for no library, or an unknown one, whose interval reaches what others' kernels would take.
 
-    Those of an ``eager_*`` family were measured, and no other library's.
+    These are PyTorch's own, where other libraries have other families, and for no library also the kernels measured of
+    those that differ from what is assumed of a library without rows (`varied_libraries`).
     """
     library = conditions.library
-    if conditions.caller in _KNOWN:
+    if conditions.caller in _KNOWN or hardware.kind == "cpu":
         return found
+
+    def taken(other: str) -> Number:
+        return estimate(op, hardware, peak, replace(conditions, library=other, version=""), floor_s).time_s
+
     eager = eager_points(op, machine, hardware.kind)
-    if not anywhere(eager):
-        return found
-    names = {str(name) for name in np.unique(found.family)}
-    if library and any(library in measured_libraries(name, hardware) for name in names):
-        return found
-    own = estimate(op, hardware, peak, replace(conditions, library="torch", version=""), floor_s)
-    return reaching(found, where(eager, own.time_s, found.time_s))
+    if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
+        found = reaching(found, where(eager, taken("torch"), found.time_s))
+    for other in () if library else varied_libraries(hardware, op.op):
+        found = reaching(found, taken(other))
+    return found
+
+
+def _is_measured(library: str, found: Estimate, hardware: Hardware) -> bool:
+    """Return whether a library has rows of a family of an estimate."""
+    return any(library in measured_libraries(str(name), hardware) for name in np.unique(found.family))
 
 
 def _terms_of(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Terms:

@@ -362,3 +362,28 @@ def test_releases_that_nobody_measured_are_less_sure_and_those_before_2_the_leas
     assert widths[2] > 1.5 * widths[1]
     times = {float(pm.predict(op, "p100", library=f"torch-{release}").predicted_time_s) for release in ("2.11", "1.1")}
     assert len(times) == 1
+
+
+@pytest.mark.parametrize("on", ["h100", "rtx-3090", "b200"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        pm.RmsNorm(rows=4096, cols=4096, dtype="bf16"),
+        pm.RmsNorm(rows=16, cols=16384, dtype="fp16"),  # PyTorch's takes twelve times as long as kernels of vectors
+        pm.Rope(tokens=4096, heads=32, head_dim=128, dtype="fp16"),
+        pm.Embedding(tokens=4096, dim=4096, vocab=32000, dtype="bf16"),
+    ],
+)  # fmt: skip
+def test_calls_of_no_library_reach_every_measured_library_and_pytorch(op: pm.Operator, on: str) -> None:
+    found = pm.predict(op, on).estimate
+    for library in ("torch", "vllm", "vidur"):
+        other = pm.predict(op, on, library=library).estimate
+        assert found.low_s <= other.time_s * (1 + 1e-9)
+        assert other.time_s <= found.high_s * (1 + 1e-9)
+
+
+def test_calls_of_a_library_reach_no_other() -> None:
+    op = pm.RmsNorm(rows=16, cols=16384, dtype="fp16")
+    assert (
+        pm.predict(op, "h100", library="vllm").estimate.high_s < pm.predict(op, "h100", library="torch").estimate.low_s
+    )
