@@ -40,6 +40,16 @@ def test_what_is_not_limited_by_power_does_not_change() -> None:
         assert sustained.predicted_time_s == pytest.approx(burst.predicted_time_s, rel=1e-12)
 
 
+def test_what_minutes_of_load_cost_attention_is_power_and_nothing_else() -> None:
+    op = pm.Attention(batch=4, heads=32, seq_q=8192, head_dim=128, causal=True, dtype="bf16")
+    burst, sustained = (pm.predict(op, "h100", load=load, library="fa3") for load in ("burst", "sustained"))
+    longer = {name: sustained.predicted_terms_s[name] - value for name, value in burst.predicted_terms_s.items()}
+    assert sustained.predicted_terms_s["power"] > burst.predicted_terms_s["power"] > 0.0
+    assert sum(longer.values()) == pytest.approx(longer["power"], rel=0.03)  # the surface corrects all of it
+    # an engine that waits for exponentials has its clock held down, not its lowest voltage: 1.3^(1/3) = 1.09 and more
+    assert 1.09 < sustained.predicted_time_s / burst.predicted_time_s < 1.25
+
+
 def test_a_model_passes_its_load_on() -> None:
     burst, sustained = (predict_model([PRODUCT], pm.hardware("h100"), load=load) for load in ("burst", "sustained"))
     assert sustained.kernels_s > 1.05 * burst.kernels_s

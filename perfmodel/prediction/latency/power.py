@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 
 from perfmodel.core.vocabulary import Load
-from perfmodel.core.work import Number, minimum
+from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.prediction.latency.machine import Machine
 
 #: prior energy of a FLOP of the tensor engine in 16 bits, see above [J]
@@ -106,15 +106,38 @@ def limited_share(machine: Machine, joule_per_flop: Number, load: Load = Load.BU
     return minimum(linear, (linear * knee**2) ** (1.0 / 3.0))
 
 
-def s_per_flop(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST) -> Number:
-    """Return the least time of a FLOP under the power limit [s]; see `limited_share`.
+def _heated(machine: Machine, load: Load) -> float:
+    """Return the energy of a FLOP under a load over that in the calls that were measured.
 
     The measurements of vector engines, and of matrix cores in fp32, are calls of up to seconds, one after another, so
     that their energies are already those of a sustained load.
     """
     heated = load == Load.SUSTAINED and machine.engine != "vector" and machine.dtype != "fp32"
-    joule = joule_per_flop * (SUSTAINED_ENERGY if heated else 1.0)
+    return SUSTAINED_ENERGY if heated else 1.0
+
+
+def s_per_flop(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST) -> Number:
+    """Return the least time of a FLOP under the power limit [s]; see `limited_share`."""
+    joule = joule_per_flop * _heated(machine, load)
     return 1.0 / (limited_share(machine, joule, load) * machine.peak_flop_per_s)
+
+
+def sustained_share(machine: Machine, share: Number) -> Number:
+    """Return the share of the clock that minutes of load leave, at most 1, given the one that short calls leave.
+
+    It is for kernels that keep the engine busy for a part of the time, so that their rate does not tell their clock.
+    What a call at ``share`` x of the clock draws, linear = x below the knee and x^3 / knee^2 above it, grows by what
+    heat and the other devices of a board take; x follows from it as in `limited_share`.
+
+    Parameters
+    ----------
+    machine : the machine, with its clock and a limit.
+    share : the share x of the peak clock that the limit leaves in short calls; above 1 where it has power to spare.
+    """
+    knee = KNEE_HZ / machine.clock_hz
+    power = available_w(machine, Load.SUSTAINED) / (available_w(machine) * _heated(machine, Load.SUSTAINED))
+    linear = maximum(1.0 * share, share**3.0 / knee**2) * power
+    return minimum(1.0, minimum(linear, (linear * knee**2) ** (1.0 / 3.0)))
 
 
 def s_per_byte(machine: Machine, joule_per_byte: float, load: Load = Load.BURST) -> float:

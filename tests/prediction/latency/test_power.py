@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.core.vocabulary import Load
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.power import limited_share, process_energy, s_per_flop
+from perfmodel.prediction.latency.power import (
+    SUSTAINED_ENERGY,
+    limited_share,
+    process_energy,
+    s_per_flop,
+    sustained_share,
+)
 
 #: 100 TFLOP/s at 1 GHz, below the knee of 1.2 GHz; of 100 W, 10 % and 20 W more are not the engine's: 70 W are left
 SLOW = Machine(100.0, 1e9, 100e12, "tensor", "bf16", 10e12, 1e12, 0.0, 100.0, process="TSMC 4N")
@@ -24,6 +30,23 @@ def test_a_device_of_a_module_has_the_limit_to_itself_in_a_benchmark_and_shares_
     alone, shared = (replace(half, alone_w=0.0), half)
     assert s_per_flop(shared, 1e-12, Load.SUSTAINED) == s_per_flop(alone, 1e-12, Load.SUSTAINED)
     assert s_per_flop(alone, 1e-12) > s_per_flop(shared, 1e-12)
+
+
+@pytest.mark.parametrize("machine", [SLOW, replace(SLOW, clock_hz=2.4e9), replace(SLOW, tdp_w=50.0, alone_w=100.0)])
+@pytest.mark.parametrize("joule", [0.5e-12, 1e-12, 3e-12])
+def test_an_engine_that_is_always_busy_has_the_sustained_share_of_its_energy(machine: Machine, joule: float) -> None:
+    share = limited_share(machine, joule)
+    expected = min(1.0, limited_share(machine, SUSTAINED_ENERGY * joule, Load.SUSTAINED))
+    assert sustained_share(machine, share) == pytest.approx(expected)
+
+
+def test_an_engine_that_waits_keeps_the_clock_that_its_power_leaves_after_minutes_too() -> None:
+    # above the knee a third of the logarithm of the energy shows in the clock: 1.3^(1/3) = 1.0914
+    fast = replace(SLOW, clock_hz=2.4e9)
+    assert sustained_share(fast, 0.9) == pytest.approx(0.9 / 1.0914, rel=1e-4)
+    assert sustained_share(fast, 1.2) == 1.0  # power to spare
+    # below it, at the lowest voltage, all of it: at 1.2 GHz, half of the clock
+    assert sustained_share(fast, 0.4) == pytest.approx(0.4 / 1.3)
 
 
 def test_below_the_knee_the_rate_is_power_over_energy() -> None:

@@ -33,8 +33,9 @@ from perfmodel.prediction.latency.attention.rates import ada_8bit, on_lanes, rea
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, MASK, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.gemm.times import POWER_LIMIT
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop, sustained_share
 from perfmodel.prediction.latency.streams import warm_bandwidth
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Terms, smooth_max
 
@@ -182,6 +183,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions, k
         TILE_WASTE: where(computes, maximum(blocks.waste, 0.0), 0.0),
         BLOCK: where(computes, blocks.setup, 0.0),
         WAVES: where(computes, blocks.tail, 0.0),
+        POWER_LIMIT: where(computes, blocks.held, 0.0),
         HBM: where(computes, 0.0, hbm),
         CONTENTION: smooth_max(4, blocks.run, hbm) - maximum(blocks.run, hbm),
         KV_WRITE: first,
@@ -229,18 +231,20 @@ def _launches(op: Attention, machine: Machine, kernel: Kernel) -> Number:
 
 @record
 class _BlockTimes:
-    """What all blocks take together [s]: the parts of ``run`` that are arithmetic, softmax, waste, setup and tail."""
+    """What all blocks take together [s]: the parts of ``run``: arithmetic, softmax, waste, setup, tail, held clock."""
 
     math: Number
     softmax: Number
     waste: Number
     setup: Number
     tail: Number
+    held: Number
     run: Number
 
     def waiting(self, time_s: Number) -> _BlockTimes:
         """Return the same with time in which all blocks wait for memory, and compute nothing [s]."""
-        return _BlockTimes(self.math, self.softmax, self.waste, self.setup + time_s, self.tail, self.run + time_s)
+        setup, run = self.setup + time_s, self.run + time_s
+        return _BlockTimes(self.math, self.softmax, self.waste, setup, self.tail, self.held, run)
 
 
 def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load) -> _BlockTimes:
@@ -288,8 +292,8 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
         later = kernel.ascending * (1.0 - blocks.keys / blocks.most_keys) * longest
         tail = tail + minimum(later, (blocks.most_keys / blocks.keys - 1.0) * visited * pair / cycles)
     run = smooth_max(4, busy + tail, kernel.sharing * longest) + joining
-    run = run + _held_down(op, machine, c, kernel, load, visited, run)
-    return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
+    held = _held_down(op, machine, c, kernel, load, visited, run)
+    return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, held, run + held)
 
 
 def _split(
@@ -320,15 +324,18 @@ def _held_down(
 ) -> Number:
     """Return the time that the power limit adds [s]: all of it in calls far longer than ``POWER_S``.
 
-    After minutes of load the clock is down before a call starts.
+    After minutes of load the clock is down before a call starts, and as far as `sustained_share` says.
     """
+    if not math.isfinite(machine.tdp_w):
+        return 0.0
     narrow = narrow_keys(op) and machine.matrix_instruction == WGMMA and not kernel.two_level
     flop = 4.0 * op.head_dim
     # A FLOP of 8 bits takes half the energy of one of 16.
     joule = c["energy"] * (0.5 * (1.0 if narrow else dtype_bytes(op.dtype)) + kernel.beside)
-    limited = flop * visited * s_per_flop(machine, joule, load)
-    share = 1.0 if load == Load.SUSTAINED else limited / (limited + POWER_S)
-    return maximum(limited - run, 0.0) * share
+    limited = flop * visited * s_per_flop(machine, joule)
+    if load == Load.SUSTAINED:
+        return run / sustained_share(machine, run / limited) - run
+    return maximum(limited - run, 0.0) * (limited / (limited + POWER_S))
 
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
@@ -350,7 +357,7 @@ PREFILL = Family(
     "attention_prefill",
     CONSTANTS,
     formula,
-    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH, MASK),
+    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, POWER_LIMIT, HBM, CONTENTION, KV_WRITE, LAUNCH, MASK),
     applies,
     chooses=choices,
     borrows=lenders,
