@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.vocabulary import CacheState, ErrorSource
 from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
@@ -36,6 +36,7 @@ from perfmodel.prediction.latency.streams import (
     START,
     STREAM_TERMS,
     THRASH,
+    THRASH_FROM,
     beside_math,
     missed_share,
     resident_blocks,
@@ -163,6 +164,24 @@ MEASURED_BYTES_PER_CLOCK = 22.0
 #: eight norms of PyTorch in 16 bits on a B200 took 0.57 to 1.7 times the predicted time, RMSNorm less and LayerNorm
 #: more (linkedin/Liger-Kernel's data and pytorch pull request 159682), ln with a root mean square of 0.4
 BY_INSTRUCTIONS = Doubt(ErrorSource.EXTRAPOLATION, _any, (0.2, 0.4, 0.4), machines=_has_bytes_to_spare)
+
+
+def _evicts(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether rows evict what the same call before left, which makes warm calls slower than cold ones."""
+    if conditions.cache != CacheState.WARM:
+        return False
+    return op.rows * op.cols * dtype_bytes(op.dtype) * machine.l2_copies > THRASH_FROM * machine.l2_bytes
+
+
+def _has_a_larger_l2(hardware: Hardware) -> bool:
+    return bool(hardware.caches) and (hardware.caches[-1].capacity_bytes or 0.0) > LARGEST_EVICTING_BYTES
+
+
+#: the largest L2 in which warm rows were measured to take longer than cold ones: up to 1.5 times, on machines with 4 to
+#: 50 MiB (NeuSight @ 6945927d9afc), of which an H100 keeps two copies
+LARGEST_EVICTING_BYTES = 64 * 2.0**20
+#: larger ones may evict as much, which is what is predicted, up to 1.8 times, or nothing: the interval holds both
+EVICTING = Doubt(ErrorSource.CACHE, _evicts, (0.2, 0.45, 0.45), machines=_has_a_larger_l2)
 FAMILY = Family(
     "layer_norm",
     CONSTANTS,
@@ -171,6 +190,6 @@ FAMILY = Family(
     applies,
     call_cost=call_cost,
     for_pytorch=(RmsNorm.op,),
-    doubts=(BY_INSTRUCTIONS, ROWS_ELSEWHERE),
+    doubts=(BY_INSTRUCTIONS, EVICTING, ROWS_ELSEWHERE),
 )
 FAMILIES = (FAMILY,)

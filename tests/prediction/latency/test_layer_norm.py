@@ -233,3 +233,21 @@ def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
     kernel = FAMILY.formula(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, WARM).time_s
     seen = FAMILY.timed_terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, EVENT).time_s
     assert seen == pytest.approx(kernel + 50e-6, rel=1e-6)
+
+
+def test_warm_rows_that_evict_each_other_are_unsure_where_no_such_cache_was_measured() -> None:
+    sizes = {"cols": 4096, "dtype": "fp16"}
+
+    def interval(rows: int, on: str, cache: str) -> tuple[float, float, float]:
+        found = pm.predict(pm.LayerNorm(rows=rows, **sizes), on, cache=cache).estimate
+        return found.time_s, found.low_s, found.high_s
+
+    # 64 MiB of rows in the 72 MiB of an RTX 4090: as slow as on machines with small caches, or as fast as cold
+    warm, low, _ = interval(8192, "rtx-4090", "warm")
+    cold, cold_low, cold_high = interval(8192, "rtx-4090", "cold")
+    assert low < cold < warm
+    assert warm / low > 1.2 * cold / cold_low
+    # 8 MiB fit beside what the call before left; an A100's cache was measured
+    assert np.divide(*interval(1024, "rtx-4090", "warm")[::2]) == pytest.approx(cold / cold_high, rel=0.02)
+    explained = pm.predict(pm.LayerNorm(rows=8192, **sizes), "a100-pcie-40gb", cache="warm").estimate.uncertainty
+    assert "cache" not in map(str, explained.parts[0][1])
