@@ -11,7 +11,7 @@ from typing import Any
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
 from perfmodel.core.hardware import ExchangeLine, Fabric, Kernels, Link, MemoryLevel, Peak
 from perfmodel.core.machine_parts import COLLECTIVES
-from perfmodel.core.units import parse_network_rate, parse_quantity
+from perfmodel.core.units import format_binary, format_si, parse_network_rate, parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.hardware_catalog.schema import (
     PLAIN_KERNELS,
@@ -33,31 +33,77 @@ REDUCING_NVLINK = 400e9
 #: the unit to suggest for a number without one, and the smallest value that is believed
 _USUAL = {"B": "GiB", "B/s": "GB/s", "FLOP/s": "TFLOP/s", "Hz": "MHz", "s": "us", "W": "W"}
 _SMALLEST = {"B": 1e-3, "B/s": 1e-3, "FLOP/s": 1e-3, "Hz": 1e-3, "s": 1e-12, "W": 1e-3}
+#: a number without a unit from here on (of times, up to here) is taken for one in SI base units, as 80e9 of a capacity:
+#: in the usual unit it would be no figure of a machine
+_IN_BASE_UNITS = {"B": 1e5, "B/s": 1e8, "FLOP/s": 1e8, "Hz": 1e6, "s": 1e-3}
+_WORDS = {"B": "bytes", "s": "seconds"}
+
+
+def positive_quantity(text: Quantity, unit: str, *, place: str = "") -> float:
+    """Return a positive quantity of a specification in SI base units.
+
+    A number without a unit is refused, since it is rarely meant in SI base units.
+
+    Parameters
+    ----------
+    text : a number with a unit, as in ``"80 GiB"``.
+    unit : one of B, B/s, FLOP/s, Hz, s, W.
+    place : file and key, for the message.
+
+    Raises
+    ------
+    InputFileError
+        When it has no unit or another one, or is not positive or too small to be true.
+    """
+    if not isinstance(text, str) or text.strip()[-1:].isdigit():
+        raise _without_unit(text, unit, place)
+    try:
+        value = parse_quantity(text, unit)
+    except PerfModelError as error:
+        raise InputFileError(error.message, place=place, remedy=error.remedy) from None
+    if value <= 0:
+        raise InputFileError(f"{text!r} is not positive.", place=place)
+    if value < _SMALLEST[unit]:
+        raise InputFileError(f"{text!r} is too small to be true.", place=place, remedy="Check the unit.")
+    return value
+
+
+def _without_unit(text: Quantity, unit: str, place: str) -> InputFileError:
+    """Return the error of a number without a unit, with how it is most likely to be written."""
+    written = text.strip() if isinstance(text, str) else f"{text:.15g}"
+    remedy = f"Write it as in '{written} {_USUAL[unit]}'."
+    meant = likely_quantity(text, unit)
+    if meant is not None and meant == parse_quantity(text, unit):
+        respelt = format_binary(meant) if unit == "B" else format_si(meant, unit, 4)
+        remedy = f"Write '{respelt}' if it is in {_WORDS.get(unit, unit)}."
+    shown = repr(text) if isinstance(text, str) else written
+    return InputFileError(f"{shown} has no unit.", place=place, remedy=remedy)
+
+
+def likely_quantity(text: Quantity, unit: str) -> float | None:
+    """Return what a number without a unit is most likely meant as, in SI base units; None where there is no telling."""
+    if isinstance(text, str) and not text.strip()[-1:].isdigit():
+        return None
+    try:
+        value = parse_quantity(text, unit)
+    except PerfModelError:  # NaN, or text that is no number either
+        return None
+    if value <= 0:
+        return None
+    limit = _IN_BASE_UNITS.get(unit, math.inf)
+    in_base_units = value <= limit if unit == "s" else value >= limit
+    return value if in_base_units else parse_quantity(f"{value!r} {_USUAL[unit]}", unit)
 
 
 class Quantities:
     """Reads quantities of one file; its errors name the file and the key."""
 
-    def __init__(self, place: str, units_required: bool) -> None:
+    def __init__(self, place: str) -> None:
         self.place = place
-        self.units_required = units_required
 
     def positive(self, text: Quantity, unit: str, key: str) -> float:
         """Return a positive quantity in SI base units."""
-        where = f"{self.place}: {key}"
-        if self.units_required and (not isinstance(text, str) or text.strip()[-1:].isdigit()):
-            raise InputFileError(
-                f"{text!r} has no unit.", place=where, remedy=f"Write it as in '{text} {_USUAL[unit]}'."
-            )
-        try:
-            value = parse_quantity(text, unit)
-        except PerfModelError as error:
-            raise InputFileError(error.message, place=where, remedy=error.remedy) from None
-        if value <= 0:
-            raise InputFileError(f"{text!r} is not positive.", place=where)
-        if value < _SMALLEST[unit]:
-            raise InputFileError(f"{text!r} is too small to be true.", place=where, remedy="Check the unit.")
-        return value
+        return positive_quantity(text, unit, place=f"{self.place}: {key}")
 
     def optional(self, text: Quantity | None, unit: str, key: str) -> float | None:
         """Return a positive quantity, or None where none is given."""

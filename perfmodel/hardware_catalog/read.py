@@ -127,18 +127,17 @@ def _explain(message: str, place: str, *, nested: bool = False) -> InputFileErro
     return InputFileError(f"{text[0].lower()}{text[1:]}.", place=full)
 
 
-def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, lazy: bool = False) -> Hardware:
+def to_hardware(spec: HardwareSpec, place: str, *, lazy: bool = False) -> Hardware:
     """Convert the quantities of a specification to SI base units.
 
-    A number without a unit is an error, since it is rarely meant in SI base units; the linter passes it on to the
-    rules that say what it most likely means. ``lazy`` leaves each ``[latency]`` table unchecked until it is asked for.
+    ``lazy`` leaves each ``[latency]`` table unchecked until it is asked for.
 
     Raises
     ------
     InputFileError
-        When a quantity has the wrong unit, is not positive, or a name is unknown.
+        When a quantity has no unit or the wrong one, is not positive, or a name is unknown.
     """
-    read = Quantities(place, units_required)
+    read = Quantities(place)
     sustained = spec.sustained
     memory = to_memory(spec, read)
     clocks = {

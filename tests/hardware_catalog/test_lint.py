@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -698,6 +697,50 @@ def test_the_reader_says_what_the_linter_says(tmp_path: Path, edits: Edits, said
     assert any(said in f"{finding.key}: {finding.message}" for finding in lint_file(path))
 
 
+@pytest.mark.parametrize(
+    ("key", "number", "remedy"),
+    [
+        ("memory.hbm.capacity", "80e9", "'74.51 GiB' if it is in bytes"),
+        ("memory.hbm.capacity", "80", "'80 GiB'"),
+        ("memory.hbm.bandwidth", "3352", "'3352 GB/s'"),
+        ("memory.hbm.bandwidth", '"3352"', "'3352 GB/s'"),
+        ("memory.hbm.bandwidth", "3352e9", "'3.352 TB/s'"),
+        ("peak.tensor.bf16", "989.4e12", "'989.4 TFLOP/s'"),
+        ("chip.tensor_clock", "1830000000", "'1.83 GHz'"),
+        ("launch.floor", "2.4e-6", "'2.4 us' if it is in seconds"),
+        ("chip.tdp", "700", "'700 W'"),
+    ],
+)
+def test_a_number_without_a_unit_is_one_error_with_the_unit_that_was_meant(
+    tmp_path: Path, key: str, number: str, remedy: str
+) -> None:
+    path = write_edited(tmp_path, H100, {key: number})
+    with pytest.raises(InputFileError, match="has no unit") as refused:
+        read_hardware(path)
+    first, *others = lint_file(path)
+    assert (first.key, first.severity, first.code) == (key, "error", "bad-quantity")
+    assert first.message in str(refused.value)
+    assert remedy in first.message
+    # read as it was meant the figure agrees with all others
+    assert not [finding for finding in others if finding.severity == "error" and finding.key != key]
+
+
+@pytest.mark.parametrize(
+    ("base", "key"), [("mi300x", "link.xgmi.per_peer"), (H100, "cluster.alpha"), (H100, "cluster.host_memory")]
+)
+def test_every_quantity_of_a_file_needs_its_unit(tmp_path: Path, base: str, key: str) -> None:
+    table, _, name = key.rpartition(".")
+    text = shipped_text(base)
+    if key in key_lines(text):
+        text = edited(text, {key: "64"})
+    else:
+        head = f"[{table}]\n"
+        text = text.replace(head, f"{head}{name} = 64\n") if head in text else f"{text}\n{head}{name} = 64\n"
+    path = tmp_path / f"{base}.toml"
+    path.write_text(text)
+    assert (lint_file(path)[0].code, lint_file(path)[0].key) == ("bad-quantity", key)
+
+
 def test_what_follows_from_an_error_is_no_second_one_and_what_does_not_is(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(SEVERAL_ERRORS)
@@ -739,7 +782,8 @@ def test_a_file_that_is_not_there_is_an_error_of_its_own(tmp_path: Path) -> None
 def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(
-        '{"name": "x", "vendor": "v", "architecture": "a", "memory": {"hbm": {}}, "peak": {"vector": {"fp32": 1e12}}}'
+        '{"name": "x", "vendor": "v", "architecture": "a", "memory": {"hbm": {}}, '
+        '"peak": {"vector": {"fp32": "1 TFLOP/s"}}}'
     )
     findings = lint_file(path)
     assert {finding.code for finding in findings} == {"missing-source", "missing-bandwidth", "unknown-vendor"}
@@ -865,17 +909,16 @@ RATE_KEYS = [
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
 @given(which=st.sampled_from(RATE_KEYS), factor=st.sampled_from([2.0, 8.0, 1000.0, 0.001]))
 def test_any_rate_that_is_scaled_is_an_error(tmp_path: Path, which: tuple[str, str], factor: float) -> None:
-    from perfmodel.hardware_catalog.lint._draft import values_of
+    from perfmodel.hardware_catalog.lint._draft import quantities, values_of
     from perfmodel.hardware_catalog.read import read_spec
 
     name, key = which
     original = tmp_path / f"{name}.toml"
     original.write_text(shipped_text(name))
-    value = values_of(read_spec(original))[0][key] * factor
-    findings = lint_file(write_edited(tmp_path, name, {key: repr(value)}))
-    quoted = lint_file(write_edited(tmp_path, name, {key: f'"{value!r}"'}))
-    for result in (findings, quoted):
-        assert any(finding.severity == "error" and finding.key == key for finding in result)
+    spec = read_spec(original)
+    value = values_of(spec)[0][key] * factor
+    findings = lint_file(write_edited(tmp_path, name, {key: f'"{value!r} {quantities(spec)[key].unit}"'}))
+    assert any(finding.severity == "error" and finding.key == key for finding in findings)
 
 
 JUNK = [
@@ -912,5 +955,7 @@ def test_no_file_brings_the_linter_or_the_reader_down(
     path = tmp_path / f"{name}.{suffix}"
     path.write_text("\n".join(lines))
     assert all(finding.code in CODES and finding.message for finding in lint_file(path))
-    with contextlib.suppress(InputFileError):
+    try:
         read_hardware(path)
+    except InputFileError:
+        assert lint_file(path)[0].severity == "error"

@@ -72,7 +72,7 @@ def lint_files(paths: Iterable[str | os.PathLike[str]]) -> LintResult:
 
 
 def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
-    """Return the findings in a specification file, in the order of its lines.
+    """Return the findings in a specification file: first what the reader refuses, then others in the order of lines.
 
     A file that cannot be parsed gives one finding, with the line of the error. Any other gives all of its errors, each
     with its key, what was found and what is allowed.
@@ -91,13 +91,18 @@ def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
         return [_syntax(file, error)]
     lines = key_lines(read_text(file)) if file.lower().endswith(".toml") else {}
     shape = shape_of(document, file, lines)
-    findings = list(shape.findings)
+    refused, findings = shape.findings, []
     if shape.spec is not None:
         values, _ = values_of(shape.spec)
         catalog = known_products()
         draft = Draft(file, shape.spec, values, lines, find_twin(shape.spec, catalog), catalog)
-        findings += [finding for rule in RULES for finding in rule(draft) if not shape.explains(finding)]
-    return sorted(findings, key=lambda finding: (finding.line or 0, _ORDER[finding.severity]))
+        findings = [finding for rule in RULES for finding in rule(draft) if not shape.explains(finding)]
+    return [found for part in (refused, findings) for found in sorted(part, key=_place)]
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    """Return what findings are sorted by: line and severity."""
+    return finding.line or 0, _ORDER[finding.severity]
 
 
 @functools.cache

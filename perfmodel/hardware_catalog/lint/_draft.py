@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.core.units import parse_quantity
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import InputFileError
 from perfmodel.hardware_catalog.find import name_key
 from perfmodel.hardware_catalog.lint._codes import CODES
+from perfmodel.hardware_catalog.parts import positive_quantity
 from perfmodel.hardware_catalog.schema import HardwareSpec, RateSpec
 
 
@@ -110,9 +110,14 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
                 written[f"{key}.microscaled"] = Quantity(rate.microscaled, "FLOP/s")
     for name, link in spec.link.items():
         written[f"link.{name}.per_direction"] = Quantity(link.per_direction, "B/s")
+        written[f"link.{name}.per_peer"] = Quantity(link.per_peer, "B/s")
+        written[f"link.{name}.latency"] = Quantity(link.latency, "s")
         for op, line in link.collective.items():
             written[f"link.{name}.collective.{op}.latency"] = Quantity(line.latency, "s")
             written[f"link.{name}.collective.{op}.bandwidth"] = Quantity(line.bandwidth, "B/s")
+    if spec.cluster is not None:
+        written["cluster.alpha"] = Quantity(spec.cluster.alpha, "s")
+        written["cluster.host_memory"] = Quantity(spec.cluster.host_memory, "B")
     measured = {"memory": "B/s", "tensor": "FLOP/s", "vector": "FLOP/s", "link": "B/s"}
     for table, unit in measured.items():
         for name, rate in getattr(spec.sustained, table).items():
@@ -120,14 +125,14 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
     return {key: quantity for key, quantity in written.items() if quantity.text is not None}
 
 
-def values_of(spec: HardwareSpec) -> tuple[dict[str, float], dict[str, PerfModelError]]:
-    """Return the values that can be parsed, and the errors of the others."""
+def values_of(spec: HardwareSpec) -> tuple[dict[str, float], dict[str, InputFileError]]:
+    """Return the values that the reader takes, and its errors of the others."""
     values: dict[str, float] = {}
-    errors: dict[str, PerfModelError] = {}
+    errors: dict[str, InputFileError] = {}
     for key, quantity in quantities(spec).items():
         try:
-            values[key] = parse_quantity(quantity.text, quantity.unit)
-        except PerfModelError as error:
+            values[key] = positive_quantity(quantity.text, quantity.unit)
+        except InputFileError as error:
             errors[key] = error
     return values, errors
 

@@ -1,8 +1,8 @@
 """All errors in the shape of a specification, not the first alone: what is wrong is taken out, and the rest read again.
 
 The reader stops at its first error. To find the next one the linter takes the wrong entry out of a copy of the
-document, or puts a stand-in where a required one is missing, until the reader accepts what is left. The rules then
-check that; what they say of an entry that was taken out is no finding.
+document, gives a number its most likely unit, or puts a stand-in where a required entry is missing, until the reader
+accepts what is left. The rules then check that; what they say of an entry that was taken out is no finding.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from perfmodel.errors import InputFileError, PerfModelError, nearest
 from perfmodel.hardware_catalog import schema
 from perfmodel.hardware_catalog.explain import find, found_and_allowed
 from perfmodel.hardware_catalog.lint._draft import Finding, line_of, quantities, values_of
+from perfmodel.hardware_catalog.parts import likely_quantity
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 
 #: what stands in for required keys of the file, so that the rest of it can be read
@@ -81,11 +82,10 @@ class _Mending:
                 spec = parse_spec(self.document, self.file)
                 wrong = self._wrong_quantities(spec)
                 if not wrong:
-                    to_hardware(spec, self.file, units_required=False)
+                    to_hardware(spec, self.file)
                     self.shape.spec = spec
                     return self.shape
-                # a peak or a link without its rate is none
-                changed = [self._take_out(key) or self._take_out(key.rpartition(".")[0]) for key in wrong]
+                changed = [self._with_unit(spec, key) or self._take_out_quantity(key) for key in wrong]
             except InputFileError as error:
                 changed = [self._mended(error)]
             if not any(changed):
@@ -96,15 +96,28 @@ class _Mending:
         self.shape.findings.append(Finding(self.file, line, key, "error", code, message))
 
     def _wrong_quantities(self, spec: schema.HardwareSpec) -> list[str]:
-        """Note the quantities that are none, or not positive; return their keys."""
-        values, errors = values_of(spec)
+        """Note the quantities that the reader refuses; return their keys."""
+        _, errors = values_of(spec)
         for key, error in errors.items():
             code = "bits-for-bytes" if "is in bits" in error.message else "bad-quantity"
             self._add(key, key, code, text_of(error))
-        negative = [key for key, value in values.items() if value <= 0]
-        for key in negative:
-            self._add(key, key, "bad-quantity", f"{quantities(spec)[key].text!r} is not positive.")
-        return [*errors, *negative]
+        return list(errors)
+
+    def _with_unit(self, spec: schema.HardwareSpec, key: str) -> bool:
+        """Read a number without a unit as it is most likely meant, so that the rules judge it; return whether it is."""
+        quantity = quantities(spec)[key]
+        meant = likely_quantity(quantity.text, quantity.unit)
+        if meant is None:
+            return False
+        parent, name = find(self.document, key)
+        if isinstance(parent[name], dict):  # a peak that has more than its rate
+            parent, name = parent[name], "rate"
+        parent[name] = f"{meant!r} {quantity.unit}"
+        return True
+
+    def _take_out_quantity(self, key: str) -> bool:
+        """Take a quantity out, and with it the peak or link that is none without its rate."""
+        return self._take_out(key) or self._take_out(key.rpartition(".")[0])
 
     def _mended(self, error: InputFileError) -> bool:
         """Note an error of the reader and take out what is wrong; return whether the document has changed."""
