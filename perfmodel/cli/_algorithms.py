@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfmodel.cli._output import Destination, context, save_plot
+from perfmodel.cli._possible import on_each
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ def run(ops: Sequence[str], machines: Sequence[Hardware], destination: Destinati
     from perfmodel.prediction.algorithms.parse import parse_problems
 
     stated = parse_problems(ops)
-    choices = [choose_for(problem, op, machine) for machine in machines for problem, op in stated]
-    if not choices:
+    if not stated:
         raise UsageError("no problem is named.", place="--algorithms", remedy="Write analyze sort --algorithms.")
+    results = on_each(machines, stated, lambda asked, machine: choose_for(*asked, machine), lambda asked: asked[0].name)
+    choices = [choice for _, of_machine in results for choice in of_machine]
     destination.write(report(choices, context=context(timing="kernel", cache="cold")))
     if plot:
         from perfmodel.render.plots.algorithms import algorithms_plot

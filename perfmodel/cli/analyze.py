@@ -25,6 +25,7 @@ from perfmodel.cli._options import (
     WorkersOption,
 )
 from perfmodel.cli._output import Destination, check_plot, context, save_plot, status
+from perfmodel.cli._possible import on_each
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 
@@ -109,11 +110,14 @@ def command(
         return
     conditions = Conditions.parse(timing, cache, library, load)
     with executor(workers, scheduler, here=True) as pool:
-        results = [
-            [predict_shared(op, machine, conditions, pool, ahead(workers, scheduler)) for op in operators]
-            for machine in machines
-        ]
-    predictions = [prediction for of_machine in results for prediction in of_machine]
+        results = on_each(
+            machines,
+            operators,
+            lambda op, machine: predict_shared(op, machine, conditions, pool, ahead(workers, scheduler)),
+            _label,
+        )
+    machines = [machine for machine, _ in results]
+    predictions = [prediction for _, of_machine in results for prediction in of_machine]
     title = f"Bound and expected time on {', '.join(machine.title for machine in machines)}"
     table = report(
         predictions,
@@ -125,7 +129,7 @@ def command(
     if plot and explain:
         _draw_terms(predictions, plot)
     elif plot:
-        _draw(machines, results, plot)
+        _draw(results, plot)
 
 
 def epilog() -> str:
@@ -169,7 +173,11 @@ def _judge(
     if len(operators) != 1:
         raise UsageError("a measured value belongs to one operator.", place="--measured", remedy="Name one operator.")
     time_s = measured_time(measured, operators[0])
-    judged = [judge_measured(operators[0], machine, time_s, **conditions) for machine in machines]
+    results = on_each(
+        machines, operators, lambda op, machine: judge_measured(op, machine, time_s, **conditions), _label
+    )
+    machines = [machine for machine, _ in results]
+    judged = [item for _, of_machine in results for item in of_machine]
     title = f"{measured} measured, against {', '.join(machine.title for machine in machines)}"
     predictions = [item.prediction for item in judged]
     table = report(judged, context=context(measured=measured, **conditions), title=title)
@@ -177,7 +185,7 @@ def _judge(
     if plot and explain:
         _draw_terms(predictions, plot)
     elif plot:
-        _draw(machines, [[item] for item in judged], plot)
+        _draw(results, plot)
 
 
 def _draw_terms(predictions: list[Prediction], plot: str) -> None:
@@ -187,12 +195,14 @@ def _draw_terms(predictions: list[Prediction], plot: str) -> None:
     save_plot(terms_plot(predictions), plot)
 
 
-def _draw(machines: Sequence[Hardware], results: Sequence[Sequence[Prediction | Measured]], plot: str) -> None:
+def _label(op: Operator) -> str:
+    """Return the name of an operator for messages."""
+    return op.name or op.op
+
+
+def _draw(results: Sequence[tuple[Hardware, Sequence[Prediction | Measured]]], plot: str) -> None:
     """Draw what was found on each machine as a record of it is drawn."""
     from perfmodel.render.plots.records import record_plot, usual_kind
 
-    pairs = [
-        (machine, [row for one in found for row in one.rows()])
-        for machine, found in zip(machines, results, strict=True)
-    ]
+    pairs = [(machine, [row for one in found for row in one.rows()]) for machine, found in results]
     save_plot(record_plot(usual_kind(pairs), pairs), plot)

@@ -157,6 +157,34 @@ def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     assert perfmodel(*words, "--library", "VLLM").err.strip().endswith("Did you mean 'vllm'?")
 
 
+FP8 = ("gemm", "m=512", "n=512", "k=512", "dtype=fp8")
+
+
+@pytest.mark.parametrize("more", [(), ("--measured", "10us"), ("--plot", "times.png")])
+def test_a_machine_that_cannot_run_an_operator_does_not_hide_the_others(perfmodel, tmp_path, more) -> None:
+    more = [tmp_path / word if word.endswith(".png") else word for word in more]
+    ran = perfmodel("analyze", *FP8, *ON, "--on", "h100", "--on", "v100", *more, "--format", "json")
+    assert ran.code == 0
+    assert [row["hardware"] for row in ran.json["rows"]] == ["h100-sxm5-80gb"]
+    told = [line for line in ran.err.splitlines() if line.startswith("warning: ")]
+    assert len(told) == 2
+    assert "gemm on a100-sxm4-40gb left out: a100-sxm4-40gb has no peak for dtype 'fp8'" in told[0]
+    assert "v100" in told[1]
+
+
+def test_one_line_tells_all_operators_that_a_machine_lacks_for_one_reason(perfmodel) -> None:
+    ran = perfmodel("analyze", *GEMM, *FP8, *FP8, *ON, "--on", "h100", "--format", "json")
+    assert [row["hardware"] for row in ran.json["rows"]] == ["a100-sxm4-40gb"] + 3 * ["h100-sxm5-80gb"]
+    assert ran.err.count("left out") == 1
+
+
+def test_where_no_machine_can_run_it_there_is_one_error(perfmodel) -> None:
+    ran = perfmodel("analyze", *FP8, *ON, "--on", "v100")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("perfmodel: a100-sxm4-40gb has no peak for dtype 'fp8'")
+    assert len(ran.err.splitlines()) == 1
+
+
 def test_explain_says_what_the_interval_is_made_of(perfmodel) -> None:
     words = ("analyze", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--on", "l4", "--explain", "--format", "json")
     rows = perfmodel(*words, "--library", "trtllm").json["interval"]
