@@ -34,6 +34,7 @@ class MemoryLevel:
         own (A100, H100).
     delivered : share of the peak that streams reach, over what they reach by usual memory controllers, where the vendor
         states it (P100); bounds do not use it.
+    shared_with_host : whether it is the memory of the CPU, too, so that copies between both stay within it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class MemoryLevel:
     delivered: float = 1.0
     source: str = ""
     note: str = ""
+    shared_with_host: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Link:
     latency_s : measured time of one step of an exchange between two devices, without its bytes [s]; None where nobody
         measured it.
     lines : collective -> its own measured latency and bandwidth; others have those of the link.
+    technology : what the link is where that is not its name: "NVLink-C2C" of one that a superchip has in place of PCIe.
     """
 
     name: str
@@ -132,6 +135,7 @@ class Link:
     per_peer_bytes_per_s: float | None = None
     latency_s: float | None = None
     lines: Mapping[str, ExchangeLine] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    technology: str = ""
 
     def rate_among(self, devices: Number) -> Number:
         """Return the bandwidth per direction of a device that exchanges with so many, itself among them [B/s].

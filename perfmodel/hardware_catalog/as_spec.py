@@ -102,6 +102,7 @@ def _memory(hardware: Hardware) -> dict[str, MemorySpec]:
             partitions=level.partitions,
             copies=level.copies,
             delivered=level.delivered,
+            shared_with_host=level.shared_with_host,
             capacity=quantity(level.capacity_bytes, "B"),
             bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
             source=level.source,
@@ -128,6 +129,7 @@ def _links(hardware: Hardware) -> dict[str, LinkSpec]:
                 )
                 for op, line in link.lines.items()
             },
+            technology=link.technology,
             source=link.source,
             note=link.note,
         )

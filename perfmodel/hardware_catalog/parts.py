@@ -141,6 +141,7 @@ def _level(name: str, spec: HardwareSpec, read: Quantities) -> MemoryLevel:
         level.delivered,
         level.source,
         level.note,
+        level.shared_with_host,
     )
 
 
@@ -189,7 +190,8 @@ def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
     domain = link.domain if per_peer is None or link.domain else max(2, 1 + round(rate / per_peer))
     lines = MappingProxyType({op: _to_line(f"link.{name}.collective", op, line, read)
                               for op, line in link.collective.items()})  # fmt: skip
-    made = Link(name, rate, bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency, lines)
+    facts = (bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency, lines, link.technology)
+    made = Link(name, rate, *facts)
     if link.reduces_in_switch is None and name == "nvlink" and rate >= REDUCING_NVLINK and not made.is_bridge:
         return replace(made, reduces_in_switch=True)
     return made

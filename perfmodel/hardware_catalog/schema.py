@@ -26,6 +26,7 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     partitions : parts that do not share what they hold (default 1).
     copies : copies of a line that the level holds when all SMs read it; 2 for the split L2 of A100, H100 (default 1).
     delivered : share of the peak that streams reach, over what they reach by usual memory controllers (default 1).
+    shared_with_host : whether it is the memory of the CPU, too (default false).
     """
 
     capacity: Quantity | None = None
@@ -35,6 +36,7 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     partitions: int = 1
     copies: int = 1
     delivered: Share = 1.0
+    shared_with_host: bool = False
     bus_width_bits: Positive | None = None
     memory_clock: Quantity | None = None
     transfers_per_clock: Positive | None = None
@@ -94,6 +96,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     per_peer : the most per direction between two devices, where pairs have links of their own and no switch.
     latency : measured time of one step of an exchange between two devices, without its bytes.
     collective : what single collectives take, where they were measured.
+    technology : what the link is where that is not its name ("NVLink-C2C" in place of PCIe).
     """
 
     per_direction: Quantity
@@ -104,6 +107,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     per_peer: Quantity | None = None
     latency: Quantity | None = None
     collective: dict[str, ExchangeSpec] = {}
+    technology: str = ""
     source: str = ""
     note: str = ""
 

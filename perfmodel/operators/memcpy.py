@@ -14,9 +14,10 @@ from perfmodel.operators.base import Operator, choice, flag, size
 class Memcpy(Operator):
     """A copy of ``bytes`` bytes: host to device (h2d), device to host (d2h), or within the device (d2d).
 
-    No FLOP. h2d writes device memory and d2h reads it, both over PCIe; d2d reads and writes device memory. Pinned and
-    pageable host memory have the same bound. A copy from pageable memory passes through a pinned buffer; it is
-    predicted with the sustained figure ``pcie_pageable`` of the link where the spec has one.
+    No FLOP. h2d writes device memory and d2h reads it, both over PCIe, or over what a machine has in its place; d2d
+    reads and writes device memory, and so does every copy where CPU and GPU share one memory. Pinned and pageable host
+    memory have the same bound. A copy from pageable memory passes through a pinned buffer; it is predicted with the
+    sustained figure ``pcie_pageable`` of the link where the spec has one.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.scales import is_microscaled
+from perfmodel.prediction.copies import stays_within
 from perfmodel.prediction.topology import (
     NETWORK_LINK,
     PEER_LINKS,
@@ -100,14 +101,15 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     """Return the bytes that must cross each link of this machine [B].
 
     A collective crosses the first link that joins its GPUs (`peer_links`), and an all-reduce moves fewer bytes where a
-    switch reduces; other operators cross the links that they name.
+    switch reduces. Other operators cross the links that they name; copies cross none where host and device share one
+    memory.
 
     Of n GPUs that bridges join in groups of k, the k GPUs of a group exchange over the bridge first, and what their
     group needs of the others arrives once, over k links (`Collective.grouped_bytes`). Between nodes each GPU of a node
     sends its share of what leaves the node over "nic" (`Collective.leaving_bytes`).
     """
     if not _exchanges(type(op)):
-        return op.link_traffic()
+        return {} if stays_within(op, hardware) else op.link_traffic()
     assert isinstance(op, Collective)
     spread = spread_of(op, hardware)
     if not anywhere(spread.crosses):

@@ -16,6 +16,7 @@ from perfmodel.core.work import Number, Work
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.bounds import bounding_times, floor_of, peak_of
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.copies import work_on
 from perfmodel.prediction.latency.estimate import Estimate, joined
 from perfmodel.prediction.latency.model import estimate
 from perfmodel.prediction.result import Prediction
@@ -41,7 +42,7 @@ def bound_time(op: Operator, hardware: Hardware) -> roofline.Bound:
     UsageError
         When the machine has no peak for the dtype, or lacks a link that the operator uses.
     """
-    work = op.work()
+    work = work_on(op, hardware)
     return roofline.bound(bounding_times(op, hardware, work, peak_of(op, hardware, work)))
 
 
@@ -54,7 +55,7 @@ def floor_time(op: Operator, hardware: Hardware, cache: str = CacheState.COLD) -
     With warm caches, when the same buffers are used again and again, at least the bytes that the caches cannot hold
     still cross device memory; compute, links and the launch floor stay.
     """
-    work = op.work()
+    work = work_on(op, hardware)
     times = bounding_times(op, hardware, work, peak_of(op, hardware, work))
     return _floor(op, hardware, work, times, CacheState.parse(cache))
 
@@ -165,7 +166,7 @@ def predict_piece(
     UsageError
         As `predict`, for the operator and for each part.
     """
-    work = op.work()
+    work = work_on(op, hardware)
     peak = peak_of(op, hardware, work)
     times = bounding_times(op, hardware, work, peak)
     bound = roofline.bound(times)

@@ -19,6 +19,7 @@ from perfmodel.prediction.advice import advise
 from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, slowest_s, times_beyond_caches
 from perfmodel.prediction.ceilings import launch_time, link_traffic
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.copies import work_on
 from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.point_rows import PLAIN_KEYS, ROW_KEYS, point_rows
 from perfmodel.prediction.uncertainty import Uncertainty
@@ -55,7 +56,7 @@ class Prediction(Reportable):
     @functools.cached_property
     def work(self) -> Work:
         """Counted FLOP, traffic and working set."""
-        return self.operator.work()
+        return work_on(self.operator, self.machine)
 
     @property
     def op(self) -> str:

@@ -13,6 +13,7 @@ from perfmodel.errors import nearest
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import link_traffic
+from perfmodel.prediction.copies import stays_within
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.latency.families import has_family
@@ -32,8 +33,8 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
     the predictions, the release whose kernels they are of, calls whose bound another algorithm or a cache passes, calls
-    that are less sure than others, exchanges over a bridge, working sets that fit a cache or exceed the memory,
-    products that are faster when padded, and the advice.
+    that are less sure than others, exchanges over a bridge, copies within a memory that host and device share, working
+    sets that fit a cache or exceed the memory, products that are faster when padded, and the advice.
     """
     return [
         *_totals(predictions),
@@ -43,6 +44,7 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
         *_from_caches(predictions),
         *_doubts(predictions),
         *_over_bridges(predictions),
+        *_in_one_memory(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
         *_advice(predictions),
@@ -156,6 +158,13 @@ def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
             )
             crossing.append((text, p))
     return [f"{text}: {names}." for text, names in _by_text(crossing).items()]
+
+
+def _in_one_memory(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which copies between host and device cross no link, since both share one memory."""
+    copies = ((f"CPU and GPU of {p.hardware} share one memory, which a copy between them reads and writes", p)
+              for p in predictions if stays_within(p.operator, p.machine))  # fmt: skip
+    return [f"{text}: {names}." for text, names in _by_text(copies).items()]
 
 
 def _odd_rows(predictions: Sequence[Prediction]) -> list[str]:

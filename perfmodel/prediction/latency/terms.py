@@ -79,8 +79,10 @@ def ceiling_term(name: str) -> Term:
     return MATH if name == Limiter.COMPUTE else _LEVELS.get(name) or link_term(name)
 
 
-def link_term(name: str) -> Term:
-    """Return the term for the traffic over a link."""
+def link_term(name: str, technology: str = "") -> Term:
+    """Return the term for the traffic over a link, under the name of what it is where that is not the link's."""
+    if technology:
+        return Term(technology, Limiter.LINK, f"traffic over {technology} between host and device")
     what = "the network between nodes" if name == NETWORK_LINK else f"{name.upper()} between devices"
     return Term(name, Limiter.LINK, f"traffic over {what}")
 
