@@ -31,7 +31,8 @@ class Collective(Operator):
     Parameters
     ----------
     bytes : size of a rank's message [B].
-    num_gpus : number of participating GPUs; with a single one nothing crosses a link.
+    num_gpus : number of participating GPUs. With a single one nothing crosses a link: it copies the message from the
+        one buffer to the other, which takes no time where both are one (`torch.distributed.all_reduce`).
     nodes : groups of these GPUs that only the network joins, hosts or racks of an NVL72. The GPUs are divided as evenly
         as they can be: 13 on 2 nodes are 7 and 6. By default as few nodes as the machine needs.
     nic : network of one GPU in one direction ("400Gb/s", "50GB/s", or a number in B/s). By default the machine's.

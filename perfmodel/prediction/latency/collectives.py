@@ -138,7 +138,9 @@ def _hosted(op: Operator, machine: Machine, library: str) -> Any:
 
 
 def _direct(op: Operator, machine: Machine, library: str) -> Any:
-    mask = through_host(op, machine)
+    """Return the points whose GPUs exchange over a link of their own; a GPU alone copies (`memcpy.WITHIN`)."""
+    assert isinstance(op, Collective)
+    mask = through_host(op, machine) | (op.num_gpus == 1)
     return ~mask if isinstance(mask, np.ndarray) else not mask
 
 

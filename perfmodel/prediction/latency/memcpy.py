@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from perfmodel.core.hardware import Link
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.ceilings import ASSUMED_LAUNCH_S, ASSUMED_LINK, launch_time
 from perfmodel.prediction.conditions import Conditions
@@ -18,7 +21,10 @@ from perfmodel.prediction.latency.machine import NVIDIA, Machine
 from perfmodel.prediction.latency.streams import STREAM_TERMS
 from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms, link_term
 
-SERVES = {"memcpy": ("memcpy",), "memcpy_device": ("memcpy",)}
+SERVES = {
+    "memcpy": ("memcpy",),
+    "memcpy_device": ("memcpy", "all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv"),
+}
 
 PCIE = link_term("pcie")
 #: what superchips have in place of PCIe, as their specifications name it
@@ -114,15 +120,26 @@ FAMILY = Family(
 )
 
 
-def _within(op: Operator, machine: Machine, library: str) -> bool:
+def _within(op: Operator, machine: Machine, library: str) -> Any:
+    """Return the copies that stay within a device: a mask, True or False."""
+    if isinstance(op, Collective):
+        return op.num_gpus == 1
     if not isinstance(op, Memcpy):
         return False
     return op.direction == "d2d" or (_shares(op, machine) and not _crosses(op, machine, library))
 
 
 def within_formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of a copy that reads and writes one memory: those of a stream."""
-    return stream.formula(as_run(op, machine.hardware) if machine.hardware else op, machine, c, conditions)
+    """Return the terms of a copy that reads and writes one memory: those of a stream.
+
+    Of a rank alone NCCL copies the message from the one buffer to the other (ncclLaunchOneRank, src/device/onerank.cu,
+    github.com/NVIDIA/nccl); where both are one it does nothing.
+    """
+    if isinstance(op, Collective):
+        copy: Operator = Memcpy(bytes=op.bytes, direction="d2d")
+    else:
+        copy = as_run(op, machine.hardware) if machine.hardware else op
+    return stream.formula(copy, machine, c, conditions)
 
 
 #: a copy within the device is a kernel that streams, or an engine of the memory that does; pageable memory of the host

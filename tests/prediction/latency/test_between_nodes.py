@@ -262,7 +262,7 @@ def test_never_faster_than_the_bound_and_a_larger_message_never_sooner(
     assert np.all(np.diff(found.predicted_time_s) >= 0)
     assert np.all(np.diff(found.bound_time_s) >= 0)
     assert np.asarray(found.predicted_time_s)[2] <= 3 * np.asarray(found.predicted_time_s)[0]
-    assert sum(np.asarray(term)[0] for term in found.predicted_terms_s.values()) == pytest.approx(
+    assert sum(np.ravel(term)[0] for term in found.predicted_terms_s.values()) == pytest.approx(
         np.asarray(found.predicted_time_s)[0]
     )
 

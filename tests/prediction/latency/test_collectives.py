@@ -340,3 +340,19 @@ def test_half_of_nccls_rows_predict_the_other_half(data_dir: Path, name: str, gp
     error = np.abs(np.expm1(log_ratio(FAMILIES[name], fitted, halves[1])))
     assert error.mean() < 0.14  # 7 to 11 % in mean; two versions of NCCL in one table differ by 9 %
     assert np.median(error) < 0.11
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "broadcast", "send_recv"])
+@pytest.mark.parametrize("on", ["h100-sxm5-80gb", "l40s", "mi300x"])
+def test_a_rank_alone_takes_a_copy_within_the_device(name: str, on: str) -> None:
+    """NCCL runs cudaMemcpyAsync for it; in a sweep over the GPUs it is a point like others."""
+    kind = load_operator(name)
+    copy = pm.predict(pm.Memcpy(bytes=2**20, direction="d2d"), on)
+    alone = pm.predict(kind(bytes=2**20, num_gpus=1), on)
+    assert (alone.predicted_time_s, alone.family) == (copy.predicted_time_s, "memcpy_device")
+    assert alone.calibration == copy.calibration
+    assert set(alone.predicted_terms_s) == set(copy.predicted_terms_s)
+    swept = pm.predict(kind(bytes=2**20, num_gpus=np.array([1.0, 2.0, 4.0])), on)
+    two = pm.predict(kind(bytes=2**20, num_gpus=2), on)
+    assert np.asarray(swept.predicted_time_s)[:2] == pytest.approx([alone.predicted_time_s, two.predicted_time_s])
+    assert np.asarray(swept.family)[1] == two.family
