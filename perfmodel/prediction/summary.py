@@ -15,8 +15,10 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import link_traffic
 from perfmodel.prediction.copies import stays_within
 from perfmodel.prediction.latency.constants import measured_libraries
+from perfmodel.prediction.latency.doubts import TUNED
 from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.latency.families import has_family
+from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
@@ -63,15 +65,24 @@ def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str,
     for p in predictions:
         if p.library and ErrorSource.LIBRARY in p.uncertainty:
             for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
-                known = measured_libraries(family, machines[p.hardware])
-                names = [name for name in (*known, *latency_family(family).aliases) if name != p.library]
-                hint = nearest(p.library, names)
-                warnings[family] = (
-                    f"no table of {family} has rows of library {p.library!r} (measured: "
-                    f"{', '.join(known) or 'none'}); the interval is that of a library that nobody measured."
-                    f"{' ' if hint else ''}{hint}"
-                )
+                warnings[family] = _unmeasured(p, latency_family(family), machines[p.hardware])
     return list(warnings.values())
+
+
+def _unmeasured(p: Prediction, family: Family, machine: Hardware) -> str:
+    """Return the warning that no table of a family has rows of the library, and what it is predicted by instead."""
+    known, library = measured_libraries(family.name, machine), p.conditions.library
+    text = f"no table of {family.name} has rows of library {p.library!r} (measured: {', '.join(known) or 'none'})"
+    lenders = family.borrows(machine, library, p.dtype)[1] if family.borrows else ()
+    lender = next((name for name in lenders if name in known), "")
+    if (library.partition("/")[2] or library) in family.kernels:
+        constants = f", with the constants of {lender}" if lender else ""
+        return f"{text}; it is predicted as this kernel is built{constants}, and the interval is wider."
+    text += "; the interval is that of a library that nobody measured."
+    if p.conditions.caller in TUNED:  # the name of a library, though not one of those that were measured
+        return text
+    hint = nearest(p.library, [name for name in (*known, *family.aliases, *family.kernels) if name != p.library])
+    return f"{text} {hint}".strip()
 
 
 def _totals(predictions: Sequence[Prediction]) -> list[str]:

@@ -157,6 +157,39 @@ def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     assert perfmodel(*words, "--library", "VLLM").err.strip().endswith("Did you mean 'vllm'?")
 
 
+@pytest.mark.parametrize("query", [("seq_q=4096", "causal=true"), ("seq_q=1", "seq_kv=4096")])
+@pytest.mark.parametrize("machine", ["h100", "a100", "b200", "mi300x"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "fa1",
+        "fa2",
+        "fa3",
+        "fa4",
+        "flashinfer",
+        "triton",
+        "cudnn",
+        "efficient",
+        "trtllm_gen",
+        "torch/fa2",
+        "torch/cudnn",
+    ],
+)
+def test_a_kernel_of_attention_that_is_documented_is_not_taken_for_another(perfmodel, library, machine, query) -> None:
+    ran = perfmodel("analyze", "attention", "heads=32", "head_dim=128", "dtype=bf16", *query, "--on", machine,
+                    "--library", library)  # fmt: skip
+    assert "Did you mean" not in ran.err
+    assert "nobody measured" not in ran.err
+    if "no table" in ran.err:
+        assert "it is predicted as this kernel is built, with the constants of " in ran.err
+
+
+@pytest.mark.parametrize("library", ["triton", "inductor", "liger"])
+def test_a_library_that_is_known_is_no_misspelt_one(perfmodel, library) -> None:
+    ran = perfmodel("analyze", *GEMM, "--on", "h100", "--library", library)
+    assert ran.err.strip().endswith("nobody measured.")
+
+
 FP8 = ("gemm", "m=512", "n=512", "k=512", "dtype=fp8")
 
 

@@ -164,6 +164,7 @@ class Family:
         all of its families. It raises what no machine has. None means that the conditions name it.
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
+    kernels : names of kernels that the formula knows apart, whether tables have rows of them or not.
     unmeasured : deviation of ln(measured / predicted) of its kernels in each regime where no table has rows of them, if
         others' measurements tell it; None where it may be as far off as a kernel of any kind.
     wide_library : the most that libraries differ by in elements of four bytes and more, in each regime; None where the
@@ -206,6 +207,7 @@ class Family:
     of_release: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     chooses: Callable[[Any, Machine, Conditions], list[tuple[Any, Conditions]]] | None = None
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
+    kernels: tuple[str, ...] = ()
     apart: Callable[[Any], Any] = _never
     doubts: tuple[Doubt, ...] = ()
     link: Callable[[Iterable[Link]], str] = _no_link

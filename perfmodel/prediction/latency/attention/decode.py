@@ -21,6 +21,7 @@ from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
 from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, LARGE_HEADS
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
+    KERNELS,
     MMA,
     TCGEN05,
     Kernel,
@@ -292,5 +293,6 @@ DECODE = Family(
     tuple(dict.fromkeys((HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH, *prefill.PREFILL.terms))),
     is_decode,
     borrows=decoding_lenders,
+    kernels=tuple(KERNELS),
     doubts=(ANOTHERS_KERNEL, LARGE_HEADS),
 )

@@ -23,6 +23,7 @@ from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, BEYON
 from perfmodel.prediction.latency.attention.choice import choices, masks_window
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
+    KERNELS,
     WGMMA,
     Kernel,
     kernel_of,
@@ -361,6 +362,7 @@ PREFILL = Family(
     applies,
     chooses=choices,
     borrows=lenders,
+    kernels=tuple(KERNELS),
     doubts=(*BEYOND, ANOTHERS_KERNEL, LARGE_HEADS),
     axes=PREFILL_AXES,
     surfaced=lambda op: float(op.causal),  # all that was measured is
