@@ -169,14 +169,14 @@ def _is_same(name: str, target: str) -> bool:
 
 
 def _check_no_measurements(output: str) -> None:
-    """Refuse to replace a record of `bench`, whose measurements cannot be reproduced exactly."""
-    from perfmodel.records.output_file import holds_measurements
+    """Refuse to replace what `bench` or `calibrate` wrote, whose measurements cannot be reproduced exactly."""
+    from perfmodel.records.output_file import measurements_in
 
-    held = False
+    held = ""
     with contextlib.suppress(InputFileError):  # who may write to a store need not be allowed to read there
-        held = storage.is_file(output) and holds_measurements(output)
+        held = measurements_in(output) if storage.is_file(output) else ""
     if held:
-        raise UsageError("holds measurements of perfmodel bench.", place=output, remedy="Choose another file.")
+        raise UsageError(f"holds {held}.", place=output, remedy="Choose another file.")
 
 
 def _check_no_profile(output: str, own_traces: bool) -> None:

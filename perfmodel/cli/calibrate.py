@@ -78,6 +78,7 @@ def command(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a specification of the machine to FILE (.toml)."),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file of --output.")] = False,
 ) -> None:
     """Measure the sustained ceilings of this machine, or fit the latency model to measurements of a GPU.
 
@@ -87,7 +88,8 @@ def command(
     With --from, fit the constants of every operator family with at least 10 rows, and report the constants that the
     rows do not identify. Rows of one collective also narrow the intervals of the machine's others.
 
-    With -o, also write a specification file for --on, with the datasheet's figures beside the measured ones.
+    With -o, also write a specification file for --on, with the datasheet's figures beside the measured ones. A file
+    that exists is replaced with --overwrite only.
 
     With --links, fit t = alpha steps + bytes / beta to collectives among the ranks of this machine.
 
@@ -101,8 +103,7 @@ def command(
     from perfmodel.kernels.device import open_device
     from perfmodel.measure.calibration.plan import THOROUGH
 
-    if output is not None:
-        check_writable(output, ".toml")
+    _check_output(output, overwrite=overwrite)
     destination = Destination.of("calibrate", format_, None, wide=wide)
     refuse_idle(ctx, (
         Idle(links, ("from_", "engine", "threads"), "--links measures the links between ranks"),
@@ -134,6 +135,19 @@ def command(
     calibrated = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
     machine = calibrated.machine
     _deliver(report(calibrated, context=context(hardware=[machine.name])), destination, machine, output)
+
+
+def _check_output(output: str | None, *, overwrite: bool) -> None:
+    """Check before the work starts that the file can be written, and that none is replaced unless the user says so."""
+    from perfmodel.records.output_file import check_new
+
+    if output is None:
+        if overwrite:
+            raise UsageError("needs a file.", place="--overwrite", remedy="Give -o FILE.toml.")
+        return
+    check_writable(output, ".toml", replaces=True)
+    if not overwrite:
+        check_new(output, "Use --overwrite to replace it, or write to another file.")
 
 
 def _from_runs(engine: str, paths: list[str], destination: Destination, output: str | None) -> None:

@@ -22,6 +22,8 @@ _HEAD_BYTES, _PROFILE_BYTES = 4096, 65536
 _RECORD = re.compile(rb'^\s*\{.*?"command"\s*:\s*"bench"', re.DOTALL)
 #: columns of tables of `bench`: those of a measurement table, and one of rows as CSV
 _TABLE, _ROWS = {b"hardware", b"op", b"dtype", b"time_s"}, {b"op", b"kernel", b"time_s.median"}
+#: what `calibrate` writes into a specification or a profile of an engine, and nothing else does
+_CALIBRATED = re.compile(rb'^\[latency\.|"[^"\n]*perfmodel calibrate', re.MULTILINE)
 _GZIP = b"\x1f\x8b"
 #: what files of profilers begin with -> what they are; of a trace the key of its events, or the first of a bare list
 _PROFILES = (
@@ -54,7 +56,7 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         neither ``keep`` nor ``replace`` is set.
     """
     place = os.fspath(path)
-    target = storage.working_path(path) if storage.is_remote(path) else Path(os.path.realpath(storage.place_of(path)))
+    target = _target(path)
     if target.exists() and not target.is_file():
         yield
         return
@@ -74,7 +76,9 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         raise UsageError(f"cannot be locked: {error.strerror or error}.", place=place) from None
     try:
         if not (keep or replace):
-            _check_new(path, target)
+            _check_new(
+                path, target, "Use --resume to measure only what is missing in it, or --overwrite to replace it."
+            )
         _write_owner(lock_path, f"process {os.getpid()}, since {datetime.datetime.now():%Y-%m-%d %H:%M:%S}")
         with storage.held(path, keep=keep) if storage.is_remote(path) else contextlib.nullcontext():
             yield
@@ -84,22 +88,43 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         lock.release()
 
 
-def _check_new(path: str | os.PathLike[str], target: Path) -> None:
+def _check_new(path: str | os.PathLike[str], target: Path, remedy: str) -> None:
     """Refuse a file that has content: in its store, or in a working copy that a killed process left."""
     has_content = target.is_file() and target.stat().st_size
     if has_content or (storage.is_remote(path) and storage.is_file(path, UsageError)):
-        raise UsageError(
-            "exists already.",
-            place=os.fspath(path),
-            remedy="Use --resume to measure only what is missing in it, or --overwrite to replace it.",
-        )
+        raise UsageError("exists already.", place=os.fspath(path), remedy=remedy)
 
 
-def holds_measurements(path: str | os.PathLike[str]) -> bool:
-    """Whether an existing file is a record or a table of ``perfmodel bench``, told from its beginning; also packed."""
+def measurements_in(path: str | os.PathLike[str]) -> str:
+    """Return what perfmodel measured that is in an existing file, also packed; "" if it holds nothing of the kind.
+
+    A record or a table of `bench` is told from its beginning, a file of `calibrate` (.toml) from what only that command
+    writes.
+    """
+    if storage.suffix_of(os.fspath(path)) == ".toml":
+        return "what perfmodel calibrate found" if _CALIBRATED.search(_head(path, -1)) else ""
     head = _head(path, _HEAD_BYTES)
     columns = set(head.partition(b"\n")[0].rstrip(b"\r").split(b","))
-    return bool(_RECORD.match(head)) or columns >= _TABLE or columns >= _ROWS
+    of_bench = bool(_RECORD.match(head)) or columns >= _TABLE or columns >= _ROWS
+    return "measurements of perfmodel bench" if of_bench else ""
+
+
+def check_new(path: str | os.PathLike[str], remedy: str) -> None:
+    """Refuse a file that exists with some content.
+
+    Raises
+    ------
+    UsageError
+        When it does, with a remedy.
+    """
+    _check_new(path, _target(path), remedy)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """Return the local file that is written: the working copy of a remote one."""
+    if storage.is_remote(path):
+        return storage.working_path(path)
+    return Path(os.path.realpath(storage.place_of(path)))
 
 
 def profile_in(path: str | os.PathLike[str]) -> str:
@@ -109,7 +134,7 @@ def profile_in(path: str | os.PathLike[str]) -> str:
 
 
 def _head(path: str | os.PathLike[str], most: int) -> bytes:
-    """Return the first bytes of a file, unpacked; none of one that cannot be read."""
+    """Return the first bytes of a file, unpacked, or all of them for -1; none of one that cannot be read."""
     try:
         with open(storage.local(path), "rb") as stream:
             packed = stream.read(len(_GZIP)) == _GZIP

@@ -173,6 +173,30 @@ def test_a_cpu_has_no_closed_form_to_fit(perfmodel: Callable[..., Any], tmp_path
     assert "without a closed form" in ran.err
 
 
+def test_a_specification_is_replaced_with_overwrite_only(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    table, spec = made_up(tmp_path / "mine.csv"), tmp_path / "my_gpu.toml"
+    arguments = ("calibrate", "--from", table, "--on", MACHINE, "-o", spec)
+    assert perfmodel(*arguments).code == 0
+    spec.write_text(before := f"# mine\n{spec.read_text()}")
+    ran = perfmodel(*arguments)
+    assert (ran.code, "my_gpu.toml: exists already. Use --overwrite" in ran.err, ran.out) == (2, True, "")
+    assert spec.read_text() == before
+    assert perfmodel(*arguments, "--overwrite").code == 0
+    assert not spec.read_text().startswith("# mine")
+    assert "needs a file" in perfmodel(*arguments[:-2], "--overwrite").err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--device", "cpu"), ("--links", "--num-gpus", "2", "--device", "cpu"), ("--from", "a.csv", "--engine", "vllm")],
+)
+def test_no_way_to_calibrate_replaces_a_file(perfmodel: Callable[..., Any], tmp_path: Path, words: Any) -> None:
+    spec = tmp_path / "mine.toml"
+    spec.write_text('name = "mine"\n')
+    ran = perfmodel("calibrate", *words, "-o", spec)
+    assert (ran.code, "exists already. Use --overwrite" in ran.err) == (2, True)
+
+
 def test_a_table_that_cannot_be_printed_does_not_lose_the_constants(
     perfmodel: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

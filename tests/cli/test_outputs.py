@@ -43,6 +43,24 @@ def test_measurements_are_not_replaced(perfmodel: Program, tmp_path: Path, name:
     assert path.read_bytes() == content
 
 
+MEASURED = b'name = "mine"\n[sustained]\nsource = "perfmodel calibrate 0.2.0 on a GPU"\n'
+FITTED = b'name = "mine"\n[latency.gemm]\nsource = "fitted on mine.csv, 20 rows"\n'
+
+
+@pytest.mark.parametrize("content", [MEASURED, FITTED, b"#" * 10_000 + b"\n" + FITTED])
+def test_what_calibrate_wrote_is_not_replaced_either(perfmodel: Program, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    ran = perfmodel("hardware", "show", "t4", "--format", "toml", "-o", path)
+    assert (ran.code, "holds what perfmodel calibrate found" in ran.err) == (2, True)
+    assert path.read_bytes() == content
+
+
+def test_a_template_of_a_machine_is_replaced(perfmodel: Program, tmp_path: Path) -> None:
+    for name in ("t4", "h100", "t4"):
+        assert perfmodel("hardware", "show", name, "--format", "toml", "-o", tmp_path / "mine.toml").code == 0
+
+
 TRACE = b'{"schemaVersion": 1, "deviceProperties": [{"id": 0}],\n "traceEvents": [{"ph": "X", "ts": 1}]}\n'
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from perfmodel.errors import UsageError
-from perfmodel.records.output_file import holds_measurements, output_file
+from perfmodel.records.output_file import measurements_in, output_file
 
 HOLDER = """
 import sys, time
@@ -111,5 +111,5 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path):
 )
 def test_measurements_are_told_from_the_beginning_of_a_file(tmp_path, text, holds):
     (tmp_path / "a.json").write_text(text)
-    assert holds_measurements(tmp_path / "a.json") == holds
-    assert not holds_measurements(tmp_path / "none.json")
+    assert bool(measurements_in(tmp_path / "a.json")) == holds
+    assert not measurements_in(tmp_path / "none.json")
