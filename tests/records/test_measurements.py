@@ -77,6 +77,22 @@ def test_a_replayed_graph_is_kernel_time_and_flushed_is_the_old_word_for_cold(re
     assert (calls.conditions.timing, calls.conditions.cache) == conditions
 
 
+@pytest.mark.parametrize(
+    ("implementation", "timing"),
+    [
+        ("nccl-2.27.3", "kernel"),
+        ("rccl", "kernel"),
+        ("trtllm_custom_allreduce-1.0.0", "kernel"),
+        ("torch-2.11", "event"),
+        ("", "event"),
+    ],
+)
+def test_benchmarks_of_collectives_put_many_calls_between_two_events(read, implementation, timing):
+    row = f"h100,all_reduce,bf16,1024,8,1e-5,event,warm,{implementation}\n"
+    (calls,) = read("hardware,op,dtype,bytes,num_gpus,time_s,timing,cache,implementation\n" + row).calls
+    assert calls.conditions.timing == timing
+
+
 def test_a_load_is_part_of_the_conditions_and_a_source_keeps_rows_apart(read):
     header = HEADER.replace("flags", "flags,load,source")
     rows = [GEMM.strip() + f",{load},{source}\n" for load, source in (("sustained", "a"), ("", "a"), ("burst", "b"))]

@@ -23,6 +23,7 @@ from perfmodel.core.work import Number, anywhere, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency import elementwise
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import SYNCHRONISATION, Term, Terms, link_term
@@ -93,7 +94,8 @@ def own_table(name: str, hardware: Hardware) -> LatencyTable | None:
 FAMILIES = tuple(
     Family(
         name, (), formula, (SYNCHRONISATION, *(link_term(link) for link in PEER_LINKS)), applies=applies,
-        dispatched=False, by_dtype=False, on_cpu=None, own_table=functools.partial(own_table, op),
+        dispatched=False, dispatched_like=elementwise.FAMILY, by_dtype=False, on_cpu=None,
+        own_table=functools.partial(own_table, op),
     )
     for name, (op,) in SERVES.items()
 )  # fmt: skip

@@ -28,6 +28,7 @@ from perfmodel.core.work import anywhere, everywhere, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency import elementwise
 from perfmodel.prediction.latency.between_nodes import beyond, spread_on, within
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.far import BETWEEN, BEYOND, FAR, FAR_SUMS, MORE, unmeasured_network
@@ -267,7 +268,8 @@ def host_link_of(links: Iterable[Link]) -> str:
 def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     aliases = KERNELS if name == "all_reduce" else NCCL_ALONE
     return Family(
-        name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases,
+        name, constants, formula, TERMS, applies=_direct, dispatched=False,
+        dispatched_like=elementwise.FAMILY, by_dtype=False, aliases=aliases,
         link=direct_link, doubts=(SOME_RELEASE, *FAR_SUMS) if name == "all_reduce" else FAR, beyond=unmeasured_network,
     )  # fmt: skip
 
@@ -277,7 +279,8 @@ ALL_GATHER = _family("all_gather", (*_NCCL, *_MID))
 REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
-    "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False,
+    "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False,
+    dispatched_like=elementwise.FAMILY, by_dtype=False,
     aliases=_IN_ANY_HOST, of_release=ONE_HOST, borrows=hosts_like, link=host_link_of, doubts=(BETWEEN, MORE, BEYOND),
     beyond=unmeasured_network,
 )  # fmt: skip

@@ -30,7 +30,7 @@ from perfmodel.prediction.latency.effects import (
     with_effects,
 )
 from perfmodel.prediction.latency.families import varied_families
-from perfmodel.prediction.latency.family import FACTOR, Family, Values
+from perfmodel.prediction.latency.family import FACTOR, HOST_DEFAULTS, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import (
     AMD,
@@ -149,10 +149,21 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
     doubts = tuple(doubt.on(hardware) for doubt in family.all_doubts if doubt.machines(hardware))
-    return combined(
+    made = combined(
         family, found, library, dtype, measured, least, link=link, own_vendor=own_vendor, lender=lender,
         other_chip=chip, doubts=doubts,
     )  # fmt: skip
+    if family.dispatched_like is None or any(_tells_dispatch(table) for _, table in found):
+        return made
+    near_values = constants(family.dispatched_like, hardware, library, dtype).values
+    return replace(
+        made, values=MappingProxyType({**made.values, **{name: near_values[name] for name in HOST_DEFAULTS}})
+    )
+
+
+def _tells_dispatch(table: LatencyTable) -> bool:
+    """Return whether a table has constants of the host, of any library."""
+    return any("host" in values for values in (table.constants, *table.libraries.values()))
 
 
 def _has_own_rows(found: Sequence[Found], library: str, dtype: str) -> bool:

@@ -168,6 +168,15 @@ OTHER_HOST = Doubt(
 )
 
 
+def _with_dispatch(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether the time holds a dispatch."""
+    return conditions.timing.includes_host and not machine.is_cpu
+
+
+#: of calls whose dispatch no table tells, so that another family's stands for it: assumed to be as far off as hosts are
+NO_DISPATCH = Doubt(ErrorSource.DISPATCH, _with_dispatch, (HOST_DEVIATION, 0.25 * HOST_DEVIATION, 0.0), lasting=True)
+
+
 #: releases of PyTorch whose kernels the constants were fitted to, each in one laboratory: NeuSight's, and our own
 MEASURED_TORCH = ((2, 1), (2, 11))
 

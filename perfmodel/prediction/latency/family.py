@@ -17,7 +17,7 @@ from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import OTHER_HOST, Doubt
+from perfmodel.prediction.latency.doubts import NO_DISPATCH, OTHER_HOST, Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import (
     BOUND,
@@ -73,6 +73,7 @@ HOST_CONSTANTS = (
     ),
     Constant("hidden", "s", 13e-6, 3e-6, 500e-6, 0.5, "end of the dispatch that overlaps with the kernel", True),
 )
+HOST_DEFAULTS = {constant.name: constant.default for constant in HOST_CONSTANTS}
 #: what no constant of the formula can tell: slow kernels of one's own, a clock far below the usual one
 FACTOR = Constant(
     "factor", "", 1.0, 0.1, 10.0, 0.3, "time of the kernel over what its formula says, in all its parts", library=True
@@ -142,8 +143,9 @@ class Family:
         time than they; None where it does not.
     applies : (operator, machine, library) -> the points that the family is for, where several families serve an
         operator.
-    dispatched : whether events around a framework's call also see the host's dispatch. Collectives are measured in
-        queues, where it does not show.
+    dispatched : whether tables tell the host's dispatch, which events around a framework's call also see.
+    dispatched_like : the family whose dispatch stands for that of such a call on a GPU where no table tells it:
+        collectives and copies are measured in queues.
     dispatch_varies : whether the measured dispatch differs between calls by more than short kernels take, so that its
         constant is that of least mean relative error, and not the middle.
     by_dtype : whether constants fitted on one dtype say less about another; not for kernels that only move bytes.
@@ -195,6 +197,7 @@ class Family:
     applies: Callable[[Any, Machine, str], Any] = _always
     total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
+    dispatched_like: Family | None = None
     dispatch_varies: bool = False
     by_dtype: bool = True
     by_library: bool = False
@@ -245,6 +248,8 @@ class Family:
     @functools.cached_property
     def all_doubts(self) -> tuple[Doubt, ...]:
         """The calls that are less sure than others; with those dispatched by another host than the one measured."""
+        if self.dispatched_like is not None:
+            return (*self.doubts, NO_DISPATCH)
         return (*self.doubts, OTHER_HOST) if self.dispatched and not self.on_cpu else self.doubts
 
     @functools.cached_property
@@ -256,7 +261,14 @@ class Family:
     def all_terms(self) -> tuple[Term, ...]:
         """The terms of the formula, and those that `timed_terms` and the bound may add."""
         corrected = (*self.terms, SURFACE) if self.axes else self.terms
-        return (*corrected, EVENTS, HOST, BOUND) if self.dispatched else (*corrected, EVENTS, BOUND)
+        seen = self.dispatched or self.dispatched_like is not None
+        return (*corrected, EVENTS, HOST, BOUND) if seen else (*corrected, EVENTS, BOUND)
+
+    def _sees_host(self, machine: Machine, conditions: Conditions) -> bool:
+        """Return whether the time that ``conditions.timing`` measures holds the host's dispatch."""
+        if conditions.timing != Timing.EVENT:
+            return False
+        return self.dispatched or (self.dispatched_like is not None and not machine.is_cpu)
 
     def timed_terms(
         self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
@@ -276,7 +288,7 @@ class Family:
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
         if conditions.timing == Timing.DO_BENCH:
             return kernel.plus(EVENTS, EVENTS_S)
-        if conditions.timing != Timing.EVENT or not self.dispatched:
+        if not self._sees_host(machine, conditions):
             return kernel
         return kernel.plus(HOST, self._dispatch_s(op, machine, values, conditions, kernel.time_s))
 
@@ -293,7 +305,7 @@ class Family:
             kernel_s = kernel_s + kernel_s * gain
         if conditions.timing == Timing.DO_BENCH:
             return Total(kernel_s + EVENTS_S, starting_s + EVENTS_S)
-        if conditions.timing != Timing.EVENT or not self.dispatched:
+        if not self._sees_host(machine, conditions):
             return Total(kernel_s, starting_s)
         host_s = self._dispatch_s(op, machine, values, conditions, kernel_s)
         return Total(kernel_s + host_s, starting_s + host_s)
@@ -303,6 +315,8 @@ class Family:
     ) -> Number:
         """Return what the dispatch of a call adds to the time of its kernel [s]."""
         slower = self.slower_calls(machine, conditions.library) if self.slower_calls else 1.0
+        if "host" not in values:  # constants that a fit tries, of a family without a dispatch of its own
+            values = {**HOST_DEFAULTS, **values}
         host = slower * values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
         # A kernel cannot hide behind more of the dispatch than there is.
         before = maximum(0.0, host - slower * values["hidden"])

@@ -103,6 +103,11 @@ class Machine:
     peak: Peak | None = field(default=None, repr=False, compare=False)
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether it is a CPU, which dispatches to nothing else."""
+        return self.hardware is not None and self.hardware.kind == "cpu"
+
+    @property
     def flop_per_clock_per_sm(self) -> float:
         """Dense FLOP of one SM in one clock, on the engine of the operator."""
         return self.peak_flop_per_s / (self.sm_count * self.clock_hz)

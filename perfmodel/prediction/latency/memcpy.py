@@ -14,7 +14,7 @@ from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.ceilings import ASSUMED_LAUNCH_S, ASSUMED_LINK, launch_time
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.copies import as_run, stays_within
-from perfmodel.prediction.latency import stream
+from perfmodel.prediction.latency import elementwise, stream
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import NVIDIA, Machine
@@ -113,6 +113,7 @@ FAMILY = Family(
     (PCIE, C2C, LAUNCH),
     applies=_crosses,
     dispatched=False,
+    dispatched_like=elementwise.FAMILY,
     by_dtype=False,
     basis=basis,
     unmeasured=OF_HOSTS,
@@ -150,6 +151,7 @@ WITHIN = Family(
     within_formula,
     STREAM_TERMS,
     applies=_within,
+    dispatched_like=elementwise.FAMILY,
     streams=True,
     by_dtype=False,
     unmeasured=OF_DEVICES,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.core.machine_parts import ExchangeLine
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.latency.terms import EVENTS, EVENTS_DIFFER, EVENTS_S
 
@@ -52,3 +54,36 @@ def test_what_do_bench_measures_of_a_short_kernel_is_no_slow_kernel() -> None:
     judged = judge_measured(op, pm.hardware("h100"), 5.2e-6, library="liger")
     assert "--timing do-bench" in judged.causes[0]
     assert judge_measured(op, pm.hardware("h100"), 5.2e-6, library="liger", timing="do_bench").verdict == "as expected"
+
+
+SENT = [
+    *(pm.Memcpy(bytes=np.array([1e3, 1e6, 1e9]), direction=direction) for direction in ("h2d", "d2h", "d2d")),
+    *(kind(bytes=np.array([1e3, 1e6, 1e9]), num_gpus=n)
+      for kind in (pm.AllReduce, pm.AllGather, pm.Alltoall, pm.SendRecv) for n in (1, 2, 8)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["h100-sxm5-80gb", "a100-sxm4-80gb", "l40s", "b200-sxm-180gb", "mi300x", "t4"])
+@pytest.mark.parametrize("op", SENT, ids=lambda op: f"{op.op} {op.params()}"[:60])
+def test_events_around_a_copy_or_an_exchange_see_its_dispatch(op: pm.Operator, machine: str) -> None:
+    """A framework's call takes no less than a call that waits in the queue."""
+    kernel, queued, call = (pm.predict(op, machine, timing=timing) for timing in ("kernel", "do_bench", "event"))
+    assert np.all(call.predicted_time_s >= queued.predicted_time_s)
+    dispatch = pm.predict(pm.Elementwise(numel=1), machine, timing="event").predicted_time_s
+    assert np.all(call.predicted_time_s <= np.asarray(kernel.predicted_time_s) + 1.1 * dispatch)
+    assert pm.predict(op, machine, timing="graph").predicted_time_s == pytest.approx(kernel.predicted_time_s)
+    # nobody measured the host: a short call is less sure than its kernel is after its dispatch
+    short = call.rows()[0]
+    assert short["predicted_time_high_s"] / short["predicted_time_low_s"] > math.exp(2 * 1.28 * 0.35)
+
+
+def test_where_a_link_was_measured_a_framework_dispatches_all_the_same() -> None:
+    line = ExchangeLine(latency_s=10e-6, bandwidth_bytes_per_s=100e9, deviation=0.1, ranks=2)
+    h100 = pm.hardware("h100")
+    links = [dataclasses.replace(link, lines={"all_reduce": line}) if link.name == "nvlink" else link
+             for link in h100.links]  # fmt: skip
+    machine = dataclasses.replace(h100, links=tuple(links))
+    op = pm.AllReduce(bytes=1024, num_gpus=2)
+    kernel, queued, call = (pm.predict(op, machine, timing=timing) for timing in ("kernel", "do_bench", "event"))
+    assert kernel.family == "all_reduce_line"
+    assert call.predicted_time_s > queued.predicted_time_s > kernel.predicted_time_s
