@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import CacheState, ErrorSource
@@ -34,14 +35,16 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, the release whose kernels they are of, calls whose bound another algorithm or a cache passes, calls
-    that are less sure than others, exchanges over a bridge, copies within a memory that host and device share, working
-    sets that fit a cache or exceed the memory, products that are faster when padded, and the advice.
+    the predictions, the release whose kernels they are of, whether products quantise their input, calls whose bound
+    another algorithm or a cache passes, calls that are less sure than others, exchanges over a bridge, copies within a
+    memory that host and device share, working sets that fit a cache or exceed the memory, products that are faster when
+    padded, and the advice.
     """
     return [
         *_totals(predictions),
         *_bases(predictions),
         *_releases(predictions),
+        *_quantising(predictions),
         *_by_other_algorithms(predictions),
         *_from_caches(predictions),
         *_doubts(predictions),
@@ -120,6 +123,21 @@ def _releases(predictions: Sequence[Prediction]) -> list[str]:
                 major, minor = release
                 kernels = f"Kernels of {p.library} {major}.{minor} and later"
                 found.append((f"{kernels} (--library {p.library}-{major}.{minor - 1} has those before)", p))
+    return [f"{text}: {calls}." for text, calls in _by_text(found).items()]
+
+
+def _quantising(predictions: Sequence[Prediction]) -> list[str]:
+    """Say whether calls of products of 8 and 4 bits quantise A, where the operator does not say that A comes so."""
+    found = []
+    for p in predictions:
+        if not isinstance(p.operator, Gemm) or p.operator.quantized or dtype_bytes(p.operator.dtype) >= 2:
+            continue
+        if p.operator.is_quantised_by(p.conditions.library):
+            text = "With the kernel that quantises A, which the bound does not count (quantized=true: without it)"
+        else:
+            *others, last = Gemm.QUANTISING
+            text = f"The product alone; --library {', '.join(others)} or {last} adds the kernel that quantises A"
+        found.append((text, p))
     return [f"{text}: {calls}." for text, calls in _by_text(found).items()]
 
 

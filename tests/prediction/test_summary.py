@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -119,3 +121,31 @@ def test_an_exchange_over_a_bridge_says_how_to_leave_it_out(machine: str, num_gp
         f"The NVLink bridge of {machine} is an accessory; without it take [link.nvlink] out of a copy of its file"
     )
     assert any(text.startswith(sentence) for text in summarize([found])) is said
+
+
+ALONE, WITH = "The product alone; --library sglang, trtllm or vllm adds", "With the kernel that quantises A"
+
+
+@pytest.mark.parametrize(
+    ("library", "params", "text"),
+    [
+        ("", {"dtype": "fp8"}, ALONE),
+        ("torch", {"dtype": "fp8"}, ALONE),
+        ("", {"dtype": "int8"}, ALONE),
+        ("vllm", {"dtype": "fp8"}, WITH),
+        ("sglang", {"dtype": "fp8"}, WITH),
+        ("", {"dtype": "fp8", "quantized": True}, ""),
+        ("vllm", {"dtype": "fp8", "quantized": True}, ""),
+        ("vllm", {"dtype": "bf16"}, ""),
+        ("", {"dtype": "bf16", "weight_dtype": "int4", "scale": "group:128"}, ""),
+    ],
+)
+def test_what_a_product_of_few_bits_contains_is_said(library: str, params: dict[str, Any], text: str) -> None:
+    op = pm.Gemm(m=4096, n=4096, k=4096, **params)
+    sentences = summarize([pm.predict(op, "h100", library=library)])
+    told = [sentence for sentence in sentences if sentence.startswith((ALONE, WITH))]
+    assert len(told) == bool(text)
+    assert all(sentence.startswith(text) for sentence in told)
+    # where it is said to be in the time, it is; where it is said not to be, it is not
+    given = pm.predict(op.changed(quantized=True), "h100", library=library).predicted_time_s
+    assert (pm.predict(op, "h100", library=library).predicted_time_s > given) == (text == WITH)
