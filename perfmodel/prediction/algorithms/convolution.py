@@ -2,17 +2,16 @@
 
 Winograd's F(4x4, 3x3) does a quarter of the products and writes and reads 2.25 (c + k) n p q numbers more, so that it
 pays where c k / (c + k) exceeds s F / (3 B), with F the rate of products and B the bandwidth: 25 in fp32 on a V100.
-F(2x2, 3x3) in one kernel does 2.25 times fewer products and no such traffic, which pays below. On the tensor engines
-of 16 bits the products are so fast that neither does. A transform of Fourier is worth its numbers for filters of 5 x 5
-and more, between 32 channels and more.
+F(2x2, 3x3) in one kernel does 2.25 times fewer products and no such traffic, which pays below. Which of them a library
+runs, the latency model decides (`perfmodel.prediction.latency.conv2d.usable`): none on the tensor engines of NVIDIA's
+machines and of AMD's accelerators, where products of 16 bits are fast. A transform of Fourier is worth its numbers for
+filters of 5 x 5 and more, between 32 channels and more.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Any
-
-import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
@@ -29,13 +28,6 @@ from perfmodel.prediction.latency.machine import Machine
 #: kernels of one call: Winograd's fused kernel has one for the filters before it, the separate one a transform of
 #: images, filters and outputs around the products, Fourier's as many
 KERNELS = {"implicit_gemm": 1.0, "direct": 1.0, "im2col": 2.0, "winograd_f23": 2.0, "winograd_f43": 4.0, "fft": 4.0}
-#: cuDNN's fused Winograd kernel loses to implicit GEMM with few channels by more than its arithmetic says: its time
-#: grows by (8.5 / c)^2, so that on V100 implicit GEMM is chosen up to c k / (c + k) = 11 and Winograd from 21 on.
-#: By the names of the kernels that cuDNN's benchmark mode chose (NeuSight @ 6945927d9afc), GEMM or not is right in
-#: 92.3 % of 3017 convolutions of random sizes on V100 and 91.5 % of 3029 on T4; 92.1 and 90.9 % without the factor.
-#: A factor of implicit GEMM that falls with the images, which would mend what is missed below 9 x 9 pixels, adds 0.1
-#: points on the half of the rows that it was not chosen on, and is left out
-FEW_CHANNELS = 8.5
 #: why a GPU's libraries do not unfold in memory; its time stands beside the others all the same
 NO_IM2COL = "moves the images r s times; libraries of GPUs unfold them on the fly"
 #: algorithms without a kernel for gradients, and the one that has none for those of the weights: its product over
@@ -59,10 +51,10 @@ def costs(op: Conv2d, hardware: Hardware) -> list[Cost]:
         return _on_cpu(plain, hardware)
     machine = Machine.of(hardware, resolve_peak(op, hardware))
     known = constants(kernels.FAMILY, hardware, "", op.dtype)
-    im2col = plain.changed(algorithm="im2col")
+    ends, im2col = _ends(plain, hardware), plain.changed(algorithm="im2col")
     unfolded = float(im2col.tensors()[3].size_bytes)
     return [
-        *(_kernel(name, plain, machine, known) for name in kernels.ALGORITHMS),
+        *(_kernel(name, plain, machine, known, ends) for name in kernels.ALGORITHMS),
         predicted(
             "im2col",
             im2col,
@@ -97,7 +89,8 @@ def _gradients(op: Conv2d, hardware: Hardware) -> list[Cost]:
     slower = constants(kernels.BACKWARD, hardware, "", op.dtype).values["slower"]
     like = _as_convolution(op)
     missing = ("im2col", "winograd_f23") if op.gradient == "weight" else ("im2col",)
-    costs = [_kernel(name, like, machine, known) for name in kernels.ALGORITHMS if name not in missing]
+    ends = _ends(op, hardware)
+    costs = [_kernel(name, like, machine, known, ends) for name in kernels.ALGORITHMS if name not in missing]
     costs.append(_fourier(like, hardware, machine, known))
     return [*(cost.slower(slower) for cost in costs), *(Cost(name, why_not=NO_GRADIENT) for name in missing)]
 
@@ -113,16 +106,20 @@ def _as_convolution(op: Conv2d) -> Conv2d:
     return op.changed(backward=False, gradient="both", c=op.k, k=op.c, h=op.p, w=op.q, padding=padding)
 
 
-def _kernel(name: str, op: Conv2d, machine: Machine, known: Constants) -> Cost:
-    """Return one of the algorithms that the latency family knows."""
+def _ends(op: Conv2d, hardware: Hardware) -> tuple[float, float]:
+    """Return the ends of the interval of a predicted call over its time, for each algorithm that may be the call."""
+    call = predicted("", op, hardware)
+    return call.time_low_s / call.time_s, call.time_high_s / call.time_s
+
+
+def _kernel(name: str, op: Conv2d, machine: Machine, known: Constants, ends: tuple[float, float]) -> Cost:
+    """Return one of the algorithms that the latency family knows; ``ends`` are its interval over its time."""
     why_not = _why_not(name, op, machine)
     if why_not.startswith("needs"):  # it has no such form, whatever it would cost
         return Cost(name, why_not=why_not)
     terms = kernels.algorithm_terms(op, machine, known.values, Conditions(), of=(name,))[name]
     time_s, work = float(terms.time_s), op.work()
-    if name == "winograd_f23":
-        time_s *= 1.0 + (FEW_CHANNELS / float(op.c)) ** 2
-    low, high = known.intervals["large"]
+    low, high = ends
     return Cost(
         name,
         flop=float(op.flop()) * PRODUCTS.get(name, 1.0),
@@ -158,19 +155,22 @@ def _transformed_bytes(name: str, op: Conv2d) -> float:
 
 
 def _why_not(name: str, op: Conv2d, machine: Machine) -> str:
-    """Return why an algorithm does not apply, "" where it does."""
-    if name == "direct":
-        grouped = np.greater(op.groups, 1)
-        return "" if grouped else "every product loads both factors: for depthwise and grouped filters only"
-    if not name.startswith("winograd"):
+    """Return why an algorithm does not apply, "" where `kernels.usable` says that libraries run it."""
+    if kernels.usable(name, op, machine):
         return ""
+    if name == "direct":
+        return "every product loads both factors: for depthwise filters only"
     if not (op.r == 3 and op.s == 3):
         return f"needs 3 x 3 filters, not {op.r:g} x {op.s:g}"
     if op.stride != 1 or op.dilation != 1 or op.groups != 1:
         return "needs stride 1, dilation 1 and one group"
     if machine.engine == "tensor":
         return f"on the tensor engine products in {op.dtype} cost less than the transforms"
-    return "" if bool(op.winograd()) else f"libraries have it in fp32 and fp16, in NCHW, not in {op.dtype}"
+    if not op.winograd():
+        return f"libraries have it in fp32 and fp16, not in {op.dtype}"
+    if op.layout != "nchw":
+        return f"libraries have it in NCHW, not in {op.layout.upper()}"
+    return f"cuDNN's heuristics do not choose it for {op.c:g} channels from Hopper on"
 
 
 def _fourier(op: Conv2d, hardware: Hardware, machine: Machine, known: Constants) -> Cost:

@@ -110,7 +110,7 @@ class Terms:
         vars(more)["_sum"] = self.time_s + time_s
         return more
 
-    def times(self, factor: float) -> Terms:
+    def times(self, factor: Number) -> Terms:
         """Return the terms of a kernel that takes ``factor`` times as long in all its parts."""
         adds, alone = ({name: factor * time for name, time in part.items()} for part in (self.adds, self.alone))
         return Terms(adds, alone)

@@ -119,3 +119,16 @@ def test_an_input_gradient_is_a_convolution_and_weights_have_no_fused_kernel() -
     assert of_weight["winograd_f23"].why_not == of_weight["im2col"].why_not == "has no kernel for gradients"
     with pytest.raises(UsageError, match=r"both are two convolutions.*gradient=input or gradient=weight"):
         pm.choose(op.changed(backward=True), "v100")
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("machine", ["p100-pcie-16gb", "v100", "a100", "h100", "b200", "l40s", "mi300x", "rx-7900-xtx"])
+def test_the_chosen_algorithm_is_the_one_that_a_prediction_times(machine: str, dtype: str, layout: str) -> None:
+    for c, groups in ((3, 1), (16, 1), (64, 1), (256, 1), (512, 1), (512, 512), (512, 32)):
+        op = pm.Conv2d(n=16, c=c, h=28, w=28, k=max(c, 64), r=3, s=3, padding=1, groups=groups, dtype=dtype,
+                       layout=layout)  # fmt: skip
+        call, best = pm.predict(op, machine), pm.choose(op, machine).rows[0]
+        assert best.time_s == pytest.approx(float(call.predicted_time_s)), (c, groups, best.algorithm)
+        assert best.time_low_s == pytest.approx(float(call.predicted_time_low_s))
+        assert best.time_high_s == pytest.approx(float(call.predicted_time_high_s))

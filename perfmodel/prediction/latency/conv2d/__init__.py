@@ -41,7 +41,18 @@ from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
-__all__ = ["ALGORITHMS", "BACKWARD", "FAMILIES", "FAMILY", "POINTS", "SERVES", "SIDE", "algorithm_terms", "unfoldings"]
+__all__ = [
+    "ALGORITHMS",
+    "BACKWARD",
+    "FAMILIES",
+    "FAMILY",
+    "POINTS",
+    "SERVES",
+    "SIDE",
+    "algorithm_terms",
+    "unfoldings",
+    "usable",
+]
 
 SERVES = {"conv2d": ("conv2d",), "conv2d_backward": ("conv2d",)}
 
@@ -75,21 +86,34 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     algorithms = [implicit(conv, sizes, machine, c, conditions)]
     if conv.algorithm == "im2col":
         return algorithms[0]
-    # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
-    can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(conv, machine)
-    # Groups of more than one channel take the kernels of all others: two on an H200 take 30 and 3.2 times as long as it
-    # would (own record, 2026-11-27; in view).
-    depthwise = (conv.groups > 1) & (conv.groups == conv.c)
-    if anywhere(depthwise):
-        algorithms.append(only(depthwise, direct(conv, sizes, machine, c)))
-    if anywhere(can):
-        # The fused kernel has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented").
-        fused_too = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")
-        algorithms += [only(can, one(sizes, machine, c, conditions)) for one in (separate, fused)[: 1 + fused_too]]
-        if anywhere(conv.c > WINOGRAD_CHANNELS) and _from_hopper(machine):
-            without = algorithms[: -1 - fused_too]
-            return between(fastest(algorithms), fastest(without), _unlike_winograd(conv))
+    by_name = _by_name(conv, sizes, machine, c, conditions)
+    found: dict[str, Terms] = {}
+    for name in ("direct", "winograd_f43", "winograd_f23"):
+        can = usable(name, conv, machine)
+        if anywhere(can):
+            found[name] = only(can, by_name[name]())
+    algorithms += found.values()
+    if "winograd_f43" in found and anywhere(conv.c > WINOGRAD_CHANNELS) and _from_hopper(machine):
+        without = [algorithms[0], *(terms for name, terms in found.items() if not name.startswith("winograd"))]
+        return between(fastest(algorithms), fastest(without), _unlike_winograd(conv))
     return fastest(algorithms)
+
+
+def usable(name: str, conv: Conv2d, machine: Machine) -> Any:
+    """Return where libraries run a convolution by one of `ALGORITHMS`: what `formula` takes the fastest of.
+
+    cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D). The fused
+    one has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented"). Groups of more than
+    one channel take the kernels of all others: two on an H200 take 30 and 3.2 times as long as the direct kernel would
+    (own record, 2026-11-27; in view).
+    """
+    if name == "direct":
+        return (conv.groups > 1) & (conv.groups == conv.c)
+    if not name.startswith("winograd"):
+        return True
+    fused_form = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")
+    has_form = conv.layout == "nchw" and (name == "winograd_f43" or fused_form)
+    return conv.winograd() & _has_winograd(conv, machine) & has_form
 
 
 #: channels up to which cuDNN's heuristics are known to choose Winograd's algorithm in fp32 from Hopper on, and from
@@ -100,16 +124,20 @@ WINOGRAD_CHANNELS, IMPLICIT_CHANNELS = 128.0, 216.0
 #: where between them the choice changes, nobody measured: where any place (in ln c) is as likely, ln of the time
 #: deviates by half of ln of both algorithms' ratio (3 to 4 times) in the middle, and by less towards the ends
 CHOICE_DEVIATION = (0.3, 0.5, 0.5)
+#: matrix instruction of the engines on which a library has Winograd's algorithm in fp16: AMD's Radeons. MIOpen's
+#: Winograd Fury is for them alone (ROCm/MIOpen @ 01266f77843e, src/solver/conv/conv_wino_fury_RxS.cpp: gfx11, fp16),
+#: and three layers of an RX 7900 XTX take 0.4 to 0.6 times as long in fp16 as in bf16 (ROCm issue 5191). cuDNN has it
+#: no more from Hopper on: convolutions in fp16 take as long as in bf16 on H100 and H200 (own measurements, torch
+#: 2.11.0, cuDNN 9.19). No measured row says that it runs on older tensor cores, whose products cost less than the
+#: transforms
+WINOGRAD_ENGINES = ("wmma",)
 
 
 def _has_winograd(conv: Conv2d, machine: Machine) -> Any:
-    """Return whether libraries have Winograd's algorithm for a machine's engine, and choose it.
-
-    cuDNN has it no more for tensor cores from Hopper on: convolutions in fp16 take as long as in bf16 on H100 and H200
-    (own measurements, torch 2.11.0, cuDNN 9.19).
-    """
-    few = (conv.c < IMPLICIT_CHANNELS) & (machine.engine == "vector")
-    return few if _from_hopper(machine) else few | True
+    """Return whether libraries have Winograd's algorithm for a machine's engine, and choose it."""
+    if machine.engine == "tensor":
+        return machine.matrix_instruction in WINOGRAD_ENGINES
+    return (conv.c < IMPLICIT_CHANNELS) if _from_hopper(machine) else True
 
 
 def _unlike_winograd(conv: Conv2d) -> Any:
@@ -137,14 +165,20 @@ def algorithm_terms(
     conv: Conv2d, machine: Machine, c: Values, conditions: Conditions, *, of: Sequence[str] = ALGORITHMS
 ) -> dict[str, Terms]:
     """Return the terms of each algorithm by its name, whether or not it can do the convolution."""
-    sizes = Sizes.of(conv)
-    by_name: dict[str, Callable[[], Terms]] = {
+    by_name = _by_name(conv, Sizes.of(conv), machine, c, conditions)
+    return {name: by_name[name]() for name in of}
+
+
+def _by_name(
+    conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions
+) -> dict[str, Callable[[], Terms]]:
+    """Return what finds the terms of each of `ALGORITHMS`."""
+    return {
         "implicit_gemm": lambda: implicit(conv, sizes, machine, c, conditions),
         "direct": lambda: direct(conv, sizes, machine, c),
         "winograd_f23": lambda: fused(sizes, machine, c, conditions),
         "winograd_f43": lambda: separate(sizes, machine, c, conditions),
     }
-    return {name: by_name[name]() for name in of}
 
 
 def gradient(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
