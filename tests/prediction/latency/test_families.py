@@ -88,12 +88,13 @@ def test_one_prediction_imports_one_family() -> None:
 
 
 def test_several_families_of_an_operator_share_its_points() -> None:
-    op = pm.Attention(heads=8, seq_q=np.array([1.0, 64.0, 1.0]), seq_kv=np.array([64.0, 64.0, 1.0]), head_dim=64)
+    shape = {"heads": 8, "head_dim": 64, "kv_write": True}
+    op = pm.Attention(**shape, seq_q=np.array([1.0, 64.0, 1.0]), seq_kv=np.array([64.0, 64.0, 1.0]))
     prediction = pm.predict(op, pm.hardware("h100"))
-    # one query of one key is a short prompt
+    # one query of one key is a short prompt where the call writes a cache
     assert prediction.family.tolist() == ["attention_decode", "attention_prefill", "attention_prefill"]  # type: ignore[union-attr]
     for index, (seq_q, seq_kv) in enumerate([(1, 64), (64, 64), (1, 1)]):
-        one = pm.predict(pm.Attention(heads=8, seq_q=seq_q, seq_kv=seq_kv, head_dim=64), pm.hardware("h100"))
+        one = pm.predict(pm.Attention(**shape, seq_q=seq_q, seq_kv=seq_kv), pm.hardware("h100"))
         assert prediction.predicted_time_s[index] == pytest.approx(one.predicted_time_s)  # type: ignore[index]
 
 
