@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.operators import load_operator
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak, sustained_ceilings
 from perfmodel.prediction.latency.constants import WIDEST
@@ -77,7 +79,7 @@ class Problem:
     sizes : smallest and largest size of the plot and of the search.
     costs : (operator, machine) -> what each algorithm takes.
     resized : (operator, size) -> the operator at another size; None changes the dimension ``size`` alone.
-    defaults : dimensions that a problem named without an operator starts from.
+    defaults : dimensions that complete a problem named without its operator; see `completing`.
     states : whether an operator of that name states the problem, as one ``kind`` of elementwise.
     main : whether it is what the operator's name alone asks for.
     note : a sentence about what all its rows assume.
@@ -97,6 +99,22 @@ class Problem:
     def stated_by(self, op: Operator) -> bool:
         """Return whether an operator states this problem."""
         return op.op == self.op and self.states(op)
+
+    @property
+    def stating(self) -> Mapping[str, str]:
+        """The defaults without which the operator states another problem, as the ``kind`` of elementwise."""
+        return {key: value for key, value in self.defaults.items() if isinstance(value, str) and key != "dtype"}
+
+    def completing(self, given: Collection[str]) -> Mapping[str, Any]:
+        """Return the defaults that complete the dimensions of some names.
+
+        Dimensions that state the operator wholly mean what they mean to it, and take its own defaults; others are
+        completed by all defaults of the problem, so that these belong together.
+        """
+        needed = {item.name for item in dataclasses.fields(load_operator(self.op))
+                  if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING}  # fmt: skip
+        defaults = self.stating if needed <= {*given, *self.stating} else self.defaults
+        return {key: value for key, value in defaults.items() if key not in given}
 
     def at(self, op: Operator, size: float) -> Operator:
         """Return the problem at another size."""

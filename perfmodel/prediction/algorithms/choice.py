@@ -182,7 +182,7 @@ def choose(problem: Operator | str, hardware: Hardware, **dimensions: Any) -> Ch
     Parameters
     ----------
     problem : the operator that states the problem, or the problem's name ("sort", "gradient_compression") with the
-        operator's ``dimensions``.
+        operator's ``dimensions``, which the problem's defaults complete where they do not state the operator wholly.
     hardware : the machine.
 
     Raises
@@ -192,7 +192,7 @@ def choose(problem: Operator | str, hardware: Hardware, **dimensions: Any) -> Ch
     """
     if isinstance(problem, str):
         found = find_problem(problem)
-        op = load_operator(found.op)(**({**found.defaults} | dimensions))
+        op = load_operator(found.op)(**found.completing(dimensions), **dimensions)
     else:
         op, found = problem, _stated(problem, dimensions)
     return choose_for(found, op, hardware)
@@ -218,8 +218,8 @@ def _check_states(problem: Problem, op: Operator) -> None:
     if problem.stated_by(op):
         return
     params = op.params()
-    other = [f"{name}={params[name]}" for name, value in problem.defaults.items()
-             if isinstance(value, str) and name != "dtype" and name in params and params[name] != value]  # fmt: skip
+    other = [f"{name}={params[name]}" for name, value in problem.stating.items()
+             if name in params and params[name] != value]  # fmt: skip
     raise UsageError(
         f"{' '.join([op.op, *other])} is not the problem {problem.name}.",
         place=problem.name,

@@ -15,8 +15,9 @@ from perfmodel.prediction.algorithms.base import Problem
 def parse_problems(tokens: Sequence[str]) -> list[tuple[Problem, Operator]]:
     """Return each problem on a command line with the operator that states it.
 
-    A word that names a problem stands for its operator; dimensions that are not given are the problem's defaults. Other
-    words are operators, or files of them.
+    A word that names a problem stands for its operator, and the problem's defaults complete its dimensions
+    (`Problem.completing`): words that state an operator wholly mean the same as without ``--algorithms``. Other words
+    are operators, or files of them.
 
     Raises
     ------
@@ -42,5 +43,5 @@ def _parsed(group: Sequence[str]) -> list[tuple[Problem, Operator]]:
         return [(problem_of(op), op) for op in parse_operators(group)]
     problem = find_problem(name)
     names = {token.partition("=")[0] for token in given}
-    defaults = [f"{key}={value}" for key, value in problem.defaults.items() if key not in names]
+    defaults = [f"{key}={value}" for key, value in problem.completing(names).items()]
     return [(problem, op) for op in parse_operators([problem.op, *given, *defaults])]

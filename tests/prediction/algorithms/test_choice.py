@@ -163,3 +163,28 @@ def test_every_problem_says_what_its_sizes_are() -> None:
         assert problem.sizes[0] < problem.sizes[1]
         assert problem.op in pm.operator_names()
         assert problem.size
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["attention heads=32 seq_q=4096 head_dim=128 dtype=bf16", "attention heads=8 seq_q=1024 head_dim=64",
+     "optimizer parameters=1000000", "linear_cross_entropy rows=4096 hidden=1024 vocab=32000",
+     "all_reduce bytes=1048576 num_gpus=8", "sampling rows=64 vocab=32000", "sort cols=65536", "scan cols=65536",
+     "topk cols=65536 k=8", "gemm m=512 n=512 k=512", "conv2d n=8 c=64 h=28 w=28 k=64 r=3 s=3"],
+)  # fmt: skip
+def test_words_that_state_an_operator_mean_the_same_as_without_algorithms(words: str) -> None:
+    tokens = words.split()
+    (stated,) = parse_operators(tokens)
+    ((_, op),) = parse_problems(tokens)
+    assert op.params() == stated.params()
+    name, given = tokens[0], {key: getattr(stated, key) for key in (token.partition("=")[0] for token in tokens[1:])}
+    if name in problem_names():
+        assert choice(name, "h100", **given).op.params() == stated.params()
+
+
+def test_words_that_state_no_operator_wholly_take_all_defaults_of_the_problem() -> None:
+    ((problem, op),) = parse_problems(["attention", "seq_q=4096"])
+    assert (op.params()["causal"], op.dtype) == (problem.defaults["causal"], problem.defaults["dtype"])
+    assert op.params()["seq_q"] == 4096
+    ((_, gelu),) = parse_problems(["gelu", "numel=1000"])
+    assert gelu.params()["kind"] == "gelu"
