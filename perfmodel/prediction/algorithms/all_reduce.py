@@ -1,29 +1,35 @@
 """All-reduce: one-shot, two-shot, ring, tree, recursive doubling and in the switch; beyond a node also hierarchical.
 
-S bytes over n devices with a step a and bandwidth B: one-shot (n - 1) S / B, two-shot a + 2 (n - 1) / n S / B; ring
-2 (n - 1) a + 2 (n - 1) / n S / B, tree 2 log2 n a + 2 S / (kappa B), recursive doubling log2 n (a + S / B); in a
-switch that reduces (n + 1) / n S / B, with a rate and a start of its own. One- and
-two-shot cross at S = a B / ((n - 1) (1 - 2 / n)), ring and tree at
-S = 2 a (n - 1 - log2 n) B / (2 / kappa - 2 (n - 1) / n).
+S bytes over n devices with a step a and bandwidth B: one-shot (n - 1) S / B, two-shot a + 2 (n - 1) / n S / B; they
+cross at S = a B / ((n - 1) (1 - 2 / n)). These are kernels of serving libraries. In a node tree, ring and in_switch are
+NCCL's, with the constants fitted to it (`collectives.nccl_terms`): flags in the data up and down a tree, a ring that
+synchronises first, 2 (n - 1) a + 2 (n - 1) / n S / B, and (n + 1) / n S / B in a switch that reduces, with a rate and a
+start of its own. NCCL takes the fastest, whose time and interval are those of a prediction.
 
-Beyond a node the network adds what `perfmodel.prediction.network` says, and no device reads another one's memory.
+What no library runs there is a closed form: recursive doubling log2 n (a + S / B), and through the host, where NCCL has
+rings, a tree 2 log2 n a + 2 S / (kappa B).
+
+Beyond a node the network adds what `perfmodel.prediction.network` says, and no device reads another one's memory. Ring
+and tree are NCCL's there: all closed forms are scaled so that the faster of these two takes what is predicted.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import maximum
 from perfmodel.operators.all_reduce import AllReduce
-from perfmodel.prediction.algorithms.base import Cost, Problem, counted
+from perfmodel.prediction.algorithms.base import Cost, Problem, counted, predicted
 from perfmodel.prediction.latency import collectives
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import family
 from perfmodel.prediction.latency.far import unmeasured_network
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.protocols import IN_SWITCH, RING, TREE
 from perfmodel.prediction.network import Algorithm, crossing
 from perfmodel.prediction.topology import Spread, network_between, spread_of
 
@@ -47,25 +53,52 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     if collectives.through_host(op, machine):
         one_node = "more than two GPUs cannot read each other's memory through the host"
     power = "" if float(levels).is_integer() else "needs a power of two of devices"
-    shapes = {
-        # name: start, steps, step, bytes, rate, buffers beside its own, why not
-        "one_shot": (small.start_s, 0.0, small.step_s, (n - 1.0) * size, small.rate, size, one_node),
-        "two_shot": (small.start_s, 1.0, small.step_s, 2.0 * share * size, small.rate, size, one_node),
-        "ring": (large.start_s, 2.0 * (n - 1.0), large.step_s, 2.0 * share * size, large.rate, 0.0, ""),
-        "tree": (large.start_s, 2.0 * levels, large.step_s, 2.0 * size, TREE_SHARE * large.rate, 0.0, ""),
-        "recursive_doubling": (large.start_s, levels, large.step_s, levels * size, large.rate, size, power),
-    }
-    switch = switch_of(op, machine, hardware)
-    if switch is not None:
-        moved = float(np.asarray(op.peer_bytes(in_switch=True)))
-        shapes["in_switch"] = (switch.start_s, 2.0 * (n - 1.0), switch.step_s, moved, switch.rate, 0.0, "")
     flop = float(np.asarray(op.flop()))
-    sources = dict.fromkeys(("one_shot", "two_shot"), known.source)
-    return [
-        counted(name, start + steps * step + moved / rate, flop=flop, moved_bytes=moved, kernels=1.0,
-                workspace_bytes=buffer, why_not=why_not, basis=f"closed form: {sources.get(name, source)}")
-        for name, (start, steps, step, moved, rate, buffer, why_not) in shapes.items()
-    ]  # fmt: skip
+    ring_s = large.start_s + 2.0 * (n - 1.0) * large.step_s + 2.0 * share * size / large.rate
+    if collectives.through_host(op, machine):
+        tree_s = large.start_s + 2.0 * levels * large.step_s + 2.0 * size / (TREE_SHARE * large.rate)
+        times_s, copied_s = {RING: ring_s, TREE: tree_s}, 0.0
+    else:
+        terms = collectives.nccl_terms(op, machine, known.values)
+        times_s = {name: float(found.time_s) for name, found in terms.items()}
+        copied_s = times_s[RING] - ring_s  # of a GPU's own part
+    moved = {TREE: 2.0 * size, RING: 2.0 * share * size, IN_SWITCH: float(np.asarray(op.peer_bytes(in_switch=True)))}
+    read_s = {"one_shot": (n - 1.0) * size / small.rate, "two_shot": small.step_s + 2.0 * share * size / small.rate}
+    doubled_s = large.start_s + levels * large.step_s + levels * size / large.rate + copied_s
+    shapes = {
+        # name: bytes, time, buffers beside its own, why not, whose constants
+        "one_shot": ((n - 1.0) * size, small.start_s + read_s["one_shot"], size, one_node, known.source),
+        "two_shot": (2.0 * share * size, small.start_s + read_s["two_shot"], size, one_node, known.source),
+        **{name: (moved[name], time_s, 0.0, "", source) for name, time_s in times_s.items()},
+        "recursive_doubling": (levels * size, doubled_s, size, power, source),
+    }
+    return _as_predicted(
+        [counted(name, time_s, flop=flop, moved_bytes=moved_bytes, kernels=1.0, workspace_bytes=buffer,
+                 why_not=why_not, basis=f"closed form: {constants_of}")
+         for name, (moved_bytes, time_s, buffer, why_not, constants_of) in shapes.items()],
+        op, hardware,
+    )  # fmt: skip
+
+
+def _as_predicted(found: list[Cost], op: AllReduce, hardware: Hardware) -> list[Cost]:
+    """Return costs in which the fastest of the algorithms that NCCL has takes what a prediction says, and its interval.
+
+    Its other algorithms are scaled alike, beyond a node all, since they share a network; they keep the interval of a
+    closed form.
+    """
+    machine = Machine.of(hardware, None)
+    call, run = predicted("", op, hardware), _run(op, machine, hardware)
+    fastest = min((cost for cost in found if cost.algorithm in run), key=lambda cost: cost.time_s)
+    ratio = call.time_s / fastest.time_s
+    known = replace(fastest, time_s=call.time_s, time_low_s=call.time_low_s, time_high_s=call.time_high_s,
+                    basis=f"NCCL's choice: {call.basis}")  # fmt: skip
+    if math.isclose(ratio, 1.0, rel_tol=1e-6):
+        return [known if cost is fastest else cost for cost in found]
+    scaled = f", times {ratio:.2f} as NCCL's choice is predicted"
+    alike = [cost.algorithm for cost in found] if spread_of(op, hardware).crosses else run
+    return [known if cost is fastest
+            else replace(cost.slower(ratio), basis=cost.basis + scaled) if cost.algorithm in alike
+            else cost for cost in found]  # fmt: skip
 
 
 def _between_nodes(op: AllReduce, hardware: Hardware, machine: Machine, spread: Spread) -> list[Cost]:
@@ -94,7 +127,7 @@ def _between_nodes(op: AllReduce, hardware: Hardware, machine: Machine, spread: 
         found.append(cost)
     why = "no device reads memory in another node"
     refused = [Cost(name, flop=flop, kernels=1.0, why_not=why) for name in ("one_shot", "two_shot")]
-    return [*refused, *found]
+    return [*refused, *_as_predicted(found, op, hardware)]
 
 
 def ring_of(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collectives.Line, str]:
@@ -112,11 +145,17 @@ def ring_of(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collec
     return collectives.Line(line.start_s, float(hops / (network.gpus - 1.0)), float(rate)), source
 
 
-def switch_of(op: AllReduce, machine: Machine, hardware: Hardware) -> collectives.Line | None:
-    """Return the same of a reduction in the switch, or None where it has none, or would send more than a ring."""
-    if spread_of(op, hardware).crosses or collectives.through_host(op, machine) or float(op.num_gpus) <= 2.0:
-        return None
-    return collectives.switch_line(op, machine, constants(family("all_reduce"), hardware).values)
+def chosen(op: AllReduce, hardware: Hardware) -> Cost:
+    """Return what the algorithm that NCCL chooses takes: its time is the predicted one."""
+    run = _run(op, Machine.of(hardware, None), hardware)
+    return min((cost for cost in costs(op, hardware) if cost.algorithm in run), key=lambda cost: cost.time_s)
+
+
+def _run(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[str, ...]:
+    """Return the algorithms that NCCL has; through the host of a node it has rings."""
+    if spread_of(op, hardware).crosses:
+        return RING, TREE
+    return (RING,) if collectives.through_host(op, machine) else (TREE, RING, IN_SWITCH)
 
 
 def _node_ring(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collectives.Line, str]:
@@ -139,4 +178,6 @@ PROBLEM = Problem(
     sizes=(1024.0, 2.0**32),
     costs=costs,
     defaults={"bytes": 2**20, "num_gpus": 8},
+    note="One-shot and two-shot are kernels of serving libraries for small messages. NCCL takes the fastest of tree, "
+    "ring and the switch, which is what analyze predicts. Others are closed forms.",
 )

@@ -8,14 +8,14 @@ decoding take passes over memory and, because gradients come layer by layer, a f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.all_reduce import AllReduce
-from perfmodel.prediction.algorithms.all_reduce import ring_of, switch_of
+from perfmodel.prediction.algorithms.all_reduce import chosen, ring_of
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted
 from perfmodel.prediction.latency import collectives
 from perfmodel.prediction.latency.machine import Machine
@@ -50,7 +50,7 @@ class _Method:
 
 
 METHODS = {
-    "none": _Method(1.0, 0.0, 0.0, flop=lambda elements: 0.0),
+    "none": _Method(1.0, 0.0, 0.0),  # NCCL's all-reduce, which a switch may add up
     # read 4 write 1, then read 1 write 4; the maximum before it reads once more
     "fp8": _Method(4.0, 3.5, 3.0),
     # values and 32-bit indices of 1 %; a selection reads 5 times, the error that is kept is read and written, and the
@@ -67,28 +67,23 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     """Return what each method takes for gradients of ``op.bytes`` in ``op.dtype``."""
     machine = Machine.of(hardware, None)
     line, _ = ring_of(op, machine, hardware)
-    switch, rates = switch_of(op, machine, hardware), Rates.for_op(op, hardware)
-    return [_cost(name, method, op, line, switch, rates) for name, method in METHODS.items()]
+    rates, plain = Rates.for_op(op, hardware), replace(chosen(op, hardware), algorithm="none")
+    return [plain if name == "none" else _cost(name, method, op, line, rates) for name, method in METHODS.items()]
 
 
-def _cost(
-    name: str, method: _Method, op: AllReduce, line: collectives.Line, switch: collectives.Line | None, rates: Rates
-) -> Cost:
+def _cost(name: str, method: _Method, op: AllReduce, line: collectives.Line, rates: Rates) -> Cost:
+    """Return what a method takes; a switch adds up numbers, and no codes."""
     n, size = float(op.num_gpus), float(op.bytes)
     elements = size / dtype_bytes(op.dtype)
     share = (n - 1.0) / n
     moved = (n - 1.0) * size / method.ratio if method.gathered else 2.0 * share * size / method.ratio
     steps = (1.0 if method.gathered else 2.0) * (n - 1.0)
     exchange = line.start_s + steps * line.step_s + moved / line.rate
-    if switch is not None and not method.kernels:  # a switch adds up numbers, and no codes
-        reduced = float(np.asarray(op.peer_bytes(in_switch=True)))
-        switched = switch.start_s + steps * switch.step_s + reduced / switch.rate
-        exchange, moved = min((exchange, moved), (switched, reduced))
     passes = method.passes * size + (n * size / method.ratio if method.gathered else 0.0)
     flop = method.flop(elements)
     compress = max(flop / rates.flop_per_s, passes / rates.bytes_per_s)
     started = LAYERS * method.kernels * max(HOST_S, rates.start_s)
-    held = size / method.ratio * (n if method.gathered else 1.0) if method.kernels else 0.0
+    held = size / method.ratio * (n if method.gathered else 1.0)
     error = size if method.passes > METHODS["fp8"].passes else 0.0
     return counted(name, exchange + max(compress, started), flop=flop + float(np.asarray(op.flop())), moved_bytes=moved,
                    kernels=1.0 + LAYERS * method.kernels, workspace_bytes=held + error)  # fmt: skip

@@ -39,7 +39,6 @@ from perfmodel.prediction.latency.protocols import (
     PAIR,
     SHARING,
     SOME_RELEASE,
-    SWITCH_START,
     Protocol,
     crowd_of,
     custom_protocols,
@@ -170,19 +169,17 @@ def custom_line(op: Collective, machine: Machine, c: Values) -> Line:
     return Line(float(custom_start(op, path, c)), float(scale * step), float(rate))
 
 
+def nccl_terms(op: Collective, machine: Machine, c: Values) -> dict[str, Terms]:
+    """Return the terms of NCCL's algorithms for an all-reduce in a node, of which `formula` takes the fastest."""
+    node = within(op, machine)
+    path = path_of(node, machine)
+    return {name: fastest(op, machine, path, lines, c) for name, lines in nccl_protocols(node, path, c).items()}
+
+
 def ring_line(op: Collective, machine: Machine, c: Values) -> Line:
     """Return start, step and rate of the protocol for large messages: two steps for each further GPU."""
     path = path_of(within(op, machine), machine)
     return Line(float(path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(c["share"] * path.bandwidth))
-
-
-def switch_line(op: Collective, machine: Machine, c: Values) -> Line | None:
-    """Return the same of reductions in the switch, None where it has none: each GPU sends S (n + 1) / n."""
-    path = path_of(within(op, machine), machine)
-    if not anywhere(path.in_switch):
-        return None
-    rate = c.get("in_switch", 1.0) * path.bandwidth
-    return Line(float(SWITCH_START * path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(rate))
 
 
 def host_line(op: Collective, machine: Machine, c: Values) -> Line:
@@ -212,7 +209,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     assert isinstance(op, Collective)
     spread, node = spread_on(op, machine), within(op, machine)
     path = path_of(node, machine)
-    lines = nccl_protocols(node, path, c)
+    lines = [line for protocols in nccl_protocols(node, path, c).values() for line in protocols]
     library = KERNELS.get(conditions.library, conditions.library)
     if anywhere(spread.crosses):
         lines = beyond(lines, op, machine, spread)

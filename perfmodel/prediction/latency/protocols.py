@@ -61,6 +61,8 @@ TRTLLM_BYTES = (16e6, 8e6)
 #: dispatchARKernels in customAllReduceKernels.cu of github.com/NVIDIA/TensorRT-LLM. Others call NCCL
 CUSTOM_GPUS, TRTLLM_GPUS = (2, 4, 6, 8), (2, 4, 6, 8, 16)
 SGLANG, VLLM = "sglang", "vllm"
+#: what NCCL's all-reduce does: flags go up and down a tree, a ring synchronises first, and a switch reduces
+TREE, RING, IN_SWITCH = "tree", "ring", "in_switch"
 #: releases of SGLang from which on its kernel's synchronisation takes so many times the mean of all releases, on H100
 #: and H200 alike: with these, the median of measured over predicted is 1 for the fitted rows of each release of up to
 #: 1 MiB on H100, without them 0.75, 1.18, 1.17 and 0.87 (aiconfigurator @ 095f58a51c4c)
@@ -127,8 +129,10 @@ def rise_of(op: Collective, c: Values) -> Number:
     return 1.0 + c["ll_rise"] * op.bytes / (op.bytes + CHANNELS_BYTES)
 
 
-def nccl_protocols(op: Collective, path: Path, c: Values) -> list[Protocol]:
-    """Return NCCL's protocols: with flags, in a ring, and reductions in the switch where that moves fewer bytes.
+def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Protocol]]:
+    """Return NCCL's protocols by what an all-reduce does in them: with flags in the data, a ring, and in the switch.
+
+    The switch reduces where that moves fewer bytes. Other collectives with flags in the data are rings, too.
 
     The all-reduce with flags in the data goes up and down a tree: 2 S bytes, however many GPUs there are. Up to 1 MiB,
     2, 4 and 8 GPUs (A100, H100, B200) reach 0.6, 0.85 and 1 of one rate if 2 S (n - 1) / n are counted, which a ring
@@ -142,19 +146,19 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> list[Protocol]:
     rise = path.scale * rise_of(op, c)
     start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * path.bandwidth)
     flags, waits = rise * c["ll_start"], rise * c["ll_step"] * waited
-    lines = [
-        Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * path.bandwidth), wire=FLAGGED),
-        Protocol(start, steps, link),
+    flagged = [
+        Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * path.bandwidth), wire=FLAGGED)
     ]
+    found = {TREE: flagged, RING: [Protocol(start, steps, link)]}
     if "mid_share" in c:
         between = TREE_MID * waits if tree else path.scale * math.sqrt(c["ll_step"] * c["step"]) * waited
         middle = ring / (c["mid_share"] * path.bandwidth)
-        lines.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle, wire=SELDOM_FLAGGED))
+        flagged.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle, wire=SELDOM_FLAGGED))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
     if anywhere(less < ring):
         switched = where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
-        lines.append(Protocol(SWITCH_START * start, steps, switched))
-    return lines
+        found[IN_SWITCH] = [Protocol(SWITCH_START * start, steps, switched)]
+    return found
 
 
 def custom_scale(path: Path, c: Values) -> float:
