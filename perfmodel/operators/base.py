@@ -229,6 +229,10 @@ class Operator(abc.ABC):
         """Return the operators that a library runs one after another, where it has no kernel for this one."""
         return self.composition()
 
+    def calls(self) -> Number:
+        """Return how many calls of a framework it takes, one after another: what the host has to dispatch."""
+        return 1.0
+
     def work(self) -> Work:
         """Return FLOP, traffic and working set; that of a single call is counted once."""
         return self.counted()[1]

@@ -94,6 +94,12 @@ class Optimizer(Operator):
         one_pass = np.ceil(np.maximum(by_tensors, self.parameters / ELEMENTS_OF_A_KERNEL))
         return plain((1.0 if fused else len(self.passes)) * one_pass)
 
+    def calls(self) -> Number:
+        """Return the calls of a framework: one for each pass over all tensors, as a loop for each of them too."""
+        if self.algorithm == "fused":
+            return 1.0
+        return len(self.passes) * (1.0 * self.num_tensors if self.algorithm == "loop" else 1.0)
+
     def flop(self) -> Number:
         """Return 15 (adamw), 19 (adam8bit), 4 or 2 (sgd) a weight [FLOP]."""
         each = {"adamw": 15.0, "adam8bit": 19.0, "sgd": 4.0 if self.momentum else 2.0}[self.kind]

@@ -17,6 +17,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.family import dispatched_s
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
 from perfmodel.prediction.launching import kernel_gap_s
@@ -184,7 +185,11 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str)
 
 
 def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
-    """Return the time that the host needs to dispatch one call: the constant ``host`` of the operator's family [s]."""
+    """Return the time that the host needs to dispatch an operator [s].
+
+    It is the constant ``host`` of the operator's family for one call; see `dispatched_s` for several.
+    """
     machine = Machine.of(hardware, resolve_peak(op, hardware) if op.flop() else None)
     (_, family), *_ = families_of(op, machine, hardware.kind)
-    return constants(family, hardware, library).values.get("host", 0.0)
+    values = constants(family, hardware, library).values
+    return float(dispatched_s(values.get("host", 0.0), values.get("hidden", 0.0), op.calls()))

@@ -80,6 +80,17 @@ FACTOR = Constant(
 )
 
 
+def dispatched_s(host_s: Number, hidden_s: Number, calls: Number) -> Number:
+    """Return the time of the host to dispatch some calls one after another [s]: host + (calls - 1) (host - hidden).
+
+    Of each further call counts what comes before its kernel starts; the way back, and the events, count once.
+
+    >>> round(dispatched_s(26e-6, 13e-6, 100.0) * 1e3, 3)
+    1.313
+    """
+    return host_s + (calls - 1.0) * maximum(0.0, host_s - hidden_s)
+
+
 def scaled(terms: Terms, values: Values) -> Terms:
     """Return the terms of a family's formula as its calls take: times the `FACTOR` that a table may have."""
     return terms.times(values[FACTOR.name]) if FACTOR.name in values else terms
@@ -280,8 +291,9 @@ class Family:
 
         Between events around a framework's call the host dispatches for ``host``, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
-        more dispatch than a plain one (``call_cost``) spends it before it starts the kernel. Around a call that waits
-        in the queue the events add `EVENTS_S`.
+        more dispatch than a plain one (``call_cost``) spends it before it starts the kernel. Of several calls
+        (`Operator.calls`) the device runs one while the host dispatches the next, and the slower of both sets the time
+        (`dispatched_s`). Around a call that waits in the queue the events add `EVENTS_S`.
         """
         kernel = scaled(self.formula(op, machine, values, conditions), values)
         if anywhere(gain):
@@ -318,6 +330,10 @@ class Family:
         if "host" not in values:  # constants that a fit tries, of a family without a dispatch of its own
             values = {**HOST_DEFAULTS, **values}
         host = slower * values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
+        hidden, calls = slower * values["hidden"], op.calls()
         # A kernel cannot hide behind more of the dispatch than there is.
-        before = maximum(0.0, host - slower * values["hidden"])
-        return smooth_max(CORNER, host, before + kernel_s) - kernel_s
+        before = maximum(0.0, host - hidden)
+        whole = dispatched_s(host, hidden, calls)
+        # The device is busy from the first start on, or has the last kernel left when it is started.
+        device = maximum(before + kernel_s, whole - (host - before) + kernel_s / calls)
+        return smooth_max(CORNER, whole, device) - kernel_s

@@ -87,6 +87,28 @@ def test_between_events_lies_the_dispatch(calibrated: Hardware) -> None:
     assert small.predicted_limiter == "host"
 
 
+@pytest.mark.parametrize("library", ["", "torch"])
+def test_a_loop_of_many_calls_waits_for_the_host_that_dispatches_each(library: str) -> None:
+    def step(tensors: int, *, algorithm: str = "loop", timing: str = "event", parameters: float = 1e6) -> pm.Prediction:
+        op = pm.OptimizerAdamw(parameters=parameters, algorithm=algorithm, num_tensors=tensors)
+        return pm.predict(op, "h100", timing=timing, library=library)
+
+    # 8 passes over each of 100 tensors are 800 calls, of which a host takes 5 us and more
+    assert step(100).predicted_time_high_s > step(100).predicted_time_s > 800 * 5e-6
+    assert step(100).predicted_limiter == "host"
+    assert step(200).predicted_time_s == pytest.approx(2 * step(100).predicted_time_s, rel=0.01)
+    # as foreach it is 8 calls, fused one
+    fused, foreach, loop = (step(100, algorithm=name).predicted_time_s for name in ("fused", "foreach", "loop"))
+    assert fused < foreach < 0.1 * loop
+    # the device alone does not wait, and long kernels hide the host
+    assert step(100, timing="kernel").predicted_time_s < 0.5 * loop
+    long = [step(4, timing=timing, parameters=4e9) for timing in ("event", "kernel")]
+    assert long[0].predicted_time_s == pytest.approx(float(long[1].predicted_time_s), rel=0.01)
+    together = pm.predict(pm.OptimizerAdamw(parameters=1e6, algorithm="loop", num_tensors=np.array([100, 200])), "h100",
+                          timing="event", library=library)  # fmt: skip
+    assert together.predicted_time_s == pytest.approx([float(step(n).predicted_time_s) for n in (100, 200)])
+
+
 def test_warm_data_may_beat_the_cold_bound_and_never_what_the_caches_cannot_hold(calibrated: Hardware) -> None:
     fits, large = pm.Elementwise(numel=500_000), pm.Elementwise(numel=5_000_000)  # 6 MB and 60 MB, beside 10 MB of L2
     warm = pm.predict(fits, calibrated, cache="warm")
