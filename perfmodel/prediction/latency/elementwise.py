@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.core.work import Number, maximum
+from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
@@ -60,6 +61,22 @@ ROW = 10_000.0
 #: on the lanes of integers beside them. With one instruction for 32 threads from each scheduler in a clock, an H100
 #: takes as long as 40 would (bf16: 8 % more than a copy), so that 0.69 of the slots are filled, and of the lanes
 ERF_ISSUED, ERF_LANES = 27.5 / 0.69, 13.0 / 0.69
+#: instructions in fp64 of one element: those that sm_75, 80, 89 and 90 execute for normal numbers, by the code that
+#: nvcc 13.0 makes of CUDA's math library (DFMA, DMUL, DADD, DSETP, and conversions from and to fp64, which share their
+#: lanes); slow paths of other numbers aside. A warp takes both branches of tanh, below and above 0.55. Integers and the
+#: start of a quotient (MUFU.RCP64H) run on other units. Other kinds take one for each FLOP. OCML, AMD's library, is
+#: taken to need as many
+IN_DOUBLE = MappingProxyType({
+    "div": 8.0, "sqrt": 8.0, "rsqrt": 5.0, "exp": 15.0, "log": 28.0, "tanh": 37.0, "sigmoid": 22.0, "silu": 25.0,
+    "silu_mul": 26.0, "gelu": 49.0, "chain4": 76.0, "pow": 85.0,
+})  # fmt: skip
+#: the same of gradients, by those of what they compute: erf (45) and exp, a quotient, two powers and a logarithm
+GRADIENTS_IN_DOUBLE = MappingProxyType({
+    "div": 18.0, "sqrt": 9.0, "log": 8.0, "silu": 29.0, "silu_mul": 32.0, "gelu": 67.0, "pow": 204.0,
+})  # fmt: skip
+#: of fp64 where these instructions take half of the time of the traffic and more, which no row tells of: how far they
+#: fill the lanes, and what other libraries need, is assumed
+DOUBLE_SHARE, DOUBLE_DEVIATION = 0.5, (0.1, 0.3, 0.3)
 #: of kernels that compute the address of each element, at launch, below and above 0.1 ms: the 15 of `ADDRESS_CYCLES`
 #: are 11 % off in the mean, which is 0.8 deviations of a normal distribution
 ADDRESS_DEVIATION = (0.1, 0.14, 0.14)
@@ -88,7 +105,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     An operation takes one cycle of an fp32 lane, which limits no machine; pow takes ``pow`` cycles: 57 (A100) to 80
     (P100) on NVIDIA in the rows of NeuSight (@ 6945927d9afc). A lane has no packed pow: where the fp32 peak counts
     packed instructions, it counts ``machine.packed`` lanes for one (MI210 and MI100 take 197 and 179 cycles so; 394 and
-    179 at the packed rate).
+    179 at the packed rate). No special function unit computes fp64: its functions are `IN_DOUBLE` instructions at the
+    rate of fp64, half of its peak, which is 1/32 or 1/64 of that of fp32 on many machines.
     """
     op = cast(Elementwise, op)
     work = op.work()
@@ -120,6 +138,8 @@ def _fresh_share(op: Elementwise, traffic: Number, machine: Machine) -> Number:
 
 def _math_s(op: Elementwise, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the time of the arithmetic, or of the conversions of PyTorch's casts [s]."""
+    if op.dtype == "fp64":
+        return _double_s(op, machine)
     # A fused multiply-add is 2 FLOP in one cycle of a lane.
     lanes = machine.vector_flop_per_s / 2.0 / machine.packed
     if op.kind == "gelu" and not op.backward:
@@ -129,6 +149,13 @@ def _math_s(op: Elementwise, machine: Machine, c: Values, conditions: Conditions
     if op.kind == "cast" and conditions.library in FRAMEWORKS and op.out_dtype != op.dtype and not narrowed:
         return CONVERT_CYCLES * op.numel / (machine.sm_count * machine.clock_hz)
     return op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
+
+
+def _double_s(op: Elementwise, machine: Machine) -> Number:
+    """Return the time of the instructions in fp64 [s]; half of the peak are instructions."""
+    counts = GRADIENTS_IN_DOUBLE if op.backward else IN_DOUBLE
+    instructions = op.numel * counts[op.kind] if op.kind in counts else op.flop()
+    return 2.0 * instructions / machine.peak_flop_per_s if anywhere(instructions > 0.0) else 0.0 * instructions
 
 
 def call_cost(op: Operator, c: Values) -> Number:
@@ -148,6 +175,13 @@ def _only_writing(op: Elementwise, machine: Machine, conditions: Conditions) -> 
     return op.kind == "fill"
 
 
+def _in_double(op: Elementwise, machine: Machine, conditions: Conditions) -> Any:
+    """Whether the instructions of fp64 set the time, or may: ``op.flop`` counts a function as one."""
+    if op.dtype != "fp64":
+        return False
+    return _double_s(op, machine) > DOUBLE_SHARE * op.work().bytes / machine.bandwidth_bytes_per_s
+
+
 #: what libraries differ by in elements of four bytes and more, which fill the loads of a warp one by one: the middle
 #: 80 % of 87 published calls of 21 sources take 0.96 to 1.15 times as long as predicted above 0.1 ms, of eight above
 #: 10 us 0.99 to 1.2 (`examples/published`, in view). Shorter ones wait for their launch, as all do
@@ -160,6 +194,7 @@ FAMILY = Family(
     doubts=(
         Doubt(ErrorSource.EXTRAPOLATION, _by_address, ADDRESS_DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _only_writing, WRITE_DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _in_double, DOUBLE_DEVIATION),
         ELSEWHERE,
     ),
     wide_library=OTHERS_WIDE,

@@ -55,6 +55,45 @@ def test_pow_is_bound_by_arithmetic_by_hand() -> None:
     assert slow.adds["hbm"] == 0.0
 
 
+def test_functions_of_fp64_are_instructions_at_the_rate_of_fp64_by_hand() -> None:
+    # 2 lanes of an SM for fp64, 0.4 TFLOP/s: 85 instructions of pow take 1e8 elements 42.5 ms
+    double = replace(ROUND, dtype="fp64", peak_flop_per_s=0.4e12)
+    slow = FAMILY.formula(Elementwise(numel=10**8, kind="pow", dtype="fp64"), double, VALUES, COLD)
+    assert slow.adds["math"] == pytest.approx(42.5e-3)
+    assert slow.adds["hbm"] == 0.0
+    one = FAMILY.formula(Elementwise(numel=10**8, kind="add", dtype="fp64"), double, VALUES, COLD)
+    assert one.alone["math"] == pytest.approx(0.5e-3)
+
+
+@pytest.mark.parametrize("kind", ["exp", "log", "tanh", "gelu", "silu", "pow"])
+def test_functions_of_fp64_take_a_geforce_longer_than_their_bytes_and_nobody_measured_them(kind: str) -> None:
+    for name in ("rtx-4090", "t4"):
+        op = Elementwise(numel=10**8, kind=kind, dtype="fp64", num_inputs=1)
+        slow, fp32 = (predict(one, hardware(name)) for one in (op, op.changed(dtype="fp32")))
+        # the traffic is twice that of fp32, the rate of instructions 1/64 or 1/32
+        assert slow.predicted_limiter == "compute"
+        assert slow.limiter == fp32.limiter == "hbm"
+        assert slow.flop == fp32.flop
+        assert slow.predicted_time_s > 2.4 * fp32.predicted_time_s
+        assert slow.predicted_time_high_s > 1.5 * slow.predicted_time_s
+    # where fp64 runs at half of the rate, its bytes hide the functions
+    assert predict(op.changed(kind="exp"), hardware("h100")).predicted_limiter == "hbm"
+
+
+def test_every_machine_has_a_time_for_functions_of_fp64_unless_it_has_none() -> None:
+    for name in hardware_names():
+        machine = hardware(name)
+        for op in (
+            Elementwise(numel=10**6, kind="exp", dtype="fp64"),
+            Elementwise(numel=10**6, dtype="fp64", kind="fill"),
+        ):
+            if machine.find_peak("fp64", "vector") is not None:
+                assert np.isfinite(float(predict(op, machine).predicted_time_s)), name
+    together = Elementwise(numel=np.array([1e3, 1e8]), kind="exp", dtype="fp64")
+    apart = [float(predict(together.changed(numel=n), hardware("t4")).predicted_time_high_s) for n in (1e3, 1e8)]
+    assert predict(together, hardware("t4")).predicted_time_high_s == pytest.approx(apart)
+
+
 def test_addresses_take_as_long_in_every_dtype_by_hand() -> None:
     # 0.85 cycles x 1e8 on 100 SMs of 1 GHz: 0.85 ms; in 16 bits 200 MB + 1.5 x 200 MB at 0.8 TB/s are 0.625 ms, in fp32
     # twice as much, so that these are limited by their traffic again
