@@ -172,7 +172,8 @@ class Tensor(NamedTuple):
     reads, writes : how many times the whole tensor is read from and written to device memory. The
         compulsory traffic is one read of every input and one write of every output.
     repeated : how many of the reads and writes a cache may serve, so that no floor counts them: a kernel may find in
-        L2 what another of its passes has read, or leave there what the next pass reads and overwrites.
+        L2 what another of its passes has read, or leave there what the next pass reads and overwrites. Writes are
+        among them as far as they exceed the reads.
     """
 
     name: str
@@ -218,6 +219,7 @@ class Work:
     bytes_read, bytes_written : traffic to device memory when nothing is cached [B].
     working_set_bytes : size of all tensors together [B].
     repeated_bytes : bytes among those read and written that a cache may serve [B].
+    repeated_written_bytes : those of them that are written [B].
     """
 
     flop: Number
@@ -225,6 +227,7 @@ class Work:
     bytes_written: Number
     working_set_bytes: Number
     repeated_bytes: Number = 0.0
+    repeated_written_bytes: Number = 0.0
 
     @property
     def bytes(self) -> Number:
@@ -233,8 +236,18 @@ class Work:
 
     @property
     def least_bytes(self) -> Number:
-        """Traffic without the reads that a cache may serve [B]: what no call avoids."""
+        """Traffic without what a cache may serve [B]: the compulsory traffic, which no cold call avoids."""
         return self.bytes - self.repeated_bytes if anywhere(self.repeated_bytes) else self.bytes
+
+    @property
+    def least_read_bytes(self) -> Number:
+        """The part of `least_bytes` that is read [B]."""
+        return self.bytes_read - (self.repeated_bytes - self.repeated_written_bytes)
+
+    @property
+    def least_written_bytes(self) -> Number:
+        """The part of `least_bytes` that is written [B]."""
+        return self.bytes_written - self.repeated_written_bytes
 
     @classmethod
     def from_tensors(cls, flop: Number, tensors: Sequence[Tensor]) -> Work:
@@ -243,6 +256,7 @@ class Work:
         written: Number = 0.0
         total: Number = 0.0
         repeated: Number = 0.0
+        again_written: Number = 0.0
         for _, shape, dtype, reads, writes, again in tensors:
             size = product_of(shape) * DTYPE_BYTES[dtype]
             add = _with if type(size) is float else _added
@@ -253,7 +267,9 @@ class Work:
                 written = add(written, writes, size)
             if again is not NEVER:
                 repeated = add(repeated, again, size)
-        return cls(flop, read, written, total, repeated)
+                if writes is not NEVER:  # reads are served first: what is written last has to arrive
+                    again_written = add(again_written, maximum(0.0, again - reads), size)
+        return cls(flop, read, written, total, repeated, again_written)
 
 
 def _with(moved: Number, passes: Number, size: Number) -> Number:

@@ -129,4 +129,4 @@ def _work(limit: Limit) -> tuple[float | None, float | None]:
     if entry.op is None or not entry.calls:
         return None, None
     work, times = entry.op.work(), entry.calls * entry.op.count
-    return float(work.flop) * times, float(work.bytes) * times
+    return float(work.flop) * times, float(work.least_bytes) * times

@@ -56,7 +56,7 @@ class CapturedCall:
         """Compulsory traffic of all calls [B]."""
         if self.op is None:
             return self.count * self.bytes
-        return self.count * self.op.count * float(self.op.work().bytes)
+        return self.count * self.op.count * float(self.op.work().least_bytes)
 
 
 @dataclass(frozen=True)

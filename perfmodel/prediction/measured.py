@@ -105,7 +105,7 @@ def measured_time(text: str, op: Operator, place: str = "--measured") -> float:
     if text.strip()[-1:].isdigit():
         raise UsageError(f"{text!r} has no unit.", place=place, remedy=remedy)
     work = op.work()
-    moved = sum(op.link_traffic().values(), 0.0) or work.bytes
+    moved = sum(op.link_traffic().values(), 0.0) or work.least_bytes
     for unit, amount in (("s", None), ("FLOP/s", work.flop), ("B/s", moved)):
         value = try_quantity(text, unit)
         if value is None:
@@ -159,7 +159,7 @@ def _too_fast(op: Operator, hardware: Hardware, p: Prediction, time_s: float) ->
         yield "the products are rounded to TF32: analyze with dtype=tf32"
     if time_s < float(p.bound_time_s) / 2:
         yield "the timer did not wait for the GPU: launches are asynchronous, so synchronise before reading the clock"
-    flop, moved = format_si(float(p.flop), "FLOP"), format_si(float(p.work.bytes), "B")
+    flop, moved = format_si(float(p.flop), "FLOP"), format_si(float(p.work.least_bytes), "B")
     causal = "; a rate that counts what the mask hides is up to twice as high" if getattr(op, "causal", False) else ""
     yield f"less work than {flop} and {moved} a call: other sizes, or sparse data{causal}"
     yield f"another machine than {hardware.name}, or a figure of its specification that is too low"

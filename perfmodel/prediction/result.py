@@ -110,13 +110,13 @@ class Prediction(Reportable):
 
     @property
     def bytes_read(self) -> Number:
-        """Bytes read from device memory with nothing cached [B]."""
-        return self.work.bytes_read
+        """Bytes that a cold call has to read from device memory [B], without repeated reads that a cache may serve."""
+        return self.work.least_read_bytes
 
     @property
     def bytes_written(self) -> Number:
-        """Bytes written to device memory [B]."""
-        return self.work.bytes_written
+        """Bytes that a call has to write to device memory [B], without intermediates that a cache may hold."""
+        return self.work.least_written_bytes
 
     @property
     def link_bytes(self) -> Number:
@@ -130,8 +130,8 @@ class Prediction(Reportable):
 
     @property
     def arithmetic_intensity_flop_per_byte(self) -> Number:
-        """FLOP per byte that crosses device memory [FLOP/B]."""
-        return roofline.arithmetic_intensity(self.work.flop, self.work.bytes)
+        """FLOP per byte that has to cross device memory [FLOP/B]; its roof is the bound that memory sets."""
+        return roofline.arithmetic_intensity(self.work.flop, self.work.least_bytes)
 
     @property
     def ridge_point_flop_per_byte(self) -> float:
@@ -254,8 +254,8 @@ class Prediction(Reportable):
 
     @property
     def attainable_bytes_per_s(self) -> Number:
-        """Bytes/s at the bound."""
-        return plain(np.divide(self.work.bytes, self.bound.time_s))
+        """Bytes read and written / s at the bound: at most the peak of the memory."""
+        return plain(np.divide(self.work.least_bytes, self.bound.time_s))
 
     @property
     def predicted_flop_per_s(self) -> Number:
@@ -264,8 +264,8 @@ class Prediction(Reportable):
 
     @property
     def predicted_bytes_per_s(self) -> Number:
-        """Bytes/s at the predicted time."""
-        return plain(np.divide(self.work.bytes, self.estimate.time_s))
+        """Bytes read and written / s at the predicted time."""
+        return plain(np.divide(self.work.least_bytes, self.estimate.time_s))
 
     @property
     def predicted_utilization(self) -> Number:

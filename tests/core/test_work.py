@@ -61,6 +61,19 @@ def test_traffic_and_working_set_follow_from_the_tensors() -> None:
     assert Work.from_tensors(0.0, ()) == Work(0.0, 0.0, 0.0, 0.0)
 
 
+def test_what_a_cache_may_serve_is_no_compulsory_traffic() -> None:
+    tensors = (
+        Tensor("x", (10,), "fp32", reads=3.0, repeated=2.0),
+        Tensor.output("y", (5,), "fp32"),
+        Tensor("between", (7,), "fp32", reads=2.0, writes=2.0, repeated=4.0),
+        Tensor("kept", (3,), "fp32", reads=1.0, writes=2.0, repeated=2.0),
+    )
+    work = Work.from_tensors(0.0, tensors)
+    assert (work.least_read_bytes, work.least_written_bytes) == (4 * 10, 4 * 5 + 4 * 3)
+    assert work.least_bytes == work.least_read_bytes + work.least_written_bytes
+    assert work.bytes == 4 * (3 * 10 + 5 + 4 * 7 + 3 * 3)
+
+
 def test_each_pass_over_a_tensor_crosses_device_memory() -> None:
     work = Work.from_tensors(0.0, (Tensor("x", (3,), "fp32", reads=3.0, writes=2.0),))
     assert (work.bytes_read, work.bytes_written, work.working_set_bytes) == (36.0, 24.0, 12.0)

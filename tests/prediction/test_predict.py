@@ -50,6 +50,33 @@ def test_memory_bound_by_hand(simple_gpu: Hardware) -> None:
     assert p.attainable_flop_per_s == pytest.approx(1e12 / 12)
 
 
+@pytest.mark.parametrize("text", [
+    "sampling rows=69 vocab=72384 algorithm=top_k", "sampling rows=60 vocab=100000 algorithm=multinomial",
+    "sort rows=60 cols=168384 dtype=fp32", "topk rows=1509 cols=16860 k=3 dtype=bf16",
+    "topk rows=90 cols=100000 k=8 algorithm=sort", "batch_norm n=5 c=448 hw=3136", "scan cols=1e7 algorithm=blelloch",
+    "quantize rows=3000 cols=4096 scale=tensor", "gemm m=16 n=4096 k=4096 dtype=bf16",
+])  # fmt: skip
+def test_what_is_attainable_lies_on_the_roof_however_often_a_kernel_reads_its_data(text: str) -> None:
+    """Of several passes only the first has to cross device memory: the bound counts no other, so rates do not."""
+    (op,) = parse_operators(text.split())
+    machine = pm.hardware("h200")
+    p = pm.predict(op, machine)
+    peak = machine.main_memory.bandwidth_bytes_per_s
+    assert p.limiter == "hbm"
+    assert p.attainable_bytes_per_s == pytest.approx(peak)
+    assert p.attainable_flop_per_s == pytest.approx(p.arithmetic_intensity_flop_per_byte * peak)
+    assert (p.bytes_read + p.bytes_written) / p.bound_time_s == pytest.approx(peak)
+    assert p.predicted_bytes_per_s == pytest.approx(p.predicted_utilization * peak)
+
+
+def test_compulsory_traffic_by_hand(simple_gpu: Hardware) -> None:
+    # radix: 10^7 keys of 4 B are read once and written once; a histogram and three more passes may stay in a cache
+    p = pm.predict(pm.Sort(cols=10_000_000), simple_gpu)
+    assert (p.bytes_read, p.bytes_written) == (4e7, 4e7)
+    assert p.bound_time_s == pytest.approx(80e-6)
+    assert p.work.bytes == 9 * 4e7
+
+
 def test_the_sustained_roofline_by_hand(simple_gpu: Hardware) -> None:
     # a transpose has no closed form: 2 * 4 B * 1e7 = 80 MB at 0.8 TB/s sustained, and 2 us to launch
     p = pm.predict(pm.Transpose(rows=10_000, cols=1000), simple_gpu)

@@ -124,7 +124,7 @@ class KernelRunner:
             calls,
             self._device,
             call_s,
-            float(work.flop if computes else work.bytes),
+            float(work.flop if computes else work.least_bytes),
             "FLOP/s" if computes else "B/s",
             self._settings.sustain_s,
             self._sampler,

@@ -107,7 +107,7 @@ def _numbers(
         "discarded": dict(timed.discarded),
         "flags": " ".join(_flags(op, timed, hardware)),
         "achieved_flop_per_s": float(work.flop) / measured,
-        "achieved_bytes_per_s": float(work.bytes) / measured,
+        "achieved_bytes_per_s": float(work.least_bytes) / measured,
         "efficiency": bound / measured,
         "utilization": _slowest_ceiling_s(op, hardware) / measured,
         "prediction_error": (float(prediction.predicted_time_s) - measured) / measured,
@@ -127,7 +127,7 @@ def _numbers(
 def _flags(op: Operator, timed: TimedCall, hardware: Hardware) -> list[str]:
     """Return what makes a measurement doubtful, in the words of measurement tables."""
     bandwidth = hardware.main_memory.bandwidth_bytes_per_s
-    beats = bool(bandwidth) and float(op.work().bytes) / timed.median_s > float(bandwidth or 0.0)
+    beats = bool(bandwidth) and float(op.work().least_bytes) / timed.median_s > float(bandwidth or 0.0)
     return [*(["faster_than_dram"] if beats else []), *([timed.flag] if timed.flag else [])]
 
 

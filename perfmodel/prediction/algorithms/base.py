@@ -158,7 +158,7 @@ def predicted(algorithm: str, op: Operator, hardware: Hardware, *, kernels: floa
     return Cost(
         algorithm,
         flop=float(found.flop),
-        bytes=float(found.bytes_read + found.bytes_written),
+        bytes=float(found.work.bytes),
         kernels=float(kernels),
         workspace_bytes=float(workspace_bytes),
         time_s=float(found.predicted_time_s) * scale,
