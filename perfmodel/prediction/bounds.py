@@ -34,6 +34,25 @@ def slowest_s(times: Mapping[Limiter, Number]) -> Number:
     return slowest_s
 
 
+def share_of_peak(hardware: Hardware, times: Mapping[Limiter, Number], time_s: Number, cache: CacheState) -> Number:
+    """Return the share of the peak of what is used most, when all bytes are counted: of a rate, that of its own peak.
+
+    max_r t_r / t, with t_r the time that the datasheet's rate of resource r alone would take. Calls that are not cold
+    may have their data from a cache; nobody knows how much of it. Where they take less time than main memory would, the
+    rate is a cache's, and is no share of the peak of the memory: NaN.
+
+    Parameters
+    ----------
+    times : the times of a cold call by limiter [s], as `bounding_times` has them.
+    time_s : the time of the call [s].
+    """
+    share = np.divide(slowest_s(times), time_s)
+    if cache == CacheState.COLD:
+        return plain(share)
+    memory_s = times.get(ceiling_limiter(hardware.main_memory.name), 0.0)
+    return plain(np.where(np.greater(memory_s, time_s), np.nan, share))
+
+
 def peak_of(op: Operator, hardware: Hardware, work: Work) -> Peak | None:
     """Return the peak that the operator's arithmetic runs on, None where it computes nothing."""
     return resolve_peak(op, hardware) if anywhere(work.flop > 0) else None

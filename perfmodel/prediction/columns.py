@@ -38,14 +38,23 @@ _TIMES = {"predicted": "predicted_time_s", "attainable": "bound_time_s", "achiev
 def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
     """Return a rate of a row: in FLOP/s where the arithmetic bounds it or it moves nothing, else in B/s.
 
+    Where the launch bounds it, the rate is that of what takes longest beside it, which the share of the peak is of.
     Where a link bounds it, the bytes are those that cross the link, whose share of the peak stands beside the rate.
     """
     flop_per_s, bytes_per_s = row.get(f"{kind}_flop_per_s"), row.get(f"{kind}_bytes_per_s")
     if row.get("limiter") == Limiter.LINK and row.get("link_bytes") and row.get(_TIMES[kind]):
         bytes_per_s = row["link_bytes"] / row[_TIMES[kind]]
-    if flop_per_s is not None and (row.get("limiter") == Limiter.COMPUTE or not bytes_per_s):
+    if flop_per_s is not None and (_computes(row) or not bytes_per_s):
         return format_si(flop_per_s, "FLOP/s", 3)
     return "-" if bytes_per_s is None else format_si(bytes_per_s, "B/s", 3)
+
+
+def _computes(row: Mapping[str, Any]) -> bool:
+    """Return whether the arithmetic of a row takes longest: beside the launch it does from the ridge point on."""
+    if row.get("limiter") != Limiter.LAUNCH:
+        return row.get("limiter") == Limiter.COMPUTE
+    intensity, ridge = (row.get(f"{key}_flop_per_byte") for key in ("arithmetic_intensity", "ridge_point"))
+    return intensity is not None and ridge is not None and not row.get("link_bytes") and bool(intensity > ridge)
 
 
 def achieved(row: Mapping[str, Any]) -> str:
@@ -54,9 +63,9 @@ def achieved(row: Mapping[str, Any]) -> str:
 
 
 def _rate_of_peak(row: Mapping[str, Any]) -> str:
-    """Return the expected rate and the share of the peak of what is used most.
+    """Return the expected rate and its share of the peak.
 
-    A rate above the peak is that of a cache, so that the share is of something else, and is left out.
+    A rate above the peak of the memory is that of a cache: it has no share.
     """
     share, rate = row.get("predicted_utilization"), _rate(row)
     if share is None or not math.isfinite(share) or _is_from_cache(row):

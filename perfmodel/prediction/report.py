@@ -247,7 +247,10 @@ def _part_row(part: Part, model: WholeModel) -> dict[str, Any]:
         "predicted_limiter",
         "limiter",
     )
-    rates = ("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization", "link_bytes")
+    rates = (
+        *("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization", "link_bytes"),
+        *("arithmetic_intensity_flop_per_byte", "ridge_point_flop_per_byte"),
+    )
     return {
         **{key: row[key] for key in (*keys, *rates)},
         "name": row["name"] or row["op"],

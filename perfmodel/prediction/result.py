@@ -16,7 +16,7 @@ from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.core.work import Number, Text, Work, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.advice import advise
-from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, slowest_s, times_beyond_caches
+from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, share_of_peak
 from perfmodel.prediction.ceilings import launch_time, link_traffic
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.copies import work_on
@@ -269,9 +269,11 @@ class Prediction(Reportable):
 
     @property
     def predicted_utilization(self) -> Number:
-        """Expected share of the peak (FLOP/s of the engine, bytes/s of a level) of the resource that is used most."""
-        times = times_beyond_caches(self.work, self.machine, self._times(), self.conditions.cache)
-        return plain(np.divide(slowest_s(times), self.estimate.time_s))
+        """Expected rate over its peak (FLOP/s of the engine, bytes/s of a level), of the resource that is used most.
+
+        NaN where data come from a cache faster than main memory has them.
+        """
+        return share_of_peak(self.machine, self._times(), self.estimate.time_s, self.conditions.cache)
 
     @property
     def advice(self) -> Text:
