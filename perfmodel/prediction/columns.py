@@ -39,11 +39,13 @@ def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
     """Return a rate of a row: in FLOP/s where the arithmetic bounds it or it moves nothing, else in B/s.
 
     Where the launch bounds it, the rate is that of what takes longest beside it, which the share of the peak is of.
-    Where a link bounds it, the bytes are those that cross the link, whose share of the peak stands beside the rate.
+    Where a link bounds it, the bytes are those that cross the link, whose share of the peak stands beside the rate. The
+    rate of a collective is its bus bandwidth, whatever bounds it, so that rows of one table compare.
     """
     flop_per_s, bytes_per_s = row.get(f"{kind}_flop_per_s"), row.get(f"{kind}_bytes_per_s")
-    if row.get("limiter") == Limiter.LINK and row.get("link_bytes") and row.get(_TIMES[kind]):
-        bytes_per_s = row["link_bytes"] / row[_TIMES[kind]]
+    crossing = row.get("bus_bytes") or (row.get("link_bytes") if row.get("limiter") == Limiter.LINK else None)
+    if crossing and row.get(_TIMES[kind]):
+        bytes_per_s = crossing / row[_TIMES[kind]]
     if flop_per_s is not None and (_computes(row) or not bytes_per_s):
         return format_si(flop_per_s, "FLOP/s", 3)
     return "-" if bytes_per_s is None else format_si(bytes_per_s, "B/s", 3)
@@ -92,6 +94,7 @@ PREDICTION_COLUMNS = (
     Column("bytes_read", unit="B", shown=False),
     Column("bytes_written", unit="B", shown=False),
     Column("link_bytes", unit="B", shown=False),
+    Column("bus_bytes", unit="B", shown=False),
     Column("working_set_bytes", unit="B", shown=False),
     Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=4),
     Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=6),
@@ -161,6 +164,7 @@ MODEL_COLUMNS = (
     Column("predicted_bytes_per_s", unit="B/s", shown=False),
     Column("predicted_utilization", unit="fraction", shown=False),
     Column("link_bytes", unit="B", shown=False),
+    Column("bus_bytes", unit="B", shown=False),
     Column("limiter", shown=False),
     Column("family", drop=4),
     Column("largest_term", "largest term", drop=3),

@@ -12,7 +12,7 @@ from perfmodel.core.vocabulary import ErrorSource
 #: keys of the rows in their order
 ROW_KEYS = (
     *("op", "name", "dimensions", "params", "dtype", "engine", "count", "hardware"),
-    *("flop", "bytes_read", "bytes_written", "link_bytes", "working_set_bytes"),
+    *("flop", "bytes_read", "bytes_written", "link_bytes", "bus_bytes", "working_set_bytes"),
     *("arithmetic_intensity_flop_per_byte", "ridge_point_flop_per_byte", "limiter", "bound_time_s"),
     *("fits_in", "resident_bound_time_s", "resident_limiter", "timing", "cache", "library", "load"),
     *("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s", "predicted_limiter", "largest_term"),

@@ -248,7 +248,7 @@ def _part_row(part: Part, model: WholeModel) -> dict[str, Any]:
         "limiter",
     )
     rates = (
-        *("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization", "link_bytes"),
+        *("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization", "link_bytes", "bus_bytes"),
         *("arithmetic_intensity_flop_per_byte", "ridge_point_flop_per_byte"),
     )
     return {

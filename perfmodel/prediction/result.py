@@ -15,6 +15,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.core.work import Number, Text, Work, plain
 from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, share_of_peak
 from perfmodel.prediction.ceilings import launch_time, link_traffic
@@ -122,6 +123,15 @@ class Prediction(Reportable):
     def link_bytes(self) -> Number:
         """Bytes that one GPU sends over its links; 0 for an operator that stays on the device."""
         return plain(sum(link_traffic(self.operator, self.machine).values(), 0.0))
+
+    @property
+    def bus_bytes(self) -> Number:
+        """Bytes of a collective that nccl-tests divides by the time for the bus bandwidth [B]; 0 for other operators.
+
+        They are what a GPU sends in a ring, 2 S (n - 1) / n for an all-reduce
+        (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md), also where fewer cross its link.
+        """
+        return self.operator.peer_bytes() if isinstance(self.operator, Collective) else 0.0
 
     @property
     def working_set_bytes(self) -> Number:

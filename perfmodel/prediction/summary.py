@@ -8,8 +8,8 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
-from perfmodel.core.units import format_si
-from perfmodel.core.vocabulary import CacheState, ErrorSource
+from perfmodel.core.units import format_interval, format_si
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter
 from perfmodel.errors import nearest
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
@@ -37,8 +37,8 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
     the predictions, the release whose kernels they are of, whether products quantise their input, calls whose bound
     another algorithm or a cache passes, calls that are less sure than others, exchanges over a bridge, copies within a
-    memory that host and device share, working sets that fit a cache or exceed the memory, products that are faster when
-    padded, and the advice.
+    memory that host and device share, exchanges whose highest bus bandwidth is not a link's peak, working sets that fit
+    a cache or exceed the memory, products that are faster when padded, and the advice.
     """
     return [
         *_totals(predictions),
@@ -50,6 +50,7 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
         *_doubts(predictions),
         *_over_bridges(predictions),
         *_in_one_memory(predictions),
+        *_bus_bandwidths(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
         *_advice(predictions),
@@ -194,6 +195,22 @@ def _in_one_memory(predictions: Sequence[Prediction]) -> list[str]:
     copies = ((f"CPU and GPU of {p.hardware} share one memory, which a copy between them reads and writes", p)
               for p in predictions if stays_within(p.operator, p.machine))  # fmt: skip
     return [f"{text}: {names}." for text, names in _by_text(copies).items()]
+
+
+def _bus_bandwidths(predictions: Sequence[Prediction]) -> list[str]:
+    """Say of which exchanges the highest bus bandwidth is not a link's peak, since other bytes cross the links."""
+    found = []
+    for p in predictions:
+        of_link = np.asarray(p.limiter) == Limiter.LINK
+        peaks = np.broadcast_to(np.divide(p.bus_bytes, p.bound_time_s), of_link.shape)[of_link]
+        links = np.array([link.bandwidth_bytes_per_s for link in p.machine.links])
+        peaks = peaks[(peaks > 0.0) & ~np.isclose(peaks[:, np.newaxis], links).any(axis=1)]
+        if not peaks.size:
+            continue
+        low, high = float(peaks.min()), float(peaks.max())
+        within = format_si(high, "B/s", 3) if high < 1.005 * low else format_interval(low, high, "B/s")
+        found.append((f"Rates are bus bandwidths (nccl-tests); full links and networks give {within}", p))
+    return [f"{text}: {names}." for text, names in _by_text(found).items()]
 
 
 def _odd_rows(predictions: Sequence[Prediction]) -> list[str]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.core.report import report
+from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.all_reduce import AllReduce
@@ -16,9 +17,10 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.memcpy import Memcpy
-from perfmodel.prediction.columns import PREDICTION_COLUMNS
+from perfmodel.prediction.columns import PREDICTION_COLUMNS, achieved
 from perfmodel.prediction.measured import AS_EXPECTED, FAST, SLOW, TOO_FAST, judge_measured, measured_time
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.summary import summarize
 from perfmodel.render.table import render
 
 A100 = hardware("a100-sxm4-80gb")
@@ -51,6 +53,40 @@ def test_rates_of_a_link_are_shares_of_its_peak():
     assert p.link_bytes == pytest.approx(1e9 * 9 / 8)  # the switch adds
     assert p.link_bytes / p.bound_time_s == pytest.approx(450e9)
     assert predict(GEMM, A100).link_bytes == 0
+
+
+def _rate(row):
+    (column,) = (one for one in PREDICTION_COLUMNS if one.title == "rate, % of peak")
+    return column.show_row(row)
+
+
+def test_the_rate_of_a_collective_is_its_bus_bandwidth_at_every_size():
+    """2 S (n - 1) / n bytes over the time, whether the launch or a link that adds bounds it."""
+    sizes = 2.0 ** np.arange(10, 31)
+    p = predict(AllReduce(bytes=sizes, num_gpus=8), hardware("h100-sxm5-80gb"))
+    rows = p.rows()
+    assert {row["limiter"] for row in rows} == {"launch", "link"}
+    for size, row in zip(sizes, rows, strict=True):
+        assert row["bus_bytes"] == pytest.approx(1.75 * size)
+        share = row["link_bytes"] / 450e9 / row["predicted_time_s"]
+        assert _rate(row) == f"{format_si(1.75 * size / row['predicted_time_s'], 'B/s', 3)} {100 * share:.0f}"
+
+
+def test_the_share_of_a_link_is_that_of_the_bus_bandwidth_that_fills_it():
+    """Where the switch adds, S (n + 1) / n bytes cross a link: 450 GB/s of them are a bus bandwidth of 700."""
+    p = predict(AllReduce(bytes=2**30, num_gpus=8), hardware("h100-sxm5-80gb"))
+    assert p.bus_bytes / p.bound_time_s == pytest.approx(700e9)
+    assert p.predicted_utilization == pytest.approx(p.bus_bytes / p.predicted_time_s / 700e9)
+    assert "Rates are bus bandwidths (nccl-tests); full links and networks give 700 GB/s: all_reduce." in summarize([p])
+    ring = predict(AllReduce(bytes=2**30, num_gpus=8), A100)
+    assert not any("bus bandwidth" in line for line in summarize([ring]))
+    assert predict(GEMM, A100).bus_bytes == 0
+
+
+def test_a_measured_bus_bandwidth_is_the_achieved_rate():
+    op, machine = AllReduce(bytes=2**30, num_gpus=8), hardware("h100-sxm5-80gb")
+    (row,) = judge_measured(op, machine, measured_time("447GB/s", op)).rows()
+    assert achieved(row) == "447 GB/s"
 
 
 @pytest.mark.parametrize(
