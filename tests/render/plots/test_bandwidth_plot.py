@@ -130,3 +130,30 @@ def test_the_axis_of_rates_is_logarithmic_from_a_ratio_of_thirty_on(simple_gpu, 
 def test_labels_of_kernels_have_at_most_seventy_two_characters(length, is_cut):
     label = row_label({"op": "copy", "kernel": "k" * (length - len("copy "))})
     assert ("…" in label, len(label)) == (is_cut, 72)
+
+
+def legend(figure):
+    return {text.get_text(): handle for text, handle in zip(
+        figure.legends[0].get_texts(), figure.legends[0].legend_handles, strict=True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernels", [20, 21, 400])
+def test_more_lines_than_colours_have_those_of_their_operator(check_texts, simple_gpu, kernels):
+    """The legend, and so the height, stays that of as many entries as there are colours."""
+    ops = [f"op_{index % 40:02}" for index in range(kernels)]
+    found = [
+        row(2**exponent, 1e11 * (1 + index / 400), f"kernel_{index}", op=op, name=op)
+        for index, op in enumerate(ops)
+        for exponent in (20, 22)
+    ]
+    figure = bandwidth_plot(found, simple_gpu)
+    named = {name: handle for name, handle in legend(figure).items() if name not in ("datasheet", "sustained")}
+    assert len(named) == 20
+    assert len({handle.get_color() for handle in named.values()}) == 20
+    assert len(lines(figure)) == kernels
+    assert list(named)[-1] == ("other operators" if kernels > 20 else "op_19 add fp32 kernel_19")
+    said = [text for text in texts(figure) if "too many to name" in text]
+    assert said == ([f"{kernels} lines, too many to name here: a colour is an operator. The record lists them."]
+                    if kernels > 20 else [])  # fmt: skip
+    assert figure.get_figheight() < 10
+    check_texts(figure)

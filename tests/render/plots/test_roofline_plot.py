@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gzip
 import itertools
+import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -445,6 +448,31 @@ def test_crowded_labels_have_a_gap_that_is_seen(name):
     for (first, one), (second, other) in itertools.combinations(boxes.items(), 2):
         wide = type(one).from_extents(one.x0 - gap, one.y0, one.x1 + gap, one.y1)
         assert overlap(wide, other) == 0, (first, second)
+
+
+def slanted(text, renderer):
+    """Where a text lies in a system of coordinates along its own slope: left, right, bottom, top [pixels]."""
+    angle = np.radians(text.get_rotation())
+    x, y = text.get_transform().transform(text.get_position())
+    left, level = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
+    width, height, _ = renderer.get_text_width_height_descent(text.get_text(), text.get_fontproperties(), False)
+    bottom = level - height if text.get_va() == "top" else level
+    return left, left + width, bottom, bottom + height
+
+
+def test_no_name_of_a_bandwidth_lies_on_another():
+    """The points of a large record leave no place free below the roofs of an H200, whose L2 is close to its memory."""
+    record = Path(__file__).parents[3] / "examples" / "records" / "h200-sxm-141gb_2026-11-27_drawn.json.gz"
+    figure = roofline_plot(pm.hardware("h200"), json.loads(gzip.decompress(record.read_bytes()))["rows"])
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    names = figure.findobj(SlopeText)
+    assert len(names) == 4
+    for first, second in itertools.combinations(names, 2):
+        one, other = slanted(first, renderer), slanted(second, renderer)
+        beside = max(one[0], other[0]) >= min(one[1], other[1])
+        above = max(one[2], other[2]) >= min(one[3], other[3])
+        assert beside or above, (first.get_text(), second.get_text())
 
 
 @pytest.mark.parametrize("name", ["h100", "a100"])

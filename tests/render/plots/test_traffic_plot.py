@@ -120,3 +120,24 @@ def test_operators_that_are_not_known_here_are_drawn_too():
     theirs = [(machine, [row | {"op": "theirs"} for row in copies])]
     assert usual_kind(theirs) == "traffic"
     assert len(drawn(traffic_plot(theirs), "expected")) == 1
+
+
+@pytest.mark.parametrize("count", [20, 21, 300])
+def test_many_lines_have_the_colour_of_their_operator_and_neither_intervals_nor_bounds(check_texts, count):
+    machine = pm.hardware("h100")
+    found = [
+        {**line, "kernel": f"library.kernel_{index % 30}", "measured_time_s": 1.1 * line["predicted_time_s"],
+         "name": f"copy {index}"}
+        for index in range(count)
+        for line in rows(pm.Elementwise(numel=np.array([1e6, 1e7]), kind="copy"), machine)
+    ]  # fmt: skip
+    figure = traffic_plot([(machine, found)])
+    many = count > 20
+    assert len(drawn(figure, "expected")) == count
+    assert len(drawn(figure, "bound")) == len(figure.axes[0].collections) == (0 if many else count)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert ("elementwise" in names, "bound" in names) == (many, not many)
+    assert len(names) <= 23
+    assert names.count("measured") == 1  # more kernels than shapes
+    assert figure.get_figheight() < 10
+    check_texts(figure)

@@ -20,7 +20,7 @@ from perfmodel.render.plots.ceilings import Slope, slopes
 from perfmodel.render.plots.figure import drawable, label_right, spread
 from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.records import Pairs
-from perfmodel.render.plots.records.rows import line_labels, rate_figure, rows_of_dtype, scale_rates
+from perfmodel.render.plots.records.rows import legend_entries, line_labels, rate_figure, rows_of_dtype, scale_rates
 
 #: margins beside the axes, for the names of levels and of capacities [inches]
 _RIGHT, _TOP = 2.0, 0.72
@@ -60,6 +60,7 @@ def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title:
 
     The achieved rate counts compulsory traffic, each tensor once. A rate above the bandwidth of main memory means that
     a cache holds the data. Compute-bound rows do not show a bandwidth; they are left out, and a note counts them.
+    More lines than there are colours have the colour and the marker of their operator.
 
     Parameters
     ----------
@@ -78,14 +79,16 @@ def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title:
         remedy = "Measure with: perfmodel bench elementwise numel=4096..268435456 -o record.json."
         raise UsageError(f"no row has a bandwidth to draw{why}", remedy=remedy)
     levels = slopes(hardware)
-    handles = _handles(lines, any(level.sustained for level in levels))
+    entries = legend_entries([(line.label, line.op, len(line.points)) for line in lines], notes)
+    handles = _handles(lines, entries, any(level.sustained for level in levels))
     heading = title or f"Bandwidth over size: {hardware.title or hardware.name}"
     figure, axes = rate_figure(handles, notes, heading, right=_RIGHT, top=_TOP)
     _scale(axes, lines, levels)
     _draw_levels(axes, levels)
     _draw_capacities(axes, hardware)
-    for line, handle in zip(lines, handles, strict=False):
-        drawn = copy.copy(handle)
+    named = {str(handle.get_label()): handle for handle in handles}
+    for line in lines:
+        drawn = copy.copy(named[entries[line.label]])
         drawn.set_data(*np.transpose(line.points))
         drawn.set(zorder=4, gid=f"achieved {line.label}")
         axes.add_line(drawn)
@@ -176,9 +179,11 @@ def _draw_capacities(axes: Axes, hardware: Hardware) -> None:
         )
 
 
-def _handles(lines: Sequence[_Line], sustained: bool) -> list[Line2D]:
-    """Return the legend: one entry for each kernel, and the meaning of dashes."""
+def _handles(lines: Sequence[_Line], entries: Mapping[str, str], sustained: bool) -> list[Line2D]:
+    """Return the legend: one entry for each kernel, of many lines for each operator, and the meaning of dashes."""
     ops = list(dict.fromkeys(line.op for line in lines))
+    by_label = {line.label: line for line in lines}
+    shown = {entry: by_label[label] for label, entry in entries.items()}
     handles = [
         Line2D(
             [],
@@ -188,10 +193,10 @@ def _handles(lines: Sequence[_Line], sustained: bool) -> list[Line2D]:
             markersize=5,
             markeredgecolor="white",
             markeredgewidth=0.5,
-            lw=1.2,
-            label=line.label,
+            lw=1.2 if len(shown) == len(lines) else 0.7,
+            label=entry,
         )
-        for index, line in enumerate(lines)
+        for index, (entry, line) in enumerate(shown.items())
     ]
     if sustained:
         handles.append(Line2D([], [], color=CEILING_COLOR, lw=1.4, label="datasheet"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.palette import OTHERS, PALETTE, shared_names
 from perfmodel.render.plots.records import Rows
 
 LONGEST_LABEL = 72
+#: lines that a legend names: as many as there are colours
+MOST_LINES = len(PALETTE)
 #: width and height of the axes, margin to their left, room for the label below, height of a line of notes [inches]
 _AXES, _TALL, _LEFT, _XLABEL, _NOTE = 6.6, 4.2, 0.95, 0.7, 0.18
 #: the axis of rates is logarithmic if they differ by more than this factor
@@ -66,6 +70,26 @@ def _fixed(group: Sequence[Mapping[str, str]]) -> set[str]:
 
 def _word(name: str, value: str) -> str:
     return f"{name}={value}" if value[:1].isdigit() or value in ("true", "false") else value
+
+
+def legend_entries(lines: Sequence[tuple[str, str, int]], notes: list[str]) -> dict[str, str]:
+    """Return label of a line -> its entry in the legend, in order: the label itself, or of many lines the operator.
+
+    No two entries have one colour. The operators with the fewest points share the last; a note says so.
+
+    Parameters
+    ----------
+    lines : label, operator and number of points of each line.
+    notes : the notes below the plot, to which that on the shared entries is added.
+    """
+    if len(lines) <= MOST_LINES:
+        return {label: label for label, _, _ in lines}
+    counts: Counter[str] = Counter()
+    for _, op, points in lines:
+        counts[op] += points
+    names = shared_names(counts, MOST_LINES)
+    notes.append(f"{len(lines)} lines, too many to name here: a colour is an operator. The record lists them.")
+    return {label: names[op] for label, op, _ in sorted(lines, key=lambda line: names[line[1]] == OTHERS)}
 
 
 def scale_rates(axes: Axes, sizes: Sequence[float], low: float, high: float) -> None:

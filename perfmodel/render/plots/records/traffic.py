@@ -22,7 +22,15 @@ from perfmodel.operators.collective import Collective
 from perfmodel.render.plots.figure import drawable, printable
 from perfmodel.render.plots.palette import DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.records import Pairs
-from perfmodel.render.plots.records.rows import line_labels, rate_figure, row_label, rows_of_dtype, scale_rates
+from perfmodel.render.plots.records.rows import (
+    MOST_LINES,
+    legend_entries,
+    line_labels,
+    rate_figure,
+    row_label,
+    rows_of_dtype,
+    scale_rates,
+)
 
 #: margins beside the axes [inches]
 _RIGHT, _TOP = 0.4, 0.5
@@ -40,9 +48,31 @@ class _Line:
     """
 
     label: str
+    op: str
     expected: dict[float, tuple[float, float, float]] = field(default_factory=dict)
     bound: dict[float, float] = field(default_factory=dict)
     measured: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    @property
+    def points(self) -> int:
+        """Number of expected and measured rates."""
+        return len(self.expected) + sum(map(len, self.measured.values()))
+
+
+@dataclass(frozen=True)
+class _Style:
+    """The marker of each kernel, and whether there are so many lines that intervals and bounds would hide them."""
+
+    markers: Mapping[str, str]
+    many: bool
+
+    @classmethod
+    def of(cls, lines: Sequence[_Line]) -> _Style:
+        """Return a shape for each kernel; one for all where there are too many lines, or too few shapes."""
+        kernels = list(dict.fromkeys(kernel for line in lines for kernel in line.measured))
+        many = len(lines) > MOST_LINES
+        one = many or len(kernels) > len(SHAPES)
+        return cls({kernel: SHAPES[0 if one else place] for place, kernel in enumerate(kernels)}, many)
 
 
 def lacks_arithmetic(rows: Iterable[Mapping[str, Any]]) -> bool:
@@ -67,7 +97,8 @@ def traffic_plot(pairs: Sequence[tuple[Hardware, Iterable[Mapping[str, Any]]]], 
     The line is what is expected, in its 80 % interval; the dashed one is the bound; markers are measurements. Of
     exchanges the rate is the bus bandwidth, as nccl-tests defines it, over the message: the bytes that a GPU sends to
     the others in a ring, over the time. Where the switch reduces it may exceed the rate of the links. Of other
-    operators it is the bytes read and written, each tensor once, over the time.
+    operators it is the bytes read and written, each tensor once, over the time. More lines than there are colours have
+    the colour of their operator, without intervals and bounds.
 
     Parameters
     ----------
@@ -87,17 +118,20 @@ def traffic_plot(pairs: Sequence[tuple[Hardware, Iterable[Mapping[str, Any]]]], 
             f"no row has bytes to draw{why}.",
             remedy="Give operators that move bytes, or exchanges among two GPUs or more.",
         )
-    handles = _handles(lines)
+    entries = legend_entries([(line.label, line.op, line.points) for line in lines], notes)
+    colors = {entry: PALETTE[place] for place, entry in enumerate(dict.fromkeys(entries.values()))}
+    style = _Style.of(lines)
+    handles = _handles(lines, colors, style)
     named = ", ".join(machine.title or machine.name for machine, _ in pairs)
     across, up = _BUS if all(map(_is_exchange, rows)) else _ANY
     heading = title or f"{up[0].upper()}{up[1:]} over size: {named}"
     figure, axes = rate_figure(handles, notes, heading, right=_RIGHT, top=_TOP)
-    sizes, rates = _places(lines)
+    sizes, rates = _places(lines, style)
     scale_rates(axes, sizes, min(rates), max(rates))
     axes.set_xlabel(across, fontsize=9)
     axes.set_ylabel(up, fontsize=9)
-    for number, line in enumerate(lines):
-        _draw(axes, line, PALETTE[number % len(PALETTE)], _kernels(lines))
+    for line in lines:
+        _draw(axes, line, colors[entries[line.label]], style)
     return figure
 
 
@@ -126,7 +160,7 @@ def _collect(rows: Sequence[Mapping[str, Any]], several: bool) -> tuple[list[_Li
         if not drawable(size, counted):
             left["without bytes to move"] += 1
             continue
-        line = lines.setdefault(label, _Line(label))
+        line = lines.setdefault(label, _Line(label, str(row["op"])))
         times = [row.get(key) for key in ("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s")]
         if drawable(*times):
             expected, low, high = (counted / float(time or 0.0) for time in times)
@@ -163,11 +197,11 @@ def _labels(rows: Sequence[Mapping[str, Any]], several: bool) -> list[str]:
     return labels
 
 
-def _places(lines: Sequence[_Line]) -> tuple[list[float], list[float]]:
+def _places(lines: Sequence[_Line], style: _Style) -> tuple[list[float], list[float]]:
     """Return all sizes and rates that are drawn."""
     sizes = [size for line in lines for size in (*line.expected, *line.bound)]
-    rates = [rate for line in lines for rates in line.expected.values() for rate in rates]
-    rates += [rate for line in lines for rate in line.bound.values()]
+    rates = [rate for line in lines for rates in line.expected.values() for rate in rates[: 1 if style.many else 3]]
+    rates += [rate for line in lines for rate in line.bound.values() if not style.many]
     for line in lines:
         for points in line.measured.values():
             sizes += [size for size, _ in points]
@@ -175,13 +209,15 @@ def _places(lines: Sequence[_Line]) -> tuple[list[float], list[float]]:
     return sizes, rates
 
 
-def _kernels(lines: Sequence[_Line]) -> list[str]:
-    return list(dict.fromkeys(kernel for line in lines for kernel in line.measured))
-
-
-def _draw(axes: Axes, line: _Line, color: str, kernels: Sequence[str]) -> None:
+def _draw(axes: Axes, line: _Line, color: str, style: _Style) -> None:
+    """Draw what is expected and measured of a line, and, unless there are many, its interval and its bound."""
     sizes = sorted(line.expected)
-    if sizes:
+    if sizes and style.many:
+        axes.plot(
+            sizes, [line.expected[size][0] for size in sizes], color=color, lw=0.7, zorder=3,
+            marker="" if len(sizes) > 1 else "_", ms=7, gid=f"expected {line.label}",
+        )  # fmt: skip
+    elif sizes:
         expected, fastest, slowest = np.transpose([line.expected[size] for size in sizes])
         if len(sizes) > 1:
             axes.fill_between(sizes, slowest, fastest, color=color, alpha=0.15, lw=0, zorder=2, gid="interval")
@@ -189,14 +225,15 @@ def _draw(axes: Axes, line: _Line, color: str, kernels: Sequence[str]) -> None:
         else:
             ends = [expected - slowest, fastest - expected]
             axes.errorbar(sizes, expected, yerr=ends, fmt="_", ms=12, color=color, capsize=4, zorder=3)
-    sizes = sorted(line.bound)
-    axes.plot(
-        sizes, [line.bound[size] for size in sizes], color=color, ls=DASHES, lw=1.0, zorder=2,
-        marker="" if len(sizes) > 1 else "_", ms=12, gid=f"bound {line.label}",
-    )  # fmt: skip
+    sizes = [] if style.many else sorted(line.bound)
+    if sizes:
+        axes.plot(
+            sizes, [line.bound[size] for size in sizes], color=color, ls=DASHES, lw=1.0, zorder=2,
+            marker="" if len(sizes) > 1 else "_", ms=12, gid=f"bound {line.label}",
+        )  # fmt: skip
     for kernel, points in line.measured.items():
         axes.plot(
-            *zip(*sorted(points), strict=True), ls="", marker=SHAPES[kernels.index(kernel) % len(SHAPES)], ms=5.5,
+            *zip(*sorted(points), strict=True), ls="", marker=style.markers[kernel], ms=4.0 if style.many else 5.5,
             color=color, mec="white", mew=0.5, zorder=4, gid=f"measured {line.label} {kernel}",
         )  # fmt: skip
 
@@ -205,19 +242,15 @@ def _measured(kernel: str) -> str:
     return printable(kernel if kernel == _MEASURED else f"{_MEASURED}: {kernel}", 50)
 
 
-def _handles(lines: Sequence[_Line]) -> list[Line2D]:
-    """Return the legend: one entry for each operator, and what lines, dashes and markers are."""
-    handles = [
-        Line2D([], [], color=PALETTE[number % len(PALETTE)], lw=2.5, label=line.label)
-        for number, line in enumerate(lines)
-    ]
+def _handles(lines: Sequence[_Line], colors: Mapping[str, str], style: _Style) -> list[Line2D]:
+    """Return the legend: the colours by their entries, and what lines, dashes and markers are."""
+    handles = [Line2D([], [], color=color, lw=2.5, label=entry) for entry, color in colors.items()]
     if any(line.expected for line in lines):
-        handles.append(Line2D([], [], color="0.3", lw=1.5, label="expected, 80 % interval"))
-    if any(line.bound for line in lines):
+        text = "expected" if style.many else "expected, 80 % interval"
+        handles.append(Line2D([], [], color="0.3", lw=1.5, label=text))
+    if any(line.bound for line in lines) and not style.many:
         handles.append(Line2D([], [], color="0.3", lw=1.0, ls=DASHES, label="bound"))
-    kernels = _kernels(lines)
-    handles += [
-        Line2D([], [], color="0.3", ls="", marker=SHAPES[number % len(SHAPES)], ms=5.5, label=_measured(kernel))
-        for number, kernel in enumerate(kernels)
-    ]
+    shared = len(set(style.markers.values())) < len(style.markers)
+    names = {_MEASURED if shared else _measured(kernel): marker for kernel, marker in style.markers.items()}
+    handles += [Line2D([], [], color="0.3", ls="", marker=marker, ms=5.5, label=name) for name, marker in names.items()]
     return handles

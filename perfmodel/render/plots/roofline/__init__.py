@@ -38,6 +38,9 @@ from perfmodel.render.plots.roofline.points import Collected, Point, collect
 
 __all__ = ["figure_format", "roofline_figure", "roofline_plot", "save_figure"]
 
+#: cost of covering the name of a bandwidth: above that of any marks, so that two names never lie on each other
+_NAMED = 100.0
+
 
 @dataclass(frozen=True)
 class _Panel:
@@ -216,30 +219,38 @@ def _draw_ridges(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
     )
 
 
+def _has_room_below(slope: Slope, slopes: Sequence[Slope]) -> bool:
+    """Return whether the next line below is further away than the next above, on a scale of logarithms."""
+    above = [other.bytes_per_s / slope.bytes_per_s for other in slopes if other.bytes_per_s > slope.bytes_per_s]
+    under = [slope.bytes_per_s / other.bytes_per_s for other in slopes if other.bytes_per_s < slope.bytes_per_s]
+    return min(under, default=math.inf) > min(above, default=math.inf)
+
+
 def _name_slopes(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
-    """Write each bandwidth along its line where it covers least and leaves marks room; sustained ones below it."""
+    """Write each bandwidth along its line where it covers least and leaves marks room; some sustained ones below it."""
     highest = max((ceiling.flop_per_s for ceiling in panel.ceilings), default=axes.get_ylim()[1])
     for slope in panel.slopes:
         start, end = slope.visible(axes, highest)
         first, last = placer.points_of((start, end))
         along = (last - first) / np.hypot(*(last - first))
-        across = np.array([-along[1], along[0]]) * (-9.0 if slope.sustained else 7.0)
+        below = slope.sustained and _has_room_below(slope, panel.slopes)
+        across = np.array([-along[1], along[0]]) * (-9.0 if below else 7.0)
         length = placer.width_of(slope.label, 8.0)
         room = float(np.hypot(*(last - first))) - length
         choices = np.linspace(4.0, max(4.0, room), 120)
         steps = np.arange(0, length, 5.0)[:, None] * along + across
         costs = [placer.crowding(first + choice * along + steps, 7.0, 18.0) for choice in choices]
         begin = first + float(choices[int(np.argmin(costs))]) * along
-        aside = across * (0.4 if slope.sustained else 0.25)
+        aside = across * (0.4 if below else 0.25)
         line = placer.data_of([begin + aside, begin + aside + 50 * along])
         SlopeText(
             axes,
             (line[0, 0], line[0, 1]),
             (line[1, 0], line[1, 1]),
             slope.label,
-            va="top" if slope.sustained else "bottom",
+            va="top" if below else "bottom",
             fontsize=8,
             color=CEILING_COLOR if slope.main else "0.35",
             zorder=6,
         )
-        placer.block(begin + steps, 5.0, 3.0)
+        placer.block(begin + steps, 5.0, _NAMED)

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from perfmodel.render.plots.ceilings import Place
 from perfmodel.render.plots.figure import printable
 from perfmodel.render.plots.labels import LabelPlacer
-from perfmodel.render.plots.palette import CEILING_COLOR, COLORS, DASHES, PALETTE, SHAPES
+from perfmodel.render.plots.palette import CEILING_COLOR, COLORS, DASHES, PALETTE, SHAPES, shared_names
 from perfmodel.render.plots.roofline import layout
 from perfmodel.render.plots.roofline.points import Mark
 
@@ -26,8 +26,6 @@ _SIZE = 7.0
 _VECTOR_MARKERS = 2000
 #: smallest distance of two kernels' markers with an arrow head between them [pt]
 _ROOM_FOR_HEAD = 16.0
-#: what the operators with the fewest points are called together
-_OTHERS = "other operators"
 #: separates two lines within a series of points
 _GAP = (math.nan, math.nan)
 
@@ -55,7 +53,7 @@ class Styles:
         kernels = {measured.kernel: measured.kind for mark in marks for measured in mark.measured}
         if len(kernels) <= len(PALETTE):
             kernels = {name: name for name in kernels}
-        return cls(_shared(Counter(mark.op for mark in marks)), kernels)
+        return cls(shared_names(Counter(mark.op for mark in marks), len(SHAPES)), kernels)
 
     def color(self, op: str, kernel: str | None = None) -> str:
         """Return the colour of a kernel's filled marker, or of an operator's hollow marker."""
@@ -75,14 +73,6 @@ class Styles:
             markeredgecolor="white" if kernel is not None else color,
             markerfacecolor=color if kernel is not None else "none",
         )
-
-
-def _shared(counts: Counter[str]) -> dict[str, str]:
-    """Return the name in the legend of each operator: those with the fewest points share the last shape."""
-    if len(counts) <= len(SHAPES):
-        return {op: op for op in counts}
-    own = {op for op, _ in counts.most_common(len(SHAPES) - 1)}
-    return {op: op if op in own else _OTHERS for op in counts}
 
 
 def _place(names: Mapping[str, str], name: str) -> int:
