@@ -31,7 +31,8 @@ def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: boo
     """Return the report as text.
 
     Optional columns are left out until the table fits. If it does not fit without them, each row becomes a block of
-    lines. Sentences stand below the table, after the number of their row.
+    lines, one for each of the other columns that says something. Sentences stand below the table, after the number of
+    their row.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ class _Grid:
 
         Optional columns are dropped until the table fits and no cell takes more than `_FEW_LINES`. If cells always take
         more, the table with the fewest lines is returned; if no table fits, the smallest one with words folded as
-        little as possible; if that does not fit either, all columns, which are printed as blocks.
+        little as possible; if that does not fit either, that without optional columns, which is printed as blocks.
         """
         shown = report.shown_columns(wide=wide)
         whole = cls._all(report, shown)
@@ -99,7 +100,7 @@ class _Grid:
         if fitting:
             return min(fitting, key=lambda grid: max(_FEW_LINES, grid.lines(width)))
         folded = (grids[-1]._folded(longest) for longest in range(_LONGEST_WORD, _SHORTEST_FOLD - 1, -1))
-        return next((grid for grid in folded if grid.width <= width), whole)
+        return next((grid for grid in folded if grid.width <= width), grids[-1])
 
     @classmethod
     def _all(cls, report: Report, shown: Sequence[Column]) -> _Grid:
@@ -201,7 +202,7 @@ def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
     if not report.shown_rows:
         yield "(no rows)"
     elif grid.width > width:
-        yield from _blocks(grid)
+        yield from _blocks(grid, width)
     else:
         yield _table(grid, width)
         yield from _sentences(grid)
@@ -247,17 +248,29 @@ def _sentences(grid: _Grid) -> Iterable[RenderableType]:
         yield table
 
 
-def _blocks(grid: _Grid) -> Iterable[RenderableType]:
-    """Yield each row as lines of ``heading  value``, for a terminal that is too narrow for a table."""
+def _blocks(grid: _Grid, width: int) -> Iterable[RenderableType]:
+    """Yield each row as lines of ``heading  value``, for a terminal that is too narrow for a table.
+
+    Long values go on below their beginning. Cells without a value, and those of merged columns that repeat the row
+    above, are left out.
+    """
+    from rich.table import Table
     from rich.text import Text
 
-    columns, cells = [*grid.columns, *grid.prose], [*grid.cells, *grid.sentences]
-    widest = max(len(column.heading) for column in columns)
-    for texts in zip(*cells, strict=True):
-        for column, text in zip(columns, texts, strict=True):
-            yield Text(f"{column.heading:<{widest}}  {text}", overflow="fold")
-        if len(cells[0]) > 1:
+    columns = [*grid.columns, *grid.prose]
+    # headings that leave values too little room are folded, too
+    widest = min(max(len(column.heading) for column in columns), max(1, width // 2 - _GAP))
+    for number, row in enumerate(grid.rows()):
+        texts = [*row, *(sentences[number] for sentences in grid.sentences)]
+        if number:
             yield ""
+        block = Table(box=None, pad_edge=False, padding=(0, 1), show_header=False, show_edge=False)
+        block.add_column(width=widest, overflow="fold")
+        block.add_column(overflow="fold")
+        for column, text in zip(columns, texts, strict=True):
+            if text not in ("", "-"):
+                block.add_row(Text(column.heading), Text(text))
+        yield block
 
 
 def _least(heading: str, texts: Sequence[str], *, whole: bool) -> int:

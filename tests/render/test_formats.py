@@ -292,10 +292,31 @@ def test_a_column_is_dropped_where_a_cell_would_take_three_lines() -> None:
     assert table_format.render(LONG, width=18) == "name          time\none two       1 ms\nthree\n"
 
 
-def test_where_no_table_fits_each_row_is_a_block_of_all_columns() -> None:
-    block = table_format.render(REPORT, width=12).splitlines()
-    assert block[:2] == ["Title", "name"]
-    assert sum("TFLOP/s" in line for line in block) == 2
+def test_where_no_table_fits_each_row_is_a_block_of_the_columns_that_are_not_dropped() -> None:
+    columns = (Column("name"), Column("time_s", "duration", "s"), Column("rate", unit="FLOP/s", drop=1))
+    assert table_format.render(Report("x", columns, ROWS), width=15).splitlines() == [
+        *("name   first |", "       one", "durat  1.5 us", "ion", ""),
+        *("name   second", "durat  2 s", "ion"),
+    ]
+
+
+def test_a_block_has_no_line_for_what_has_no_value_or_repeats_the_block_above() -> None:
+    columns = (Column("table", merge=True), Column("key"), Column("sustained"), Column("fraction", unit="fraction"))
+    rows = [
+        {"table": "chip_of_a_gpu", "key": "clock_of_tensors", "sustained": "", "fraction": None},
+        {"table": "chip_of_a_gpu", "key": "clock_of_vectors", "sustained": "1_is_a_value", "fraction": 0.5},
+    ]
+    text = table_format.render(Report("x", columns, rows), width=28)
+    assert text.splitlines() == [
+        *("table      chip_of_a_gpu", "key        clock_of_tensors", ""),
+        *("key        clock_of_vectors", "sustained  1_is_a_value", "fraction   50.0 %"),
+    ]
+
+
+def test_a_long_value_of_a_block_goes_on_below_its_beginning() -> None:
+    columns = (Column("name"), Column("time_s", "time", "s"))
+    lines = table_format.render(Report("x", columns, [{"name": "w" * 20, "time_s": 1.0}]), width=12).splitlines()
+    assert lines == ["name  wwwwww", "      wwwwww", "      wwwwww", "      ww", "time  1 s"]
 
 
 def test_long_words_are_folded_before_a_table_becomes_blocks() -> None:
@@ -307,7 +328,7 @@ def test_long_words_are_folded_before_a_table_becomes_blocks() -> None:
     assert table_format.render(report, width=30).splitlines()[1] == "a" * 24 + "  1 ms"
     # "1 ms" and the gap take 6 characters; words keep at least 12
     assert table_format.render(report, width=18).splitlines()[1] == "a" * 12 + "  1 ms"
-    assert table_format.render(report, width=17).splitlines()[1] == "a" * 17
+    assert table_format.render(report, width=17).splitlines()[0] == "name  " + "a" * 11
 
 
 def test_a_merged_column_does_not_repeat_the_row_above() -> None:
