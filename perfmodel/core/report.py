@@ -56,6 +56,7 @@ class Column:
     prose : a sentence, too long for a cell: text tables print it below the table, by the number of its row.
     merge : leave the cell empty where the row above has the same value in this column and in every merged column
         to the left of it.
+    note : a sentence that explains the heading, among the notes of what shows the column; JSON always has it.
     """
 
     key: str
@@ -68,6 +69,7 @@ class Column:
     show_row: Callable[[Mapping[str, Any]], str] | None = None
     prose: bool = False
     merge: bool = False
+    note: str = ""
 
     @property
     def heading(self) -> str:
@@ -170,8 +172,14 @@ class Report:
 
     @property
     def shown_notes(self) -> tuple[str, ...]:
-        """The sentences below a table for people, the decision apart."""
-        return (self.unlisted, *self.notes) if self.unlisted else self.notes
+        """The sentences below a table of all columns that people may see, the decision apart."""
+        explained = any(column.note for column in self.columns)
+        return self.notes_beside(self.shown_columns() if explained else ())
+
+    def notes_beside(self, columns: Sequence[Column]) -> tuple[str, ...]:
+        """Return the sentences for people below a table of some columns, the decision apart."""
+        notes = (*self.notes, *(column.note for column in columns if column.note))
+        return (self.unlisted, *notes) if self.unlisted else notes
 
     def shown_columns(self, *, wide: bool = False) -> list[Column]:
         """Return the columns for people that have a value in some row; ``wide`` includes those not marked as shown."""
@@ -191,7 +199,8 @@ class Report:
 
     def _behind(self) -> dict[str, Any]:
         tables: dict[str, Any] = {key: [finite(row) for row in table.rows] for key, table in self.more.items()}
-        return tables | ({"notes": list(self.notes)} if self.notes else {})
+        notes = [*self.notes, *(column.note for column in self.columns if column.note)]
+        return tables | ({"notes": notes} if notes else {})
 
     def json_text(self) -> str:
         """Return the report as JSON text; a number that is not finite is null."""

@@ -44,7 +44,7 @@ class Economics:
         for name in ("gpus", "price_per_gpu_hour", "hours_per_year", "horizon_years"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
-                raise UsageError(f"{name} is {value:g}.", remedy="It has to be above 0.")
+                raise UsageError(f"{name} is {value:g}.", remedy="It has to be above 0 and finite.")
         if self.hours_per_year > _HOURS_PER_LEAP_YEAR:
             raise UsageError(f"hours_per_year is {self.hours_per_year:g}.", remedy="A year has 8760 hours.")
         if self.dev_day_cost is not None and not 0 <= self.dev_day_cost < math.inf:

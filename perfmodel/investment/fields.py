@@ -72,7 +72,7 @@ def positive(value: Any, key: str, place: str) -> float:
     """Return a finite number above 0."""
     checked = number(value, key, place)
     if not 0 < checked < math.inf:
-        raise InputFileError(f"{key} is {checked:g}.", place=place, remedy="It has to be above 0.")
+        raise InputFileError(f"{key} is {checked:g}.", place=place, remedy="It has to be above 0 and finite.")
     return checked
 
 

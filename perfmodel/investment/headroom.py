@@ -92,7 +92,7 @@ def _notes(rows: list[RoiRow], baseline: Baseline, hardware: Hardware | None, lo
     total = "The profile's total is the sum of its entries; time outside of them is not counted."
     if hardware is None:
         return (
-            f"Local and overall: this part alone made {local_speedup:g}x faster. Ceiling: this part removed.",
+            f"Local and overall: this part alone made {local_speedup:g}x faster.",
             "Pass --on HW to compare each part with what the machine allows.",
             total,
         )
@@ -102,7 +102,7 @@ def _notes(rows: list[RoiRow], baseline: Baseline, hardware: Hardware | None, lo
     speedup = f"{baseline.total_s / left_s:.3g}x overall" if left_s > 0 else "no time left"
     return (
         f"Local and overall: this part alone at its bound on {hardware.name}, every tensor crossing device memory "
-        "once. Ceiling: this part removed.",
+        "once.",
         f"{len(bounded)} of {len(rows)} entries, {100 * share:.3g} % of the time, have a bound; with all of them at "
         f"it: {format_si(left_s, 's')}, {speedup}. More needs another algorithm, dtype or fusion.",
         total,

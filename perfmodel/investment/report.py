@@ -17,6 +17,9 @@ from perfmodel.investment.what_if import WhatIf
 
 #: parts of a profile that people see, JSON and CSV have all
 _PARTS = 10
+#: what a column of `whatif`, and one of the headroom of parts, means
+_CEILING = "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl)."
+_REMOVED = "Ceiling: this part removed."
 _RANKED_BY = {ROI: "gain per day", PAYBACK: "payback", TIME: "time saved", HEADROOM: "what the bounds allow"}
 
 
@@ -42,7 +45,8 @@ def _(
     rows = [dataclasses.asdict(row) for row in ranking.rows[:top]]
     notes = ranking.notes
     if len(rows) < len(ranking.rows):
-        notes = (f"{_rest(ranking, len(rows))} are not shown.", *notes)
+        verb = "is" if len(ranking.rows) - len(rows) == 1 else "are"
+        notes = (f"{_rest(ranking, len(rows))} {verb} not shown.", *notes)
     listed = _PARTS if ranking.ranked_by == HEADROOM and top is None else len(rows)
     unlisted = f"{_rest(ranking, listed)}: --top {len(rows)} lists them." if listed < len(rows) else ""
     return Report(
@@ -61,9 +65,12 @@ def _(
 
 
 def _rest(ranking: Ranking, listed: int) -> str:
-    """Return how many rows follow the listed ones, and their time."""
+    """Return how many rows follow the listed ones, and their time, unless several of them change one entry."""
     rest = ranking.rows[listed:]
-    return f"{len(rest)} more rows ({format_si(math.fsum(row.time_s for row in rest), 's')})"
+    targets = [target for row in rest for target in row.targets]
+    overlap = len(set(targets)) < len(targets)
+    time = "" if overlap else f" ({format_si(math.fsum(row.time_s for row in rest), 's')})"
+    return f"{format_count(len(rest), 'more row')}{time}"
 
 
 def _assumptions(ranking: Ranking) -> tuple[str, ...]:
@@ -86,7 +93,7 @@ def _ranking_columns(*, money: bool, bound: bool) -> tuple[Column, ...]:
     """Return the columns of a ranking.
 
     ``money`` drops the columns of money last in a narrow terminal; ``bound`` shows the bound of the local speedup
-    (without a plan, the local speedup is the bound).
+    (without a plan, the local speedup is the bound, and a ceiling that of one part).
     """
     return (
         Column("rank", "#"),
@@ -102,7 +109,7 @@ def _ranking_columns(*, money: bool, bound: bool) -> tuple[Column, ...]:
         Column("overall_speedup", "overall", "x"),
         Column("bounded_overall_speedup", shown=False, unit="x"),
         Column("time_saved_s", "saved", "s", drop=4 if money else 0),
-        Column("max_overall_speedup", "ceiling", "x", drop=3),
+        Column("max_overall_speedup", "ceiling", "x", drop=3, note="" if bound else _REMOVED),
         Column("total_time_s", shown=False, unit="s"),
         Column("dev_days", "days", drop=7 if money else 0),
         Column("risk", drop=8),
@@ -196,7 +203,7 @@ def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("bottleneck", drop=2),
         Column("bottleneck_fraction", "share", "fraction", drop=2),
         Column("max_further_speedup", "without it", "x", drop=7),
-        Column("max_overall_speedup", "overall ceiling", "x", drop=6),
+        Column("max_overall_speedup", "overall ceiling", "x", drop=6, note=_CEILING),
         Column("flags", "check", show=lambda flags: "doubtful" if flags else "ok"),
         Column("basis", "basis of new time", drop=8),
     )

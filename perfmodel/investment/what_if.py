@@ -215,7 +215,6 @@ def _notes(scenario: Scenario, hardware: Hardware | None, profile: Profile) -> t
     source = storage.name_of(profile.source) or "the profile"
     notes = [
         f"Each step acts on what the steps before it left of {source} ({format_si(profile.total_time_s, 's')}).",
-        "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl).",
     ]
     if hardware is None:
         notes.append("No machine is named, so claims are checked against the profile only; pass --on HW for limits.")

@@ -62,7 +62,7 @@ class Measured(Reportable):
         p = self.prediction
         low, high = (format_si(float(end), "s", 3) for end in (p.predicted_time_low_s, p.predicted_time_high_s))
         share = (
-            f"the bound is {format_si(self.efficiency, '', 2)} times as long"
+            f"the bound is {_longer(self.efficiency)}"
             if self.verdict == TOO_FAST
             else f"{100 * self.efficiency:.3g} % of what the bound allows"
         )
@@ -89,6 +89,15 @@ class Measured(Reportable):
                 "causes": list(self.causes),
             }
         ]
+
+
+def _longer(factor: float) -> str:
+    """Return by how much a time is longer than another: below a factor of two in per cent, which a factor rounds away.
+
+    >>> _longer(1.012), _longer(441.3)
+    ('1.2 % longer', '441 times as long')
+    """
+    return f"{100 * (factor - 1):.2g} % longer" if factor < 2 else f"{format_si(factor, '', 3)} times as long"
 
 
 def measured_time(text: str, op: Operator, place: str = "--measured") -> float:
@@ -138,7 +147,7 @@ def judge_measured(op: Operator, hardware: Hardware, time_s: float, **conditions
     if any(np.ndim(value) for value in op.params().values()):
         raise UsageError("a measured time belongs to one size.", place=op.op, remedy="Give each dimension one value.")
     if not 0 < time_s < math.inf:
-        raise UsageError(f"the measured time is {time_s} s.", place=op.op, remedy="It has to be above 0.")
+        raise UsageError(f"the measured time is {time_s} s.", place=op.op, remedy="It has to be above 0 and finite.")
     p = predict(op, hardware, **conditions)
     floor_s = float(floor_time(op, hardware, p.cache))
     if time_s < floor_s:

@@ -120,7 +120,7 @@ class Candidate:
 
     def _check_above(self, key: str, value: float | None, low: float) -> None:
         if value is not None and not low < value < math.inf:
-            raise self.error(f"{key} is {value:g}.", f"It has to be above {low:g}.")
+            raise self.error(f"{key} is {value:g}.", f"It has to be above {low:g} and finite.")
 
     def error(self, message: str, remedy: str = "") -> PerfModelError:
         """Build an error about this candidate: an `InputFileError` for a candidate from a file, else `UsageError`."""

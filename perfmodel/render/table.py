@@ -206,11 +206,12 @@ def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
     else:
         yield _table(grid, width)
         yield from _sentences(grid)
-    if report.decision or report.shown_notes:
+    notes = report.notes_beside([*grid.columns, *grid.prose])
+    if report.decision or notes:
         yield ""
     if report.decision:
         yield Text(printable(report.decision))
-    for note in report.shown_notes:
+    for note in notes:
         yield Text(printable(note), style="dim")
 
 

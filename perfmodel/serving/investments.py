@@ -121,6 +121,5 @@ def path_of(case: Case, changes: Sequence[Change]) -> WhatIf:
     notes = (
         "Each step acts on the deployment that the steps before it left, and is predicted by computing it; times are "
         "those of a million output tokens.",
-        "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl).",
     )
     return WhatIf(tuple(steps), profile, scenario, case.deployment.hardware, notes)

@@ -208,7 +208,6 @@ def path_of_plan(case: TrainingCase, changes: Sequence[PlanChange]) -> WhatIf:
     notes = (
         "Each step acts on the plan that the steps before it left, and is predicted by computing it; times are those "
         "of 10^9 tokens on all GPUs.",
-        "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl).",
     )
     return WhatIf(tuple(results), profile, scenario, case.cluster.hardware, notes)
 

@@ -56,7 +56,7 @@ def test_every_key_is_read():
         ([item(speedup=0)], "speedup is 0"),
         ([item(speedup=-2)], "speedup is -2"),
         ([item(speedup=math.nan)], "speedup is nan"),
-        ([item(speedup=10**400)], "speedup is inf"),
+        ([item(speedup=10**400)], "speedup is inf. It has to be above 0 and finite"),
         ([item(speedup=True)], "speedup is not a number"),
         ([item(dev_days=0)], "dev_days is 0"),
         ([item(dev_days="two")], "dev_days is not a number"),

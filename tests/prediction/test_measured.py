@@ -133,6 +133,8 @@ def test_ratios_far_from_one_have_digits_and_no_exponent():
     slow = judge_measured(GEMM, A100, 1.0).sentence
     assert "e+" not in slow
     assert "0.00 " not in slow
+    little = judge_measured(GEMM, A100, float(predict(GEMM, A100).bound_time_s) / 1.012).sentence
+    assert "the bound is 1.2 % longer" in little
 
 
 def test_less_work_explains_what_is_faster_than_the_bound():

@@ -319,6 +319,17 @@ def test_a_long_value_of_a_block_goes_on_below_its_beginning() -> None:
     assert lines == ["name  wwwwww", "      wwwwww", "      wwwwww", "      ww", "time  1 s"]
 
 
+def test_a_column_is_explained_where_it_is_shown_and_in_json_always() -> None:
+    columns = (Column("time_s", "time", "s"), Column("ceiling", unit="x", drop=1, note="Ceiling: without this."))
+    report = Report("x", columns, [{"time_s": 1e-3, "ceiling": 1.5}], notes=("A note.",))
+    assert table_format.render(report, width=13) == "time  ceiling\n1 ms    1.5 x\n\nA note.\nCeiling:\nwithout this.\n"
+    assert table_format.render(report, width=12) == "time\n1 ms\n\nA note.\n"
+    assert "Ceiling: without this." in markdown_format.render(report)
+    assert json.loads(json_format.render(report))["notes"] == ["A note.", "Ceiling: without this."]
+    nowhere = Report("x", columns, [{"time_s": 1e-3, "ceiling": None}])
+    assert table_format.render(nowhere) == "time\n1 ms\n"
+
+
 def test_long_words_are_folded_before_a_table_becomes_blocks() -> None:
     columns = (Column("name"), Column("time_s", "time", "s"))
     report = Report("x", columns, [{"name": "a" * 60, "time_s": 1e-3}])

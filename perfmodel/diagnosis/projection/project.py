@@ -116,7 +116,7 @@ def project(
         For a factor that is not above 0, and a machine without the figures that the profile needs.
     """
     if host is not None and not 0 < host < math.inf:
-        raise UsageError(f"the host's factor is {host:g}.", place="--host", remedy="It has to be above 0.")
+        raise UsageError(f"the host's factor is {host:g}.", place="--host", remedy="It has to be above 0 and finite.")
     scaled = {
         entry.name: _scaled(entry, source, target if only is None or entry.name in only else source, host)
         for entry in profile.entries
