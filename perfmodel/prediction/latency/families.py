@@ -162,9 +162,11 @@ def eager_points(op: Operator, machine: Machine, kind: str) -> Any:
 def varied_families(op: str) -> tuple[str, ...]:
     """Return the names of the families of an operator, given by its name, whose kernels differ from library to library.
 
-    They have a constant that is another one, `Constant.unmeasured`, where no table has rows of a library's kernels.
+    Those kernels are of different designs, and have a constant that is another one, `Constant.unmeasured`, where no
+    table has rows of a library's.
     """
-    return tuple(name for name in _serving(op) if any(one.unmeasured is not None for one in family(name).constants))
+    designs = [name for name in _serving(op) if family(name).by_library]
+    return tuple(name for name in designs if any(one.unmeasured is not None for one in family(name).constants))
 
 
 def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions) -> list[tuple[Any, Conditions]]:
