@@ -264,7 +264,9 @@ class Deployment:
             np.broadcast_to(rows, shape), np.broadcast_to(tokens, shape), self.verified,
         )  # fmt: skip
         if self.speculation and self.speculation.draft:
-            cost = cost.plus(self.speculation.draft.device(sequences, keys, shape), self.speculation.tokens)
+            draft = self.speculation.draft  # its first pass fills its own cache with the keys of the prompts
+            cost = cost.plus(draft.device(sequences, keys, shape, chunks, ended), 1.0)
+            cost = cost.plus(draft.device(sequences, keys, shape), self.speculation.tokens - 1.0)
         return cost
 
     @property
@@ -282,8 +284,15 @@ class Deployment:
     @property
     def front_end_s(self) -> float:
         """Time to the first token beside the steps [s]: the server's, and launches of a prompt's kernels."""
+        draft = self.speculation.draft if self.speculation else None
+        launches_s = self.prompt_launches_s + (draft.prompt_launches_s if draft else 0.0)
+        return self.profile.front_end_s + launches_s
+
+    @property
+    def prompt_launches_s(self) -> float:
+        """Time of the host to launch the kernels of a prompt, which no graph holds [s]."""
         kernels = self.part.layers * self.pp * self.table.prompt_kernels_per_layer
-        return self.profile.front_end_s + kernels * self.profile.prompt_launch_s
+        return kernels * self.profile.prompt_launch_s
 
     def finished(self, cost: Cost, sequences: Array) -> Step:
         """Return the step of all stages, with the host's time, and its interval."""

@@ -1,7 +1,11 @@
-"""Speculative decoding: a draft proposes some tokens, one step of the model verifies them."""
+"""Speculative decoding: a draft proposes some tokens, one step of the model verifies them.
+
+A draft model has keys and values of its own, so that it reads each prompt, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +16,7 @@ from perfmodel.serving.memory import Held
 
 
 class Draft(Protocol):
-    """What a draft model has to tell: the cost of a step, as a `Deployment` does."""
+    """What a draft model has to tell: the cost of a step and the launches of its kernels, as a `Deployment` does."""
 
     @property
     def table(self) -> Clock:
@@ -22,8 +26,19 @@ class Draft(Protocol):
     def held(self) -> Held:
         """What it keeps on one GPU."""
 
-    def device(self, sequences: Array, keys: Array, shape: tuple[int, ...] | None = None) -> Cost:
-        """Return the cost of a step on the device in which each sequence decodes one token."""
+    @property
+    def prompt_launches_s(self) -> float:
+        """Launches of the kernels of a step with prompts [s]."""
+
+    def device(
+        self,
+        sequences: Array,
+        keys: Array,
+        shape: tuple[int, ...] | None = None,
+        chunks: Sequence[tuple[Array, ...]] = (),
+        ended: Array | float = 0.0,
+    ) -> Cost:
+        """Return the cost of a step on the device, in which each sequence decodes one token and prompts are read."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from perfmodel.serving.clock import Clock, busiest
@@ -79,12 +79,26 @@ class StepClock:
         return max(device, self._least_s) + self._beside_s(sequences, context)
 
     def _beside_s(self, sequences: float, context: float) -> float:
-        """Return the time of the host, and of a draft model [s]."""
+        """Return the time of the host, and of a draft model in a step without prompts [s]."""
         host = self._host_s + self._host_sequence_s * sequences
-        if self._draft is None or not sequences:
-            return host
+        return host if self._draft is None else host + self._drafted_s(self._draft, sequences, context)
+
+    def _drafted_s(
+        self,
+        draft: Clock,
+        sequences: float,
+        context: float,
+        prompts: Sequence[tuple[float, float]] = (),
+        ended: int | None = None,
+    ) -> float:
+        """Return the time of a draft model: a pass for each token that it proposes, the first with the prompts [s]."""
         slot, mean = busiest(sequences, self._share), sequences / self._share
-        return host + (self._each - 1.0) * self._waiting * self._draft.decode_s(slot, context, mean, 1.0, self._stages)
+        each_s = draft.decode_s(slot, context, mean, 1.0, self._stages) if sequences else 0.0
+        time = (self._each - 1.0) * each_s
+        if prompts:
+            mixed_s = draft.mixed_s(slot, context, mean, prompts, self._share, ended, 1.0, self._stages)
+            time += mixed_s - each_s
+        return self._waiting * time
 
     def mixed_s(
         self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
@@ -102,7 +116,9 @@ class StepClock:
         device = self._waiting * self._table.mixed_s(
             slot, context, mean, listed, self._share, ended, self._each, self._stages
         )
-        time = max(device, self._least_s) + self._beside_s(sequences, context) + self._host_sequence_s * len(listed)
+        time = max(device, self._least_s) + self._host_s + self._host_sequence_s * (sequences + len(listed))
+        if self._draft is not None:
+            time += self._drafted_s(self._draft, sequences, context, listed, ended)
         if self._gained == 1.0 or not sequences:
             return time
         # a step counts as one token of each sequence: the others that it gains are taken off the decoding part

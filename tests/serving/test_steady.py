@@ -153,6 +153,22 @@ def test_a_draft_that_is_never_accepted_costs_and_one_that_always_is_gains() -> 
     assert token(0.9) < token(0.6) < token(0.3)
 
 
+def test_a_draft_model_reads_each_prompt_too() -> None:
+    h100, tokens = pm.hardware("h100"), 16384
+    draft = Deployment(find_model("llama-3.1-8b"), h100, tp=4)
+    alone = Deployment(find_model("llama-3.1-70b"), h100, tp=4, weights="fp8")
+    both = replace(alone, speculation=Speculation(4, 0.7, draft))
+    # 2 FLOP for each weight of the layers and token, on 4 GPUs
+    least_s = 2 * 7.0e9 * tokens / 4 / h100.best_peak("bf16").flop_per_s
+    steady_s, before_s = (float(steady(made, tokens, 64, batch=1).ttft_s) for made in (both, alone))
+    assert least_s < steady_s - before_s < 4 * least_s
+    prompt = [(float(tokens), float(tokens))]
+    quick_s = both.clock().mixed_s(0, 0, prompt) - alone.clock().mixed_s(0, 0, prompt)
+    assert least_s < quick_s < 4 * least_s
+    # no sequence decodes, so that the draft proposes nothing in this step
+    assert quick_s == pytest.approx(draft.clock().mixed_s(0, 0, prompt) - draft.profile.host_s, rel=0.01)
+
+
 def test_speculation_touches_more_experts() -> None:
     config, h200 = find_model("mixtral-8x7b"), pm.hardware("h200")
     plain = Deployment(config, h200).step(decode=2, context=500)
