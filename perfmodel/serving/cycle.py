@@ -122,7 +122,7 @@ class Cycle:
             "output_tokens_per_s": rate,
             "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
             "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
-            "kv_tokens": self.running * self.context,
+            "kv_tokens": self.running * deployment.memory().kept(self.context),
         }  # fmt: skip
         shape = step.shape
         return Steady(

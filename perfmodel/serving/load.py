@@ -14,6 +14,7 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError, expect
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
+from perfmodel.serving.memory import Memory
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
@@ -204,23 +205,37 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
         mean = float(np.mean(requests.prompt + requests.output))
         kept = mean * memory.kv_bytes_token_gpu
         tokens *= kept / (kept + memory.window_bytes_sequence)
+    if memory.forgets and np.all(requests.prompt - requests.cached >= memory.window):
+        policy = policy.changed(reserve=True)  # an answer takes no more than its prompt: nothing is preempted
+    share = _kept_share(replace(memory, reserve=policy.reserve), requests)
+    bytes_token = share * memory.kv_bytes_token
     server = Server(
         TabledClock(deployment.clock()),
         policy,
-        tokens,
+        tokens / share,
         gpus=deployment.gpus,
         replicas=fleet.replicas,
         routing=fleet.routing,
         front_end_s=deployment.front_end_s,
-        kv_bytes_token=memory.kv_bytes_token,
+        kv_bytes_token=bytes_token,
         host_bytes_per_s=_host_bytes_per_s(deployment.hardware) * deployment.tp * deployment.pp,
     )
     if not fleet.prefill_replicas:
         return server
     if not (math.isfinite(fleet.kv_link_bytes_per_s) and fleet.kv_link_bytes_per_s > 0):
         raise UsageError("the link for keys and values has no bandwidth.", remedy="Give a bandwidth above 0.")
-    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, memory.kv_bytes_token)
+    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, bytes_token)
     return replace(server, prefill=replace(server, replicas=fleet.prefill_replicas), link=link)
+
+
+def _kept_share(memory: Memory, requests: Requests) -> float:
+    """Return the share of the tokens of all sequences that is kept; below 1 where all layers have a window.
+
+    The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
+    mean sequence takes what its window does.
+    """
+    lengths = np.asarray(memory.length(requests.prompt - requests.cached, requests.output))
+    return float(np.sum(memory.kept(lengths)) / np.sum(lengths))
 
 
 def _host_bytes_per_s(hardware: Hardware) -> float:

@@ -65,14 +65,25 @@ class Memory(Reportable):
 
     def most(self, isl: Number, osl: Number) -> Number:
         """Return `max_batch` for arrays of lengths."""
-        held = np.add(isl, osl) if self.reserve else np.add(isl, np.multiply(osl, 0.5))
-        if self.window and self.window_bytes_sequence == 0.0:  # all layers forget what is before the window
-            held = np.minimum(held, self.window)
+        held = self.kept(self.length(isl, osl))
         blocks = np.ceil(held / self.block_tokens) * self.block_tokens
         each = blocks * self.kv_bytes_token_gpu + self.window_bytes_sequence
         if self.window_bytes_sequence == 0.0:
             return plain(np.floor(self.kv_tokens / blocks))
         return plain(np.floor(self.kv_tokens * self.kv_bytes_token_gpu / each))
+
+    def length(self, isl: Number, osl: Number) -> Number:
+        """Return the tokens of a running sequence, in the mean over its time; with reservation all of them."""
+        return plain(np.add(isl, osl) if self.reserve else np.add(isl, np.multiply(osl, 0.5)))
+
+    @property
+    def forgets(self) -> bool:
+        """Whether all layers have a window, so that nothing before it is kept."""
+        return self.window > 0 and self.window_bytes_sequence == 0.0
+
+    def kept(self, tokens: Number) -> Number:
+        """Return how many of the tokens of a sequence are kept: those of the window, where all layers have one."""
+        return plain(np.minimum(tokens, self.window)) if self.forgets else tokens
 
 
 class Held(NamedTuple):

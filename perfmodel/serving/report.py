@@ -42,10 +42,12 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     rows: list[dict[str, Any]] = [{"part": name, "bytes": size} for name, size in parts.items()]
     rest = memory.capacity_bytes - sum(parts.values())
     rows.append({"part": "not used by the engine", "bytes": rest})
-    notes = (
+    notes: tuple[str, ...] = (
         f"{memory.kv_tokens} tokens of keys and values fit; {memory.kv_bytes_token:.0f} B for each over all GPUs "
         "of a copy.",
     )
+    if memory.forgets:
+        notes += (f"All layers have a window: a sequence keeps its last {memory.window} tokens at most.",)
     facts = {"kv_tokens": memory.kv_tokens, "kv_bytes_token": memory.kv_bytes_token}
     columns = (Column("part"), Column("bytes", "on one GPU", "iB"))
     return Report("serve", columns, rows, {**facts, **(context or {})}, notes, title="Memory of one GPU")

@@ -10,6 +10,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.workloads.catalog import find_model
 from perfmodel.workloads.config import ModelConfig
 
 LLAMA_8B = ModelConfig(
@@ -144,6 +145,31 @@ def test_layers_with_a_window_forget() -> None:
     assert windowed.max_batch(30_000, 10) == windowed.max_batch(5_000, 10) > windowed.max_batch(3_000, 10) // 2
     half = Deployment(replace(LLAMA_8B, window=128, window_layers=16), h100).memory()
     assert half.max_batch(8192, 2) > 1.9 * Deployment(LLAMA_8B, h100).memory().max_batch(8192, 2)
+
+
+def test_a_simulated_cache_forgets_what_is_before_the_window_of_all_layers() -> None:
+    windowed = Deployment(find_model("mistral-7b-v0.1"), pm.hardware("h100"))
+    room, window_bytes = windowed.memory().kv_bytes, 4096 * 32 * 2 * 8 * 128 * 2
+    users = 32
+    assert users * window_bytes < 0.5 * room
+    replay = pm.simulate(windowed, pm.closed_loop(users, 2 * users, 30_000, 200), interval=False)
+    assert replay.preemptions == 0
+    # all users have a place at once, and each takes its window
+    assert replay.states.running.max() == users
+    assert replay.kv_bytes == pytest.approx(replay.mean_running * window_bytes, rel=0.1)
+    assert replay.kv_share == pytest.approx(replay.kv_bytes / room, rel=0.01)
+    steady = pm.steady(windowed, 30_000, 200, concurrency=users)
+    assert steady.kv_tokens == users * 4096
+
+
+def test_a_window_longer_than_its_sequences_changes_nothing() -> None:
+    load = pm.closed_loop(64, 128, 2000, 200)
+    wide, none = (
+        pm.simulate(Deployment(replace(LLAMA_8B, window=window), pm.hardware("h100")), load, interval=False)
+        for window in (4096, 0)
+    )
+    assert wide.duration_s == pytest.approx(none.duration_s, rel=0.02)
+    assert wide.kv_bytes == pytest.approx(none.kv_bytes, rel=0.02)
 
 
 def test_keys_are_repeated_where_there_are_fewer_heads_than_gpus() -> None:
