@@ -204,7 +204,8 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     else:
         attention = hidden * (part.qkv_width + part.heads * part.head_dim)
     matrices = part.layers * attention + part.dense_layers * gates * hidden * part.ffn
-    experts = part.moe_layers * gates * hidden * (part.experts / parallel.ep * part.expert_ffn + part.shared_ffn)
+    matrices += part.moe_layers * gates * hidden * part.shared_ffn
+    experts = part.moe_layers * gates * hidden * part.experts / parallel.ep * part.expert_ffn
     tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
     routers = part.moe_layers * part.experts * hidden
     beside = beside_experts(weights, "bf16") if part.experts else weights

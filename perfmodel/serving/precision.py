@@ -24,7 +24,7 @@ class Format:
     weights : dtype of the stored weights where it is not that of ``compute``; activations then stay in 16 bits.
     scale : how weights are scaled, as `perfmodel.operators.gemm.Gemm` names it.
     group : the rows of the weights have to be a multiple of it for that scale.
-    experts_only : in a mixture of experts the matrices of attention stay in 16 bits.
+    experts_only : in a mixture of experts the matrices of attention and of shared experts stay in 16 bits.
     """
 
     name: str
@@ -65,6 +65,8 @@ FORMATS = MappingProxyType(
             Format("int8", 1.0, "int8", scale="column"),
             Format("w8a16", 1.0, "fp16", weights="int8"),
             Format("int4", 0.5 + 2.0 / 128, "fp16", weights="int4", scale="group:128", group=128),
+            # as Moonshot released Kimi-K2-Thinking: routed experts alone, with a 16-bit scale for 32 weights
+            Format("int4_experts", 0.5 + 2.0 / 32, "fp16", "int4", "group:32", 32, experts_only=True),
             # llama.cpp's blocks of 32 weights with an fp16 scale, and of 256 with two levels of scales (ggml-common.h)
             Format("q4_0", 0.5 + 2.0 / 32, "fp16", weights="int4", scale="group:32", group=32),
             Format("q4_k", 0.5 + 16.0 / 256, "fp16", weights="int4", scale="group:32", group=32),

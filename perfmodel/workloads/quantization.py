@@ -57,12 +57,18 @@ def _format(quantised: Mapping[str, Any]) -> str:
 
 
 def _of_groups(quantised: Mapping[str, Any]) -> str:
-    """Return the format that all groups of compressed-tensors share; "" where they differ."""
+    """Return the format that all groups of compressed-tensors share; "" where they differ.
+
+    Checkpoints of mixtures may leave attention out, as Kimi-K2-Thinking does: experts alone are quantised.
+    """
     groups = quantised.get("config_groups")
     if not isinstance(groups, Mapping):
         return ""
     formats = {_of_group(group) for group in groups.values()}
-    return formats.pop() if len(formats) == 1 else ""
+    common = formats.pop() if len(formats) == 1 else ""
+    ignored = quantised.get("ignore")
+    beside = isinstance(ignored, list) and any("self_attn" in str(name) for name in ignored)
+    return "int4_experts" if beside and common == "int4" else common
 
 
 def _of_group(group: Any) -> str:

@@ -147,6 +147,22 @@ def test_layers_with_a_window_forget() -> None:
     assert half.max_batch(8192, 2) > 1.9 * Deployment(LLAMA_8B, h100).memory().max_batch(8192, 2)
 
 
+def test_a_checkpoint_with_narrow_experts_alone_keeps_the_rest_in_16_bits() -> None:
+    kimi = Deployment(find_model("kimi-k2-thinking"), pm.hardware("h200"), tp=8)
+    # 60 layers of 384 experts with three matrices of 7168 x 2048, in 4 bits with 16 for a scale of 32 weights
+    experts = 60 * 384 * 3 * 7168 * 2048
+    all_of_them = 8 * kimi.memory().weights_bytes
+    assert all_of_them > experts * (0.5 + 2 / 32) + 11e9 * 2
+    assert all_of_them == pytest.approx(594e9, rel=0.03)
+    # the shared expert is no routed one: it takes what it does in 16 bits
+    shared = 60 * 3 * 7168 * 2048
+    none = replace(kimi, config=replace(kimi.config, shared_ffn=0)).memory().weights_bytes
+    assert kimi.memory().weights_bytes - none == pytest.approx(2 * shared / 8)
+    whole, narrow = (replace(kimi, weights=name).step(decode=64, context=1000) for name in ("bf16", "int4_experts"))
+    assert narrow.terms_s["weights"] == pytest.approx(whole.terms_s["weights"], rel=0.01)
+    assert narrow.terms_s["experts"] < 0.5 * whole.terms_s["experts"]
+
+
 def test_a_simulated_cache_forgets_what_is_before_the_window_of_all_layers() -> None:
     windowed = Deployment(find_model("mistral-7b-v0.1"), pm.hardware("h100"))
     room, window_bytes = windowed.memory().kv_bytes, 4096 * 32 * 2 * 8 * 128 * 2
