@@ -74,7 +74,9 @@ PolicyOption = Annotated[
         "NAME",
     ),
 ]
-EagerOption = Annotated[bool, typer.Option("--eager", help="Launch every kernel from the host: no CUDA graphs.")]
+EagerOption = Annotated[
+    bool, typer.Option("--eager", help="Launch every kernel from the host: no CUDA graphs. Longer steps hide it.")
+]
 SamplingOption = Annotated[
     str,
     typer.Option(

@@ -45,6 +45,20 @@ def elsewhere_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(because, known))))
 
 
+def eager_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Say how long the host launches the kernels of a step where there is no CUDA graph, which is a floor of steps."""
+    notes = []
+    for outcome in outcomes:
+        deployment = None if outcome.fault else outcome.spec.deployment()
+        if deployment is not None and deployment.launches_s:
+            launches = format_si(deployment.launches_s, "s", 3)
+            notes.append(
+                f"{outcome.spec.name}: without CUDA graphs the host launches the kernels of a step in {launches}: no "
+                "step is shorter."
+            )
+    return tuple(notes)
+
+
 def load_notes(points: Sequence[Point], for_qps: float | None) -> tuple[str, ...]:
     """Return in sentences how many GPUs serve a rate of requests."""
     if not for_qps or not points:
@@ -122,7 +136,13 @@ def points_report(
             seed=study.workload.seed,
             slo=None if study.slo is None else str(study.slo),
         ),
-        notes=(*notes, *_start_notes(points, study), *elsewhere_notes(outcomes), *load_notes(best, for_qps)),
+        notes=(
+            *notes,
+            *_start_notes(points, study),
+            *eager_notes(outcomes),
+            *elsewhere_notes(outcomes),
+            *load_notes(best, for_qps),
+        ),
         more=more,
         decision=decision(outcomes, study),
     )

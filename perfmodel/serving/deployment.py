@@ -294,6 +294,21 @@ class Deployment:
         kernels = self.part.layers * self.pp * self.table.prompt_kernels_per_layer
         return kernels * self.profile.prompt_launch_s
 
+    @property
+    def kernels_per_step(self) -> float:
+        """Kernels of the layers in a step without prompts, over all stages."""
+        return self.part.layers * self.pp * self.table.kernels_per_layer
+
+    @property
+    def launches_s(self) -> float:
+        """Time of the host to launch the kernels of a step [s], those of a draft's passes too; 0 with a graph."""
+        if self.profile.graph:
+            return 0.0
+        drafted = 0.0
+        if self.speculation and self.speculation.draft:
+            drafted = self.speculation.tokens * self.speculation.draft.kernels_per_step
+        return (self.kernels_per_step + drafted) * self.profile.eager_launch_s
+
     def finished(self, cost: Cost, sequences: Array) -> Step:
         """Return the step of all stages, with the host's time, and its interval."""
         engine, stages = self.profile, float(self.pp)
@@ -303,14 +318,16 @@ class Deployment:
         times = {term: time * self.waiting for term, time in times.items()}
         device = np.asarray(sum(times.values()))
         host = engine.host_s + engine.host_sequence_s * sequences / self.dp
-        if not engine.graph:
-            launches = self.part.layers * stages * self.table.kernels_per_layer * engine.launch_s
-            host = host + np.maximum(0.0, launches - device)
-        times["host"] = host
-        time = device + host
+        waited = np.maximum(device, self.launches_s)
+        times["host"] = host + (waited - device)
+        time = waited + host
         spread = sum((stages * value / time) ** 2 for value in cost.spread.values())
-        width = Z80 * np.sqrt(spread + engine.deviation**2)
-        low, high = self.elsewhere.step.widened(time, time * np.exp(-width), time * np.exp(width))
+        variance = spread + engine.deviation**2
+        # launches that the device hides do not widen the interval until it hides them no more
+        factor = np.exp(Z80 * engine.launch_deviation)
+        fast, slow = (np.log((np.maximum(device, self.launches_s * end) + host) / time) for end in (1 / factor, factor))
+        low, high = (np.exp(end * np.hypot(Z80 * np.sqrt(variance), wait)) for end, wait in ((-1.0, fast), (1.0, slow)))
+        low, high = self.elsewhere.step.widened(time, time * low, time * high)
         terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}
         return Step(plain(time), low, high, terms)
 

@@ -23,6 +23,12 @@ from perfmodel.investment import fields as checked
 
 #: profile of an engine that nobody measured
 GENERIC = "generic"
+#: the host's time to launch one kernel of an engine of which no launch is known [s]: assumed, the dispatch of a call in
+#: PyTorch (5 to 7 us in the open traces) and the code of the layer around it
+LAUNCH_S = 10e-6
+#: standard deviation of ln(measured / predicted) of launches without a graph that nobody measured: assumed; a kernel
+#: took 18 to 32 us in our own eager steps (`hf-eager.toml`), 5 to 7 us in the open traces, against the 20 us of prompts
+LAUNCH_DEVIATION = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,8 @@ class Engine:
         that is measured alone.
     graph : decode steps replay a CUDA graph; False launches each kernel from the host.
     host_s, host_sequence_s : time of the host that no kernel hides, a step and for each sequence of it [s].
-    launch_s : the host's time to launch one kernel without a graph [s]; by default 10 us, assumed: the dispatch of
-        a call in PyTorch (5 to 7 us in the open traces) and the Python of the layer around it.
+    launch_s : the host's time to launch one kernel of a decode step without a graph [s]; 0: nobody measured it, see
+        `eager_launch_s`.
     prompt_launch_s : the host's time for one kernel of a prompt, which no graph holds [s]: it delays the first token,
         and the steps of others hide it from the throughput.
     gap_s : idle time of the device between two kernels of a graph [s].
@@ -88,7 +94,7 @@ class Engine:
     graph: bool = True
     host_s: float = 0.5e-3
     host_sequence_s: float = 5e-6
-    launch_s: float = 10e-6
+    launch_s: float = 0.0
     prompt_launch_s: float = 0.0
     gap_s: float = 1e-6
     front_end_s: float = 0.0
@@ -129,6 +135,16 @@ class Engine:
     def experts_start_on(self, instruction: str) -> float:
         """Return the start of a layer of experts [s]; 25 us where nobody fitted it."""
         return self.experts_start_s.get(instruction, self.experts_start_s.get("default", 25e-6))
+
+    @property
+    def eager_launch_s(self) -> float:
+        """The host's time to launch one kernel without a graph [s]: as measured, or that of a prompt's kernels."""
+        return self.launch_s or self.prompt_launch_s or LAUNCH_S
+
+    @property
+    def launch_deviation(self) -> float:
+        """Standard deviation of ln(measured / predicted) of `eager_launch_s` beyond `deviation`; 0 if measured."""
+        return 0.0 if self.launch_s else LAUNCH_DEVIATION
 
     def limits_on(self, hardware: Hardware) -> tuple[int, int]:
         """Return the default budget of tokens, and the most sequences of a step, on a machine."""

@@ -16,7 +16,7 @@ from perfmodel.serving.memory import Held
 
 
 class Draft(Protocol):
-    """What a draft model has to tell: the cost of a step and the launches of its kernels, as a `Deployment` does."""
+    """What a draft model has to tell: the cost of a step, its kernels and their launches, as a `Deployment` does."""
 
     @property
     def table(self) -> Clock:
@@ -25,6 +25,10 @@ class Draft(Protocol):
     @property
     def held(self) -> Held:
         """What it keeps on one GPU."""
+
+    @property
+    def kernels_per_step(self) -> float:
+        """Kernels of its layers in a step."""
 
     @property
     def prompt_launches_s(self) -> float:

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.engine import Engine
-from perfmodel.serving.shard import Shard
 from perfmodel.serving.speculation import Speculation
 
 
@@ -39,8 +38,8 @@ class Timed(Protocol):
         """The engine."""
 
     @property
-    def part(self) -> Shard:
-        """One GPU's part of the model."""
+    def launches_s(self) -> float:
+        """Time of the host to launch the kernels of a step [s]; 0 with a graph."""
 
     @property
     def waiting(self) -> float:
@@ -62,8 +61,7 @@ class StepClock:
         self._table, self._engine = deployment.table, deployment.profile
         self._share, self._stages, self._waiting = deployment.slots, float(deployment.pp), deployment.waiting
         self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
-        launches = deployment.part.layers * deployment.pp * self._table.kernels_per_layer * self._engine.launch_s
-        self._least_s = 0.0 if self._engine.graph else launches
+        self._least_s = deployment.launches_s
         self._each, self._gained = deployment.verified, deployment.gained
         draft = deployment.speculation.draft if deployment.speculation else None
         self._draft = draft.table if draft else None
@@ -76,12 +74,9 @@ class StepClock:
         """Return the time of a step without prompts [s]."""
         slot, mean = busiest(sequences, self._share), sequences / self._share
         device = self._waiting * self._table.decode_s(slot, context, mean, self._each, self._stages)
-        return max(device, self._least_s) + self._beside_s(sequences, context)
-
-    def _beside_s(self, sequences: float, context: float) -> float:
-        """Return the time of the host, and of a draft model in a step without prompts [s]."""
-        host = self._host_s + self._host_sequence_s * sequences
-        return host if self._draft is None else host + self._drafted_s(self._draft, sequences, context)
+        if self._draft is not None:
+            device += self._drafted_s(self._draft, sequences, context)
+        return max(device, self._least_s) + self._host_s + self._host_sequence_s * sequences
 
     def _drafted_s(
         self,
@@ -116,9 +111,9 @@ class StepClock:
         device = self._waiting * self._table.mixed_s(
             slot, context, mean, listed, self._share, ended, self._each, self._stages
         )
-        time = max(device, self._least_s) + self._host_s + self._host_sequence_s * (sequences + len(listed))
         if self._draft is not None:
-            time += self._drafted_s(self._draft, sequences, context, listed, ended)
+            device += self._drafted_s(self._draft, sequences, context, listed, ended)
+        time = max(device, self._least_s) + self._host_s + self._host_sequence_s * (sequences + len(listed))
         if self._gained == 1.0 or not sequences:
             return time
         # a step counts as one token of each sequence: the others that it gains are taken off the decoding part

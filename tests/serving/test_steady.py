@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +191,41 @@ def test_launching_each_kernel_costs_a_small_model_more() -> None:
     assert eager > 1.2 * float(graph)
     naive = Deployment(config, h100, engine="hf-eager").step(decode=1, context=10).time_s
     assert naive > 1.5 * float(eager)
+
+
+def test_no_eager_step_is_shorter_than_its_launches() -> None:
+    config, h100 = find_model("llama-3.2-1b"), pm.hardware("h100")
+    engine = find_engine("vllm")
+    eager = Deployment(config, h100, graph=False)
+    # 16 layers of 9 kernels; nobody measured the launches of eager steps: they are those of a prompt's kernels
+    assert eager.launches_s == pytest.approx(16 * 9 * engine.prompt_launch_s)
+    steps = {batch: eager.step(decode=batch, context=100) for batch in (1, 512)}
+    assert float(steps[1].time_s) == pytest.approx(eager.launches_s + engine.host_s + engine.host_sequence_s)
+    assert eager.clock().decode_s(1, 100) == pytest.approx(steps[1].time_s, rel=0.01)
+    graph = Deployment(config, h100)
+    assert graph.launches_s == 0.0
+    # kernels that take longer than their launches hide these
+    assert steps[512].time_s == pytest.approx(graph.step(decode=512, context=100).time_s)
+
+
+def test_launches_that_nobody_measured_widen_the_interval_of_eager_steps_alone() -> None:
+    config, h100 = find_model("llama-3.2-1b"), pm.hardware("h100")
+
+    def width(**options: Any) -> float:
+        step = Deployment(config, h100, **options).step(decode=1, context=100)
+        return float(step.high_s / step.low_s)
+
+    assert width(graph=False) > 1.5 * width()
+    measured = replace(find_engine("vllm"), launch_s=20e-6, graph=False)
+    assert width(engine=measured) < 0.8 * width(graph=False)
+
+
+def test_a_draft_without_graphs_launches_its_kernels_for_each_token() -> None:
+    h100 = pm.hardware("h100")
+    draft = Deployment(find_model("llama-3.2-1b"), h100)
+    made = Deployment(find_model("llama-3.1-8b"), h100, graph=False, speculation=Speculation(3, 0.5, draft))
+    assert made.launches_s == pytest.approx((32 + 3 * 16) * 9 * 20e-6)
+    assert made.clock().decode_s(1, 100) == pytest.approx(made.step(decode=1, context=100).time_s / made.gained)
 
 
 @pytest.mark.parametrize(
