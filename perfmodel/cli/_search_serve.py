@@ -150,7 +150,7 @@ def command(
     objectives = None if slo is None else parse_slo(slo)
     study = Study(
         workload, Fleet(policy), CONCURRENCY, users, objectives, steady=objectives is None, only_largest=True,
-        spread_start=True,
+        spread_start=True, runnable=True,
     )  # fmt: skip
     outcomes = evaluate_all(specs, study, workers, scheduler, counted)
     rows = _ranked(outcomes, study, costs, by, for_qps)
@@ -322,7 +322,7 @@ def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
 
 
 def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
-    from perfmodel.cli._serving_report import elsewhere_notes
+    from perfmodel.cli._serving_report import elsewhere_notes, support_notes
 
     faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
     notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
@@ -334,6 +334,7 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
     missing = len(outcomes) - sum(faults.values()) - len(rows) - ended
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
+    notes += support_notes(outcomes)
     notes += elsewhere_notes(outcomes)
     notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")
     return tuple(notes)

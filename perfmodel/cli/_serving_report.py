@@ -12,6 +12,7 @@ from perfmodel.core.units import format_count, format_si
 from perfmodel.serving.laboratories import because
 from perfmodel.serving.load_report import deployment_name, load_name, terms_report
 from perfmodel.serving.points import CONCURRENCY, Point
+from perfmodel.serving.support import objections, remarks
 
 if TYPE_CHECKING:
     from perfmodel.serving.study import Outcome, Study
@@ -57,6 +58,12 @@ def eager_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
                 "step is shorter."
             )
     return tuple(notes)
+
+
+def support_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Say what the engine or the machine of a deployment does not have."""
+    possible = (outcome.spec.deployment() for outcome in outcomes if not outcome.fault)
+    return tuple(dict.fromkeys(text for each in possible for text in (*objections(each), *remarks(each))))
 
 
 def load_notes(points: Sequence[Point], for_qps: float | None) -> tuple[str, ...]:
@@ -139,6 +146,7 @@ def points_report(
         notes=(
             *notes,
             *_start_notes(points, study),
+            *support_notes(outcomes),
             *eager_notes(outcomes),
             *elsewhere_notes(outcomes),
             *load_notes(best, for_qps),

@@ -74,6 +74,8 @@ class Engine:
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
     workspace_bytes : graphs, buffers of communication and fragmentation [B].
+    vendors : of the machines that it runs on, with commas; "" for any.
+    least_capability : NVIDIA's compute capability from which on it runs ("8.0"); "" for any.
     measured_since : the first version of which runs were judged; "" where versions make no difference that is known.
     own : whether runs of one's own set the constants, so that no other laboratory is meant.
     deviation : standard deviation of ln(measured / predicted) of a step that kernels do not explain.
@@ -117,6 +119,8 @@ class Engine:
     utilization: float = 0.9
     of_free: bool = False
     workspace_bytes: float = 0.5e9
+    vendors: str = ""
+    least_capability: str = ""
     measured_since: str = ""
     own: bool = False
     deviation: float = 0.25

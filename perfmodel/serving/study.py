@@ -17,6 +17,7 @@ from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
+from perfmodel.serving.support import objections
 from perfmodel.workers import executor, mapped
 from perfmodel.workers.lost import ENDS, Ended
 
@@ -55,6 +56,7 @@ class Study:
     steady : use the steady state, without a simulation.
     only_largest, only_loads : look only for the largest load that meets the objectives, or not for it.
     spread_start : the users of a closed loop start one after the other, not all at once.
+    runnable : deployments that nobody can run are impossible, see `perfmodel.serving.support.objections`.
     """
 
     workload: Workload
@@ -69,6 +71,7 @@ class Study:
     only_largest: bool = False
     only_loads: bool = False
     spread_start: bool = False
+    runnable: bool = False
 
     def requests(self, deployment: Deployment, value: float) -> Requests:
         """Return the requests of a load on a deployment."""
@@ -104,6 +107,9 @@ def evaluate(spec: Spec, study: Study, progress: Callable[[int], None] | None = 
     """Return what comes of a deployment; one that is impossible is a result with its reason."""
     try:
         deployment = spec.deployment()
+        against = objections(deployment) if study.runnable else ()
+        if against:
+            raise UsageError(against[0])
         deployment.memory()
         return _evaluated(spec, deployment, study, progress)
     except InputFileError:
