@@ -313,11 +313,14 @@ def _mean(value: Mapping[str, float]) -> str:
 def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
     if not rows:
         return f"No deployment meets {study.slo}." if study.slo else ""
+    from perfmodel.core.units import format_si
+    from perfmodel.serving.load_report import whole_name
+
     best = rows[0]
     goal = f" within {study.slo}" if study.slo else ""
     return (
-        f"{best['deployment']} serves {best['concurrency']:.0f} users at once{goal}: "
-        f"{best['tokens_per_s_per_gpu']:.4g} tokens/s a GPU."
+        f"{whole_name(best['plan'])} serves {best['concurrency']:.0f} users at once{goal}: "
+        f"{format_si(best['tokens_per_s_per_gpu'], '')} tokens/s a GPU."
     )
 
 

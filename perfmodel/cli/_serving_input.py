@@ -138,7 +138,7 @@ def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
     UsageError, InputFileError
         When the model is unknown, or its file is wrong.
     """
-    from perfmodel.workloads.catalog import find_model
+    from perfmodel.workloads.catalog import find_model, source_of_format
     from perfmodel.workloads.quantization import OTHER
 
     config = find_model(model)
@@ -147,7 +147,8 @@ def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
     if config.stored == OTHER:
         note = "The config says that the weights are quantised, in a way that is not read: taken as bf16."
         return config.usual_weights, (f"{note} --weights names their format.",)
-    return config.stored, (f"Weights in {config.stored}, as the config says; --weights chooses another format.",)
+    said = f"Weights in {config.stored}, {source_of_format(model)}"
+    return config.stored, (f"{said}; --weights chooses another format.",)
 
 
 def _machines(names: Sequence[str]) -> list[str]:

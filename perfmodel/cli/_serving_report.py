@@ -105,7 +105,8 @@ def decision(outcomes: Sequence[Outcome], study: Study) -> str:
     why = f"; beyond, {' and '.join(beyond)} is missed" if beyond else ""
     return (
         f"{deployment_name(best.facts, facts)} meets {study.slo} up to {load_name(best)}: "
-        f"{best.tokens_per_s_per_gpu:.4g} tokens/s a GPU, goodput {best.goodput_per_s:.3g} requests/s{why}."
+        f"{format_si(best.tokens_per_s_per_gpu, '')} tokens/s a GPU, goodput {format_si(best.goodput_per_s, '', 3)} "
+        f"requests/s{why}."
     )
 
 

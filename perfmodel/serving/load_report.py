@@ -25,6 +25,12 @@ def deployment_name(facts: Mapping[str, Any], among: Sequence[Mapping[str, Any]]
     return " ".join(f"{_SHORT.get(key, key)}{facts[key]}" for key in differing if facts.get(key) not in ("", 0, None))
 
 
+def whole_name(facts: Mapping[str, Any]) -> str:
+    """Return all that sets a deployment up, as "h200-sxm-141gb tp8 fp8_block kv fp8"."""
+    plan = [f"{key}{facts[key]}" for key in ("tp", "pp", "ep", "dp") if key == "tp" or facts[key] > 1]
+    return " ".join((facts["hardware"], *plan, facts["weights"], f"kv {facts['kv']}"))
+
+
 def row_of(point: Point, name: str = "") -> dict[str, Any]:
     """Return the row of a point in JSON and CSV."""
     row: dict[str, Any] = {

@@ -87,10 +87,33 @@ def named_model(name: str) -> ModelConfig:
     UsageError
         When the catalog has no model of that name.
     """
+    return _as_named(_listed(name), name)
+
+
+def source_of_format(text: str | os.PathLike[str]) -> str:
+    """Return in words what says how the weights of a model are stored: its config, shape, name or the catalog.
+
+    Parameters
+    ----------
+    text : as `find_model` takes it, of a model that it finds.
+
+    >>> source_of_format("deepseek-v3"), source_of_format("llama-3.1-8b-fp8")
+    ('as the catalog has it', 'as the name says')
+    """
+    words = os.fspath(text).strip()
+    if _is_path(words):
+        return "as the config says"
+    if "=" in words:
+        return "as the shape says"
+    return "as the catalog has it" if _listed(words).stored == named_model(words).stored else "as the name says"
+
+
+def _listed(name: str) -> ModelConfig:
+    """Return the model of a name as the catalog has it."""
     names = _names()
     for key in _spellings(name):
         if key in names:
-            return _as_named(model_of(names[key]), name)
+            return model_of(names[key])
     listed = model_names()
     raise unknown_name("model", name, listed, place="model") if name else _nameless(listed)
 

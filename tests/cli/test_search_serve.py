@@ -26,7 +26,9 @@ def test_a_quantised_checkpoint_is_tried_as_it_is_stored(perfmodel):
     for name, model in (("stored", "gpt-oss-20b"), ("plain", MODEL)):
         document = perfmodel("search", "serve", model, *options).json
         tried[name] = {row["plan"]["weights"] for row in document["rows"]}
-        assert any("Weights in mxfp4, as the config says" in text for text in document["notes"]) == (name == "stored")
+        assert any("Weights in mxfp4, as the catalog has it" in text for text in document["notes"]) == (
+            name == "stored"
+        )
     assert tried == {"stored": {"mxfp4"}, "plain": {"bf16", "fp8"}}
 
 
@@ -78,6 +80,17 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     bad = perfmodel(*SMALL, *options, "--slo", "tpot=1us")
     assert bad.code == 1
     assert bad.json["rows"] == []
+
+
+def test_the_recommendation_says_all_that_sets_a_deployment_up(perfmodel):
+    """Also where one plan alone is left, which the table does not name."""
+    search = ("search", "serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "32", "--batch", "512")
+    ran = perfmodel(*search, "--tp", "1", "--weights", "fp8", "--kv", "fp8")
+    (said,) = (line for line in ran.out.splitlines() if "users at once" in line)
+    assert said.startswith("h100-sxm5-80gb tp1 fp8 kv fp8 serves 512 users at once: ")
+    rate = said.split(": ")[1].split()[0]
+    assert float(rate) > 10_000
+    assert rate.isdigit(), "as in the table, without an exponent"
 
 
 def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeypatch):

@@ -32,15 +32,18 @@ def test_json_has_the_keys_of_the_contract(perfmodel):
 def test_weights_are_by_default_as_the_checkpoint_stores_them(perfmodel, data_dir):
     """DeepSeek-V3 has 671 GB in fp8: in 16 bits eight H200 do not hold it."""
     load = ("--on", "h200", "--tp", "8", "--isl", "128", "--osl", "4", "--concurrency", "1", "--format", "json")
-    note = "Weights in fp8_block, as the config says; --weights chooses another format."
-    for model in (data_dir / "hf_configs" / "deepseek-ai__DeepSeek-V3.json", "deepseek-v3"):
+    file = data_dir / "hf_configs" / "deepseek-ai__DeepSeek-V3.json"
+    for model, said in ((file, "as the config says"), ("deepseek-v3", "as the catalog has it")):
+        note = f"Weights in fp8_block, {said}; --weights chooses another format."
         ran = perfmodel("serve", model, *load)
         assert ran.code == 0
         assert [row["weights"] for row in ran.json["rows"]] == ["fp8_block"]
         assert note in ran.json["notes"]
     chosen = perfmodel("serve", "deepseek-v3", *load, "--weights", "fp8")
     assert chosen.json["rows"][0]["weights"] == "fp8"
-    assert not any("the config says" in text for text in chosen.json["notes"])
+    assert not any("Weights in" in text for text in chosen.json["notes"])
+    named = perfmodel("serve", "deepseek-v3-nvfp4", *load)
+    assert "Weights in nvfp4, as the name says; --weights chooses another format." in named.json["notes"]
     too_large = perfmodel("serve", "deepseek-v3", *load, "--weights", "bf16")
     assert too_large.code == 2
     assert "does not fit" in too_large.err

@@ -1,8 +1,11 @@
-"""Time to first token and time per token against the load, with intervals, the last percentile and the objectives."""
+"""Time to first token and time per token against the load, with intervals, percentiles and the objectives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,16 +17,22 @@ from perfmodel.render.plots.figure import drawable, new_figure, printable
 from perfmodel.render.plots.palette import PALETTE, SHAPES
 from perfmodel.serving.load_report import deployment_name
 from perfmodel.serving.points import CONCURRENCY, Point
-from perfmodel.serving.slo import Slo
+from perfmodel.serving.slo import Objective, Slo
 
 _LONGEST = 40
 _PANELS = (("ttft_s", "ttft", "time to first token"), ("tpot_s", "tpot", "time per output token"))
+
+#: panel -> names of the objectives that are about it; gaps between tokens are times per token
+_LIMITED = {"ttft": ("ttft",), "tpot": ("tpot", "itl")}
+#: dashes of several statistics in one panel
+_DASHES = ((4, 2), (1, 1), (6, 2, 1, 2))
 
 
 def load_plot(points: Sequence[Point], slo: Slo | None = None) -> Figure:
     """Return two plots over the load: time to first token, and time per token.
 
-    Lines are means with their 80 % interval; dashed lines are the last percentile; horizontal lines the objectives.
+    Lines are means with their 80 % interval; horizontal lines are the objectives, dashed ones the statistics that these
+    limit, or the last percentile where there is no objective.
 
     Raises
     ------
@@ -36,20 +45,23 @@ def load_plot(points: Sequence[Point], slo: Slo | None = None) -> Figure:
     figure = new_figure(8.4, 4.6)
     for number, (key, name, title) in enumerate(_PANELS):
         axes = figure.add_axes((0.08 + 0.5 * number, 0.24, 0.4, 0.66))
-        _panel(axes, shown, key)
-        _objectives(axes, slo, name)
+        objectives = [item for item in slo.objectives if item.name in _LIMITED[name]] if slo else []
+        _panel(axes, shown, key, objectives)
+        _objectives(axes, objectives)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("users (concurrency)" if shown[0].load == CONCURRENCY else "requests/s")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
+    named = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    handles, labels = list(named.values()), list(named)
     figure.legend(handles, labels, loc="lower center", ncols=min(3, len(handles)), fontsize=8, frameon=False)
     return figure
 
 
-def _panel(axes: Axes, points: Sequence[Point], key: str) -> None:
+def _panel(axes: Axes, points: Sequence[Point], key: str, objectives: Sequence[Objective]) -> None:
     facts = [point.facts for point in points]
     names = list(dict.fromkeys(deployment_name(fact, facts) for fact in facts))
-    percentiles = [name for name in points[0].figures[key] if name[0] == "p" and "_" not in name]
-    percentile = percentiles[-1] if percentiles else ""
+    statistics = _statistics(points, key, objectives)
     for number, name in enumerate(names):
         own = sorted((p for p in points if deployment_name(p.facts, facts) == name), key=lambda point: point.value)
         color = PALETTE[number % len(PALETTE)]
@@ -60,9 +72,9 @@ def _panel(axes: Axes, points: Sequence[Point], key: str) -> None:
         if "mean_low" in own[0].figures[key]:
             low, high = ([point.figures[key][f"mean_{end}"] for point in own] for end in ("low", "high"))
             axes.fill_between(loads, low, high, color=color, alpha=0.15, lw=0)
-        if percentile:
-            axes.plot(loads, [point.figures[key][percentile] for point in own], ls=(0, (4, 2)), lw=1.1, color=color,
-                      label=f"{printable(name, _LONGEST)}, {percentile}", gid="percentile")  # fmt: skip
+        for dashes, (label, values) in zip(itertools.cycle(_DASHES), statistics.items(), strict=False):
+            axes.plot(loads, [values(point) for point in own], ls=(0, dashes), lw=1.1, color=color,
+                      label=f"{printable(name, _LONGEST)}, {label}", gid="percentile")  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sorted({point.value for point in points})[:12])
@@ -75,10 +87,30 @@ def _panel(axes: Axes, points: Sequence[Point], key: str) -> None:
     axes.grid(which="both", color="0.92", zorder=0)
 
 
-def _objectives(axes: Axes, slo: Slo | None, name: str) -> None:
-    for item in slo.objectives if slo else ():
-        if item.name != name and not (item.name == "itl" and name == "tpot"):
-            continue
+def _statistics(
+    points: Sequence[Point], key: str, objectives: Sequence[Objective]
+) -> dict[str, Callable[[Point], float]]:
+    """Return what is drawn beside the mean, by its name: what objectives limit, or else the last percentile."""
+    percentiles = [name for name in points[0].figures[key] if name[0] == "p" and "_" not in name]
+    if not objectives and percentiles:
+        return {percentiles[-1]: lambda point: point.figures[key][percentiles[-1]]}
+    found: dict[str, Callable[[Point], float]] = {}
+    for item in objectives:
+        if item.statistic != "mean" or item.quantity != key:
+            found[item.statistic + (" between tokens" if item.quantity != key else "")] = partial(_value_s, item)
+    return found
+
+
+def _value_s(item: Objective, point: Point) -> float:
+    """Return what an objective limits at a point [s]; NaN where the point has no such figure and no simulation."""
+    figures = point.figures.get(item.quantity, {})
+    if item.statistic in figures:
+        return figures[item.statistic]
+    return math.nan if point.replay is None else item.value_s(point.replay)
+
+
+def _objectives(axes: Axes, objectives: Sequence[Objective]) -> None:
+    for item in objectives:
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, item.limit_s / 1.3), max(high, item.limit_s * 1.5))
         axes.axhline(item.limit_s, color="0.15", lw=1.0, ls=(0, (1, 1.5)), gid="objective")
