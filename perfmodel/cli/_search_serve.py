@@ -39,6 +39,7 @@ from perfmodel.core.lists import list_items
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
+    from perfmodel.cli._serving_input import Spec
     from perfmodel.core.report import Report
     from perfmodel.serving.points import Point
     from perfmodel.serving.study import Outcome, Study
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
 #: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
 _NO_MORE = 0.01
+#: most GPUs that share experts where nobody says how many: those of most nodes
+_MOST_SHARING = 8
 #: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
 _RANKINGS = (THROUGHPUT, COST, GPUS)
 
@@ -56,8 +59,16 @@ def command(
     on: MachinesOption = None,
     tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs to try.")] = "1..8",
     pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages to try.")] = "1",
-    ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts, to try.")] = "1",
-    dp: Annotated[str, typer.Option("--dp", metavar="LIST", help="Copies of the attention to try.")] = "1",
+    ep: Annotated[
+        str | None,
+        typer.Option("--ep", metavar="LIST", help="GPUs that share the experts, to try. Default: 1; of a model with "
+                     "experts also all of a stage, tp x dp.", show_default=False),
+    ] = None,
+    dp: Annotated[
+        str | None,
+        typer.Option("--dp", metavar="LIST", help="Copies of the attention to try. Default: 1; of a model with "
+                     "experts also those that share them on up to 8 GPUs.", show_default=False),
+    ] = None,
     gpus: Annotated[
         int | None,
         typer.Option("--gpus", metavar="N", help="Most GPUs of a deployment.", show_default=False, min=1),
@@ -137,9 +148,12 @@ def command(
     found, remarks = (weights, ()) if weights is not None else stored_weights(config, "bf16/fp8")
     specs = specs_of(
         config, on or [], engine,
-        {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "max_batched_tokens": max_batched_tokens},
+        {"tp": tp, "pp": pp, "ep": ep or "1", "dp": dp or "1", "max_batched_tokens": max_batched_tokens},
         {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
     )  # fmt: skip
+    if ep is None and dp is None:
+        specs, sharing = _with_shared_experts(config, specs)
+        remarks = (*remarks, *sharing)
     specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
     if not specs:
         raise UsageError(f"every deployment needs more than {gpus} GPUs.", place="--gpus", remedy="Lower --tp or --pp.")
@@ -163,6 +177,29 @@ def command(
     destination.write(_report(rows, outcomes, study, by, for_qps, top, (*remarks, *_priceless(names, costs, by))))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed
+
+
+def _with_shared_experts(model: str, specs: Sequence[Spec]) -> tuple[list[Spec], tuple[str, ...]]:
+    """Return deployments and, of a model with experts, those whose GPUs share them, with a note.
+
+    Engines share experts among all GPUs of a stage (vLLM's ``--enable-expert-parallel``): ep = tp x dp. Copies of the
+    attention without shared experts are replicas, and are left to ``--dp``.
+    """
+    from perfmodel.workloads.catalog import find_model
+
+    experts = find_model(model).experts
+    if not experts:
+        return list(specs), ()
+    shared = [
+        replace(spec, ep=spec.tp * dp, dp=dp)
+        for spec in specs
+        for dp in (1, 2, 4, 8)
+        if 1 < spec.tp * dp <= _MOST_SHARING and experts % (spec.tp * dp) == 0
+    ]
+    note = (
+        "Experts were also tried on all GPUs of a stage (ep = tp x dp), with dp up to 8 GPUs: --ep and --dp try others."
+    )
+    return [*specs, *shared], (note,) if shared else ()
 
 
 def _prices(text: str | None) -> Mapping[str, float]:

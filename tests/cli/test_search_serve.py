@@ -82,6 +82,22 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     assert bad.json["rows"] == []
 
 
+def test_experts_are_shared_by_default_where_a_model_has_some(perfmodel):
+    options = ("--on", "h100", "--batch", "8", "--tp", "1/2", "--kv", "bf16", "--weights", "bf16", "-f", "json")
+    shape = f"{MODEL} experts=8 top_k=2 expert_ffn=1024"
+    shared, fixed, dense = (
+        perfmodel("search", "serve", model, *options, *more).json
+        for model, more in ((shape, ()), (shape, ("--dp", "1")), (MODEL, ()))
+    )
+    plans = {(row["plan"]["tp"], row["plan"]["ep"], row["plan"]["dp"]) for row in shared["rows"]}
+    alone = {(1, 1, 1), (2, 1, 1)}
+    assert plans == alone | {(1, 2, 2), (1, 4, 4), (1, 8, 8), (2, 2, 1), (2, 4, 2), (2, 8, 4)}
+    assert any("ep = tp x dp" in note for note in shared["notes"])
+    for document in (fixed, dense):
+        assert {(row["plan"]["tp"], row["plan"]["ep"], row["plan"]["dp"]) for row in document["rows"]} == alone
+        assert not any("ep = tp x dp" in note for note in document["notes"])
+
+
 def test_the_recommendation_says_all_that_sets_a_deployment_up(perfmodel):
     """Also where one plan alone is left, which the table does not name."""
     search = ("search", "serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "32", "--batch", "512")
