@@ -374,6 +374,12 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
     missing = len(outcomes) - sum(faults.values()) - len(rows) - ended
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
+    if not study.steady:
+        spread = study.workload.spread
+        notes.append(
+            f"The load is that of `serve --spread-start --length-spread {spread:g}`: users start one after the other, "
+            f"and lengths are within {spread:.0%} of their means."
+        )
     notes += support_notes(outcomes)
     notes += elsewhere_notes(outcomes)
     notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")

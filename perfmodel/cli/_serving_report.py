@@ -86,7 +86,7 @@ def _start_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
         return ()
     return (
         "All users start at once, as in a benchmark, so that their first prompts queue: --spread-start leaves this out "
-        "of TTFT and of the largest load.",
+        "of TTFT and of the largest load, as `search serve` does.",
     )
 
 

@@ -109,6 +109,22 @@ def test_the_recommendation_says_all_that_sets_a_deployment_up(perfmodel):
     assert rate.isdigit(), "as in the table, without an exponent"
 
 
+def test_serve_meets_the_objectives_with_the_users_that_a_search_found(perfmodel):
+    """The note of the search has the options of `serve` for the same load."""
+    options = ("--tp", "1", "--weights", "bf16", "--kv", "bf16", "--slo", "ttft=60ms,tpot=20ms", "--format", "json")
+    model = ("llama-3.1-8b", "--on", "h100", "--isl", "1024", "--osl", "64")
+    found = perfmodel("search", "serve", *model, "--batch", "1..256", *options).json
+    (row,) = found["rows"]
+    (note,) = (note for note in found["notes"] if note.startswith("The load is that of"))
+    said = note.partition("`serve ")[2].partition("`")[0].split()
+    served = perfmodel("serve", *model, *options, *said, "--concurrency", f"{row['concurrency']:.0f}").json
+    (point,) = served["rows"]
+    assert point["slo_met"]
+    assert point["ttft_s"] == row["ttft_s"]
+    steady = perfmodel("search", "serve", *model, "--batch", "1", *options[:6], "--format", "json").json
+    assert not any("The load is that of" in note for note in steady["notes"])
+
+
 def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeypatch):
     """What an interrupted simulation says of the objectives is not taken for an answer."""
     from perfmodel.serving.load import TabledClock
