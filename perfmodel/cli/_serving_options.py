@@ -53,7 +53,11 @@ PrefixOption = Annotated[
 ]
 NumRequestsOption = Annotated[
     int | None,
-    _option("--num-requests", "Requests of each load. Default: 10 for each user (64 to 20000), or 1000.", min=1),
+    _option(
+        "--num-requests",
+        "Requests of each load. Default: 10 for each user (64 to 20000), or 1000, near the capacity 10000.",
+        min=1,
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of arrivals and lengths.", min=0)]
 SloOption = Annotated[

@@ -11,7 +11,8 @@ from perfmodel.core.report import Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.serving.laboratories import because
 from perfmodel.serving.load_report import deployment_name, load_name, terms_report
-from perfmodel.serving.points import CONCURRENCY, Point
+from perfmodel.serving.points import CONCURRENCY, QPS, Point
+from perfmodel.serving.stability import LONG
 from perfmodel.serving.support import objections, remarks
 
 if TYPE_CHECKING:
@@ -79,6 +80,17 @@ def load_notes(points: Sequence[Point], for_qps: float | None) -> tuple[str, ...
     )
 
 
+def _count_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
+    """Say that loads near the capacity have more requests than others."""
+    counts = {len(point.replay.requests) for point in points if point.replay is not None}
+    if study.load != QPS or study.workload.count or LONG not in counts:
+        return ()
+    return (
+        f"Loads near the capacity have {LONG:,} requests, since it takes long until they pile up: --num-requests says "
+        "how many all have.",
+    )
+
+
 def _start_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     """Say that the first prompts of a closed loop wait for each other, which its means and percentiles contain."""
     together = study.load == CONCURRENCY and not study.spread_start and not study.steady
@@ -92,6 +104,8 @@ def _start_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
 
 def decision(outcomes: Sequence[Outcome], study: Study) -> str:
     """Return which deployment meets the objectives with the most tokens a second and GPU; empty without objectives."""
+    from perfmodel.serving.study import CAPACITY
+
     if study.slo is None:
         return ""
     good = [outcome.largest for outcome in outcomes if outcome.largest]
@@ -103,6 +117,8 @@ def decision(outcomes: Sequence[Outcome], study: Study) -> str:
     best = max(good, key=lambda point: point.tokens_per_s_per_gpu)
     beyond = next((outcome.beyond for outcome in outcomes if outcome.largest is best), ())
     why = f"; beyond, {' and '.join(beyond)} is missed" if beyond else ""
+    if beyond == (CAPACITY,):
+        why = "; beyond, requests pile up"
     return (
         f"{deployment_name(best.facts, facts)} meets {study.slo} up to {load_name(best)}: "
         f"{format_si(best.tokens_per_s_per_gpu, '')} tokens/s a GPU, goodput {format_si(best.goodput_per_s, '', 3)} "
@@ -146,6 +162,7 @@ def points_report(
         ),
         notes=(
             *notes,
+            *_count_notes(points, study),
             *_start_notes(points, study),
             *support_notes(outcomes),
             *eager_notes(outcomes),

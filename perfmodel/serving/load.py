@@ -234,7 +234,8 @@ def _kept_share(memory: Memory, requests: Requests) -> float:
     The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
     mean sequence takes what its window does.
     """
-    lengths = np.asarray(memory.length(requests.prompt - requests.cached, requests.output))
+    prompts, answers = (requests.prompt - requests.cached).astype(np.float64), requests.output.astype(np.float64)
+    lengths = np.asarray(memory.length(prompts, answers))
     return float(np.sum(memory.kept(lengths)) / np.sum(lengths))
 
 

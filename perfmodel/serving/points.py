@@ -18,6 +18,7 @@ from perfmodel.serving.load import Fleet, limiter_of, mean_step
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import POISSON, Requests, closed_loop, open_loop
 from perfmodel.serving.slo import Slo
+from perfmodel.serving.stability import sustained_per_s
 from perfmodel.serving.steady import steady
 
 CONCURRENCY, QPS, REQUESTS = "concurrency", "qps", "requests"
@@ -107,7 +108,8 @@ class Point(Reportable):
     load, value : kind of the load, and its clients or requests a second (NaN for a file).
     isl, osl : mean tokens of a prompt and of an answer.
     figures : statistics of ttft_s, tpot_s, itl_s, latency_s, queued_s: mean, p50, ..., each with low and high.
-    rates : output_tokens_per_s, total_tokens_per_s, requests_per_s, with ``_low`` and ``_high`` for the first.
+    rates : output_tokens_per_s, total_tokens_per_s, requests_per_s, with ``_low`` and ``_high`` for the first; and
+        sustained_requests_per_s, see `perfmodel.serving.stability.sustained_per_s`.
     state : batch, kv_bytes, kv_share, mean_queued, preemptions, busy_share.
     terms_s : the parts of the mean step [s].
     step_s : time of the mean step, low and high [s].
@@ -169,13 +171,18 @@ class Point(Reportable):
         return self.rates["requests_per_s"] * HOUR_S / (self.price_per_gpu_hour * self.gpus)
 
     @property
+    def sustained_per_s(self) -> float:
+        """Requests that end a second as long as the load lasts [1/s]."""
+        return self.rates.get("sustained_requests_per_s", self.rates["requests_per_s"])
+
+    @property
     def goodput_per_s(self) -> float:
         """Requests a second within all objectives [1/s]; NaN without objectives."""
-        return math.nan if self.attainment is None else self.attainment * self.rates["requests_per_s"]
+        return math.nan if self.attainment is None else self.attainment * self.sustained_per_s
 
     def gpus_for(self, requests_per_s: float) -> int:
         """Return the GPUs of as many of these deployments as serve so many requests a second at this point."""
-        return math.ceil(requests_per_s / self.rates["requests_per_s"] - 1e-9) * self.gpus
+        return math.ceil(requests_per_s / self.sustained_per_s - 1e-9) * self.gpus
 
 
 def spread_start(deployment: Deployment, workload: Workload, users: float) -> Workload:
@@ -227,7 +234,7 @@ def point_of(
     step = mean_step(deployment, replay)
     names = ("ttft_s", "tpot_s", "itl_s", "latency_s", "queued_s")
     rates = {name: float(getattr(replay, name)) for name in ("output_tokens_per_s", "total_tokens_per_s")}
-    rates["requests_per_s"] = replay.requests_per_s
+    rates |= {"requests_per_s": replay.requests_per_s, "sustained_requests_per_s": sustained_per_s(replay)}
     rates["output_tokens_per_s_low"], rates["output_tokens_per_s_high"] = replay.interval("output_tokens_per_s")
     growth = replay.growth
     return Point(

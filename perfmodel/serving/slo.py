@@ -13,6 +13,7 @@ from perfmodel.core.lists import list_items
 from perfmodel.core.units import format_si, parse_duration
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.replay import Replay
+from perfmodel.serving.stability import sustained_per_s
 
 #: name in an objective -> quantity of a replay
 _QUANTITIES = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "latency": "latency_s", "e2e": "latency_s"}
@@ -90,8 +91,11 @@ class Slo:
         return float(good.sum() / max(1, replay.count))
 
     def goodput_per_s(self, replay: Replay) -> float:
-        """Return the requests a second that are within all limits [1/s] (DistServe, Zhong et al. 2024)."""
-        return self.attainment(replay) * replay.requests_per_s
+        """Return the requests a second that are within all limits as long as the load lasts [1/s].
+
+        DistServe (Zhong et al. 2024); see `perfmodel.serving.stability.sustained_per_s`.
+        """
+        return self.attainment(replay) * sustained_per_s(replay)
 
 
 def parse_slo(text: str, *, place: str = "--slo") -> Slo:
@@ -146,11 +150,13 @@ class Largest:
     load : clients of a closed loop, or requests a second.
     replay : the simulation at that load.
     missed : objectives that a larger load misses; empty where the largest load that was allowed meets all.
+    grows : a larger load is above the capacity, and misses no objective within the requests that were simulated.
     """
 
     load: float
     replay: Replay
     missed: tuple[Objective, ...]
+    grows: bool = False
 
 
 def largest_concurrency(simulate: Callable[[int], Replay], slo: Slo, most: int) -> Largest | None:
@@ -197,27 +203,28 @@ def largest_rate(simulate: Callable[[float], Replay], slo: Slo, start_per_s: flo
     """
     low, high = 0.0, start_per_s
     best: Replay | None = None
-    missed: tuple[Objective, ...] = ()
+    worse: Replay | None = None
     for _ in range(_MOST_DOUBLINGS):
         replay = simulate(high)
         if slo.met(replay):
             low, best = high, replay
-            if missed:
+            if worse is not None:
                 break
             high *= 2.0
         else:
-            missed = slo.missed(replay) or slo.objectives
+            worse = replay
             if best is not None:
                 break
             high /= 2.0
     if best is None:
         return None
     high = low * 2.0
-    while high > low * (1.0 + _PRECISION) and missed:
+    while high > low * (1.0 + _PRECISION) and worse is not None:
         middle = math.sqrt(low * high)
         replay = simulate(middle)
         if slo.met(replay):
             low, best = middle, replay
         else:
-            high, missed = middle, slo.missed(replay) or missed
-    return Largest(low, best, missed)
+            high, worse = middle, replay
+    missed = () if worse is None else slo.missed(worse)
+    return Largest(low, best, missed, grows=worse is not None and not missed)

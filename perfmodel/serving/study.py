@@ -16,13 +16,17 @@ from perfmodel.serving.load import Fleet, simulate_fleet
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, spread_start
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
+from perfmodel.serving.simulate import whole
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
+from perfmodel.serving.stability import LONG, is_near_capacity
 from perfmodel.serving.support import objections
 from perfmodel.workers import executor, mapped
 from perfmodel.workers.lost import ENDS, Ended
 
 #: a bar of progress for a number of pieces of work: yields what is called with the number of those that are done
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+#: what ends the loads that meet the objectives, beside these
+CAPACITY = "the capacity"
 #: most clients of the loads that are tried where none is given
 _MOST_CLIENTS = 256
 
@@ -85,6 +89,7 @@ class Study:
 class Outcome:
     """What came of a deployment: its points, the largest load that meets the objectives, or why it is impossible.
 
+    ``beyond`` is what a larger load misses: objectives, or `CAPACITY` where requests pile up before one is missed.
     ``ended`` is what ended it before all of it was known: Ctrl-C, or the loss of the workers.
     """
 
@@ -141,13 +146,25 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
     if largest is None:
         return Outcome(spec, tuple(points))
     point = _figures(deployment, study, _with_interval(deployment, study, largest), largest.load)
-    return Outcome(spec, tuple(points), point, tuple(map(str, largest.missed)))
+    beyond = (CAPACITY,) if largest.grows else tuple(map(str, largest.missed))
+    return Outcome(spec, tuple(points), point, beyond)
+
+
+def _requests(deployment: Deployment, study: Study, value: float) -> Requests:
+    """Return the requests of a load: of one near the capacity more, where nobody says how many."""
+    requests = study.requests(deployment, value)
+    if study.load != QPS or study.workload.count or math.isinf(value):
+        return requests
+    if not is_near_capacity(requests, lambda few: whole(simulate_fleet(deployment, few, study.fleet, interval=False))):
+        return requests
+    return replace(study, workload=replace(study.workload, count=LONG)).requests(deployment, value)
 
 
 def _point(deployment: Deployment, study: Study, value: float, progress: Callable[[int], None] | None) -> Point:
-    replay = simulate_fleet(
-        deployment, study.requests(deployment, value), study.fleet, interval=study.interval, progress=progress
-    )  # fmt: skip
+    requests = _requests(deployment, study, value)
+    told = len(study.requests(deployment, value)) / len(requests)  # a bar of progress counts those of the study
+    advance = None if progress is None else lambda done: progress(int(told * done))
+    replay = simulate_fleet(deployment, requests, study.fleet, interval=study.interval, progress=advance)
     return _figures(deployment, study, replay, value)
 
 
@@ -161,7 +178,7 @@ def _figures(deployment: Deployment, study: Study, replay: Replay, value: float)
 def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Replay:
     if not study.interval:
         return largest.replay
-    return simulate_fleet(deployment, study.requests(deployment, largest.load), study.fleet, interval=True)
+    return simulate_fleet(deployment, largest.replay.requests, study.fleet, interval=True)
 
 
 def _largest(deployment: Deployment, study: Study) -> Largest | None:
@@ -175,7 +192,7 @@ def _largest(deployment: Deployment, study: Study) -> Largest | None:
     assert study.slo is not None
 
     def replay(value: float) -> Replay:
-        found = simulate_fleet(deployment, study.requests(deployment, value), study.fleet, interval=False)
+        found = simulate_fleet(deployment, _requests(deployment, study, value), study.fleet, interval=False)
         if found.interrupted:
             raise KeyboardInterrupt
         return found

@@ -131,6 +131,21 @@ def test_a_first_token_is_as_doubtful_in_a_simulation_as_in_the_steady_state(per
     assert simulated["p99_high"] / simulated["p99"] == pytest.approx(simulated["mean_high"] / simulated["mean"])
 
 
+def test_a_load_above_the_capacity_is_said_before_a_thousand_requests_show_it(perfmodel):
+    words = ("serve", "llama-3.1-8b", "--on", "h100", "--format", "json")
+    document = perfmodel(*words, "--qps", "8/24").json
+    below, above = document["rows"]
+    assert below["growth_per_s"] is None
+    assert above["growth_per_s"] > 0
+    assert above["capacity_per_s"] == pytest.approx(21.5, rel=0.05)
+    assert any("is above the capacity of about" in note for note in document["notes"])
+    assert any("near the capacity have 10,000 requests" in note for note in document["notes"])
+    # a thousand alone end before the cache is full, and the option keeps them so few
+    few = perfmodel(*words, "--qps", "24", "--num-requests", "1000").json
+    assert few["rows"][0]["ttft_s"]["mean"] < 0.1 * above["ttft_s"]["mean"]
+    assert not any("10,000 requests" in note for note in few["notes"])
+
+
 def test_users_that_start_together_are_said_to(perfmodel):
     words = ("serve", "llama-3.1-8b", "--on", "h100", "--concurrency", "1/16", "--num-requests", 64)
     assert "--spread-start leaves this out" in perfmodel(*words).out.replace("\n", " ")

@@ -87,7 +87,29 @@ def test_goodput_counts_the_requests_within_all_limits() -> None:
     slo = parse_slo("ttft=20ms,tpot=1ms")
     share = float(np.mean(replay.ttft_s <= 0.02))
     assert slo.attainment(replay) == pytest.approx(share)  # one-token answers have no further tokens
-    assert slo.goodput_per_s(replay) == pytest.approx(share * replay.requests_per_s)
+    assert slo.goodput_per_s(replay) == pytest.approx(share * replay.requests.rate_per_s)
+
+
+def test_goodput_is_that_of_a_load_that_lasts() -> None:
+    """All requests are good: as many a second as arrive, though the last ones end after the last arrival."""
+    slo = parse_slo("latency=1000s")
+    long = simulate_server(server(clock=HandClock(0.1)), open_loop(10.0, 100, 1, 100, seed=1))
+    assert long.requests_per_s < 0.6 * long.requests.rate_per_s
+    assert slo.goodput_per_s(long) == pytest.approx(long.requests.rate_per_s)
+    above = rate(150.0)
+    assert slo.goodput_per_s(above) == pytest.approx(100, rel=0.05)  # one request takes 10 ms
+    users = clients(4)
+    assert slo.goodput_per_s(users) == pytest.approx(users.requests_per_s)
+
+
+def test_a_largest_rate_whose_objectives_are_never_missed_ends_at_the_capacity() -> None:
+    best = largest_rate(rate, parse_slo("latency=1000s"), 1.0)
+    assert best is not None
+    assert (best.missed, best.grows) == ((), True)
+    assert best.replay.requests.rate_per_s == pytest.approx(100, rel=0.03)
+    by_latency = largest_rate(rate, parse_slo("ttft=50ms,p95"), 1.0)
+    assert by_latency is not None
+    assert not by_latency.grows
 
 
 def test_a_growing_queue_meets_no_objective() -> None:
