@@ -122,7 +122,7 @@ def command(
     run_tokens = None if tokens is None else count_of(tokens, "--tokens")
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
-    if stages := virtual_stages(model, schedule, ranges.get("vp")):
+    if stages := virtual_stages(model, clusters[0], schedule, ranges):
         ranges["vp"] = stages
     if recompute is not None:
         ranges["recompute"] = recomputes_of(recompute)

@@ -160,20 +160,26 @@ def plan_of(sizes: Mapping[str, int], fixed: Mapping[str, Any]) -> TrainingPlan:
     return TrainingPlan(**{**fixed, **sizes})
 
 
-def virtual_stages(config: ModelConfig, schedule: str, given: tuple[int, ...] | None) -> tuple[int, ...]:
+def virtual_stages(
+    config: ModelConfig, cluster: Cluster, schedule: str, ranges: Mapping[str, tuple[int, ...]]
+) -> tuple[int, ...]:
     """Return the virtual stages of a GPU that a search tries under a schedule; () for all that may be useful.
+
+    ``ranges`` are the sizes that were given.
 
     Raises
     ------
     UsageError
         When none of those given suits the schedule.
     """
-    from perfmodel.training.plan import Schedule, divisors
+    from perfmodel.training.plan import Schedule
+    from perfmodel.training.space import pipeline_sizes, virtual_sizes
 
+    given = ranges.get("vp")
     if not schedule:
         return given or ()
     several = schedule_of(schedule) == Schedule.INTERLEAVED
-    usual = [size for size in divisors(config.layers) if size <= 8] if several else [1]
+    usual = virtual_sizes(config, ranges.get("pp") or pipeline_sizes(config, cluster)) if several else [1]
     stages = tuple(size for size in given or usual if (size > 1) == several)
     if not stages:
         need = "several stages a GPU" if several else "one stage a GPU"

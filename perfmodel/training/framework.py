@@ -291,6 +291,7 @@ def find_framework(name: str) -> Framework:
     return found
 
 
+@functools.cache
 def _lookup(name: str) -> Framework | None:
     known, key = frameworks(), _key(name)
     if key in known:

@@ -46,9 +46,25 @@ def training_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
     UsageError
         When the plan does not divide the GPUs or the batch.
     """
+    return _memory(_Holder(_setup(config, cluster, plan)))
+
+
+def fitting_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Memory | None:
+    """Return the memory of each GPU of the pipeline, or None where it does not fit: as `training_memory`, but sooner.
+
+    The first GPU has the most micro batches alive; where it is too small, the others are not looked at.
+    """
     holder = _Holder(_setup(config, cluster, plan))
-    stages = tuple(holder.stage(index, counts) for index, counts in enumerate(holder.placed))
-    return Memory(stages, cluster.hardware.main_memory.capacity_bytes or math.inf, holder.facts.fragmentation)
+    if not _memory(holder, 1).fits:
+        return None
+    memory = _memory(holder)
+    return memory if memory.fits else None
+
+
+def _memory(holder: _Holder, most: int | None = None) -> Memory:
+    """Return the memory of the GPUs of a pipeline, or of the first ones only."""
+    stages = tuple(holder.stage(index, counts) for index, counts in enumerate(holder.placed[:most]))
+    return Memory(stages, holder.cluster.hardware.main_memory.capacity_bytes or math.inf, holder.facts.fragmentation)
 
 
 def _setup(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Setup:

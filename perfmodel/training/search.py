@@ -15,7 +15,7 @@ from perfmodel.training.checks import check_idle, check_plan
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.search_job import INDIVISIBLE, REPEATED, TOO_LARGE, Job, Timed, run
+from perfmodel.training.search_job import INDIVISIBLE, NEEDLESS, REPEATED, TOO_LARGE, Job, Timed, run
 from perfmodel.training.space import Space, lacking_stages
 from perfmodel.training.step import train
 from perfmodel.workers.lost import ENDS, Ended
@@ -87,7 +87,8 @@ def search(
     """Return the fastest set-ups of a space that fit, by tokens per second.
 
     Combinations whose sizes do not divide, whose batch is too small or that do not fit in memory are left out by the
-    same rules as for a single plan; every other one is timed. Those that fit only without fragmentation are not ranked
+    same rules as for a single plan, and those with recomputation that their sizes do not need where the space says so;
+    every other one is timed. Those that fit only without fragmentation are not ranked
     unless there are no others. The result does not depend on ``workers``. An interruption (Ctrl-C), or the loss of the
     workers, keeps what is done: the result says how many combinations were not tried, and why.
 
@@ -111,7 +112,7 @@ def search(
     check_idle(plan, {axis: max(getattr(space, axis)) for axis in ("tp", "cp", "pp", "vp", "ep", "zero")})
     job = Job(config, tuple(clusters), plan, space)
     found: list[Timed] = []
-    left_out = {INDIVISIBLE: 0, TOO_LARGE: 0, REPEATED: 0}
+    left_out = {INDIVISIBLE: 0, TOO_LARGE: 0, REPEATED: 0, NEEDLESS: 0}
     problems: dict[str, int] = {}
     tried, every = 0, space.points * len(clusters)
     ended: Ended | None = None
@@ -120,6 +121,7 @@ def search(
             found.extend(part.timed)
             left_out[TOO_LARGE] += part.too_large
             left_out[REPEATED] += part.repeated
+            left_out[NEEDLESS] += part.needless
             left_out[INDIVISIBLE] += sum(part.problems.values())
             for problem, count in part.problems.items():
                 problems[problem] = problems.get(problem, 0) + count

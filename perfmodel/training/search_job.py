@@ -14,8 +14,8 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
 from perfmodel.training.framework import nearest_framework
-from perfmodel.training.memory import training_memory
-from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.memory import fitting_memory
+from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.space import Space, worth_trying
 from perfmodel.training.step import train
 from perfmodel.workers import ahead, executor, streamed
@@ -30,6 +30,7 @@ _CHUNK, _OWN, _EACH = 64, 256, 32
 _BLOCK = 2**16
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
+NEEDLESS = "recomputation that they do not need"
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,12 @@ class Part:
     problems: dict[str, int]
     too_large: int = 0
     repeated: int = 0
+    needless: int = 0
 
     @property
     def tried(self) -> int:
         """Combinations of the chunk."""
-        return len(self.timed) + sum(self.problems.values()) + self.too_large + self.repeated
+        return len(self.timed) + sum(self.problems.values()) + self.too_large + self.repeated + self.needless
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,16 @@ class Job:
     def tasks(self) -> list[tuple[int, int, int]]:
         """Return the tasks of a search: cluster, first combination and the one after the last.
 
-        Each has as many combinations that are worth trying as others, since those that are not take no time.
+        Each has as many combinations that are worth trying as others, since those that are not take no time, and all
+        ways of recomputing of its sizes.
         """
-        tasks = []
-        for index, start in itertools.product(range(len(self.clusters)), range(0, self.space.points, _BLOCK)):
-            stop = min(start + _BLOCK, self.space.points)
+        tasks, ways = [], len(self.space.recompute)
+        block = _BLOCK // ways * ways
+        for index, start in itertools.product(range(len(self.clusters)), range(0, self.space.points, block)):
+            stop = min(start + block, self.space.points)
             even, again = self.worth_trying((index, start, stop))
-            ends = (start + 1 + np.flatnonzero(even & ~again)[_CHUNK - 1 :: _CHUNK]).tolist()
+            last = start + np.flatnonzero(even & ~again)[_CHUNK - 1 :: _CHUNK]
+            ends = ((last // ways + 1) * ways).tolist()
             bounds = list(dict.fromkeys([start, *ends, stop]))
             tasks += [(index, *pair) for pair in itertools.pairwise(bounds)]
         return tasks
@@ -107,26 +112,40 @@ class Job:
         if not even.all():
             part.problems[INDIVISIBLE] = int(np.count_nonzero(~even))
         part.repeated = int(np.count_nonzero(again))
+        ways = len(self.space.recompute)
+        fits: tuple[int, str] = (-1, "")  # the last sizes that fit without fragmentation, and what they recompute
         for point in (start + np.flatnonzero(even & ~again)).tolist():
+            how = self.space.recompute[point % ways]
+            if self.space.least_recompute and point // ways == fits[0] and _more(how, fits[1]):
+                part.needless += 1
+                continue
             try:
                 plan = self.plan.changed(**self.space.at(point))
                 check_sizes(self.config, cluster, plan)
             except PerfModelError as error:
                 part.problems[str(error)] = part.problems.get(str(error), 0) + 1
                 continue
-            self._try(part, index, point, plan)
+            if self._try(part, index, point, plan):
+                fits = (point // ways, how)
         return part
 
-    def _try(self, part: Part, index: int, point: int, plan: TrainingPlan) -> None:
+    def _try(self, part: Part, index: int, point: int, plan: TrainingPlan) -> bool:
+        """Time a plan if it fits, and return whether it does with what fragmentation adds."""
         cluster = self.clusters[index]
-        memory = training_memory(self.config, cluster, plan)
-        if not memory.fits:
+        memory = fitting_memory(self.config, cluster, plan)
+        if memory is None:
             part.too_large += 1
-            return
+            return False
         step = train(self.config, cluster, plan, checked=False)
         interval = step.own_interval_s if self.alike else step.laboratory_interval_s
         time, low, high = (seconds / step.tokens for seconds in (step.time_s, *interval))
         part.timed.append(Timed(index, point, time, low, high, memory.tight))
+        return not memory.tight
+
+
+def _more(how: str, than: str) -> bool:
+    """Return whether one way of recomputing computes all that another one does, and more."""
+    return how != than and (than == Recompute.NONE or how == Recompute.FULL)
 
 
 def _work(item: tuple[bytes | Slot, tuple[int, int, int]]) -> Part:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import equal_stages
 from perfmodel.training.framework import nearest_framework
-from perfmodel.training.plan import Recompute, TrainingPlan, divisors
+from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import attention_kernel
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -31,7 +32,12 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Space:
-    """The sizes that a search combines; each is a tuple of values, one value holds it fixed."""
+    """The sizes that a search combines; each is a tuple of values, one value holds it fixed.
+
+    Attributes
+    ----------
+    least_recompute : whether sizes that fit without recomputation are not tried with it, which takes longer.
+    """
 
     batch: tuple[int, ...]
     micro_batch: tuple[int, ...]
@@ -42,6 +48,7 @@ class Space:
     ep: tuple[int, ...]
     zero: tuple[int, ...]
     recompute: tuple[str, ...]
+    least_recompute: bool = False
 
     def __post_init__(self) -> None:
         for name in AXES:
@@ -84,11 +91,12 @@ class Space:
 def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **given: Sequence[object]) -> Space:
     """Return the space of a search: what is given, and for the rest what may be useful.
 
-    Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
-    on (not with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a batch in a micro batch,
-    virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3 where the
-    framework has them in the plan's dtype, 2 where it has no 1; recomputation none, selective where the kernel has
-    scores, and full.
+    Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, 1 to 4 context parallel ranks, and up
+    to 16 from 32768 tokens on (1 with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a
+    batch in a micro batch, expert parallel ranks that divide the experts; up to 8 virtual stages that are equal ones
+    (`equal_stages`) in one of the pipelines; zero 1 and 3 where the framework has them in the plan's dtype, 2 where it
+    has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel has scores), of
+    every second operation, of every second layer, and full.
 
     Parameters
     ----------
@@ -104,25 +112,48 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
             raise unknown_name("axis of the search", name, AXES, place="search")
     heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
     stacked = bool(config.encoder_layers)
-    long = plan.seq >= 32768 and not stacked
+    context = 1 if stacked else 16 if plan.seq >= 32768 else 4
     framework, _ = nearest_framework(plan.framework)
     stages = framework.stages(plan.dtype)
     largest = max((size for size in given.get("batch", ()) if isinstance(size, int)), default=plan.batch)
     unfused = attention_kernel(config, plan, framework) in UNFUSED
+    pipelines = given.get("pp") or pipeline_sizes(config, cluster)
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
         "micro_batch": _powers(min(MOST_SEQUENCES, largest)),
         "tp": heads,
-        "cp": _powers(min(16, cluster.gpus)) if long else (1,),
-        "pp": _powers(min(16, cluster.gpus, config.layers)),
-        "vp": (1,) if stacked else [size for size in divisors(config.layers) if size <= 8],
+        "cp": _powers(min(context, cluster.gpus)),
+        "pp": pipelines,
+        "vp": virtual_sizes(config, pipelines),
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),
         "zero": [stage for stage in ((1, 3) if 1 in stages else (2, 3)) if stage in stages] or stages[:1],
-        "recompute": (Recompute.NONE, *((Recompute.SELECTIVE,) if unfused else ()), Recompute.FULL),
+        "recompute": [how for how in Recompute if how != Recompute.SELECTIVE or unfused],
     }
-    return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]
+    sizes = {name: tuple(given.get(name, values)) for name, values in useful.items()}
+    return Space(**sizes, least_recompute="recompute" not in given)  # type: ignore[arg-type]
+
+
+def pipeline_sizes(config: ModelConfig, cluster: Cluster) -> list[int]:
+    """Return the stages of a pipeline that a search tries: powers of two, at most 16."""
+    return _powers(min(16, cluster.gpus, config.layers))
+
+
+def virtual_sizes(config: ModelConfig, pipelines: Iterable[Any]) -> list[int]:
+    """Return the virtual stages of a GPU that a search tries: up to 8, equal ones (`equal_stages`) in a pipeline.
+
+    126 layers, which count as 128 with embedding and head, have 2, 4 and 8 on 16 GPUs, though none of 4 and 8 divides
+    them.
+
+    Parameters
+    ----------
+    pipelines : stages of the pipelines that the search tries.
+    """
+    if config.encoder_layers:
+        return [1]
+    several = [size for size in pipelines if size > 1]
+    return [1, *(size for size in range(2, 9) if any(equal_stages(config.layers, pp * size) for pp in several))]
 
 
 def lacking_stages(plan: TrainingPlan, space: Space) -> tuple[str, ...]:

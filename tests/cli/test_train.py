@@ -307,7 +307,7 @@ def test_unequal_gpus_have_no_what_ifs(perfmodel):
         (("--schedule", "zero-bubble", "--vp", "2"), "Change --vp"),
         (("--schedule", "interleaved", "--vp", "1"), "several stages a GPU"),
         (("--hsdp", "--zero", "1"), "Use zero = 2 or more"),
-        (("--cp-algorithm", "ulysses"), "Use cp = 2 or more"),
+        (("--cp-algorithm", "ulysses", "--cp", "1"), "Use cp = 2 or more"),
     ],
 )
 def test_a_search_refuses_options_that_nothing_uses(perfmodel, words, said):

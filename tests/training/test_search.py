@@ -33,6 +33,7 @@ CLUSTER = Cluster.of(H100, 16, nic="400Gb/s")
 PLAN = TrainingPlan(batch=64, seq=4096, framework="megatron-te")
 SMALL = {
     "tp": (1, 2, 4),
+    "cp": (1,),
     "pp": (1, 2, 3),
     "vp": (1, 2),
     "micro_batch": (1, 2),
@@ -141,9 +142,41 @@ def test_machines_are_compared_by_tokens_per_second():
 def test_the_default_space_has_what_divides():
     space = default_space(LLAMA, CLUSTER, PLAN)
     assert space.tp == (1, 2, 4, 8)
-    assert all(LLAMA.layers % size == 0 for size in space.vp)
+    assert space.cp == (1, 2, 4)
+    assert space.vp == (1, 2, 4, 8)  # of 32 layers
     assert space.ep == (1,)
     assert default_space(named_model("mixtral-8x7b"), CLUSTER, PLAN).ep == (1, 2, 4, 8)
+
+
+def test_virtual_stages_are_those_that_a_plan_may_have():
+    """126 layers count as 128 with embedding and head: 16 x 8 stages are equal, though 8 does not divide 126."""
+    config = named_model("llama-3.1-405b")
+    cluster = Cluster.of(H100, 1024, nic="400Gb/s")
+    plan = TrainingPlan(batch=512, seq=8192, zero=1)
+    assert {4, 8} <= set(default_space(config, cluster, plan).vp)
+    assert default_space(config, cluster, plan, pp=(3,)).vp == (1, 2, 3, 6, 7)
+    assert default_space(config, cluster, plan, pp=(1,)).vp == (1,)
+
+
+def test_the_best_by_default_is_no_slower_than_context_parallel_and_deeply_interleaved_plans():
+    config = named_model("llama-3.1-405b")
+    cluster = Cluster.of(H100, 1024, nic="400Gb/s")
+    plan = TrainingPlan(batch=512, seq=8192, zero=1)
+    best = search(config, [cluster], plan, default_space(config, cluster, plan), top=1).best[0]
+    for other in ({"tp": 8, "cp": 2, "pp": 16, "vp": 8}, {"tp": 8, "cp": 4, "pp": 8, "vp": 8}):
+        assert best.step.time_s <= train(config, cluster, plan.changed(**other)).time_s
+
+
+def test_recomputation_is_left_out_where_sizes_fit_without():
+    """It saves time to look for it, and costs time to run it: the best stay the best."""
+    every = small_space(recompute=("none", "selective_op", "selective_layer", "full"))
+    least = dataclasses.replace(every, least_recompute=True)
+    found, all_of_them = (search(LLAMA, [CLUSTER], PLAN, space, top=3) for space in (least, every))
+    assert found.left_out["recomputation that they do not need"] > 0
+    assert found.fit + sum(found.left_out.values()) == found.considered == every.points
+    assert [each.plan for each in found.best] == [each.plan for each in all_of_them.best]
+    assert default_space(LLAMA, CLUSTER, PLAN).least_recompute
+    assert not every.least_recompute
 
 
 def test_points_are_numbered_in_order():
@@ -219,7 +252,7 @@ def test_set_ups_that_fit_only_without_fragmentation_are_not_ranked():
     plan = TrainingPlan(batch=256, seq=8192, dtype="fp8", framework="megatron-bridge", zero=1)
     cluster = Cluster.of(H100, 64, nic="400Gb/s")
     space = default_space(
-        llama, cluster, plan, tp=(4,), pp=(4, 8), vp=(5,), micro_batch=(1,), zero=(1,), recompute=("none",)
+        llama, cluster, plan, tp=(4,), cp=(1,), pp=(4, 8), vp=(5,), micro_batch=(1,), zero=(1,), recompute=("none",)
     )
     found = search(llama, [cluster], plan, space)
     assert (found.fit, found.tight, len(found.best)) == (2, 1, 1)
