@@ -108,11 +108,13 @@ def usual_plan_changes(case: TrainingCase) -> tuple[PlanChange, ...]:
     wanted += [{"recompute": "selective"}] if unfused else []
     wanted += [{"micro_batch": 2 * plan.micro_batch}, {"dtype": "fp8"}, {"attention": "fa3"}, {"attention": "cudnn"}]
     wanted += [{"tp_overlap": True}, {"sp": True}] if plan.tp > 1 else []
-    wanted += [{"vp": size} for size in (2, 4) if plan.pp > 1 and size != plan.vp]
+    interleaves = plan.pp > 1 and "vp" in framework.parallel
+    wanted += [{"vp": size} for size in (2, 4) if interleaves and size != plan.vp]
     wanted += [{"zero": zero} for zero in (1, 3) if zero != plan.zero and zero in framework.stages(plan.dtype)]
     for name in ("tp", "pp"):
         size = getattr(plan, name)
-        wanted += [{name: 2 * size}, *([{name: size // 2}] if size > 1 else [])]
+        wanted += [{name: 2 * size}] if name in framework.parallel else []
+        wanted += [{name: size // 2}] if size > 1 else []
     changes = (
         PlanChange(", ".join(f"{key}={value}" for key, value in values.items()), values)
         for values in wanted

@@ -86,12 +86,21 @@ def nearest_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> T
 
 def _other_sizes(config: ModelConfig, gpus: int, plan: TrainingPlan) -> Iterator[dict[str, int]]:
     """Yield sizes whose ranks divide the GPUs, each with the nearest batch that divides by its data parallel ranks."""
+    framework, _ = nearest_framework(plan.framework)
+
+    def has(name: str, size: int) -> bool:
+        return name in framework.parallel or size in (1, getattr(plan, name))
+
     experts = divisors(config.experts) if config.experts else [1]
-    for tp in (size for size in divisors(gpus) if config.heads % size == 0):
-        for cp in (size for size in divisors(gpus // tp) if plan.seq % size == 0):
-            for pp in (size for size in divisors(gpus // tp // cp) if size <= config.layers):
+    for tp in (size for size in divisors(gpus) if config.heads % size == 0 and has("tp", size)):
+        for cp in (size for size in divisors(gpus // tp) if plan.seq % size == 0 and has("cp", size)):
+            for pp in (size for size in divisors(gpus // tp // cp) if size <= config.layers and has("pp", size)):
                 ranks = gpus // tp // cp // pp
-                equal = [vp for vp in divisors(config.layers) if pp > 1 and equal_stages(config.layers, pp * vp)]
+                equal = [
+                    vp
+                    for vp in divisors(config.layers)
+                    if pp > 1 and equal_stages(config.layers, pp * vp) and has("vp", vp)
+                ]
                 for vp in {1, *equal}:
                     for micro, batch in _other_batches(plan, ranks, pp if vp > 1 else 1):
                         sizes = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "micro_batch": micro, "batch": batch}

@@ -42,10 +42,10 @@ class Change:
 def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> tuple[Change, ...]:
     """Return the single changes of a plan after which it fits, the fastest step first.
 
-    Tried are: sequence parallelism, more sharing out (zero) where the framework has it, more recomputation, a smaller
-    micro batch, twice to eight times the tensor, pipeline and context parallel ranks on the same GPUs, and 8-bit
-    moments of Adam. Where none of these is enough, the fastest plan that fits on the same GPUs, or on twice to 64 times
-    as many.
+    Tried are, as far as the framework has them: sequence parallelism, more sharing out (zero), more recomputation, a
+    smaller micro batch, twice to eight times the tensor, pipeline and context parallel ranks on the same GPUs, and
+    8-bit moments of Adam. Where none of these is enough, the fastest plan that fits on the same GPUs, or on twice to 64
+    times as many.
 
     Parameters
     ----------
@@ -77,13 +77,14 @@ def _same_gpus(config: ModelConfig, plan: TrainingPlan) -> Iterator[tuple[str, T
     """Yield the changes that need no more GPUs."""
     if plan.tp > 1 and plan.sp is not True:
         yield "--sequence-parallel", _changed(plan, sp=True)
-    stages = nearest_framework(plan.framework)[0].stages(plan.dtype)
+    framework, _ = nearest_framework(plan.framework)
+    stages = framework.stages(plan.dtype)
     yield from ((f"--zero {zero}", _changed(plan, zero=zero)) for zero in stages if zero > plan.zero)
-    more = _RECOMPUTE[_RECOMPUTE.index(Recompute(plan.recompute)) + 1 :]
+    more = filter(framework.recomputation, _RECOMPUTE[_RECOMPUTE.index(Recompute(plan.recompute)) + 1 :])
     yield from ((f"--recompute {how.value.replace('_', '-')}", _changed(plan, recompute=how)) for how in more)
     smaller = [size for size in divisors(plan.micro_batch) if size < plan.micro_batch]
     yield from ((f"--micro-batch {size}", _changed(plan, micro_batch=size)) for size in smaller[-1:])
-    for name in ("tp", "pp", "cp"):
+    for name in (name for name in ("tp", "pp", "cp") if name in framework.parallel):
         for factor in (2, 4, 8):
             size = getattr(plan, name) * factor
             yield f"--{name} {size}", _changed(plan, **{name: size})

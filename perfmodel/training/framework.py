@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ import msgspec
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.memory_facts import MemoryFacts
-from perfmodel.training.plan import DTYPES
+from perfmodel.training.plan import DTYPES, Recompute
 
 #: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
 #: and 2 more where the tensor at hand is searched for its largest element first; mxfp8: copies along both axes, 2 + 1 +
@@ -26,6 +26,16 @@ from perfmodel.training.plan import DTYPES
 #: (5 B), 1.82 with mxfp8 (4 B) and 2.69 with nvfp4 (docs/examples/gemm_profiling @ 8f2e6357, autocast less
 #: pre-quantized): 5.1, 4 and 5.9 B
 CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.9}
+
+#: ranks of a plan beside data parallel ones -> what they are, for people
+RANK_NAMES = {
+    "tp": "tensor parallel ranks",
+    "cp": "context parallel ranks",
+    "pp": "pipeline",
+    "vp": "virtual stages",
+    "ep": "expert parallel ranks",
+}
+RANKS: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = ("tp", "cp", "pp", "vp", "ep")
 
 _WIDTHS = ("bf16", "fp8")
 
@@ -51,6 +61,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
     shards_layers : whether ZeRO 2 shares out weights, too, and gathers them layer by layer (FSDP): elsewhere each rank
         keeps all of them, reduces the gradients of every micro batch and gathers new weights once a step.
+    parallel : ranks that it has beside data parallel ones, of `RANKS`; what a file does not say is there.
+    recomputes : which activations it can compute anew, as ``recompute`` of a plan; () for all ways.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
     uneven_micro_batches : whether the last micro batch of a GPU may be smaller than the others; most frameworks refuse
         a batch that micro batches do not divide.
@@ -107,6 +119,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wide_scores: bool = False
     dropout: Literal["never", "always", "learned_positions"] = "never"
     shards_layers: bool = False
+    parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
+    recomputes: tuple[Literal["selective", "selective_op", "selective_layer", "full"], ...] = ()
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     uneven_micro_batches: bool = False
     bias: bool = True
@@ -170,9 +184,28 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         text = f"{self.title} has no zero = {' or '.join(lacking)}{where}: it is predicted as if it had."
         return text if lacking else ""
 
+    def recomputation(self, how: str) -> bool:
+        """Return whether it can compute activations anew in a way of `Recompute`."""
+        return how == Recompute.NONE or not self.recomputes or how in self.recomputes
+
+    def lacking_parts(self, names: Iterable[str], recomputes: Iterable[str]) -> str:
+        """Return a note about ranks of `RANKS` and ways of recomputing that it lacks, "" where it has them all."""
+        lacking = [RANK_NAMES[name] for name in names if name not in self.parallel]
+        lacking += [f"recompute = {how}" for how in recomputes if not self.recomputation(how)]
+        return f"{self.name} has no {listed(lacking)}: this is predicted as if it had." if lacking else ""
+
     def cast_bytes(self, dtype: str) -> float:
         """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others."""
         return self.cast_passes.get(dtype, CASTS.get(dtype, 0.0))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list of what there is none of.
+
+    >>> listed(["pipeline"]), listed(["tp", "pp", "vp"])
+    ('pipeline', 'tp, pp or vp')
+    """
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search_job import INDIVISIBLE, NEEDLESS, REPEATED, TOO_LARGE, Job, Timed, run
-from perfmodel.training.space import Space, lacking_stages
+from perfmodel.training.space import Space, lacking_parts
 from perfmodel.training.step import train
 from perfmodel.workers.lost import ENDS, Ended
 from perfmodel.workloads.model_config import ModelConfig
@@ -133,7 +133,8 @@ def search(
             raise
         ended = error
     if not found:
-        raise _nothing(left_out, problems, _first_problem(config, clusters[0], plan, space))
+        first = _first_problem(config, clusters[0], plan, space)
+        raise _nothing(left_out, problems, first, lacking_parts(config, plan, space))
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
     ranked = [timed for timed in found if not timed.tight] or found
     ranks = _ranks(ranked)
@@ -152,7 +153,7 @@ def search(
         fit=len(found),
         equal_to_best=sum(rank == 1 for rank in ranks),
         tight=sum(timed.tight for timed in found),
-        notes=lacking_stages(plan, space),
+        notes=lacking_parts(config, plan, space),
         fastest_tight=set_up(1, found[0]) if found[0].tight and ranked is not found else None,
     )
 
@@ -188,13 +189,16 @@ def _first_problem(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, sp
     return None
 
 
-def _nothing(left_out: Mapping[str, int], problems: Mapping[str, int], first: UsageError | None) -> UsageError:
-    """Build the error about a search without a set-up that can run."""
+def _nothing(
+    left_out: Mapping[str, int], problems: Mapping[str, int], first: UsageError | None, notes: Sequence[str]
+) -> UsageError:
+    """Build the error about a search without a set-up that can run; ``notes`` say what the framework lacks."""
     if left_out[TOO_LARGE]:
         return UsageError(
-            f"no set-up fits in memory: {left_out[TOO_LARGE]} were tried.",
+            " ".join([f"no set-up fits in memory: {left_out[TOO_LARGE]} were tried.", *notes]),
             place="search",
-            remedy="Use more GPUs, --recompute full, or larger --tp, --pp and --zero.",
+            remedy="Use more GPUs, --recompute full, larger --tp, --pp and --zero"
+            + (", or another framework." if notes else "."),
         )
     if first is not None:
         return UsageError(f"no combination can run; the first: {first.message}", place="search", remedy=first.remedy)

@@ -14,7 +14,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import equal_stages
-from perfmodel.training.framework import nearest_framework
+from perfmodel.training.framework import RANK_NAMES, RANKS, listed, nearest_framework
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import attention_kernel
 from perfmodel.workloads.model_config import ModelConfig
@@ -96,7 +96,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     batch in a micro batch, expert parallel ranks that divide the experts; up to 8 virtual stages that are equal ones
     (`equal_stages`) in one of the pipelines; zero 1 and 3 where the framework has them in the plan's dtype, 2 where it
     has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel has scores), of
-    every second operation, of every second layer, and full.
+    every second operation, of every second layer, and full. What the framework does not have is left out.
 
     Parameters
     ----------
@@ -129,9 +129,12 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         if config.experts
         else (1,),
         "zero": [stage for stage in ((1, 3) if 1 in stages else (2, 3)) if stage in stages] or stages[:1],
-        "recompute": [how for how in Recompute if how != Recompute.SELECTIVE or unfused],
+        "recompute": [
+            how for how in Recompute if framework.recomputation(how) and (how != Recompute.SELECTIVE or unfused)
+        ],
     }
     sizes = {name: tuple(given.get(name, values)) for name, values in useful.items()}
+    sizes |= {name: (1,) for name in RANKS if name not in framework.parallel and name not in given}
     return Space(**sizes, least_recompute="recompute" not in given)  # type: ignore[arg-type]
 
 
@@ -156,11 +159,17 @@ def virtual_sizes(config: ModelConfig, pipelines: Iterable[Any]) -> list[int]:
     return [1, *(size for size in range(2, 9) if any(equal_stages(config.layers, pp * size) for pp in several))]
 
 
-def lacking_stages(plan: TrainingPlan, space: Space) -> tuple[str, ...]:
-    """Return a note about stages of ZeRO in a space that the framework does not have."""
-    framework, _ = nearest_framework(plan.framework)
-    lacking = framework.lacking(space.zero, plan.dtype)
-    return (lacking,) if lacking else ()
+def lacking_parts(config: ModelConfig, plan: TrainingPlan, space: Space) -> tuple[str, ...]:
+    """Return notes about what the framework of a plan does not have: in a space, and left out of it."""
+    framework, known = nearest_framework(plan.framework)
+    notes = [framework.lacking(space.zero, plan.dtype)]
+    if known:
+        several = [name for name in RANKS if max(getattr(space, name)) > 1]
+        notes.append(framework.lacking_parts(several, space.recompute))
+        useful = [name for name in RANKS if name != "ep" or config.experts]
+        missing = [RANK_NAMES[name] for name in useful if name not in (*framework.parallel, *several)]
+        notes.append(f"{framework.name} has no {listed(missing)}: not tried." if missing else "")
+    return tuple(note for note in notes if note)
 
 
 def _powers(most: int) -> list[int]:

@@ -11,7 +11,7 @@ from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
-from perfmodel.training.framework import Constants, constants, nearest_framework
+from perfmodel.training.framework import RANKS, Constants, constants, nearest_framework
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
@@ -140,6 +140,9 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
     """Return what was assumed of unknown frameworks and libraries, and which ranks exchange over the network."""
     notes = _without_effect(setup)
     plan = setup.plan
+    several = [name for name in RANKS if getattr(plan, name) > 1]
+    if known and (lacking := setup.framework.lacking_parts(several, [plan.recompute])):
+        notes.insert(0, lacking)
     if setup.micro_batches < plan.pp:
         full = plan.pp * plan.micro_batch * setup.dp
         notes.append(

@@ -4,7 +4,10 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import InputFileError, UsageError
-from perfmodel.training.framework import find_framework, frameworks, nearest_framework, read_framework
+from perfmodel.training.fitting import changes_that_fit
+from perfmodel.training.framework import RANK_NAMES, find_framework, frameworks, nearest_framework, read_framework
+from perfmodel.training.space import default_space
+from perfmodel.workloads.catalog import find_model
 
 
 @pytest.mark.parametrize("name", sorted(frameworks()))
@@ -58,6 +61,58 @@ def test_a_library_that_no_table_has_is_said(tmp_path) -> None:
 def test_a_misspelt_name_gets_the_nearest() -> None:
     with pytest.raises(UsageError, match="Did you mean 'picotron'"):
         find_framework("picotrn")
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("ddp-eager", ["tp", "cp", "pp", "vp"]),
+        ("torchtune", ["pp", "vp"]),
+        ("picotron", ["vp"]),
+        ("megatron", []),
+        ("torchtitan", []),
+    ],
+)
+def test_a_search_leaves_out_the_ranks_that_a_framework_lacks_and_says_so(name, lacking) -> None:
+    plan = pm.TrainingPlan(batch=16, seq=2048, framework=name)
+    found = pm.search("llama-3.2-1b", pm.Cluster("h100", gpus=8), plan, micro_batch=[1], top=100)
+    assert all(getattr(each.plan, size) == 1 for each in found.best for size in lacking)
+    said = [note for note in found.notes if "not tried" in note]
+    assert len(said) == bool(lacking)
+    assert all(RANK_NAMES[size] in said[0] for size in lacking)
+
+
+def test_expert_parallel_ranks_are_left_out_where_a_framework_lacks_them() -> None:
+    config, cluster = find_model("mixtral-8x7b"), pm.Cluster("h100", gpus=8)
+    spaces = [
+        default_space(config, cluster, pm.TrainingPlan(batch=16, seq=2048, framework=name))
+        for name in ("picotron", "megatron")
+    ]
+    assert [space.ep for space in spaces] == [(1,), (1, 2, 4, 8)]
+
+
+def test_ranks_that_a_framework_lacks_are_predicted_with_a_note() -> None:
+    cluster = pm.Cluster("h100", gpus=8)
+    plan = pm.TrainingPlan(batch=16, seq=2048, framework="ddp-eager", tp=2, pp=2)
+    (said,) = (note for note in pm.train("llama-3.1-8b", cluster, plan).notes if "has no" in note)
+    assert said == "ddp-eager has no tensor parallel ranks or pipeline: this is predicted as if it had."
+    megatron = pm.TrainingPlan(batch=16, seq=2048, tp=2, pp=2)
+    assert not any("has no" in note for note in pm.train("llama-3.1-8b", cluster, megatron).notes)
+    given = pm.search("llama-3.2-1b", cluster, plan.changed(tp=1, pp=1), tp=[2], zero=[1])
+    assert "ddp-eager has no tensor parallel ranks: this is predicted as if it had." in given.notes
+
+
+def test_recomputation_that_megatron_lacks_is_not_offered() -> None:
+    """Megatron-LM recomputes the core of attention, or whole layers: some of them, or all."""
+    cluster = pm.Cluster("h100", gpus=8)
+    plan = pm.TrainingPlan(batch=16, seq=2048, recompute="selective_op")
+    assert any("recompute = selective_op" in note for note in pm.train("llama-3.1-8b", cluster, plan).notes)
+    config, full = find_model("llama-3.1-8b"), pm.TrainingPlan(batch=64, micro_batch=2, seq=4096, zero=1)
+    offered = [change.text for change in changes_that_fit(config, cluster, full)]
+    assert "--recompute full" in offered
+    assert "--recompute selective-op" not in offered
+    titan = changes_that_fit(config, cluster, full.changed(framework="torchtitan", zero=2))
+    assert "--recompute selective-op" in [change.text for change in titan]
 
 
 @pytest.mark.parametrize(
