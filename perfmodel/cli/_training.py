@@ -131,8 +131,8 @@ def stages_of(text: str | None) -> tuple[int, ...]:
 def default_sizes(config: ModelConfig, cluster: Cluster, framework: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of a plan: those given, and for the rest what is usual.
 
-    zero: 3 for FSDP and DeepSpeed, else 1 where the framework has it; seq: the model's positions, at most 8192; batch:
-    one micro batch for each data parallel rank, and 8 for each stage where there is a pipeline.
+    zero: 3 for FSDP and DeepSpeed, 0 for DDP, else 1 where the framework has it; seq: the model's positions, at most
+    8192; batch: one micro batch for each data parallel rank, and 8 for each stage where there is a pipeline.
     """
     from perfmodel.training.framework import find_framework
 

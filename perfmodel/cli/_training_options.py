@@ -60,7 +60,7 @@ ZeroOption = Annotated[
     option(
         "--zero",
         "What data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP). Default: 3 "
-        "for FSDP, else 1.",
+        "for FSDP and DeepSpeed, 0 for DDP, else 1.",
         "0..3",
     ),
 ]

@@ -64,6 +64,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel : ranks that it has beside data parallel ones, of `RANKS`; what a file does not say is there.
     recomputes : which activations it can compute anew, as ``recompute`` of a plan; () for all ways.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
+    default_zero : what they share out unless they are told; None for what `usual_zero` makes of the rest.
     uneven_micro_batches : whether the last micro batch of a GPU may be smaller than the others; most frameworks refuse
         a batch that micro batches do not divide.
     bias : whether the matrices of models with LayerNorm have a bias.
@@ -122,6 +123,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
     recomputes: tuple[Literal["selective", "selective_op", "selective_layer", "full"], ...] = ()
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    default_zero: int | None = None
     uneven_micro_batches: bool = False
     bias: bool = True
     main_gradients: Literal["fp32", "bf16"] = "fp32"
@@ -169,6 +171,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def usual_zero(self) -> int:
         """What plans share out unless they say: weights where how it does that is described, else the optimizer."""
+        if self.default_zero is not None:
+            return self.default_zero
         return 3 if self.shard_bytes else 1 if 1 in self.zero_stages else self.zero_stages[0]
 
     def stages(self, dtype: str) -> tuple[int, ...]:

@@ -94,9 +94,10 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, 1 to 4 context parallel ranks, and up
     to 16 from 32768 tokens on (1 with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a
     batch in a micro batch, expert parallel ranks that divide the experts; up to 8 virtual stages that are equal ones
-    (`equal_stages`) in one of the pipelines; zero 1 and 3 where the framework has them in the plan's dtype, 2 where it
-    has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel has scores), of
-    every second operation, of every second layer, and full. What the framework does not have is left out.
+    (`equal_stages`) in one of the pipelines; zero as is usual, 1 and 3 where the framework has them in the plan's
+    dtype, 2 where it has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel
+    has scores), of every second operation, of every second layer, and full. What the framework does not have is left
+    out.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),
-        "zero": [stage for stage in ((1, 3) if 1 in stages else (2, 3)) if stage in stages] or stages[:1],
+        "zero": sorted({framework.usual_zero, *((1, 3) if 1 in stages else (2, 3))} & {*stages}) or stages[:1],
         "recompute": [
             how for how in Recompute if framework.recomputation(how) and (how != Recompute.SELECTIVE or unfused)
         ],

@@ -56,6 +56,17 @@ def test_unequal_stages_and_experts(perfmodel):
     assert rows[0]["time_s"] < rows[1]["time_s"]
 
 
+@pytest.mark.parametrize("framework", ["ddp-eager", "ddp-compile", "huggingface"])
+def test_ddp_keeps_weights_gradients_and_both_moments_on_each_gpu(perfmodel, framework):
+    """4 + 4 + 8 B a parameter, however many GPUs there are."""
+    words = ("train", "gpt2", "--on", "h100", "--framework", framework, "--format", "json", "--gpus")
+    for gpus in (1, 8):
+        (row,) = perfmodel(*words, gpus).json["rows"]
+        assert row["zero"] == 0
+        assert row["memory_bytes"]["optimizer"] == pytest.approx(8 * row["parameters"])
+        assert row["memory_low_bytes"] > 16 * row["parameters"]
+
+
 def test_recomputation_costs_time_and_saves_memory(perfmodel):
     rows = perfmodel(*LLAMA, "--recompute", "none/full", "--format", "json").json["rows"]
     assert rows[0]["time_s"] < rows[1]["time_s"]

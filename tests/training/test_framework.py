@@ -102,6 +102,23 @@ def test_ranks_that_a_framework_lacks_are_predicted_with_a_note() -> None:
     assert "ddp-eager has no tensor parallel ranks: this is predicted as if it had." in given.notes
 
 
+@pytest.mark.parametrize(
+    ("name", "zero", "tried"),
+    [
+        ("ddp-eager", 0, (0, 1)),
+        ("ddp-compile", 0, (0, 1)),
+        ("huggingface", 0, (0, 1, 3)),
+        ("picotron", 0, (0,)),
+        ("megatron", 1, (1, 3)),
+        ("torchtitan", 3, (2, 3)),
+    ],
+)
+def test_what_is_shared_out_unless_a_plan_says(name, zero, tried) -> None:
+    assert find_framework(name).usual_zero == zero
+    plan = pm.TrainingPlan(batch=16, seq=2048, framework=name)
+    assert default_space(find_model("llama-3.2-3b"), pm.Cluster("h100", gpus=8), plan).zero == tried
+
+
 def test_recomputation_that_megatron_lacks_is_not_offered() -> None:
     """Megatron-LM recomputes the core of attention, or whole layers: some of them, or all."""
     cluster = pm.Cluster("h100", gpus=8)
