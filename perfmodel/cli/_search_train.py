@@ -61,7 +61,7 @@ def command(
     pp: PpOption = None,
     vp: VpOption = None,
     ep: EpOption = None,
-    etp: EtpOption = 1,
+    etp: EtpOption = None,
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
     seq: SeqOption = None,
@@ -130,7 +130,7 @@ def command(
         raise UsageError("clusters of several sizes need a batch.", place="--batch", remedy="Write --batch 256.")
     fixed = {
         "dtype": dtype,
-        "etp": etp,
+        "etp": etp or 0,
         "hsdp": hsdp,
         "sp": sequence_parallel,
         "tp_overlap": tp_overlap,

@@ -35,7 +35,10 @@ StagesOption = Annotated[
     option("--stages", "Layers of each stage where they are unequal; an encoder's come first.", "N,N,..."),
 ]
 EpOption = Annotated[str | None, option("--ep", "Expert parallel ranks.", "N")]
-EtpOption = Annotated[int, typer.Option("--etp", metavar="N", help="Tensor parallel ranks of the experts.", min=1)]
+EtpOption = Annotated[
+    int | None,
+    option("--etp", "Tensor parallel ranks of the experts. Default: as many as --tp; 1 for megatron-bridge.", min=1),
+]
 ImbalanceOption = Annotated[
     float,
     typer.Option("--expert-imbalance", metavar="X", help="Tokens of the busiest expert parallel rank over the mean."),

@@ -75,7 +75,7 @@ def command(
     vp: VpOption = None,
     stages: StagesOption = None,
     ep: EpOption = None,
-    etp: EtpOption = 1,
+    etp: EtpOption = None,
     expert_imbalance: ImbalanceOption = 1.0,
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
@@ -155,7 +155,7 @@ def command(
              "zero": zero}  # fmt: skip
     fixed = {
         "dtype": dtype,
-        "etp": etp,
+        "etp": etp or 0,
         "stages": stages_of(stages),
         "expert_imbalance": expert_imbalance,
         "hsdp": hsdp,

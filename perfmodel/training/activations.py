@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfmodel.training.plan import Recompute
-from perfmodel.training.shard import key_heads, key_value_width
+from perfmodel.training.shard import expert_tokens, key_heads, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
 
 #: bytes that flash attention keeps a token and head: the logarithm of the sum of exponentials, fp32
@@ -59,6 +59,11 @@ class Slice(NamedTuple):
     def outer(self) -> float:
         """Tokens whose norms and residuals this GPU has."""
         return self.tokens / self.tp if self.sp else self.tokens
+
+    @property
+    def expert_tokens(self) -> float:
+        """Tokens for which this GPU computes its part of the experts, each as often as experts it is sent to."""
+        return expert_tokens(self.tokens, self.tp, self.etp, self.sp)
 
     @property
     def input_bytes(self) -> float:
@@ -184,7 +189,7 @@ def _mlp(config: ModelConfig, part: Slice, inner: float) -> float:
 
 def _experts(config: ModelConfig, part: Slice) -> float:
     """Return what routed and shared experts keep: tokens sent to them, what is inside, what they send back, scores."""
-    rows = part.outer * config.top_k
+    rows = part.expert_tokens * config.top_k
     routed = _mlp(config, part, rows * config.expert_ffn / part.etp)
     back = part.element_bytes if part.expert_outputs else 0.0
     moved = rows * config.hidden * (part.input_bytes + back)
@@ -225,7 +230,8 @@ def _every_second_product(config: ModelConfig, part: Slice, moe: bool) -> float:
     """Return the outputs that torchtitan keeps: of attention and of every second of q, k, v, out, gate, up, down."""
     e, tokens = part.element_bytes, part.tokens
     values = key_heads(config, part.tp) * config.value_dim
-    inner = part.outer * config.top_k * config.expert_ffn / part.etp if moe else tokens * config.ffn / part.tp
+    routed = part.expert_tokens * config.top_k * config.expert_ffn / part.etp
+    inner = routed if moe else tokens * config.ffn / part.tp
     attention = config.heads * config.value_dim / part.tp
     last = part.outer * config.hidden if part.last_output else 0.0
     return e * (tokens * (config.query_width / part.tp + values + attention) + inner + last)

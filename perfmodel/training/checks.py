@@ -216,17 +216,19 @@ def _divides(name: str, value: int, of: str, total: int) -> None:
 
 
 def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
-    if plan.ep == 1 and plan.etp == 1:
-        return
     if not config.experts:
+        if plan.ep == 1 and plan.etp <= 1:
+            return
         name = "ep" if plan.ep > 1 else "etp"
         raise _refused(f"{name} = {getattr(plan, name)}, and the model has no experts", f"Use {name}=1")
     _divides("ep", plan.ep, "experts", config.experts)
+    etp = nearest_framework(plan.framework)[0].expert_tensor_ranks(plan)
+    _divides("etp", etp, "expert_ffn", config.expert_ffn)
     ranks = plan.dp(cluster.gpus) * plan.cp * plan.tp
-    if ranks % (plan.ep * plan.etp):
+    if ranks % (plan.ep * etp):
         raise _refused(
-            f"ep etp = {plan.ep} x {plan.etp} does not divide dp cp tp = {ranks} ranks",
-            f"Nearest: ep={nearest_divisor(ranks // plan.etp or 1, plan.ep)}",
+            f"ep etp = {plan.ep} x {etp} does not divide dp cp tp = {ranks} ranks",
+            f"Nearest: ep={nearest_divisor(ranks // etp or 1, plan.ep)}" + ("" if plan.etp else ", or etp=1"),
         )
 
 

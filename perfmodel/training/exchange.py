@@ -53,6 +53,7 @@ class Groups:
     cluster: Cluster
     plan: TrainingPlan
     dp: int
+    etp: int = 1
 
     @property
     def tensor(self) -> Group:
@@ -72,12 +73,17 @@ class Groups:
     @property
     def expert(self) -> Group:
         """Ranks that share out the experts."""
-        return Group(self.cluster, self.plan.ep, self.plan.etp)
+        return Group(self.cluster, self.plan.ep, self.etp)
+
+    @property
+    def expert_tensor(self) -> Group:
+        """Ranks that share out each expert."""
+        return Group(self.cluster, self.etp)
 
     @property
     def expert_data(self) -> Group:
         """Ranks that hold the same experts."""
-        stride = self.plan.ep * self.plan.etp
+        stride = self.plan.ep * self.etp
         return Group(self.cluster, max(1, self.dp * self.plan.cp * self.plan.tp // stride), stride)
 
     @property
@@ -197,6 +203,23 @@ def expert_exchange(groups: Groups, work: LayerWork, top_k: int) -> float:
     crossing = work.routed_bytes / top_k * visited * (domains - 1) / domains
     network = crossing / groups.cluster.network_bytes_per_s + groups.cluster.alpha_s
     return 2.0 * max(network, exchange_time(inside, "alltoall", work.routed_bytes) if inside.ranks > 1 else 0.0)
+
+
+def expert_tensor_exchange(groups: Groups, shard: Shard, work: LayerWork, top_k: int) -> float:
+    """Return the time in which the ranks of each expert gather its tokens and add up what it gives, in one pass [s].
+
+    With sequence parallelism each rank has tokens of its own: an all-gather before the experts and a reduce-scatter
+    after them, of k copies of a token where they have been sent to their experts already, of one where all experts are
+    at hand (megatron/core/transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher and
+    MoEAllGatherTokenDispatcher). Without, ranks have the same tokens and all-reduce the sums.
+    """
+    if shard.etp == 1 or not work.routed_bytes:
+        return 0.0
+    group, one = groups.expert_tensor, work.routed_bytes / top_k
+    if not shard.sp:
+        return exchange_time(group, "all_reduce", one)
+    whole = shard.etp * one * (top_k if shard.ep > 1 else 1)
+    return exchange_time(group, "all_gather", whole) + exchange_time(group, "reduce_scatter", whole)
 
 
 def gradient_exchange(groups: Groups, group: Group, parameters: float, gradient_bytes: float) -> float:

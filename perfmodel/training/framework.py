@@ -17,7 +17,7 @@ import msgspec
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.memory_facts import MemoryFacts
-from perfmodel.training.plan import DTYPES, Recompute
+from perfmodel.training.plan import DTYPES, Recompute, TrainingPlan
 
 #: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
 #: and 2 more where the tensor at hand is searched for its largest element first; mxfp8: copies along both axes, 2 + 1 +
@@ -62,6 +62,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards_layers : whether ZeRO 2 shares out weights, too, and gathers them layer by layer (FSDP): elsewhere each rank
         keeps all of them, reduces the gradients of every micro batch and gathers new weights once a step.
     parallel : ranks that it has beside data parallel ones, of `RANKS`; what a file does not say is there.
+    expert_tensor : over how many tensor parallel ranks it shares out each expert unless it is told: all that share out
+        the rest of a layer, or "one".
     recomputes : which activations it can compute anew, as ``recompute`` of a plan; () for all ways.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
     default_zero : what they share out unless they are told; None for what `usual_zero` makes of the rest.
@@ -121,6 +123,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dropout: Literal["never", "always", "learned_positions"] = "never"
     shards_layers: bool = False
     parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
+    expert_tensor: Literal["all", "one"] = "all"
     recomputes: tuple[Literal["selective", "selective_op", "selective_layer", "full"], ...] = ()
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     default_zero: int | None = None
@@ -187,6 +190,10 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         where = f" in {dtype}" if self.stages(dtype) != self.zero_stages else ""
         text = f"{self.title} has no zero = {' or '.join(lacking)}{where}: it is predicted as if it had."
         return text if lacking else ""
+
+    def expert_tensor_ranks(self, plan: TrainingPlan) -> int:
+        """Return the tensor parallel ranks of the experts: those of a plan, or what is usual."""
+        return plan.etp or (plan.tp if self.expert_tensor == "all" else 1)
 
     def recomputation(self, how: str) -> bool:
         """Return whether it can compute activations anew in a way of `Recompute`."""

@@ -171,7 +171,7 @@ def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Ma
         ffn = config.ffn / shard.tp
         return {"up": _Matrix(tokens, gates * ffn, hidden), "down": _Matrix(tokens, hidden, ffn)}
     local, width = config.experts / shard.ep, config.expert_ffn / shard.etp
-    rows = shard.imbalance * shard.outer_tokens * config.top_k * shard.ep * shard.etp / config.experts
+    rows = shard.imbalance * shard.expert_tokens * config.top_k * shard.ep / config.experts
     found = {
         "router": _Matrix(shard.outer_tokens, config.experts, hidden),
         "expert_up": _Matrix(rows, gates * width, hidden, local),

@@ -150,7 +150,7 @@ class _Holder:
     def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
         """Return the parameters of one GPU of the pipeline."""
         config, plan = self.config, self.plan
-        expert = config.experts * config.expert_parameters / (plan.ep * plan.etp)
+        expert = config.experts * config.expert_parameters / (plan.ep * self.setup.etp)
         frames = {kind: self._frame(kind) for kind in counts}
         outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
         if index and index == encoder_stages(config, plan):

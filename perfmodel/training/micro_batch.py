@@ -11,7 +11,7 @@ from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.dispatch import layer_launches
-from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
+from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.kernels import needs_transposed, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
@@ -113,7 +113,8 @@ def _exchanges(
     both = {"expert": 0.0, "host": 0.0}
     if kind.moe:
         routing = setup.constants.routing * expert_exchange(setup.groups, work, setup.config.top_k)
-        both = {"expert": routing, "host": setup.host_s}
+        shared = expert_tensor_exchange(setup.groups, shard, work, setup.config.top_k)
+        both = {"expert": routing + shared, "host": setup.host_s}
     return (
         {"tensor": tensor[0] + maxima, "context": context[0], **both},
         {"tensor": tensor[1] + maxima, "context": context[1], **both},

@@ -36,7 +36,7 @@ def orthogonal_s(setup: Setup) -> float:
     if plan.lora:  # adapters have a rank: next to nothing
         return 0.0
     dense = plan.pp * plan.tp * (groups.data.ranks if plan.zero else 1)
-    experts = plan.pp * plan.ep * plan.etp * (groups.expert_data.ranks if plan.zero else 1)
+    experts = plan.pp * plan.ep * setup.etp * (groups.expert_data.ranks if plan.zero else 1)
     counts: Counter[tuple[int, int]] = Counter()
     routed: Counter[tuple[int, int]] = Counter()
     for linears, times in _matrices(config):

@@ -59,7 +59,7 @@ class TrainingPlan:
     micro_batch : sequences of a GPU that run together.
     tp, cp, pp, ep : tensor, context, pipeline and expert parallel ranks. The rest of the GPUs is data parallel; the
         expert parallel ranks are among the data, context and tensor parallel ones.
-    etp : tensor parallel ranks of the experts.
+    etp : tensor parallel ranks of the experts; 0 as the framework does (`Framework.expert_tensor`).
     sp : sequence parallelism beside the tensor parallelism; None as the framework does.
     vp : stages of the pipeline on each GPU (interleaved).
     schedule : order of the pipeline; "" for 1f1b, or interleaved with ``vp`` above 1.
@@ -87,7 +87,7 @@ class TrainingPlan:
     cp: int = 1
     pp: int = 1
     ep: int = 1
-    etp: int = 1
+    etp: int = 0
     sp: bool | None = None
     vp: int = 1
     schedule: str = ""
@@ -109,9 +109,9 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         self._check_types()
-        for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "etp", "vp"):
+        for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "vp"):
             _check_count(name, getattr(self, name))
-        for name in ("lora", "encoder_seq"):
+        for name in ("etp", "lora", "encoder_seq"):
             if getattr(self, name) != 0:
                 _check_count(name, getattr(self, name))
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))

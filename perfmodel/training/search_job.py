@@ -29,7 +29,7 @@ _CHUNK, _OWN, _EACH = 64, 256, 32
 #: combinations that are looked at together, at most
 _BLOCK = 2**16
 #: reasons for which a combination is left out
-INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
+INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero or etp on a single rank"
 NEEDLESS = "recomputation that they do not need"
 
 
@@ -84,8 +84,8 @@ class Job:
         """Return what `perfmodel.training.space.worth_trying` does of the combinations of a task."""
         index, start, stop = task
         framework, _ = nearest_framework(self.plan.framework)
-        sizes, uneven = self.space.between(start, stop), framework.uneven_micro_batches
-        return worth_trying(self.config, self.clusters[index].gpus, sizes, self.space, uneven=uneven)
+        sizes = self.space.between(start, stop)
+        return worth_trying(self.config, self.clusters[index].gpus, sizes, self.space, framework)
 
     def tasks(self) -> list[tuple[int, int, int]]:
         """Return the tasks of a search: cluster, first combination and the one after the last.

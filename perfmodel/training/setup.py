@@ -56,7 +56,12 @@ class Setup:
     @functools.cached_property
     def groups(self) -> Groups:
         """The ranks that exchange."""
-        return Groups(self.cluster, self.plan, self.dp)
+        return Groups(self.cluster, self.plan, self.dp, self.etp)
+
+    @property
+    def etp(self) -> int:
+        """Tensor parallel ranks of the experts."""
+        return self.framework.expert_tensor_ranks(self.plan)
 
     @property
     def micro_batches(self) -> float:
@@ -92,7 +97,7 @@ class Setup:
             seq=plan.seq,
             tp=plan.tp,
             ep=plan.ep,
-            etp=plan.etp,
+            etp=self.etp,
             cp=plan.cp,
             sp=sp and plan.tp > 1,
             dtype=plan.dtype,

@@ -11,6 +11,14 @@ from perfmodel.workloads.model_config import ModelConfig
 NARROW = ("fp8", "fp4")
 
 
+def expert_tokens(tokens: float, tp: int, etp: int, sp: bool) -> float:
+    """Return the different tokens of ``etp`` ranks that share out each expert, of ``tp`` that share out a micro batch.
+
+    With sequence parallelism each rank has tokens / tp; without, all tp ranks have the same ones.
+    """
+    return tokens * (etp / tp if sp else max(1.0, etp / tp))
+
+
 class Shard(NamedTuple):
     """What one GPU holds and runs of a layer in one micro batch.
 
@@ -73,6 +81,11 @@ class Shard(NamedTuple):
     def cross_tokens(self) -> float:
         """Tokens of the encoder in a micro batch that the layers of a decoder attend to."""
         return self.sequences * self.cross_seq
+
+    @property
+    def expert_tokens(self) -> float:
+        """Tokens of the ranks that share out each expert: they compute its part for all of these."""
+        return expert_tokens(self.tokens, self.tp, self.etp, self.sp)
 
     @property
     def outer_tokens(self) -> float:

@@ -14,13 +14,13 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import equal_stages
-from perfmodel.training.framework import RANK_NAMES, RANKS, listed, nearest_framework
+from perfmodel.training.framework import RANK_NAMES, RANKS, Framework, listed, nearest_framework
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import attention_kernel
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes of a plan over which a search may range
-AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "zero", "recompute")
+AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "etp", "zero", "recompute")
 #: most combinations of a search
 MOST_POINTS = 10_000_000
 #: most sequences of a micro batch that a search tries unless it is told: small models need so many to fill a GPU
@@ -46,6 +46,7 @@ class Space:
     pp: tuple[int, ...]
     vp: tuple[int, ...]
     ep: tuple[int, ...]
+    etp: tuple[int, ...]
     zero: tuple[int, ...]
     recompute: tuple[str, ...]
     least_recompute: bool = False
@@ -54,7 +55,7 @@ class Space:
         for name in AXES:
             if not getattr(self, name):
                 raise UsageError(f"the search has no value of {name}.", place="search")
-            if name not in ("zero", "recompute") and min(getattr(self, name)) < 1:
+            if name not in ("etp", "zero", "recompute") and min(getattr(self, name)) < 1:
                 raise UsageError(f"{name} = {min(getattr(self, name))} is below 1.", place="search")
         if self.points > MOST_POINTS:
             raise UsageError(
@@ -93,7 +94,8 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, 1 to 4 context parallel ranks, and up
     to 16 from 32768 tokens on (1 with an encoder and a decoder), pipelines up to 16 stages, 1 to 64 sequences of a
-    batch in a micro batch, expert parallel ranks that divide the experts; up to 8 virtual stages that are equal ones
+    batch in a micro batch, expert parallel ranks that divide the experts, each of which is shared out as the framework
+    does and not at all; up to 8 virtual stages that are equal ones
     (`equal_stages`) in one of the pipelines; zero as is usual, 1 and 3 where the framework has them in the plan's
     dtype, 2 where it has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel
     has scores), of every second operation, of every second layer, and full. What the framework does not have is left
@@ -129,6 +131,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),
+        "etp": (plan.etp, 1) if config.experts and not plan.etp and framework.expert_tensor == "all" else (plan.etp,),
         "zero": sorted({framework.usual_zero, *((1, 3) if 1 in stages else (2, 3))} & {*stages}) or stages[:1],
         "recompute": [
             how for how in Recompute if framework.recomputation(how) and (how != Recompute.SELECTIVE or unfused)
@@ -178,20 +181,32 @@ def _powers(most: int) -> list[int]:
 
 
 def worth_trying(
-    config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space, *, uneven: bool = False
+    config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space, framework: Framework
 ) -> tuple[_Bools, _Bools]:
     """Return which combinations divide (`divides`), and which of these are others by a second name (`repeats`)."""
-    even = divides(config, gpus, sizes, uneven=uneven)
+    even = divides(config, gpus, sizes, uneven=framework.uneven_micro_batches)
+    if config.experts:
+        even &= _experts_divide(gpus, sizes, framework)
     return even, even & repeats(config, gpus, sizes, space)
 
 
 def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space) -> _Bools:
     """Return which combinations are others by a second name: one rank shares out nothing, whatever ``zero`` is.
 
-    Ranks of experts are fewer than those of the rest; combinations of a mixture of experts all count.
+    Ranks of experts are fewer than those of the rest: ``zero`` of a mixture of experts always counts, but without
+    tensor parallel ranks the experts have none either.
     """
-    single: _Bools = (sizes["zero"] != min(space.zero)) & (sizes["tp"] * sizes["pp"] == gpus)
-    return np.zeros_like(single) if config.experts else single
+    if config.experts:
+        return (sizes["tp"] == 1) & (sizes["etp"] != min(space.etp))
+    return (sizes["zero"] != min(space.zero)) & (sizes["tp"] * sizes["pp"] == gpus)
+
+
+def _experts_divide(gpus: int, sizes: Mapping[str, NDArray[np.float64]], framework: Framework) -> _Bools:
+    """Return which combinations have ranks that the experts divide, as `check_sizes` needs it."""
+    usual = sizes["tp"] if framework.expert_tensor == "all" else 1.0
+    together = sizes["ep"] * np.where(sizes["etp"] > 0, sizes["etp"], usual)
+    found: _Bools = (gpus // sizes["pp"]) % together == 0
+    return found
 
 
 def divides(

@@ -22,6 +22,7 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "vp": plan.vp, "ep": plan.ep, "dp": dp}
     words = [f"{name}{size}" for name, size in sizes.items() if size > 1 or name == "dp"]
     words += ["stages" + "-".join(map(str, plan.stages))] if plan.stages else []
+    words += [f"etp{plan.etp}"] if plan.etp and plan.tp > 1 else []
     words += [f"zero{plan.zero}"] if plan.zero else []
     words += ["hsdp"] if plan.hsdp else []
     words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble") else []

@@ -120,5 +120,5 @@ def _activated(config: ModelConfig, shard: Shard, moe: bool) -> list[float]:
     """Return the elements behind each activation of one GPU."""
     if not moe:
         return [shard.tokens * config.ffn / shard.tp]
-    routed = shard.imbalance * shard.outer_tokens * config.top_k * config.expert_ffn
+    routed = shard.imbalance * shard.expert_tokens * config.top_k * config.expert_ffn / shard.etp
     return [routed, *([shard.tokens * config.shared_ffn / shard.tp] if config.shared_ffn else [])]

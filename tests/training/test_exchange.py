@@ -5,10 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.cluster.cluster import Cluster
-from perfmodel.cluster.collectives import send_time
+from perfmodel.cluster.collectives import exchange_time, send_time
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.exchange import SCATTER_PIECES, beside_pieces, beside_ring, context_exchange, exposed
+from perfmodel.training.exchange import (
+    SCATTER_PIECES,
+    beside_pieces,
+    beside_ring,
+    context_exchange,
+    expert_tensor_exchange,
+    exposed,
+)
 from perfmodel.training.framework import constants, find_framework
+from perfmodel.training.layer import LayerWork, layer_work
+from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.workloads.catalog import named_model
@@ -36,6 +45,49 @@ def test_overlap_never_costs_more_than_the_exchange_alone(exchange: float, produ
         exposed(exchange, product, 0.15),
     ):
         assert 0.0 <= cost <= exchange * 1.15 + 1e-12
+
+
+def experts(framework: str = "megatron-te", **sizes: object) -> Setup:
+    cluster = Cluster.of(hardware("h100-sxm5-80gb"), 16, nic="400Gb/s")
+    plan = TrainingPlan(batch=16, seq=4096, tp=4, framework=framework, **sizes)  # type: ignore[arg-type]
+    return Setup(named_model("mixtral-8x7b"), cluster, plan, find_framework(framework), constants())
+
+
+def work_of(setup: Setup) -> LayerWork:
+    return layer_work(setup.hardware, setup.config, setup.shard, True, False)
+
+
+def test_experts_are_shared_out_as_the_framework_does_it() -> None:
+    """Megatron-LM: expert_tensor_parallel_size is the tensor parallel size unless it is given; Bridge's recipes: 1."""
+    assert (experts().shard.etp, experts().groups.etp) == (4, 4)
+    assert experts(etp=1).shard.etp == 1
+    assert experts("megatron-bridge").shard.etp == 1
+    parts, whole = (held_parameters(one.config, one.cluster, one.plan)[0] for one in (experts(), experts(etp=1)))
+    assert parts.experts == whole.experts / 4
+    assert parts.dense == whole.dense
+
+
+@pytest.mark.parametrize(("sp", "repeated"), [(True, 0.0), (False, 0.75)])
+def test_the_ranks_of_an_expert_share_its_work(sp: bool, repeated: float) -> None:
+    """As many products whether ranks have whole experts or parts; without sequence parallelism whole ones repeat it."""
+    whole, parts = (work_of(one).flop for one in (experts(sp=sp, etp=1), experts(sp=sp)))
+    routed = 2.0 * 3 * 4096 * 2 * 4096 * 14336  # up, gate and down of T tokens by two experts each
+    assert whole - parts == pytest.approx(repeated * routed, abs=1e-9 * routed)
+
+
+def test_the_ranks_of_an_expert_gather_its_tokens_and_add_up_what_it_gives() -> None:
+    """T tokens of h elements where all experts are at hand, k copies of them where tokens were sent to theirs."""
+    together = 4096 * 4096 * 2.0
+    for setup, copies in ((experts(), 1), (experts(ep=4), 2)):
+        work, group = work_of(setup), setup.groups.expert_tensor
+        counted = sum(exchange_time(group, kind, copies * together) for kind in ("all_gather", "reduce_scatter"))
+        assert expert_tensor_exchange(setup.groups, setup.shard, work, 2) == pytest.approx(counted)
+    alone = experts(etp=1)
+    assert expert_tensor_exchange(alone.groups, alone.shard, work, 2) == 0.0
+    replicated = experts(sp=False)
+    assert expert_tensor_exchange(replicated.groups, replicated.shard, work_of(replicated), 2) == pytest.approx(
+        exchange_time(replicated.groups.expert_tensor, "all_reduce", together)
+    )
 
 
 def test_a_ring_over_the_network_takes_few_sms():

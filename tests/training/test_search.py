@@ -179,6 +179,21 @@ def test_recomputation_is_left_out_where_sizes_fit_without():
     assert not every.least_recompute
 
 
+def test_experts_are_tried_whole_and_shared_out():
+    config, plan = named_model("mixtral-8x7b"), TrainingPlan(batch=64, seq=4096, zero=1)
+    cluster = Cluster.of(H100, 16, nic="400Gb/s")
+    assert default_space(config, cluster, plan).etp == (0, 1)
+    assert default_space(config, cluster, plan.changed(etp=2)).etp == (2,)
+    assert default_space(config, cluster, plan.changed(framework="megatron-bridge")).etp == (0,)
+    assert default_space(LLAMA, CLUSTER, PLAN).etp == (0,)
+    space = default_space(config, cluster, plan, tp=(1, 4), cp=(1,), pp=(1, 2), vp=(1,), micro_batch=(1,), zero=(1,))
+    found = search(config, [cluster], plan, space, top=100)
+    tried = {(each.plan.tp, each.plan.etp) for each in found.best}
+    assert tried >= {(4, 0), (4, 1)}
+    assert (1, 1) not in tried  # without tensor parallel ranks both are one
+    assert found.considered == found.fit + sum(found.left_out.values())
+
+
 def test_points_are_numbered_in_order():
     space = small_space()
     listed = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*(getattr(space, n) for n in AXES))]
@@ -283,7 +298,8 @@ def test_stages_of_zero_are_one_on_a_single_rank():
     found = search(LLAMA, [CLUSTER], PLAN, space, top=100)
     assert {each.plan.zero for each in found.best} == {1}
     assert (
-        found.left_out["zero on a single rank"] == space.points / 2 - found.left_out.get("sizes do not divide", 0) / 2
+        found.left_out["zero or etp on a single rank"]
+        == space.points / 2 - found.left_out.get("sizes do not divide", 0) / 2
     )
     apart = search(LLAMA, [CLUSTER], PLAN, dataclasses.replace(space, tp=(1,)), top=100)
     assert {each.plan.zero for each in apart.best} == {1, 3}
