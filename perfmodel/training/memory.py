@@ -64,7 +64,8 @@ def fitting_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
 def _memory(holder: _Holder, most: int | None = None) -> Memory:
     """Return the memory of the GPUs of a pipeline, or of the first ones only."""
     stages = tuple(holder.stage(index, counts) for index, counts in enumerate(holder.placed[:most]))
-    return Memory(stages, holder.cluster.hardware.main_memory.capacity_bytes or math.inf, holder.facts.fragmentation)
+    capacity = holder.cluster.hardware.main_memory.capacity_bytes or math.inf
+    return Memory(stages, capacity, holder.facts.fragmentation).settled()
 
 
 def _setup(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Setup:
@@ -182,24 +183,25 @@ class _Holder:
         last = index == self.plan.pp - 1
         state = self._state(held)
         gathered, working_gradients, pools = self._gathered(held)
+        copies = self._copies(held)
         working = max((self.layers[kind].working for kind in counts), default=0.0)
         logits, head_input = self._logits() if last else (0.0, 0.0)
         common = {**state, "communication": self._communication(), "pools": pools}
-        rest = sum(common.values()) + gathered + max(logits + head_input, working + working_gradients)
+        rest = sum(common.values()) + copies + gathered + max(logits + head_input, working + working_gradients)
         layer = max((self.layers[kind].kept for kind in counts), default=0.0)
         alive = self._alive(index, counts)
         activations = kept_on_device(self.cluster.hardware, self.plan, self.facts, alive, rest, layer)
         early = common["gradients"] if self._gradients_stay else 0.0
         at = {
-            "loss": {**common, "gradients": early, "gathered": gathered, "activations": activations,
-                     "logits": logits, "temporary": head_input},
-            "backward": {**common, "gathered": gathered, "activations": activations,
+            "loss": {**common, "gradients": early, "copies": copies, "gathered": gathered,
+                     "activations": activations, "logits": logits, "temporary": head_input},
+            "backward": {**common, "copies": copies, "gathered": gathered, "activations": activations,
                          "temporary": working + working_gradients},
             "update": {**common, "temporary": self.facts.temporary_bytes * self._share(held, self.plan.zero >= 1)},
         }  # fmt: skip
         used = {moment: sum(parts.values()) - parts["pools"] for moment, parts in at.items()}
         moment = max(MOMENTS, key=lambda name: used[name])
-        return StageMemory(index, moment, {name: at[moment].get(name, 0.0) for name in PARTS}, used)
+        return StageMemory(index, moment, {name: at[moment].get(name, 0.0) for name in PARTS}, used, pools)
 
     @property
     def _gradients_stay(self) -> bool:
@@ -232,11 +234,10 @@ class _Holder:
         """Return weights that are gathered, gradients of one layer in backward, and pools of other streams [B]."""
         facts, plan = self.facts, self.plan
         e = self.part.element_bytes
-        if not self.setup.sharded or max(self.shards, self.expert_shards) == 1:  # all weights are there
-            cast = facts.cast_bytes * held.total if e == _HALF else 0.0
+        if not self._shares_weights:
             # ZeRO 2 keeps its share of a layer's gradients once they are reduced
             whole = facts.gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
-            return cast + self._narrow_copy * (held.dense + held.experts), whole * self.setup.trained, 0.0
+            return 0.0, whole * self.setup.trained, 0.0
         # what a single rank holds, as experts may be, is there
         outer = held.outer * (self.shards > 1)
         dense, experts = held.dense * (self.shards > 1), held.experts * (self.expert_shards > 1)
@@ -252,6 +253,18 @@ class _Holder:
         shards = facts.gradient_bytes * share * self.setup.trained
         pools = outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
+
+    @property
+    def _shares_weights(self) -> bool:
+        """Whether weights are elsewhere between their uses."""
+        return self.setup.sharded and max(self.shards, self.expert_shards) > 1
+
+    def _copies(self, held: Held) -> float:
+        """Return the copies of whole weights that stay beside them through the step: of autocast, and in 8 bits [B]."""
+        if self._shares_weights:
+            return 0.0
+        cast = self.facts.cast_bytes * held.total if self.part.element_bytes == _HALF else 0.0
+        return cast + self._narrow_copy * (held.dense + held.experts)
 
     @property
     def _narrow_copy(self) -> float:

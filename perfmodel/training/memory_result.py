@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ PARTS = (
     "weights",
     "gradients",
     "optimizer",
+    "copies",
     "gathered",
     "activations",
     "logits",
@@ -34,12 +36,14 @@ class StageMemory:
     moment : when the peak is: "loss", "backward" or "update".
     parts : part of `PARTS` -> bytes.
     by_moment : moment -> bytes in use then, without pools.
+    pools_bytes : what pools would hold with memory to spare [B]; ``parts`` has what is left for them.
     """
 
     stage: int
     moment: str
     parts: Mapping[str, float]
     by_moment: Mapping[str, float]
+    pools_bytes: float
 
     @property
     def used_bytes(self) -> float:
@@ -50,6 +54,16 @@ class StageMemory:
     def total_bytes(self) -> float:
         """What the allocator is expected to reserve [B]."""
         return sum(self.parts.values())
+
+    @property
+    def wanted_bytes(self) -> float:
+        """What it would reserve with memory to spare [B]."""
+        return self.used_bytes + self.pools_bytes
+
+    def within(self, available_bytes: float) -> StageMemory:
+        """Return the stage on a GPU with so much memory: pools have what is left at most."""
+        left = available_bytes - self.used_bytes
+        return dataclasses.replace(self, parts={**self.parts, "pools": min(self.pools_bytes, left)})
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ class Memory(Reportable):
     @property
     def peak(self) -> StageMemory:
         """The GPU that needs most."""
-        return max(self.stages, key=lambda stage: stage.total_bytes)
+        return max(self.stages, key=lambda stage: stage.wanted_bytes)
 
     @property
     def available_bytes(self) -> float:
@@ -80,8 +94,7 @@ class Memory(Reportable):
     @property
     def total_bytes(self) -> float:
         """What the allocator is expected to reserve on the fullest GPU: no more than there is, if it fits [B]."""
-        total = self.peak.total_bytes
-        return min(total, self.available_bytes) if self.fits else total
+        return self.peak.total_bytes
 
     @property
     def low_bytes(self) -> float:
@@ -91,7 +104,13 @@ class Memory(Reportable):
     @property
     def high_bytes(self) -> float:
         """With the most that fragmentation adds [B]."""
-        return self.peak.total_bytes * (1.0 + self.fragmentation)
+        return self.peak.wanted_bytes * (1.0 + self.fragmentation)
+
+    def settled(self) -> Memory:
+        """Return the memory with the pools that there is room for; all of them where the plan does not fit."""
+        if not self.fits or all(stage.total_bytes <= self.available_bytes for stage in self.stages):
+            return self
+        return dataclasses.replace(self, stages=tuple(stage.within(self.available_bytes) for stage in self.stages))
 
     @property
     def fits(self) -> bool:

@@ -26,6 +26,7 @@ MEANING = {
     "weights": "parameters that stay",
     "gradients": "between the micro batches",
     "optimizer": "master weights and moments",
+    "copies": "of whole weights, cast to the products' dtype",
     "gathered": "sharded weights in use",
     "activations": "kept for backward",
     "logits": "of the head, and the loss",
@@ -178,7 +179,10 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     )
     moments = ", ".join(f"stage {stage.stage}: {stage.moment}" for stage in shown.values())
     printed = constants().intervals[MEMORY]
+    wanted = format_binary(peak.pools_bytes)
+    cut = f"Pools have what is left of the GPU: they are given back when memory runs out, and would hold {wanted} else."
     notes = (
+        *([cut] if peak.wanted_bytes > peak.total_bytes else []),
         f"A GPU has {format_binary(memory.capacity_bytes)}. Moment of the peak: {moments}. On the fullest GPU "
         f"{format_binary(memory.low_bytes)} live, and up to {format_binary(memory.high_bytes)} are reserved with "
         f"fragmentation of {memory.fragmentation:.0%}.",

@@ -201,7 +201,8 @@ def held_over_time(
     end_s : end of the step [s].
     """
     fixed = sum(
-        parts.get(name, 0.0) for name in ("weights", "gradients", "optimizer", "gathered", "communication", "pools")
+        parts.get(name, 0.0)
+        for name in ("weights", "gradients", "optimizer", "copies", "gathered", "communication", "pools")
     )
     steps = alive(passes, gpu)
     most = max(held for _, held in steps)

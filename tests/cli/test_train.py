@@ -67,6 +67,33 @@ def test_ddp_keeps_weights_gradients_and_both_moments_on_each_gpu(perfmodel, fra
         assert row["memory_low_bytes"] > 16 * row["parameters"]
 
 
+def test_the_parts_of_memory_sum_to_its_total_where_pools_have_to_give_way(perfmodel):
+    """What lives fits on the GPU, with its pools it does not: they have what is left."""
+    words = ("train", "llama-3.1-8b", "--on", "h100", "--gpus", 8, "--framework", "fsdp2-compile", "--batch", 8)
+    ran = perfmodel(*words, "--zero", 2, "--format", "json")
+    (row,) = ran.json["rows"]
+    assert row["fits"]
+    assert row["memory_low_bytes"] < row["memory_total_bytes"] < row["memory_capacity_bytes"] < row["memory_high_bytes"]
+    assert sum(row["memory_bytes"].values()) == pytest.approx(row["memory_total_bytes"])
+    *_, total = ran.json["memory"]["rows"] if "rows" in ran.json["memory"] else ran.json["memory"]
+    assert total["first"] == pytest.approx(row["memory_total_bytes"])
+    assert "Pools have what is left" in perfmodel(*words, "--zero", 2).out
+    assert "Pools have what is left" not in perfmodel(*words, "--zero", 3).out
+
+
+@pytest.mark.parametrize(
+    ("words", "copied"),
+    [(("--framework", "ddp-eager", "--zero", 0), 2.0), (("--dtype", "fp8", "--zero", 0), 1.0), (("--zero", 1), 0.0)],
+)
+def test_copies_of_whole_weights_are_no_gathered_shards(perfmodel, words, copied):
+    """Autocast keeps each weight in 16 bits beside it, Transformer Engine those of the layers in 8 bits twice."""
+    ran = perfmodel("train", "gpt2", "--on", "h100", "--gpus", 8, *words, "--format", "json")
+    parts = ran.json["rows"][0]["memory_bytes"]
+    assert parts["gathered"] == 0
+    assert (parts["copies"] > 0) == (copied > 0)
+    assert parts["copies"] >= 0.6 * copied * ran.json["rows"][0]["parameters"]
+
+
 def test_recomputation_costs_time_and_saves_memory(perfmodel):
     rows = perfmodel(*LLAMA, "--recompute", "none/full", "--format", "json").json["rows"]
     assert rows[0]["time_s"] < rows[1]["time_s"]
