@@ -13,6 +13,7 @@ from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.idle import idle_options
+from perfmodel.training.kernels import arithmetic
 from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
 from perfmodel.training.stages import encoder_stages
 from perfmodel.workloads.model_config import ModelConfig
@@ -155,6 +156,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
             f"Nearest: batch={max(1, round(plan.batch / unit)) * unit}, or "
             f"micro_batch={nearest_divisor(share, plan.micro_batch)}",
         )
+    _check_dtype(cluster, plan)
     if plan.dtype == "mxfp8" and cluster.hardware.find_peak("fp4", "tensor") is None:
         raise _refused(
             f"{cluster.hardware.name} has no products of operands with scales (mxfp8), which came with fp4",
@@ -166,6 +168,18 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         raise _refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":
         _divides("cp", plan.cp * plan.tp, "heads", config.heads)
+
+
+def _check_dtype(cluster: Cluster, plan: TrainingPlan) -> None:
+    """Check that the machine has products in the dtype, and name one that it has else."""
+    try:
+        cluster.hardware.native_peak(arithmetic(plan.dtype))
+    except UsageError as problem:
+        has = cluster.hardware.dtypes()
+        near = next((dtype for dtype in ("bf16", "fp16", "fp32") if dtype in has), "")
+        raise UsageError(
+            problem.message, place=PLACE, remedy=f"Use --dtype {near}. {problem.remedy}" if near else problem.remedy
+        ) from None
 
 
 #: what no framework has for an encoder with a decoder, and why: NVIDIA/Megatron-LM, get_model of megatron/training

@@ -52,8 +52,9 @@ def test_what_no_size_cures_keeps_its_own_remedy():
 def test_machines_without_bf16_train_in_fp16(machine):
     cluster = Cluster.of(hardware(machine), 1)
     assert train(named_model("gpt2"), cluster, TrainingPlan(batch=1, seq=1024, dtype="fp16")).time_s > 0
-    with pytest.raises(UsageError, match="no peak for dtype 'bf16'"):
+    with pytest.raises(UsageError, match="no peak for dtype 'bf16'") as raised:
         train(named_model("gpt2"), cluster, TrainingPlan(batch=1, seq=1024))
+    assert str(raised.value.remedy).startswith("Use --dtype fp16. It has: ")
 
 
 def test_a_batch_too_small_for_the_pipeline_names_one_that_fills_it() -> None:
