@@ -66,6 +66,34 @@ def check_names_machine(path: str, on: object, to: object = None) -> None:
         )
 
 
+def fleet_of(paths: Sequence[str], gpus: int | None, money: Sequence[float | None]) -> int | None:
+    """Return the GPUs that money is counted on: those given, or those of the only file where it is a training plan.
+
+    ``money`` are the other options about it; without any of them, and no GPUs, nothing is read and there are none.
+
+    Raises
+    ------
+    UsageError
+        When the GPUs given are no whole number of runs of the plan.
+    """
+    from perfmodel.training.case import gpus_of
+
+    if gpus is None and all(value is None for value in money):
+        return None
+    own = gpus_of(paths[0]) if len(paths) == 1 else None
+    if gpus is None or own is None:
+        return own if gpus is None else gpus
+    if gpus % own:
+        raise UsageError(
+            f"{gpus} GPUs are no whole number of runs of {paths[0]}, which has gpus = {own}.",
+            place="--gpus",
+            remedy=f"Leave it out, or give {own}, {2 * own}, ...",
+        )
+    if gpus != own:
+        status(f"money is that of {gpus // own} runs of {paths[0]}, with {own} GPUs each.")
+    return gpus
+
+
 def deployment_and_plan(path: str, plan: str | None, effort: Mapping[str, Effort]) -> tuple[Profile, Plan, Hardware]:
     """Return the profile of a deployment file, its changes as candidates or a plan on its terms, and its machine.
 

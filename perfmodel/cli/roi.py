@@ -28,7 +28,7 @@ from perfmodel.cli._options import (
     fraction_option,
 )
 from perfmodel.cli._output import Destination, context, status
-from perfmodel.cli._profile import check_names_machine, deployment_and_plan, profiled_machine
+from perfmodel.cli._profile import check_names_machine, deployment_and_plan, fleet_of, profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_cpu_times
 from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError, unknown_name
@@ -86,7 +86,13 @@ def command(
     ] = None,
     effort: EffortOption = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs that run this work.", show_default=False)
+        int | None,
+        typer.Option(
+            "--gpus",
+            metavar="N",
+            help="Number of GPUs that run this work. Default: those of a training plan.",
+            show_default=False,
+        ),
     ] = None,
     price_per_gpu_hour: PriceOption = None,
     dev_day_cost: Annotated[
@@ -154,13 +160,14 @@ def command(
     from perfmodel.investment.ranking import check_ranking
     from perfmodel.profile.effort import parse_effort
 
-    economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
+    profiles = storage.expand(profiles)
+    money = (price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
+    economics = _economics(fleet_of(profiles, gpus, money), *money)
     diagnosed, efforts = _diagnosed(candidates), parse_effort(effort or ())
     # before a large profile is read
     check_ranking(rank_by, economics)
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
-    profiles = storage.expand(profiles)
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, (
         of_several(is_job),

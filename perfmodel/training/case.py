@@ -25,6 +25,8 @@ from perfmodel.workloads.model_config import ModelConfig
 TOKENS = 1e9
 CLUSTER_KEYS = ("hardware", "gpus", "gpus_per_node", "nic")
 PLAN_KEYS = tuple(item.name for item in dataclasses.fields(TrainingPlan))
+#: GPUs of a file that does not say
+_USUAL_GPUS = 8
 _KEYS = ("model", *CLUSTER_KEYS, "plan", "changes")
 
 
@@ -87,6 +89,20 @@ def is_training_file(path: str | os.PathLike[str]) -> bool:
     return holds_keys(path, frozenset({"model", "hardware", "plan"}))
 
 
+def gpus_of(path: str | os.PathLike[str]) -> int | None:
+    """Return the GPUs of the training plan in a file; None where the file is none, or says no number.
+
+    Raises
+    ------
+    InputFileError
+        When a pattern matches no file, or more than one.
+    """
+    if not is_training_file(path):
+        return None
+    gpus = read_document(storage.one(path)).get("gpus", _USUAL_GPUS)
+    return gpus if isinstance(gpus, int) and gpus > 0 else None
+
+
 def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[TrainingCase, list[Any]]:
     """Return the training plan in a TOML, YAML or JSON file, and its ``[[changes]]``, not checked.
 
@@ -115,7 +131,7 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
     try:
         cluster = Cluster.of(
             find(str(document["hardware"])),
-            document.get("gpus", 8),
+            document.get("gpus", _USUAL_GPUS),
             gpus_per_node=document.get("gpus_per_node"),
             nic=document.get("nic"),
         )

@@ -30,6 +30,20 @@ def test_json_has_the_keys_of_the_contract(perfmodel):
     assert all(set(row) >= KEYS for row in ran.json["rows"])
 
 
+def test_money_of_a_training_plan_is_that_of_its_own_gpus(perfmodel):
+    plan = EXAMPLES / "training_plan.toml"  # gpus = 32
+    words = ("roi", plan, "--price-per-gpu-hour", 2, "--format", "json")
+    own, same, twice = (perfmodel(*words, *more) for more in ((), ("--gpus", 32), ("--gpus", 64)))
+    assert own.json["rows"] == same.json["rows"]
+    saved = [row["yearly_saving"] for row in own.json["rows"]]
+    assert max(saved) > 0
+    assert [row["yearly_saving"] for row in twice.json["rows"]] == pytest.approx([2 * each for each in saved])
+    assert "2 runs of" in twice.err
+    refused = perfmodel(*words, "--gpus", 48)
+    assert refused.code == 2
+    assert "which has gpus = 32" in refused.err
+
+
 def test_csv_has_the_same_rows(perfmodel):
     rows = list(csv.DictReader(io.StringIO(perfmodel("roi", *ABC, "--format", "csv").out)))
     assert [float(row["overall_speedup"]) for row in rows] == pytest.approx([15 / 11, 4 / 3, 1.25, 1 / 0.91])
