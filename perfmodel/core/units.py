@@ -267,6 +267,21 @@ def format_long(seconds: float, digits: int = 3) -> str:
     return format_si(seconds, "s", digits)
 
 
+_LARGE_COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+
+def format_large(number: float, digits: int = 4) -> str:
+    """Return a large count as people write tokens and parameters: in thousands, millions, billions or trillions.
+
+    >>> format_large(1e9), format_large(8.03e9, 3), format_large(15.2e12), format_large(999.0)
+    ('1 B', '8.03 B', '15.2 T', '999')
+    """
+    for factor, suffix in _LARGE_COUNTS:
+        if factor * (1 - 0.5 * 10.0**-digits) <= abs(number) < math.inf:
+            return f"{_digits(number / factor, digits)} {suffix}"
+    return format_si(number, "", digits)
+
+
 def format_interval(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
     """Return an interval, with one unit where both ends have the same prefix; ``-`` where an end is not finite.
 

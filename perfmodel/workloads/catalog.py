@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel import storage
-from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
+from perfmodel.errors import InputFileError, UsageError, expect, nearest
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.storage.spool import is_copy, is_stream
 from perfmodel.workloads.config import read_model_config
@@ -115,7 +115,17 @@ def _listed(name: str) -> ModelConfig:
         if key in names:
             return model_of(names[key])
     listed = model_names()
-    raise unknown_name("model", name, listed, place="model") if name else _nameless(listed)
+    raise _unknown(name, listed) if name else _nameless(listed)
+
+
+def _unknown(name: str, listed: tuple[str, ...]) -> UsageError:
+    """Build the error for a name that no model has: the nearest, others of its family, and where all are listed."""
+    family = re.match(r"[a-z]*", name.strip().lower().rsplit("/", 1)[-1])
+    alike = [one for one in listed if family and family[0] and one.startswith(family[0])]
+    others = f"Those like it: {', '.join(alike)}." if alike else ""
+    hint = " ".join(filter(None, (nearest(name, alike or listed), others)))
+    remedy = f"{hint} perfmodel models lists all {len(listed)}, and a config.json or a shape describes any other."
+    return UsageError(f"unknown model {name!r}.", place="model", remedy=remedy.strip())
 
 
 def _as_named(config: ModelConfig, name: str) -> ModelConfig:

@@ -1,0 +1,34 @@
+"""Reports of models: the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_large
+from perfmodel.workloads.listing import ModelListing
+
+
+def _count(parameters: float) -> str:
+    return format_large(parameters, 3)
+
+
+@report.register
+def _(listing: ModelListing, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return one row for each model: its name, type, parameters and sizes; 0 experts where it has none."""
+    columns = (
+        Column("name"),
+        Column("model_type", "type", drop=2),
+        Column("parameters", show=_count),
+        Column("active_parameters", "active", show=_count),
+        Column("layers"),
+        Column("hidden"),
+        Column("heads", drop=3),
+        Column("kv_heads", "kv heads", drop=4),
+        Column("experts", drop=1),
+        Column("positions", drop=1),
+    )
+    rows = [{column.key: getattr(model, column.key) for column in columns} for model in listing.models]
+    notes = ("A config.json, its folder, or a shape in quotes is a model, too.",)
+    return Report("models", columns, rows, context or {}, notes, "Models of the catalog")
