@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.units import DAY_S, format_binary, format_long, format_si
+from perfmodel.core.units import DAY_S, HOUR_S, format_binary, format_large, format_long, format_si
 from perfmodel.training.data_loading import Loading
 from perfmodel.training.framework import constants
 from perfmodel.training.goodput import Goodput
@@ -115,7 +115,7 @@ def _notes(study: Study) -> list[str]:
             per_step = study.cost(step, step.time_s)
             each = f" A step costs {_money(per_step)}." if per_step is not None else ""
             asked = "" if study.tokens is not None else " (20 a parameter)"
-            notes.append(f"{tokens:.4g} tokens{asked} take {time / DAY_S:,.1f} days{price}.{each}")
+            notes.append(f"{format_large(tokens)} tokens{asked} take {_run_text(time)}{price}.{each}")
     if study.refused:
         count = len(study.refused)
         which = f"{count} combinations cannot run and are" if count > 1 else "1 combination cannot run and is"
@@ -125,6 +125,14 @@ def _notes(study: Study) -> list[str]:
     if any(step.memory and step.memory.tight for step in study.steps):
         notes.append("Memory is tight: with fragmentation it may not fit, or the allocator gives blocks back.")
     return notes
+
+
+def _run_text(time_s: float) -> str:
+    """Return the time of a run for people, in the largest unit of which it has one."""
+    for unit_s, unit in ((DAY_S, "days"), (HOUR_S, "hours"), (60.0, "minutes")):
+        if time_s >= unit_s:
+            return f"{time_s / unit_s:,.1f} {unit}"
+    return format_si(time_s, "s", 3)
 
 
 def _money(amount: float) -> str:

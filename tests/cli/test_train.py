@@ -94,6 +94,17 @@ def test_copies_of_whole_weights_are_no_gathered_shards(perfmodel, words, copied
     assert parts["copies"] >= 0.6 * copied * ran.json["rows"][0]["parameters"]
 
 
+@pytest.mark.parametrize(
+    ("tokens", "said", "unit", "seconds"),
+    [("1B", "1 B", "hours", 3600.0), ("15T", "15 T", "days", 86400.0), ("30M", "30 M", "minutes", 60.0)],
+)
+def test_the_time_of_a_run_is_in_a_unit_that_it_has_some_of(perfmodel, tokens, said, unit, seconds):
+    ran = perfmodel(*LLAMA, "--tokens", tokens, "--format", "json")
+    (note,) = (note for note in ran.json["notes"] if " tokens take " in note)
+    time_s = ran.json["rows"][0]["run_time_s"]
+    assert note == f"{said} tokens take {time_s / seconds:,.1f} {unit}."
+
+
 def test_recomputation_costs_time_and_saves_memory(perfmodel):
     rows = perfmodel(*LLAMA, "--recompute", "none/full", "--format", "json").json["rows"]
     assert rows[0]["time_s"] < rows[1]["time_s"]
