@@ -16,6 +16,7 @@ from perfmodel.training.checks import check_sizes
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.memory import fitting_memory
 from perfmodel.training.plan import Recompute, TrainingPlan
+from perfmodel.training.setup import attention_kernel, idle_selective
 from perfmodel.training.space import Space, worth_trying
 from perfmodel.training.step import train
 from perfmodel.workers import ahead, executor, streamed
@@ -80,6 +81,15 @@ class Job:
         """Whether all clusters have the same machine, whose error all set-ups share."""
         return len({cluster.hardware.name for cluster in self.clusters}) == 1
 
+    @functools.cached_property
+    def idle(self) -> frozenset[str]:
+        """Ways of recomputing that are none by a second name: selective, where attention keeps no scores."""
+        framework, _ = nearest_framework(self.plan.framework)
+        same = Recompute.NONE in self.space.recompute and idle_selective(
+            attention_kernel(self.config, self.plan, framework)
+        )
+        return frozenset({Recompute.SELECTIVE} if same else ())
+
     def worth_trying(self, task: tuple[int, int, int]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return what `perfmodel.training.space.worth_trying` does of the combinations of a task."""
         index, start, stop = task
@@ -116,7 +126,8 @@ class Job:
         fits: tuple[int, str] = (-1, "")  # the last sizes that fit without fragmentation, and what they recompute
         for point in (start + np.flatnonzero(even & ~again)).tolist():
             how = self.space.recompute[point % ways]
-            if self.space.least_recompute and point // ways == fits[0] and _more(how, fits[1]):
+            needless = self.space.least_recompute and point // ways == fits[0] and _more(how, fits[1])
+            if needless or how in self.idle:
                 part.needless += 1
                 continue
             try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group
 from perfmodel.core.hardware import Hardware
+from perfmodel.training.activations import UNFUSED
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Constants, Framework
@@ -31,6 +32,13 @@ def attention_kernel(config: ModelConfig, plan: TrainingPlan, framework: Framewo
     if plan.dtype in ("fp32", "tf32") and kernel != "unfused":
         return "eager-unfused"
     return kernel
+
+
+def idle_selective(kernel: str) -> str:
+    """Return why selective recomputation changes nothing with a kernel of attention; "" where it does."""
+    if kernel in UNFUSED:
+        return ""
+    return f"Selective recomputation changes nothing: attention {kernel} keeps no scores."
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
-from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import equal_stages
 from perfmodel.training.framework import RANK_NAMES, RANKS, Framework, listed, nearest_framework
 from perfmodel.training.plan import Recompute, TrainingPlan
-from perfmodel.training.setup import attention_kernel
+from perfmodel.training.setup import attention_kernel, idle_selective
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes of a plan over which a search may range
@@ -119,7 +118,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     framework, _ = nearest_framework(plan.framework)
     stages = framework.stages(plan.dtype)
     largest = max((size for size in given.get("batch", ()) if isinstance(size, int)), default=plan.batch)
-    unfused = attention_kernel(config, plan, framework) in UNFUSED
+    scores = not idle_selective(attention_kernel(config, plan, framework))
     pipelines = given.get("pp") or pipeline_sizes(config, cluster)
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
@@ -134,7 +133,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "etp": (plan.etp, 1) if config.experts and not plan.etp and framework.expert_tensor == "all" else (plan.etp,),
         "zero": sorted({framework.usual_zero, *((1, 3) if 1 in stages else (2, 3))} & {*stages}) or stages[:1],
         "recompute": [
-            how for how in Recompute if framework.recomputation(how) and (how != Recompute.SELECTIVE or unfused)
+            how for how in Recompute if framework.recomputation(how) and (how != Recompute.SELECTIVE or scores)
         ],
     }
     sizes = {name: tuple(given.get(name, values)) for name, values in useful.items()}
@@ -164,9 +163,14 @@ def virtual_sizes(config: ModelConfig, pipelines: Iterable[Any]) -> list[int]:
 
 
 def lacking_parts(config: ModelConfig, plan: TrainingPlan, space: Space) -> tuple[str, ...]:
-    """Return notes about what the framework of a plan does not have: in a space, and left out of it."""
+    """Return notes about what the framework of a plan does not have: in a space, and left out of it.
+
+    What changes nothing with its kernels is noted, too.
+    """
     framework, known = nearest_framework(plan.framework)
     notes = [framework.lacking(space.zero, plan.dtype)]
+    if Recompute.SELECTIVE in space.recompute:
+        notes.append(idle_selective(attention_kernel(config, plan, framework)))
     if known:
         several = [name for name in RANKS if max(getattr(space, name)) > 1]
         notes.append(framework.lacking_parts(several, space.recompute))

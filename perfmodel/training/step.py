@@ -8,7 +8,6 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, Constants, constants, nearest_framework
@@ -16,7 +15,7 @@ from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.setup import Setup
+from perfmodel.training.setup import Setup, idle_selective
 from perfmodel.training.stages import Kind, gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
@@ -167,8 +166,8 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append(f"hsdp changes nothing: zero = {plan.zero} of {setup.framework.name} keeps weights whole.")
     elif plan.hsdp and setup.groups.data.domains == 1:
         notes.append("hsdp changes nothing: all data parallel ranks share one domain of NVLink.")
-    if plan.recompute == Recompute.SELECTIVE and setup.kernel not in UNFUSED:
-        notes.append(f"Selective recomputation changes nothing: attention {setup.kernel} keeps no scores.")
+    if plan.recompute == Recompute.SELECTIVE and (idle := idle_selective(setup.kernel)):
+        notes.append(idle)
     if plan.attention and plan.attention != setup.kernel:
         notes.append(f"Attention runs {setup.kernel}: {plan.attention} has no kernel for {plan.dtype}.")
     if plan.grad_dtype and setup.groups.data.ranks == 1:

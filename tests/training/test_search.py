@@ -179,6 +179,19 @@ def test_recomputation_is_left_out_where_sizes_fit_without():
     assert not every.least_recompute
 
 
+def test_recomputation_that_changes_nothing_is_listed_once():
+    """A flash kernel keeps no scores that it could compute anew."""
+    space = small_space(tp=(1,), pp=(1,), recompute=("none", "selective", "full"))
+    found = search(LLAMA, [CLUSTER], PLAN, space, top=100)
+    assert {each.plan.recompute for each in found.best} == {"none", "full"}
+    assert any("Selective recomputation changes nothing" in note for note in found.notes)
+    alone = search(LLAMA, [CLUSTER], PLAN, dataclasses.replace(space, recompute=("selective",)), top=100)
+    assert {each.plan.recompute for each in alone.best} == {"selective"}
+    scores = search(LLAMA, [CLUSTER], PLAN.changed(attention="unfused"), space, top=100)
+    assert "selective" in {each.plan.recompute for each in scores.best}
+    assert not any("Selective" in note for note in scores.notes)
+
+
 def test_experts_are_tried_whole_and_shared_out():
     config, plan = named_model("mixtral-8x7b"), TrainingPlan(batch=64, seq=4096, zero=1)
     cluster = Cluster.of(H100, 16, nic="400Gb/s")
