@@ -72,7 +72,7 @@ def search(plans: int, workers: int) -> tuple[int, list[float]]:
     batches = [64 * (place + 1) for place in range(max(1, round(plans / others)))]
     found = pm.search(
         "llama-3.1-8b", cluster, plan, workers=workers, batch=batches, micro_batch=range(1, 9), tp=(1, 2, 4),
-        pp=(1, 2, 4, 8, 16), vp=(1, 2, 4, 8), zero=(1, 3), recompute=("none", "full"),
+        cp=(1,), pp=(1, 2, 4, 8, 16), vp=(1, 2, 4, 8), zero=(1, 3), recompute=("none", "full"),
     )  # fmt: skip
     return found.considered, [set_up.step.time_s for set_up in found.best]
 

@@ -200,9 +200,9 @@ def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float
     Ranks of experts are fewer than those of the rest: ``zero`` of a mixture of experts always counts, but without
     tensor parallel ranks the experts have none either.
     """
-    if config.experts:
-        return (sizes["tp"] == 1) & (sizes["etp"] != min(space.etp))
-    return (sizes["zero"] != min(space.zero)) & (sizes["tp"] * sizes["pp"] == gpus)
+    whole: _Bools = (sizes["tp"] == 1) & (sizes["etp"] == 1) & (0 in space.etp)
+    single: _Bools = (sizes["zero"] != min(space.zero)) & (sizes["tp"] * sizes["pp"] == gpus)
+    return whole if config.experts else single
 
 
 def _experts_divide(gpus: int, sizes: Mapping[str, NDArray[np.float64]], framework: Framework) -> _Bools:
