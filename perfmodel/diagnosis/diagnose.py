@@ -15,7 +15,7 @@ from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, Limiter
 from perfmodel.diagnosis.advice.collect import collect_advice
-from perfmodel.diagnosis.decompose import KERNEL_DIMENSIONS, decompose, dimension_of
+from perfmodel.diagnosis.decompose import KERNEL_DIMENSIONS, Decomposition, decompose, dimension_of
 from perfmodel.diagnosis.dispatches import dispatch_note
 from perfmodel.diagnosis.evidence.busy import kernel_evidence, transfer_evidence
 from perfmodel.diagnosis.evidence.gaps import idle_evidence, launch_evidence, sync_evidence
@@ -61,12 +61,10 @@ def diagnose(profile: Profile, hardware: Hardware | None = None, *, effort: Mapp
     effort : kind of change -> days of development and risk.
     """
     limits = profile_limits(profile, hardware)
+    whole, profile, decomposition = profile.timeline, *_divided(profile, limits)
     timeline = profile.timeline
-    if timeline is None or not timeline.overlaps_window().any():
+    if decomposition is None or whole is None or timeline is None:
         return _diagnose_untraced(profile, hardware, limits, effort)
-    whole, timeline = timeline, timeline.between_gpu_work()
-    profile = replace(profile, timeline=timeline)
-    decomposition = decompose(timeline, _event_limiters(timeline, limits))
     run = MeasuredRun(
         profile,
         wall_profile(profile, decomposition),
@@ -81,6 +79,34 @@ def diagnose(profile: Profile, hardware: Hardware | None = None, *, effort: Mapp
     notes = (*_outside_note(whole, timeline), *_notes(run))
     outside_s = _outside_s(whole, timeline)
     return Diagnosis(profile, hardware, decomposition, limits, run.wall, parts, advice, not_advised, notes, outside_s)
+
+
+def wall_time(profile: Profile, hardware: Hardware | None = None) -> Profile:
+    """Return a traced run as the profile of its wall time, as `Diagnosis.wall` is; any other profile as it is.
+
+    Parameters
+    ----------
+    profile : any profile.
+    hardware : as in `diagnose`.
+    """
+    if not is_traced(profile):
+        return profile
+    divided, decomposition = _divided(profile, profile_limits(profile, hardware))
+    assert decomposition is not None  # as it is traced
+    return wall_profile(divided, decomposition)
+
+
+def is_traced(profile: Profile) -> bool:
+    """Whether a profile has a time line with work of a GPU in its window, so that its wall time is known."""
+    return profile.timeline is not None and bool(profile.timeline.overlaps_window().any())
+
+
+def _divided(profile: Profile, limits: tuple[Limit, ...]) -> tuple[Profile, Decomposition | None]:
+    """Return a traced profile between its first and last GPU work, and how its time divides; None without a trace."""
+    if profile.timeline is None or not is_traced(profile):
+        return profile, None
+    timeline = profile.timeline.between_gpu_work()
+    return replace(profile, timeline=timeline), decompose(timeline, _event_limiters(timeline, limits))
 
 
 def _outside_s(whole: Timeline, timeline: Timeline) -> tuple[float, float]:

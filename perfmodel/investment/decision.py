@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
+from perfmodel.diagnosis.diagnose import diagnose, is_traced, wall_time
 from perfmodel.diagnosis.ranks.job import Job
 from perfmodel.errors import UsageError
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.headroom import headroom
 from perfmodel.investment.plan import Plan
 from perfmodel.investment.ranking import ROI, Ranking, rank_candidates
+from perfmodel.investment.wall import WALL_NOTE, with_overlapped_entries
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile
@@ -69,19 +71,14 @@ def decide(
     UsageError, or InputFileError for a plan from a file
         As `rank_candidates`; and if days or a ranking are requested and there is no candidate.
     """
-    traced = profile.timeline is not None and len(profile.timeline.gpu) > 0
-    wanted = plan is None and (traced or job is not None) if diagnosed is None else diagnosed
+    wanted = plan is None and (is_traced(profile) or job is not None) if diagnosed is None else diagnosed
     advised: tuple[Candidate, ...] = ()
-    notes: tuple[str, ...] = ()
-    wall = profile
-    if traced or wanted:
-        from perfmodel.diagnosis.diagnose import diagnose
-
+    if wanted:
         diagnosis = diagnose(profile, hardware, effort=effort)
-        wall = diagnosis.wall
-        advised = tuple(advice.candidate for advice in diagnosis.advice) if wanted else ()
-        if wall is not profile:
-            notes = ("Shares are of the wall time: gaps of the GPU are entries, and overlapping work counts once.",)
+        wall, advised = diagnosis.wall, diagnosis.candidates
+    else:
+        wall = wall_time(profile, hardware)
+    notes = () if wall is profile else (WALL_NOTE,)
     if job is not None:
         from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
 
@@ -147,14 +144,3 @@ def with_default_effort(plan: Plan, effort: Mapping[str, Effort] = EFFORT) -> tu
         return plan, ()
     note = f"Days assumed by perfmodel for the kind of change: {', '.join(estimated)}; --effort KIND=DAYS changes them."
     return Plan(tuple(candidates), plan.source), (note,)
-
-
-def with_overlapped_entries(wall: Profile, profile: Profile) -> Profile:
-    """Return a profile of the wall time plus the entries that others overlap, at 0 s, so that a plan may name them."""
-    shown = {entry.name for entry in wall.entries}
-    overlapped = tuple(
-        dataclasses.replace(entry, time_s=0.0, calls=None, op=None, flop=None, bytes=None)
-        for entry in profile.entries
-        if entry.name not in shown
-    )
-    return dataclasses.replace(wall, entries=(*wall.entries, *overlapped))

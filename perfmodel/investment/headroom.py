@@ -7,12 +7,14 @@ import math
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
+from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import candidate_effect
 from perfmodel.investment.ranking import HEADROOM, Ranking, profile_summary
 from perfmodel.investment.roi import Baseline, RoiRow, roi_row
 from perfmodel.investment.verdict import headroom_verdict, money_notes
+from perfmodel.investment.wall import WALL_NOTE
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
@@ -35,7 +37,7 @@ def headroom(
 
     Parameters
     ----------
-    profile : the measured profile.
+    profile : the measured profile; of one with a time line, the entries of its wall time (`perfmodel.diagnosis.wall`).
     local_speedup : speedup of each entry without ``hardware``.
     economics : fleet and prices for the yearly saving.
     hardware : the machine that the profile was measured on, for the bounds.
@@ -45,6 +47,7 @@ def headroom(
     UsageError
         If the profile has no time, or the speedup is not above 0.
     """
+    given, profile = profile, wall_time(profile, hardware)
     baseline = Baseline.of(profile, economics, hardware, cap=False)
     pairs = [_entry_row(name, baseline, local_speedup) for name in baseline.times_s]
     pairs.sort(key=lambda pair: (-_allowed_s(pair[0]), pair[0].name))
@@ -53,7 +56,8 @@ def headroom(
         row = dataclasses.replace(row, rank=number)
         rows.append(dataclasses.replace(row, verdict=headroom_verdict(row, limit)))
     title = f"Headroom of each part of {profile_summary(profile, hardware)}"
-    notes = (*_notes(rows, baseline, hardware, local_speedup), *money_notes(economics), *profile.notes)
+    walls = () if profile is given else (WALL_NOTE,)
+    notes = (*walls, *_notes(rows, baseline, hardware, local_speedup), *money_notes(economics), *profile.notes)
     return Ranking(tuple(rows), profile, title, notes, economics, hardware, _decision(rows[0]), HEADROOM)
 
 

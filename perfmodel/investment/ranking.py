@@ -35,6 +35,7 @@ from perfmodel.investment.verdict import (
     money_notes,
     ranking_notes,
 )
+from perfmodel.investment.wall import WALL_NOTE, baseline_profile
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
@@ -99,8 +100,9 @@ def rank_candidates(
 
     Parameters
     ----------
-    profile : the measured profile.
-    candidates : a plan, or candidates made in Python.
+    profile : the measured profile. Candidates change the wall time of one with a time line
+        (`perfmodel.diagnosis.wall`), so that a gap of the GPU can be a target; a table is taken as it is.
+    candidates : a plan, or candidates made in Python, such as those of a `Diagnosis`.
     economics : fleet and prices for yearly saving, payback and net value.
     hardware : the machine that the profile was measured on, for the bounds.
     cap : False counts claims beyond the floor as claimed; they are still flagged.
@@ -115,8 +117,9 @@ def rank_candidates(
         a ranking by payback has no prices.
     """
     plan = candidates if isinstance(candidates, Plan) else Plan(tuple(candidates))
-    plan = with_speedups(plan, profile, hardware)
     check_ranking(by, economics)
+    given, profile = profile, baseline_profile(profile, hardware)
+    plan = with_speedups(plan, profile, hardware)
     baseline = Baseline.of(profile, economics, hardware, cap=cap)
     effects = {
         item.name: candidate_effect(item, item.resolve(profile, baseline.times_s), baseline.times_s, baseline.bounds)
@@ -128,6 +131,7 @@ def rank_candidates(
     ordered = _ordered(alone, plan, ranked_by, selection)
     rows = _with_opportunity(_combined(ordered, effects, baseline, selection), economics)
     notes = (
+        *(() if profile is given else (WALL_NOTE,)),
         *ranking_notes(rows, selected=selection is not None),
         *bound_notes(effects, hardware, cap=cap),
         *(selection.notes if selection else ()),

@@ -11,7 +11,7 @@ from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.diagnose import diagnose
+from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.diagnosis.limits import limit
 from perfmodel.diagnosis.ranks.job import Job
 from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
@@ -119,8 +119,7 @@ def what_if(
         If the profile has no time, a target names no entry, or a new time cannot be predicted.
     """
     measured = profile
-    if profile.timeline is not None:
-        profile = diagnose(profile, hardware).wall
+    profile = wall_time(profile, hardware)
     trace = Trace.of(measured, profile)
     if job is not None:
         profile, _ = lateness(job, profile)

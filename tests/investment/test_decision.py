@@ -10,6 +10,7 @@ from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.investment.decision import decide, plan_with_advice, with_default_effort
 from perfmodel.investment.plan import Plan
+from perfmodel.investment.scenario import parse_scenario
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -47,6 +48,28 @@ def test_a_plan_of_a_trace_is_held_against_the_wall_time_and_the_bounds(bert, h1
     assert row.overall_speedup < 1.1  # all products together take less than a tenth of the wall
     both = decide(bert, plan=plan, hardware=h100, diagnosed=True)
     assert {"cuda-graph", ""} <= {one.kind for one in both.ranking.rows}
+
+
+def test_a_trace_in_python_is_ranked_on_its_wall_time_as_the_command_does(bert, h100):
+    plan = Plan((Candidate("faster products", ("aten::addmm*",), 2.0),))
+    made, ranked = decide(bert, plan=plan, hardware=h100).ranking, pm.rank_candidates(bert, plan, hardware="h100")
+    (row,) = ranked.rows
+    assert row == made.rows[0]
+    assert set(ranked.notes) == set(made.notes)
+    low, high = bert.timeline.window_s
+    assert row.overall_speedup == pytest.approx((high - low) / (high - low - row.time_s / 2), rel=1e-6)
+    step = {"name": "half", "kind": "scale", "targets": ["aten::addmm*"], "speedup": 2}
+    changed = pm.what_if(bert, parse_scenario({"steps": [step]}), "h100")
+    assert changed.steps[0].speedup == pytest.approx(row.overall_speedup)
+    parts = pm.headroom(bert, hardware="h100")
+    assert parts.rows == pm.headroom(pm.diagnose(bert, "h100").wall, hardware="h100").rows
+    assert parts.rows[0].name == "[launch gaps]"
+
+
+def test_the_candidates_of_a_diagnosis_can_be_ranked_in_python(bert, h100):
+    ranked = pm.rank_candidates(bert, pm.diagnose(bert, "h100").candidates, hardware="h100")
+    assert ranked.rows == decide(bert, hardware=h100).ranking.rows
+    assert ranked.rows[0].targets == ("[launch gaps]",)
 
 
 def test_what_a_loader_in_the_background_is_worth(data_dir):
