@@ -11,10 +11,11 @@ from perfmodel.core.report import Reportable
 from perfmodel.diagnosis.diagnose import diagnose, is_traced, wall_time
 from perfmodel.diagnosis.ranks.job import Job
 from perfmodel.errors import UsageError
+from perfmodel.investment.chains import ROI
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.headroom import headroom
 from perfmodel.investment.plan import Plan
-from perfmodel.investment.ranking import ROI, Ranking, rank_candidates
+from perfmodel.investment.ranking import Ranking, rank_candidates
 from perfmodel.investment.wall import WALL_NOTE, with_overlapped_entries
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import EFFORT, Effort

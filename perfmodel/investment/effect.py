@@ -173,10 +173,11 @@ class Combination:
             self._changed.update(effect.targets)
 
     def time_s(self) -> float:
-        """Return the time of the run [s]; an entry with unchanged operators stays at or above its floor."""
-        return math.fsum(
-            time * self._ratio[name]
-            if name in self._changed
-            else max(time * self._ratio[name], min(self._bounds.counted_floor_s(name), time))
-            for name, time in self._times_s.items()
-        )
+        """Return the time of the run [s]."""
+        return math.fsum(map(self.entry_s, self._times_s))
+
+    def entry_s(self, name: str) -> float:
+        """Return the time of an entry [s]; one with unchanged operators stays at or above its floor."""
+        time_s = self._times_s[name]
+        new_s = time_s * self._ratio[name]
+        return new_s if name in self._changed else max(new_s, min(self._bounds.counted_floor_s(name), time_s))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
@@ -19,6 +19,7 @@ from perfmodel.core.units import format_count, format_si
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.investment.algorithm import with_speedups
 from perfmodel.investment.budget import Selection, best_set
+from perfmodel.investment.chains import PAYBACK, ROI, TIME, Chain, all_chains, figure, in_order
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Combination, Effect, candidate_effect
 from perfmodel.investment.plan import Plan
@@ -28,6 +29,7 @@ from perfmodel.investment.verdict import (
     bound_notes,
     bound_verdict,
     ceiling_verdict,
+    chain_notes,
     claim_verdict,
     decision,
     exclusion_reason,
@@ -39,7 +41,6 @@ from perfmodel.investment.wall import WALL_NOTE, baseline_profile
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
-ROI, PAYBACK, TIME = "roi", "payback", "time"
 #: what candidates can be ranked by
 RANKINGS = (ROI, PAYBACK, TIME)
 #: `Ranking.ranked_by` without a plan: entries ranked by what physics allows
@@ -58,6 +59,8 @@ class Ranking(Reportable):
     notes : sentences for people.
     ranked_by : "roi", "payback" or "time"; "headroom" without a plan.
     selection : the best set within a number of days, if days were given.
+    effects, baseline : the candidates by name and the run before any change, for `sensitivity`; no candidate without a
+        plan.
     """
 
     rows: tuple[RoiRow, ...]
@@ -69,6 +72,8 @@ class Ranking(Reportable):
     decision: str = ""
     ranked_by: str = ROI
     selection: Selection | None = None
+    effects: Mapping[str, Effect] = field(default_factory=dict, repr=False)
+    baseline: Baseline = field(default_factory=lambda: Baseline({}), repr=False)
 
 
 def rank_candidates(
@@ -84,10 +89,11 @@ def rank_candidates(
     """Rank candidates by return on investment: gain in throughput per day of development.
 
     Alone: S = 1 / ((1 - p) + p / s), with p the share of the targets (Amdahl, see `perfmodel.investment.amdahl`).
-    Ranking: by ``roi_per_day``; if any candidate lacks dev_days, all by time saved. A candidate that another one comes
-    ``after`` stands before it. Together: each entry's time over the product of the local speedups of the candidates so
-    far. The combination leaves out a candidate that one before it excludes, one that needs a candidate that is left
-    out, and one that makes the run slower unless a gain needs it.
+    Ranking: by ``roi_per_day``; if any candidate lacks dev_days, all by time saved. A candidate that comes ``after``
+    others stands after them, and is ranked by what they take and give together: (S - 1) / days with the S of all of
+    them and the sum of their days (`perfmodel.investment.chains`). Together: each entry's time over the product of the
+    local speedups of the candidates so far. The combination leaves out a candidate that one before it excludes, one
+    that needs a candidate that is left out, and one that makes the run slower unless a gain needs it.
 
     With ``hardware`` no unchanged operator becomes faster than its floor there, alone or together; a claim beyond the
     floor is flagged, and counts as the floor. A candidate whose ``kind`` replaces the operators of its targets (another
@@ -128,11 +134,13 @@ def rank_candidates(
     alone = {name: roi_row(effect, baseline) for name, effect in effects.items()}
     ranked_by = TIME if any(row.dev_days is None for row in alone.values()) else by
     selection = None if days is None else best_set(effects, baseline.times_s, baseline.bounds, days)
-    ordered = _ordered(alone, plan, ranked_by, selection)
-    rows = _with_opportunity(_combined(ordered, effects, baseline, selection), economics)
+    chains = in_order(alone, effects, baseline, ranked_by, selection.names if selection else None)
+    ordered = [alone[name] for chain in chains for name in chain.names]
+    rows = _with_opportunity(_combined(ordered, effects, baseline, selection), all_chains(effects, baseline), economics)
     notes = (
         *(() if profile is given else (WALL_NOTE,)),
         *ranking_notes(rows, selected=selection is not None),
+        *chain_notes(chains, rows),
         *bound_notes(effects, hardware, cap=cap),
         *(selection.notes if selection else ()),
         *money_notes(economics),
@@ -148,6 +156,8 @@ def rank_candidates(
         decision=decision(rows, baseline.total_s, economics, days),
         ranked_by=ranked_by,
         selection=selection,
+        effects=effects,
+        baseline=baseline,
     )
 
 
@@ -173,35 +183,6 @@ def profile_summary(profile: Profile, hardware: Hardware | None = None) -> str:
     machine = f" on {hardware.name}" if hardware else ""
     entries = format_count(len(profile.entries), "entry", "entries")
     return f"{name}{machine}: {format_si(profile.total_time_s, 's')} in {entries}"
-
-
-def _ordered(alone: Mapping[str, RoiRow], plan: Plan, by: str, selection: Selection | None) -> list[RoiRow]:
-    """Return the rows in ranking order: a selection at the top, and each candidate right after those it needs."""
-    by_name = {item.name: item for item in plan.candidates}
-
-    def key(name: str) -> tuple[bool, float, float, str]:
-        row = alone[name]
-        return (selection is not None and name not in selection.names, _figure(row, by), -row.time_saved_s, name)
-
-    names: dict[str, None] = {}
-    for wanted in sorted(alone, key=key):
-        stack = [wanted]
-        while stack:
-            waiting = [name for name in by_name[stack[-1]].after if name not in names]
-            if waiting:
-                stack.append(min(waiting, key=key))
-            else:
-                names.setdefault(stack.pop())
-    return [alone[name] for name in names]
-
-
-def _figure(row: RoiRow, by: str) -> float:
-    """Return the figure that ranks a candidate; the smallest comes first."""
-    if by == ROI:
-        return -(row.roi_per_day or 0.0)
-    if by == PAYBACK:
-        return math.inf if row.payback_days is None else row.payback_days
-    return -row.time_saved_s
 
 
 def _combined(
@@ -258,16 +239,17 @@ def _needed(gains: Iterable[Candidate], by_name: Mapping[str, Candidate]) -> set
     return needed
 
 
-def _with_opportunity(rows: Sequence[RoiRow], economics: Economics | None) -> list[RoiRow]:
+def _with_opportunity(rows: Sequence[RoiRow], chains: Sequence[Chain], economics: Economics | None) -> list[RoiRow]:
     """Add what the days of each candidate would return if they were spent on the best other one.
 
-    The best other one has the highest ROI per day; the share min(1, days / its days) of its gain counts.
+    The best other one has the highest ROI per day together with what it needs, and does not need this one; the share
+    min(1, days / its days) of its gain counts.
     """
-    gains = [row for row in rows if row.roi_per_day and row.roi_per_day > 0]
-    best = sorted(gains, key=lambda row: _figure(row, ROI))[:2]
+    gains = [chain for chain in chains if chain.roi_per_day and chain.roi_per_day > 0]
+    best = sorted(gains, key=lambda chain: figure(chain, ROI))
     extended = []
     for row in rows:
-        other = next((item for item in best if item.name != row.name), None)
+        other = next((chain for chain in best if row.name not in chain.names), None)
         if other is None or row.dev_days is None:
             extended.append(row)
             continue
@@ -276,7 +258,7 @@ def _with_opportunity(rows: Sequence[RoiRow], economics: Economics | None) -> li
         extended.append(
             dataclasses.replace(
                 row,
-                next_best=other.name,
+                next_best=other.names[-1],
                 opportunity_gain=share * (other.overall_speedup - 1.0),
                 opportunity_cost=None if saving is None else share * saving,
             )

@@ -10,8 +10,9 @@ from typing import Any
 from perfmodel import storage
 from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_count, format_si
+from perfmodel.investment.chains import PAYBACK, ROI, TIME
 from perfmodel.investment.decision import Decision
-from perfmodel.investment.ranking import HEADROOM, PAYBACK, ROI, TIME, Ranking
+from perfmodel.investment.ranking import HEADROOM, Ranking
 from perfmodel.investment.sensitivity import Sensitivity, sensitivity
 from perfmodel.investment.what_if import WhatIf
 

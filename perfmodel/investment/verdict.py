@@ -13,6 +13,7 @@ from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
 from perfmodel.investment.amdahl import time_saved_fraction
+from perfmodel.investment.chains import Chain
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Effect
 from perfmodel.investment.roi import HIGH_COST_DAYS, HIGH_RETURN_SPEEDUP, RoiRow
@@ -188,6 +189,19 @@ def ranking_notes(rows: Sequence[RoiRow], *, selected: bool = False) -> list[str
     notes.extend(_matrix_note(rows))
     notes.append("Assumes that entries do not overlap in time; speedups of several candidates on one entry multiply.")
     return notes
+
+
+def chain_notes(chains: Sequence[Chain], rows: Sequence[RoiRow]) -> list[str]:
+    """Return for candidates that were ranked together, since one needs the others, what they take and give."""
+    done = {row.name for row in rows if row.cumulative_time_s is not None}
+    return [
+        f"{_names(chain.names[:-1])} {'is' if len(chain.names) == 2 else 'are'} ranked with {chain.names[-1]!r}, which "
+        f"needs {'it' if len(chain.names) == 2 else 'them'}: {chain.overall_speedup:.4g}x overall together"
+        + ("" if chain.dev_days is None else f", in {days_text(chain.dev_days)}")
+        + ("." if chain.roi_per_day is None else f", {chain.roi_per_day:.4g} a day.")
+        for chain in chains
+        if len(chain.names) > 1 and done.issuperset(chain.names)
+    ]
 
 
 def _names(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The profile that candidates are set against: the wall time of a traced run, so that a share is one of elapsed time."""
+"""The profile that candidates are set against: the wall time of a traced run, so that shares are of elapsed time."""
 
 from __future__ import annotations
 

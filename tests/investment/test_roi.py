@@ -1,5 +1,6 @@
 """Ranking: the worked examples, joint computation of overlapping candidates, order, verdicts."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -124,13 +125,44 @@ def test_without_days_time_saved_ranks():
 def test_what_comes_after_waits_for_what_comes_before():
     candidates = [
         Candidate("gain", ("a",), 2.0, dev_days=1, after=("groundwork",)),
-        Candidate("groundwork", ("c",), 1.01, dev_days=4),
+        Candidate("groundwork", ("c",), 1.01, dev_days=1),
         Candidate("other", ("b",), 1.5, dev_days=1),
     ]
     ranking = rank_candidates(ABC, candidates)
     assert [row.name for row in ranking.rows] == ["groundwork", "gain", "other"]
     assert ranking.rows[0].verdict == "small, but others need it"
     assert ranking.rows[1].verdict == "do first"
+
+
+def test_a_poor_prerequisite_comes_first_only_for_a_gain_that_is_worth_both():
+    # alone 1.1538x in half a day, 0.308 a day; with what it needs 100 / (6.667 + 6.667 + 20 + 50) = 1.2x in 3.5 days
+    times = profile(a=0.010, b=0.020, c=0.020, d=0.050)
+    needed = Candidate("prep", ("a",), 1.5, dev_days=3)
+    gain = Candidate("gain", ("b",), 3.0, dev_days=0.5, after=("prep",))
+    alone = Candidate("alone", ("c",), 2.0, dev_days=1)
+    ranking = rank_candidates(times, [needed, gain, alone])
+    assert [row.name for row in ranking.rows] == ["alone", "prep", "gain"]
+    assert ranking.decision.startswith("Do 'alone' first")
+    assert any("'prep' is ranked with 'gain', which needs it: 1.2x" in note for note in ranking.notes)
+    rows = by_name(ranking)
+    # the day of "alone" would give 1 / 3.5 of the 0.2 that "prep" and "gain" give; both leave "alone" as the best other
+    assert (rows["alone"].next_best, rows["prep"].next_best, rows["gain"].next_best) == ("gain", "alone", "alone")
+    assert rows["alone"].opportunity_gain == pytest.approx(0.2 / 3.5)
+    # with 1.5 days together they give 0.133 a day, more than the 0.111 of "alone"
+    cheap = dataclasses.replace(needed, dev_days=1)
+    assert [row.name for row in rank_candidates(times, [cheap, gain, alone]).rows] == ["prep", "gain", "alone"]
+
+
+def test_what_several_need_counts_once():
+    # together with the groundwork each gain has (1 / 0.9 - 1) / 3 a day; once it is done the second has all of 0.111
+    times = profile(a=0.2, b=0.2, c=0.2, d=0.4)
+    candidates = [
+        Candidate("groundwork", ("d",), 1.0, dev_days=2),
+        Candidate("first", ("a",), 2.0, dev_days=0.9, after=("groundwork",)),
+        Candidate("second", ("b",), 2.0, dev_days=1, after=("groundwork",)),
+        Candidate("between", ("c",), 2.0, dev_days=2),
+    ]
+    assert [row.name for row in rank_candidates(times, candidates).rows] == ["between", "groundwork", "first", "second"]
 
 
 def test_of_two_that_exclude_each_other_the_better_one_stays():

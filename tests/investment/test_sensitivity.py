@@ -45,6 +45,30 @@ def test_just_before_the_value_the_order_stands_and_just_after_it_does_not(by, a
         assert rank_candidates(ABC, [changed, B], MONEY, by=by).rows[0].name == first
 
 
+@pytest.mark.parametrize("by", ["roi", "payback", "time"])
+@pytest.mark.parametrize("changes", ["prep", "alone"])
+@pytest.mark.parametrize("assumption", [SPEEDUP, "development days"])
+def test_what_needs_others_comes_first_with_them_or_not_at_all(by, changes, assumption):
+    """Nothing may come first without what it needs; the value is that of the ranking itself."""
+    plan = {
+        "prep": Candidate("prep", ("a",), 1.2, dev_days=1 if changes == "prep" else 9),
+        "gain": Candidate("gain", ("b",), 3.0, dev_days=1, after=("prep",)),
+        "alone": Candidate("alone", ("a",), 2.0 if changes == "prep" else 9.0, dev_days=3),
+    }
+    ranking = rank_candidates(ABC, list(plan.values()), MONEY, by=by)
+    assert ranking.rows[0].name == changes
+    flip = {one.assumption: one for one in sensitivity(ranking).flips}[assumption]
+    if flip.rank_change_value is None:
+        assert (by, assumption) == ("time", "development days")
+        return
+    assert flip.instead == ("alone" if changes == "prep" else "prep")
+    worse = -1 if assumption == SPEEDUP else 1
+    for shift, first in ((-worse * 1e-6, changes), (worse * 1e-6, flip.instead)):
+        field = {"speedup" if assumption == SPEEDUP else "dev_days": flip.rank_change_value * (1 + shift)}
+        changed = {**plan, changes: dataclasses.replace(plan[changes], **field)}
+        assert rank_candidates(ABC, list(changed.values()), MONEY, by=by).rows[0].name == first
+
+
 @pytest.mark.parametrize(
     ("assumption", "field"),
     [
