@@ -74,7 +74,7 @@ def best_set(
 ) -> Selection:
     """Return the set of candidates that makes the run fastest within a number of days.
 
-    The time of a set is computed jointly: speedups of one entry multiply, down to the floor of its operators. A set
+    The time of a set is computed jointly: speedups of one entry multiply, down to the bound of its operators. A set
     contains what its members come after, and no two candidates that exclude each other. Of two sets that are equally
     fast, the one with fewer days wins. Up to `EXACT_CANDIDATES` candidates, every set is compared; beyond, the
     candidate (with what it comes after) that saves most time per day is added as long as one fits.
@@ -141,7 +141,7 @@ def _enumerate(
         return []
     entries = sorted({name for effect in usable for name in effect.targets})
     old_s = np.array([times_s[name] for name in entries])
-    floor_s = np.array([min(bounds.counted_floor_s(name), times_s[name]) for name in entries])
+    floor_s = np.array([min(bounds.counted_limit_s(name), times_s[name]) for name in entries])
     # a removed entry gets the logarithm of the smallest normal number, since 0 x -inf is NaN
     logs = np.array([[math.log(max(effect.ratio.get(name, 1.0), 1e-300)) for name in entries] for effect in usable])
     changes = np.array(

@@ -20,7 +20,7 @@ class EntryBounds:
     ----------
     hardware : the machine; None means that no machine is named and nothing is bounded.
     limits : entry name -> its limit.
-    cap : whether a claim beyond the floor of its operators counts as the floor; False counts it as claimed.
+    cap : whether a claim beyond the bound of its operators counts as the bound; False counts it as claimed.
     """
 
     hardware: Hardware | None = None
@@ -44,9 +44,21 @@ class EntryBounds:
             return 0.0
         return min(limit.floor_time_s, limit.entry.time_s)
 
-    def counted_floor_s(self, name: str) -> float:
-        """Return the floor that claims are limited to [s]; 0 if they count as claimed."""
-        return self.floor_s(name) if self.cap else 0.0
+    def limit_s(self, name: str) -> float:
+        """Return the time that claims for an entry's unchanged operators are limited to [s]; 0 if it is not known.
+
+        That is the bound with every tensor crossing device memory once: what a cache would save is flagged, and not
+        counted. An entry that is faster than its bound is limited by its floor. Counters limit nothing, as in
+        `floor_s`.
+        """
+        limit = self.limits.get(name)
+        if limit is None or limit.attainable_time_s is None or limit.basis != Basis.MODEL:
+            return 0.0
+        return min(limit.attainable_time_s, limit.entry.time_s)
+
+    def counted_limit_s(self, name: str) -> float:
+        """Return `limit_s`; 0 if claims count as claimed [s]."""
+        return self.limit_s(name) if self.cap else 0.0
 
     def attainable_s(self, name: str) -> float | None:
         """Return the bound of an entry [s], with every tensor crossing device memory once; None if it has none."""
@@ -67,6 +79,7 @@ class Effect:
     max_local_speedup : what the bound of the targets allows; None if none of them has a bound, or the candidate
         replaces their operators by others.
     floor_speedup : what the floor of the targets allows, even with all data in a cache; infinite if it is not known.
+    limit_speedup : what claims are limited to (`EntryBounds.limit_s`); infinite if it is not known.
     efficiency : bound over measured time of the targets, above 1 where they are faster than it; None unless all of
         them have a bound.
     """
@@ -79,6 +92,7 @@ class Effect:
     local_speedup: float
     max_local_speedup: float | None
     floor_speedup: float
+    limit_speedup: float
     efficiency: float | None
 
 
@@ -87,8 +101,8 @@ def candidate_effect(
 ) -> Effect:
     """Return what a candidate does to its targets.
 
-    All targets become faster by the same factor. A target that would fall below its floor stays at its floor, and the
-    others take up the rest. The shortest total time is the sum of the floors.
+    All targets become faster by the same factor. A target that would fall below its limit stays there, and the others
+    take up the rest. The shortest total time is the sum of the limits.
 
     Parameters
     ----------
@@ -106,13 +120,14 @@ def candidate_effect(
     time_s = math.fsum(old)
     claimed = _claimed_speedup(candidate, time_s)
     keeps = candidate.keeps_operators
-    floors = [bounds.counted_floor_s(name) if keeps else 0.0 for name in targets]
-    new = share_out(old, floors, time_s / claimed)
+    least = [bounds.counted_limit_s(name) if keeps else 0.0 for name in targets]
+    new = share_out(old, least, time_s / claimed)
     new_s = math.fsum(new)
     bounded_s = math.fsum(bounds.attainable_s(name) or 0.0 for name in targets)
     bounded = [name for name in targets if bounds.attainable_s(name) is not None]
     floor_s = math.fsum(bounds.floor_s(name) for name in targets)
-    capped = any(floors) and new_s > time_s / claimed * (1 + 1e-9)
+    limit_s = math.fsum(bounds.limit_s(name) for name in targets)
+    capped = any(least) and new_s > time_s / claimed * (1 + 1e-9)
     return Effect(
         candidate=candidate,
         targets=targets,
@@ -122,6 +137,7 @@ def candidate_effect(
         local_speedup=time_s / new_s if capped else claimed,
         max_local_speedup=max(time_s / bounded_s, 1.0) if keeps and bounded and bounded_s else None,
         floor_speedup=time_s / floor_s if keeps and floor_s else math.inf,
+        limit_speedup=time_s / limit_s if keeps and limit_s else math.inf,
         efficiency=bounded_s / time_s if time_s and len(bounded) == len(targets) else None,
     )
 
@@ -157,7 +173,7 @@ def share_out(times_s: Sequence[float], floors_s: Sequence[float], total_s: floa
 
 
 class Combination:
-    """Candidates applied one after the other to one profile: speedups of an entry multiply, down to its floor."""
+    """Candidates applied one after the other to one profile: speedups of an entry multiply, down to its limit."""
 
     def __init__(self, times_s: Mapping[str, float], bounds: EntryBounds) -> None:
         self._times_s = times_s
@@ -177,7 +193,7 @@ class Combination:
         return math.fsum(map(self.entry_s, self._times_s))
 
     def entry_s(self, name: str) -> float:
-        """Return the time of an entry [s]; one with unchanged operators stays at or above its floor."""
+        """Return the time of an entry [s]; one with unchanged operators stays at or above its limit."""
         time_s = self._times_s[name]
         new_s = time_s * self._ratio[name]
-        return new_s if name in self._changed else max(new_s, min(self._bounds.counted_floor_s(name), time_s))
+        return new_s if name in self._changed else max(new_s, min(self._bounds.counted_limit_s(name), time_s))

@@ -95,9 +95,10 @@ def rank_candidates(
     local speedups of the candidates so far. The combination leaves out a candidate that one before it excludes, one
     that needs a candidate that is left out, and one that makes the run slower unless a gain needs it.
 
-    With ``hardware`` no unchanged operator becomes faster than its floor there, alone or together; a claim beyond the
-    floor is flagged, and counts as the floor. A candidate whose ``kind`` replaces the operators of its targets (another
-    dtype, another algorithm, a fused kernel) is not limited by their bounds.
+    With ``hardware`` no unchanged operator becomes faster than its bound there, alone or together; a claim beyond it is
+    flagged, and counts as the bound, even where data that stays in a cache could beat it. A candidate whose ``kind``
+    replaces the operators of its targets (another dtype, another algorithm, a fused kernel) is not limited by their
+    bounds.
 
     Verdicts, in this order: "claim contradicts the profile" if claimed and computed total differ by over 1 %;
     "claims ..., physics allows ..."; left out; slower; "does not pay back in a year" (net value below 0); "marginal"
@@ -111,7 +112,7 @@ def rank_candidates(
     candidates : a plan, or candidates made in Python, such as those of a `Diagnosis`.
     economics : fleet and prices for yearly saving, payback and net value.
     hardware : the machine that the profile was measured on, for the bounds.
-    cap : False counts claims beyond the floor as claimed; they are still flagged.
+    cap : False counts claims beyond the bound as claimed; they are still flagged.
     by : "roi" (gain per day), "payback" (calendar days, needs prices), or "time" (time saved).
     days : development days to spend: `perfmodel.investment.budget.best_set` picks the set that makes the run fastest
         within them.

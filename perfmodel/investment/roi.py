@@ -29,7 +29,7 @@ class RoiRow:
     rank : 1 for the candidate to do first.
     name, targets, kind : the candidate and the entries that it changes.
     time_s, fraction : total time of the targets [s], and its share of the run's time.
-    claimed_local_speedup, local_speedup : speedup of the targets, as claimed and as counted: at most what their floor
+    claimed_local_speedup, local_speedup : speedup of the targets, as claimed and as counted: at most what their bound
         allows; infinite if they are removed.
     attainable_time_s, efficiency : the bound of the targets on the machine [s], and bound over measured time; None
         without a machine, and if a target has no bound.

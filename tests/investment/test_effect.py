@@ -69,15 +69,16 @@ def test_an_entry_at_its_bound_says_what_would_help(simple_gpu):
     assert row.verdict == "at its bound: only another algorithm or dtype makes it faster"
 
 
-def test_a_claim_beyond_the_floor_is_flagged_and_counts_as_the_floor(simple_gpu):
+def test_a_claim_beyond_the_bound_is_flagged_and_counts_as_the_bound(simple_gpu):
     measured = run(entry("copy", 1.04e-3, COPY), entry("rest", 1e-3))
-    floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
+    bound_s = 0.8e-3  # 0.8 GB at 1 TB/s
     candidate = Candidate("wish", ("copy",), 4.0, dev_days=1)
     row = rank_candidates(measured, [candidate], hardware=simple_gpu).rows[0]
     assert row.claimed_local_speedup == 4.0
-    assert row.local_speedup == pytest.approx(1.04e-3 / floor_s)
-    assert row.total_time_s == pytest.approx(1e-3 + floor_s)
-    assert row.verdict.startswith(f"claims 4x, physics allows {1.04e-3 / floor_s:.3g}x; do first")
+    assert row.local_speedup == row.max_local_speedup == pytest.approx(1.04e-3 / bound_s)
+    assert row.total_time_s == pytest.approx(1e-3 + bound_s)
+    assert row.verdict.startswith("claims 4x, physics allows 1.3x")
+    assert row.verdict.endswith("do first")
     claimed = rank_candidates(measured, [candidate], hardware=simple_gpu, cap=False).rows[0]
     assert (claimed.local_speedup, claimed.total_time_s) == (4.0, pytest.approx(1.26e-3))
     assert "physics allows" in claimed.verdict
@@ -89,9 +90,23 @@ def test_what_fits_in_a_cache_is_told_apart_from_what_nothing_beats(simple_gpu):
     # 4 MB in and 4 MB out: 8 us from memory at 1 TB/s; from the L2 of 4 TB/s it can take less, so 2x is no miracle
     small = pm.Elementwise(numel=10**6, kind="copy", dtype="fp32")
     measured = run(entry("copy", 10e-6, small))
-    row = rank_candidates(measured, [Candidate("resident", ("copy",), 2.0)], hardware=simple_gpu).rows[0]
-    assert row.local_speedup == 2.0
+    ranking = rank_candidates(measured, [Candidate("resident", ("copy",), 2.0)], hardware=simple_gpu)
+    (row,) = ranking.rows
     assert "claims 2x, beyond the bound of 1.25x unless its data stays in a cache" in row.verdict
+    assert row.local_speedup == row.max_local_speedup == pytest.approx(1.25)
+    assert row.time_saved_s == pytest.approx(2e-6)
+    assert any("counts as that limit: 'resident'" in note for note in ranking.notes)
+    claimed = rank_candidates(measured, [Candidate("resident", ("copy",), 2.0)], hardware=simple_gpu, cap=False)
+    assert claimed.rows[0].local_speedup == 2.0
+
+
+def test_an_entry_that_a_cache_makes_faster_than_its_bound_is_limited_by_its_floor(simple_gpu):
+    small = pm.Elementwise(numel=10**6, kind="copy", dtype="fp32")  # 8 us from memory
+    measured = run(entry("copy", 5e-6, small))
+    floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
+    assert floor_s < 5e-6
+    row = rank_candidates(measured, [Candidate("more", ("copy",), 100.0)], hardware=simple_gpu).rows[0]
+    assert row.local_speedup == pytest.approx(5e-6 / floor_s)
 
 
 @pytest.mark.parametrize("kind", [kind for kind, keeps in KINDS.items() if not keeps])
@@ -111,22 +126,20 @@ def test_what_counters_saw_is_no_floor(simple_gpu):
     assert "beyond the bound of 1.25x" in row.verdict
 
 
-def test_one_target_at_its_floor_leaves_the_rest_to_the_others(simple_gpu):
+def test_one_target_at_its_bound_leaves_the_rest_to_the_others(simple_gpu):
     # 2 ms become 1 ms, but the copy stays at its 0.8 ms: the other has to go to 0.2 ms
     measured = run(entry("copy", 1e-3, COPY), entry("other", 1e-3))
-    floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
     row = rank_candidates(measured, [Candidate("both", ("copy", "other"), 2.0)], hardware=simple_gpu).rows[0]
     assert row.local_speedup == 2.0
     row = rank_candidates(measured, [Candidate("both", ("copy", "other"), 20.0)], hardware=simple_gpu).rows[0]
-    assert row.total_time_s == pytest.approx(floor_s)  # all of the rest gone, and not more
+    assert row.total_time_s == pytest.approx(0.8e-3)  # all of the rest gone, and not more
 
 
-def test_together_an_entry_stops_at_its_floor(simple_gpu):
+def test_together_an_entry_stops_at_its_bound(simple_gpu):
     measured = run(entry("copy", 2e-3, COPY), entry("rest", 1e-3))
-    floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
     twice = [Candidate("a", ("copy",), 2.0), Candidate("b", ("copy",), 2.0)]
     last = rank_candidates(measured, twice, hardware=simple_gpu).rows[-1]
-    assert last.cumulative_time_s == pytest.approx(1e-3 + floor_s)  # not 1 ms + 2 / 4 ms
+    assert last.cumulative_time_s == pytest.approx(1e-3 + 0.8e-3)  # not 1 ms + 2 / 4 ms
     halved = [twice[0], Candidate("fp16", ("copy",), 2.0, kind="dtype")]
     assert rank_candidates(measured, halved, hardware=simple_gpu).rows[-1].cumulative_time_s == pytest.approx(1.5e-3)
 
