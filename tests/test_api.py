@@ -232,6 +232,60 @@ def test_any_result_has_a_report() -> None:
         pm.report(3)
 
 
+def _results() -> dict[str, Any]:
+    op = pm.Gemm(**GEMM)
+    entries = [pm.ProfileEntry(f"kernel {n}" * 50, 1e-3, 1, op=op) for n in range(300)]
+    profile = pm.Profile(tuple(entries), source="made.csv")
+    candidate = pm.Candidate("c", ("kernel*",), 1.1)
+    scenario = _scenario({"steps": [{"name": "half", "kind": "scale", "targets": ["kernel*"], "speedup": 2}]})
+    diagnosis = pm.diagnose(profile, "h100")
+    return {
+        "profile": profile,
+        "diagnosis": diagnosis,
+        "comparison": pm.compare_diagnoses(diagnosis, diagnosis),
+        "projection": pm.project(profile, "h100", "h200"),
+        "ranking": pm.rank_candidates(profile, [candidate], hardware="h100"),
+        "headroom": pm.headroom(profile),
+        "what if": pm.what_if(profile, scenario, "h100"),
+        "prediction": pm.predict(op, "h100"),
+        "model": pm.predict_model([op] * 100, "h100"),
+        "choice": pm.choose(op, "h100"),
+        "fusion": pm.fuse_operators([pm.Elementwise(numel=1024), pm.Elementwise(numel=1024, kind="relu")], "h100"),
+        "scaling": pm.fit_scaling([1, 2, 4], [1, 1.9, 3.5]),
+    }
+
+
+@pytest.mark.parametrize("name", list(_results()))
+def test_a_result_is_a_line_in_a_session_and_a_table_in_a_notebook(name: str) -> None:
+    result = _results()[name]
+    line = repr(result)
+    assert line.startswith(f"<{type(result).__name__}: ")
+    assert len(line) < 280
+    assert "\n" not in line
+    assert " at 0x" not in line  # the address of an object
+    assert str(result) == line
+    shown = result._repr_html_()
+    assert shown.count("<tr>") > 1
+
+
+def test_the_line_of_a_result_has_its_main_figures() -> None:
+    results = _results()
+    assert repr(results["profile"]) == "<Profile: made.csv: 300 ms in 300 entries>"
+    assert "memory 100 %" in repr(results["diagnosis"])
+    assert "From h100-sxm5-80gb to h200-sxm-141gb: 300 ms ->" in repr(results["projection"])
+    assert "predicted " in repr(results["prediction"])
+    assert "bound " in repr(results["prediction"])
+
+
+def test_a_profile_shows_its_longest_entries_in_a_notebook() -> None:
+    profile = pm.Profile(tuple(pm.ProfileEntry(f"k{n}", n * 1e-3, 1) for n in range(30)))
+    report = pm.report(profile)
+    assert [row["name"] for row in report.rows[:2]] == ["k29", "k28"]
+    assert sum(row["fraction"] for row in report.rows) == pytest.approx(1)
+    assert len(report.shown_rows) == 20
+    assert report.title == "the profile: 435 ms in 29 entries (1 more adds 0 s)"
+
+
 def test_a_machine_shows_its_ceilings_in_a_notebook() -> None:
     a100 = pm.hardware("a100-sxm4-40gb")
     assert repr(a100) == "<Hardware 'a100-sxm4-40gb'>"

@@ -30,6 +30,8 @@ from perfmodel.core.units import format_binary, format_si
 SCHEMA_VERSION = 2
 #: longer names, as kernels with their template arguments have them, are shortened in tables for people
 _LONGEST_NAME = 48
+#: longest text of a result in an interactive session [characters]: two or three lines of a terminal
+_LONGEST_HEADLINE = 240
 #: rows of a long table that are made, and written, at a time: a tenth of a second
 _BLOCK = 1000
 #: tables for people print smaller values as 0: a nanosecond, a tenth of a per cent
@@ -181,6 +183,20 @@ class Report:
         notes = (*self.notes, *(column.note for column in columns if column.note))
         return (self.unlisted, *notes) if self.unlisted else notes
 
+    @property
+    def headline(self) -> str:
+        """The report in a line or two: its title, the decision, and of a single row its figures, else how many rows."""
+        figures = ""
+        if len(self.shown_rows) == 1:
+            (row,) = self.shown_rows
+            main = [column for column in self.shown_columns() if not column.drop and not column.prose]
+            cells = [(column, column.cell(row)) for column in main]
+            figures = ", ".join(f"{column.heading} {cell}" for column, cell in cells if cell not in ("", "-"))
+        elif not self.title:
+            figures = f"{len(self.rows)} rows"
+        parts = (self.title, self.decision or figures)
+        return printable(_shortened("; ".join(part for part in parts if part), _LONGEST_HEADLINE))
+
     def shown_columns(self, *, wide: bool = False) -> list[Column]:
         """Return the columns for people that have a value in some row; ``wide`` includes those not marked as shown."""
         rows = self.shown_rows
@@ -250,7 +266,17 @@ def blocks(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]
 
 
 class Reportable:
-    """A result that shows as its report: in notebooks by itself, elsewhere by `report`."""
+    """A result that shows as its report: in notebooks by itself, elsewhere by `report`; its repr is the headline."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        # `dataclass` writes a repr of all fields, a megabyte for a trace, unless the class has one of its own
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Reportable.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        """Return the headline of the report: all fields would fill pages."""
+        return f"<{type(self).__name__}: {report(self).headline}>"
 
     def report(self, **options: Any) -> Report:
         """Return this result as a report; the room's ``report.py`` lists the options."""
@@ -319,6 +345,11 @@ def _plain(value: float, digits: int) -> str:
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
     return format_si(value, "", digits)
+
+
+def _shortened(text: str, longest: int) -> str:
+    """Return a text of at most some characters: the beginning of a longer one."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def short_name(name: str, longest: int = _LONGEST_NAME) -> str:

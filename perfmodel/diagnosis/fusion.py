@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
@@ -21,7 +22,7 @@ _COMMON_REGISTERS = 16
 
 
 @dataclass(frozen=True)
-class Fusion:
+class Fusion(Reportable):
     """Two or more consecutive operators as one kernel.
 
     Attributes

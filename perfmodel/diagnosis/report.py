@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
+from perfmodel.diagnosis.fusion import Fusion
 from perfmodel.diagnosis.operator_table import operator_rows
 from perfmodel.diagnosis.projection import report as _registers_projections  # noqa: F401
 from perfmodel.diagnosis.ranks import report as _registers_ranks  # noqa: F401
@@ -48,6 +49,20 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
         more={**({"candidates": _candidates(result)} if result.advice else {}), "operators": _operators(result)},
         csv_table="operators",
     )
+
+
+@report.register
+def _fusion_report(result: Fusion) -> Report:
+    """Return the report of a fusion: one row with its verdict, reason, bytes saved [B] and times [s]."""
+    columns = (
+        Column("verdict"),
+        Column("bytes_saved", "bytes saved", "B"),
+        Column("time_s", "apart", "s"),
+        Column("fused_time_s", "fused", "s"),
+        Column("speedup", unit="x", digits=3),
+        Column("reason", prose=True),
+    )
+    return Report("fuse", columns, [{**dataclasses.asdict(result), "speedup": result.speedup}])
 
 
 def _operators(diagnosis: Diagnosis) -> Report:

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_count, format_si
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.decompose import Decomposition
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
+
+#: parts that the repr of a diagnosis names
+_LONGEST_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,13 @@ class Diagnosis(Reportable):
     not_advised: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     outside_s: tuple[float, float] = (0.0, 0.0)
+
+    def __repr__(self) -> str:
+        """Return the longest parts in a line."""
+        known = sorted((part for part in self.parts if part.time_s), key=lambda part: -(part.time_s or 0.0))
+        parts = ", ".join(f"{part.dimension} {100 * (part.fraction or 0.0):.3g} %" for part in known[:_LONGEST_PARTS])
+        candidates = format_count(len(self.advice), "candidate")
+        return f"<Diagnosis: {format_si(self.total_s, 's')}: {parts or 'nothing known'}; {candidates}>"
 
     @property
     def total_s(self) -> float:

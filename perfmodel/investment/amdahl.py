@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 
@@ -150,7 +151,7 @@ def gustafson_speedup(serial: Number, processors: Number) -> Number:
 
 
 @dataclass(frozen=True)
-class ScalingFit:
+class ScalingFit(Reportable):
     """A measured scaling curve and the serial fraction that fits it best.
 
     Attributes

@@ -78,8 +78,11 @@ def figure(one: RoiRow | Chain, by: str) -> float:
 
 
 def all_chains(effects: Mapping[str, Effect], baseline: Baseline) -> list[Chain]:
-    """Return the chain of each candidate while none is done, without those whose members exclude each other."""
-    chains = (_needed_first(name, effects, (), {}) for name in effects)
+    """Return the chain of each candidate while none is done, without those whose members exclude each other.
+
+    The order of the plan does not matter: they are sorted by the candidates' names.
+    """
+    chains = (_needed_first(name, effects, (), {}) for name in sorted(effects))
     return [chain_of(names, effects, baseline) for names in chains if not _excluded(names, effects)]
 
 

@@ -11,12 +11,13 @@ from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import candidate_effect
-from perfmodel.investment.ranking import HEADROOM, Ranking, profile_summary
+from perfmodel.investment.ranking import HEADROOM, Ranking
 from perfmodel.investment.roi import Baseline, RoiRow, roi_row
 from perfmodel.investment.verdict import headroom_verdict, money_notes
 from perfmodel.investment.wall import WALL_NOTE
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
+from perfmodel.profile.report import profile_summary
 
 
 def headroom(

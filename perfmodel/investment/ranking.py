@@ -12,10 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
-from perfmodel.core.units import format_count, format_si
+from perfmodel.core.units import format_count
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.investment.algorithm import with_speedups
 from perfmodel.investment.budget import Selection, best_set
@@ -40,6 +39,7 @@ from perfmodel.investment.verdict import (
 from perfmodel.investment.wall import WALL_NOTE, baseline_profile
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
+from perfmodel.profile.report import profile_summary
 
 #: what candidates can be ranked by
 RANKINGS = (ROI, PAYBACK, TIME)
@@ -178,14 +178,6 @@ def check_ranking(by: str, economics: Economics | None) -> None:
         )
 
 
-def profile_summary(profile: Profile, hardware: Hardware | None = None) -> str:
-    """Return a profile's file, machine, time and number of entries, for a heading."""
-    name = storage.name_of(profile.source) or "the profile"
-    machine = f" on {hardware.name}" if hardware else ""
-    entries = format_count(len(profile.entries), "entry", "entries")
-    return f"{name}{machine}: {format_si(profile.total_time_s, 's')} in {entries}"
-
-
 def _combined(
     rows: Sequence[RoiRow], effects: Mapping[str, Effect], baseline: Baseline, selection: Selection | None
 ) -> list[RoiRow]:
@@ -247,7 +239,7 @@ def _with_opportunity(rows: Sequence[RoiRow], chains: Sequence[Chain], economics
     min(1, days / its days) of its gain counts.
     """
     gains = [chain for chain in chains if chain.roi_per_day and chain.roi_per_day > 0]
-    best = sorted(gains, key=lambda chain: figure(chain, ROI))
+    best = sorted(gains, key=lambda chain: (figure(chain, ROI), -chain.time_saved_s))
     extended = []
     for row in rows:
         other = next((chain for chain in best if row.name not in chain.names), None)

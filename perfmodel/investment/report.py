@@ -10,6 +10,7 @@ from typing import Any
 from perfmodel import storage
 from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_count, format_si
+from perfmodel.investment.amdahl import ScalingFit, parallel_efficiency
 from perfmodel.investment.chains import PAYBACK, ROI, TIME
 from perfmodel.investment.decision import Decision
 from perfmodel.investment.ranking import HEADROOM, Ranking
@@ -218,3 +219,29 @@ def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
         (*flagged, *result.notes),
         f"What if: {total}: {speedup}{per_item} after {format_count(len(result.steps), 'step')}{suffix}",
     )
+
+
+@report.register
+def _(fit: ScalingFit) -> Report:
+    """Return the points of a scaling curve: measured and fitted speedup, efficiency, and each point's serial share."""
+    each = iter(fit.each)
+    rows = [
+        {
+            "processors": n,
+            "speedup": measured,
+            "fitted_speedup": float(fit.speedup(n)),
+            "efficiency": float(parallel_efficiency(measured, n)),
+            "serial_fraction": next(each) if n > 1 else None,
+        }
+        for n, measured in zip(fit.processors, fit.speedups, strict=True)
+    ]
+    columns = (
+        Column("processors"),
+        Column("speedup", unit="x"),
+        Column("fitted_speedup", "fitted", "x"),
+        Column("efficiency", unit="fraction"),
+        Column("serial_fraction", "serial share", "fraction"),
+    )
+    most = f"at most {fit.max_speedup:.4g}x" if math.isfinite(fit.max_speedup) else "no limit"
+    title = f"Scaling: {100 * fit.serial_fraction:.3g} % serial, {most}"
+    return Report("scaling", columns, rows, title=title)

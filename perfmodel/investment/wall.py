@@ -8,7 +8,10 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.profile.profile import Profile
 
-WALL_NOTE = "Shares are of the wall time: gaps of the GPU are entries, and overlapping work counts once."
+WALL_NOTE = (
+    "Shares are of the wall time: gaps of the GPU are entries, and overlapping work counts once, so that an entry that "
+    "others overlap all the time adds 0 s."
+)
 
 
 def baseline_profile(profile: Profile, hardware: Hardware | None = None) -> Profile:

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_count, format_si
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
@@ -93,6 +94,12 @@ class WholeModel(Reportable):
     host_s: float
     variances: Mapping[ErrorSource, float]
     parts: tuple[Part, ...]
+
+    def __repr__(self) -> str:
+        """Return the whole in a line."""
+        whole, low, high = (format_si(time_s, "s", 3) for time_s in (self.time_s, self.low_s, self.high_s))
+        number = format_count(len(self.parts), "operator")
+        return f"<WholeModel: {number} on {self.hardware}, {whole} ({low} to {high}), {self.limiter}>"
 
     @property
     def limiter(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import Operator
@@ -68,7 +69,7 @@ class ProcessGroup(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Reportable):
     """Where the time of a run went.
 
     No entry contains another, so the times of the entries add up to the total.
