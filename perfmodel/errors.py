@@ -38,6 +38,10 @@ class UsageError(PerfModelError):
     """The caller named something that does not exist, or options that contradict each other."""
 
 
+class ArgumentError(UsageError, TypeError):
+    """A call has an argument that does not exist, or lacks one; a TypeError as well, as Python raises."""
+
+
 class InputFileError(PerfModelError):
     """An input file is missing, unreadable or wrong."""
 

@@ -198,6 +198,11 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pm.rank_candidates(_profile(), "p.toml"),
         r"'p\.toml' is no list of candidates\. Write .*read_",
     ),
+    "time line of a profile": (
+        lambda: pm.timeline_plot(_profile()),
+        r"is no diagnosis\. Write pm\.diagnose\(profile\)",
+    ),
+    "breakdown of a profile": (lambda: pm.breakdown_plot(_profile()), r"is no diagnosis\. Write pm\.diagnose"),
     "rank names": (lambda: pm.rank_candidates(_profile(), ["a"]), "candidates: 'a' is no candidate"),
     "what if a path": (lambda: pm.what_if("t.json", None), PROFILE),
     "what if nothing": (

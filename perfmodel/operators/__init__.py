@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from perfmodel.core.record import quick_init
 from perfmodel.errors import expect, unknown_name
-from perfmodel.operators.base import Operator
+from perfmodel.operators.base import Operator, wrong_dimensions
 from perfmodel.plugins import load_attribute, module_names, warn_of_plugin
 
 __all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_names"]
@@ -48,10 +49,18 @@ def load_operator(name: str, *, place: str = "") -> type[Operator]:
 def _load(name: str) -> type[Operator] | None:
     """Import an operator; None, with a warning, for a plugin that does not hold what its name promises."""
     kind = load_attribute(name, _modules(), _class_name(name))
-    if kind is None or (isinstance(kind, type) and issubclass(kind, Operator) and kind.op == name):
-        return kind
+    if kind is None:
+        return None
+    if isinstance(kind, type) and issubclass(kind, Operator) and kind.op == name:
+        return quick_init(kind, refuse=wrong_dimensions) if _is_written_by_dataclass(kind) else kind
     warn_of_plugin(name, _modules()[name], f"{_class_name(name)} is not an Operator with op = {name!r}")
     return None
+
+
+def _is_written_by_dataclass(kind: type[Operator]) -> bool:
+    """Whether a class has an `__init__` of its own that `dataclass` has written, and no author."""
+    init = vars(kind).get("__init__")
+    return init is not None and init.__code__.co_filename == "<string>"
 
 
 def load_class(name: str) -> type[Operator]:

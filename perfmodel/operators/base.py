@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import ENGINES
 from perfmodel.core.work import Number, Tensor, Work
-from perfmodel.errors import UsageError
+from perfmodel.errors import ArgumentError, PerfModelError, UsageError, unknown_name
 from perfmodel.operators.checks import CHECKS, check_shapes, is_unset
 from perfmodel.operators.spans import span
 
@@ -72,6 +72,24 @@ def _declare(kind: str, default: Any, **rules: Any) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def wrong_dimensions(kind: type[Operator], given: Mapping[str, Any]) -> PerfModelError:
+    """Return the error for dimensions of which one does not exist, or which lack one.
+
+    Parameters
+    ----------
+    kind : the operator's class.
+    given : the dimensions.
+    """
+    dimensions = kind.dimensions()
+    for key in given:
+        if key not in dimensions:
+            return unknown_name("dimension", key, dimensions, place=kind.op, kind=ArgumentError)
+    missing = [key for key, rules in dimensions.items() if key not in given and rules["default"] is dataclasses.MISSING]
+    listed = ", ".join(f"{key}=... ({dimensions[key]['doc']})" for key in missing)
+    verb = "is" if len(missing) == 1 else "are"
+    return ArgumentError(f"{', '.join(missing)} {verb} missing.", place=kind.op, remedy=f"Add {listed}.")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operator(abc.ABC):
     """One call of an operator: dimensions in, FLOP and tensors out.
@@ -85,6 +103,8 @@ class Operator(abc.ABC):
     UsageError
         On construction, for a size that is zero, negative, fractional, infinite or above 2^53, and for an unknown
         dtype, engine or choice.
+    ArgumentError
+        On construction, for a dimension that does not exist, or one that is missing.
     """
 
     op: ClassVar[str] = ""

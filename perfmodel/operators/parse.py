@@ -24,7 +24,7 @@ from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.operators import load_operator, operator_names
-from perfmodel.operators.base import Operator
+from perfmodel.operators.base import Operator, wrong_dimensions
 from perfmodel.operators.checks import LARGEST_SIZE
 
 #: the most points that the ranges of one operator may span; with more, a typing error fills the memory
@@ -148,13 +148,8 @@ def build_operator(name: str, values: Mapping[str, Any]) -> Operator:
     dimensions = kind.dimensions()
     for key in values:
         if key not in dimensions:
-            raise unknown_name("dimension", key, dimensions, place=name)
+            raise wrong_dimensions(kind, values)
     parsed = {key: _value(name, key, value, dimensions[key]["kind"]) for key, value in values.items()}
-    missing = [key for key, rules in dimensions.items() if key not in parsed and rules["default"] is MISSING]
-    if missing:
-        listed = ", ".join(f"{key}=... ({dimensions[key]['doc']})" for key in missing)
-        verb = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{', '.join(missing)} {verb} missing.", place=name, remedy=f"Add {listed}.")
     return kind(**_spread(name, parsed))
 
 

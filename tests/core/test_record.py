@@ -2,11 +2,13 @@
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, field, replace
+import re
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from perfmodel.core.record import record
+from perfmodel.core.record import quick_init, record
 
 
 @record
@@ -25,6 +27,29 @@ def test_a_record_is_made_as_a_dataclass_is() -> None:
 def test_a_missing_or_unknown_field_is_an_error(values: dict[str, float]) -> None:
     with pytest.raises(TypeError):
         Pair(**values)
+
+
+def test_a_refused_call_gets_the_error_of_its_class() -> None:
+    def refuse(kind: type, given: Mapping[str, object]) -> Exception:
+        return ValueError(f"{kind.__name__}: {dict(given)}")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Shape:
+        rows: int
+        cols: int = 1
+
+        def __post_init__(self) -> None:
+            self.__dict__["cols"] = -self.cols
+
+    usual = Shape(rows=2)
+    quick_init(Shape, refuse=refuse)
+    assert Shape(rows=2) == usual
+    with pytest.raises(ValueError, match=re.escape("Shape: {'cols': 3}")):
+        Shape(cols=3)
+    with pytest.raises(ValueError, match=re.escape("Shape: {'rows': 2, 'cols': 1, 'depth': 3}")):
+        Shape(rows=2, depth=3)
+    with pytest.raises(TypeError, match="positional"):
+        Shape(2)
 
 
 def test_a_record_does_not_change() -> None:

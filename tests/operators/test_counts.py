@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -480,6 +481,23 @@ def test_dimensions_are_given_by_name_only(name: str) -> None:
     """The order of the dimensions is no part of the interface: m, n, k in another order is another product."""
     with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
         load_operator(name)(1)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", own_operators())
+def test_a_wrong_dimension_is_one_message_and_a_type_error_too(name: str) -> None:
+    kind = load_operator(name)
+    with pytest.raises(pm.UsageError, match=f"^{name}: unknown dimension 'dtyp'. Did you mean 'dtype'\\?") as caught:
+        kind(dtyp="fp16")  # type: ignore[call-arg]
+    assert isinstance(caught.value, TypeError)
+    needed = [key for key, rules in kind.dimensions().items() if rules["default"] is dataclasses.MISSING]
+    if needed:
+        with pytest.raises(pm.UsageError, match=rf"^{name}: {', '.join(needed)} (is|are) missing\. Add {needed[0]}="):
+            kind()
+
+
+def test_a_misspelt_dimension_of_a_product_names_the_nearest() -> None:
+    with pytest.raises(pm.UsageError, match=r"^gemm: unknown dimension 'kk'\. Did you mean 'k'\?"):
+        pm.Gemm(m=1, n=1, kk=3)
 
 
 def test_an_unfused_attention_is_three_kernels_that_do_its_work() -> None:

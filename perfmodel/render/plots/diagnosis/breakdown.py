@@ -17,7 +17,7 @@ from perfmodel.diagnosis.result import Diagnosis, Evidence
 from perfmodel.diagnosis.wall import gap_dimension
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.diagnosis import styles
-from perfmodel.render.plots.diagnosis.timeline import WIDTH, draw_block, timeline_block
+from perfmodel.render.plots.diagnosis.timeline import WIDTH, check_diagnosis, draw_block, timeline_block
 from perfmodel.render.plots.figure import new_figure, printable, spread
 
 #: margins left and right of the bars; heights of a row, a bar, the labels above it, the time axis, the title [inches]
@@ -59,8 +59,9 @@ def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figur
     Raises
     ------
     UsageError
-        When the total time of the diagnosis is not positive.
+        When the total time of the diagnosis is not positive, and for what is no diagnosis.
     """
+    check_diagnosis(diagnosis)
     total_s = diagnosis.total_s
     if not total_s > 0:
         raise UsageError("there is no time to draw.", place=diagnosis.profile.source)

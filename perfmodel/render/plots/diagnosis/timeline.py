@@ -18,6 +18,7 @@ from matplotlib.patches import Patch
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.gaps import IdleReason
 from perfmodel.diagnosis.result import Diagnosis
+from perfmodel.errors import expect
 from perfmodel.profile.timeline import Floats, Timeline
 from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.diagnosis.lanes import (
@@ -100,12 +101,18 @@ def timeline_plot(diagnosis: Diagnosis) -> Figure:
     Raises
     ------
     UsageError
-        When the profile has no time line.
+        When the profile has no time line, and for what is no diagnosis.
     """
+    check_diagnosis(diagnosis)
     block = timeline_block(diagnosis)
     figure = new_figure(WIDTH, block.height_inches + 0.1)
     draw_block(figure, block, 0.1)
     return figure
+
+
+def check_diagnosis(diagnosis: object) -> None:
+    """Raise a UsageError for what is no diagnosis."""
+    expect(diagnosis, Diagnosis, "diagnosis", place="diagnosis", remedy="Write pm.diagnose(profile).")
 
 
 def timeline_block(diagnosis: Diagnosis) -> TimelineBlock:
