@@ -138,10 +138,15 @@ def _rows(captured: Captured, whole: WholeModel | None, total: float) -> Iterato
             "flop": call.flop if call.op is not None else None,
             "not_modelled_share_of_bytes": float(call.op is None),
             "bytes": call.moved_bytes,
-            "activation_bytes": module.activation_bytes if module else 0.0,
+            "activation_bytes": _activations(captured, module.activation_bytes if module else 0.0),
             **_expected(part, total),
             "not_modelled": call.not_modelled,
         }
+
+
+def _activations(captured: Captured, saved_bytes: float) -> float | None:
+    """Return what is saved for gradients [B]; None where no gradients were asked for, so that none was looked at."""
+    return saved_bytes if captured.has_gradients else None
 
 
 def _expected(part: Part | None, total: float) -> dict[str, Any]:
@@ -166,7 +171,7 @@ def _facts(captured: Captured, whole: WholeModel | None) -> dict[str, Any]:
         "flop": captured.flop,
         "parameters": captured.root.parameters,
         "trainable": captured.root.trainable,
-        "activation_bytes": captured.root.activation_bytes,
+        "activation_bytes": _activations(captured, captured.root.activation_bytes),
         "not_modelled_share_of_bytes": captured.not_modelled_share(),
         "cast_to": captured.cast_to,
         "recurrent": list(captured.recurrent),
@@ -196,8 +201,8 @@ def _parameters(count: int) -> str:
 
 def _notes(captured: Captured, whole: WholeModel | None) -> Iterator[str]:
     at_least = "At least " if _is_notable(captured.not_modelled_share()) else ""
-    saved = _size(captured.root.activation_bytes)
-    yield f"{at_least}{format_si(captured.flop, 'FLOP')}; activations saved for gradients: {saved}."
+    saved = f"; activations saved for gradients: {_size(captured.root.activation_bytes)}"
+    yield f"{at_least}{format_si(captured.flop, 'FLOP')}{saved if captured.has_gradients else ''}."
     if whole is not None:
         yield (
             f"Expected on {whole.hardware}: {_limit(captured)}{format_si(whole.time_s, 's')} "

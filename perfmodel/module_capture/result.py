@@ -124,6 +124,11 @@ class Captured(Reportable):
         """The calls that have an operator."""
         return tuple(call for call in self.calls if call.op is not None)
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether gradients were captured too; without them nothing is saved for them, and nothing is known of it."""
+        return any(call.phase == Phase.BACKWARD for call in self.calls)
+
     def within(self, path: str) -> tuple[CapturedCall, ...]:
         """Return the calls of a module and of the modules in it."""
         inner = f"{path}."

@@ -38,6 +38,16 @@ def test_a_perceptron_by_hand() -> None:
     assert step.op.parameters == captured.root.parameters
 
 
+def test_what_gradients_would_save_is_said_only_where_they_were_asked_for() -> None:
+    net, given = modules.Mlp(64), torch.empty(10, 64)
+    forward, both = pm.capture(net, given).report(), pm.capture(net, given, backward=True).report()
+    assert not any("activations saved" in note for note in forward.notes)
+    assert forward.context["activation_bytes"] is None
+    assert {row["activation_bytes"] for row in forward.rows} == {None}
+    assert any("activations saved for gradients: 12.5 KiB" in note for note in both.notes)
+    assert both.context["activation_bytes"] == 4 * 10 * (64 + 256)
+
+
 def test_a_decoder_by_hand() -> None:
     layers, hidden, heads, kv, vocab, batch, seq = 2, 128, 4, 2, 512, 3, 32
     captured = pm.capture(modules.Decoder(layers, hidden, heads, kv, vocab), torch.zeros(batch, seq, dtype=torch.int64))
