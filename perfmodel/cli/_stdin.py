@@ -21,7 +21,8 @@ def with_stdin(arguments: Sequence[str]) -> list[str]:
     Raises
     ------
     UsageError
-        When workers would share the work: they have a standard input of their own.
+        When workers would share the work: they have a standard input of their own; and when standard input stands in
+        several places, since it can be read once.
     InputFileError
         When standard input is closed or a terminal, or cannot be read.
     """
@@ -35,8 +36,14 @@ def with_stdin(arguments: Sequence[str]) -> list[str]:
             place=_value(words, read[0]),
             remedy="Write it to a file first: COMMAND > FILE.",
         )
-    from perfmodel.storage.spool import copy_of
+    from perfmodel.storage.spool import copy_of, is_stdin
 
+    if sum(is_stdin(_value(words, at)) for at in read) > 1:
+        raise UsageError(
+            "standard input is given in several places, and can be read once.",
+            place=_STDIN,
+            remedy="Write one of the inputs to a file first: COMMAND > FILE.",
+        )
     for at in read:
         stream = _value(words, at)
         words[at] = words[at].removesuffix(stream) + copy_of(stream)

@@ -129,7 +129,9 @@ def command(
     sensitivity: Annotated[
         bool,
         typer.Option(
-            "--sensitivity", help="Add the value of each assumption at which the decision changes.", show_default=False
+            "--sensitivity",
+            help="Add the value of each assumption at which the decision between candidates changes.",
+            show_default=False,
         ),
     ] = False,
     by: GroupEntriesOption = "shape",

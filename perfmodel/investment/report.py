@@ -153,9 +153,13 @@ def _(
     more = {}
     if decision.parts is not None:
         more["parts"] = report(decision.parts, top=top)
-    if flips:
-        more["sensitivity"] = report(sensitivity(decision.ranking))
-    return report(decision.ranking, context=context, top=top, more=more)
+    ranking = decision.ranking
+    if flips and ranking.ranked_by == HEADROOM:
+        note = "No candidate is ranked, so there is no decision whose sensitivity could be shown: give a plan (--plan)."
+        ranking = dataclasses.replace(ranking, notes=(note, *ranking.notes))
+    elif flips:
+        more["sensitivity"] = report(sensitivity(ranking))
+    return report(ranking, context=context, top=top, more=more)
 
 
 @report.register
@@ -171,7 +175,7 @@ def _(found: Sensitivity) -> Report:
         Column("rank_change_factor", "factor", "x"),
         Column("instead", "then first"),
     )
-    note = "No single assumption flips the decision."
+    note = "No single assumption flips the decision." if found.flips else "No candidate is to be done."
     if found.tightest is not None:
         flip, factor, event = found.tightest
         note = f"The tightest assumption: {flip.assumption}; at {factor:.3g}x of its value now, {event}."

@@ -43,12 +43,18 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 def is_stream(path: AnyPath) -> bool:
     """Whether a path is standard input, or a pipe of the shell."""
-    text = os.fspath(path)
-    if text == STDIN or text in _OTHER_NAMES:
+    if is_stdin(path):
         return True
+    text = os.fspath(path)
     with contextlib.suppress(OSError):
         return bool(_PIPES.match(text)) and stat.S_ISFIFO(os.stat(text).st_mode)
     return False
+
+
+def is_stdin(path: AnyPath) -> bool:
+    """Whether a path is standard input, under any of its names."""
+    text = os.fspath(path)
+    return text == STDIN or text in _OTHER_NAMES
 
 
 def is_copy(path: AnyPath) -> bool:
@@ -64,7 +70,7 @@ def copy_of(path: AnyPath) -> str:
     InputFileError
         When standard input is closed or a terminal, or the stream cannot be read, or is too long.
     """
-    text = STDIN if os.fspath(path) in _OTHER_NAMES else os.fspath(path)
+    text = STDIN if is_stdin(path) else os.fspath(path)
     if text not in _copies:
         if not _folders:
             _folders.append(tempfile.TemporaryDirectory(prefix="perfmodel-"))

@@ -35,6 +35,14 @@ def piped(content: bytes, *words: object, folder: Path) -> subprocess.CompletedP
     return subprocess.run(program, input=content, capture_output=True, check=False, env=environment, cwd=ROOT)
 
 
+@pytest.mark.parametrize("names", [("-", "-"), ("-", "/dev/stdin")])
+def test_standard_input_can_be_read_once(names: tuple[str, str], tmp_path: Path) -> None:
+    ran = piped(PROFILE, "roi", names[0], "--plan", names[1], folder=tmp_path)
+    assert ran.returncode == 2
+    assert b"standard input is given in several places" in ran.stderr
+    assert b"COMMAND > FILE" in ran.stderr
+
+
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 @pytest.mark.parametrize(
     ("content", "words", "said"),

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from perfmodel.investment.decision import decide
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.ranking import rank_candidates
 from perfmodel.investment.sensitivity import SPEEDUP, Sensitivity, sensitivity
@@ -109,6 +110,10 @@ def test_the_table_names_the_assumption_with_the_least_room():
 def test_where_nothing_is_to_be_done_there_is_no_decision_to_flip():
     nothing = sensitivity(rank_candidates(ABC, [Candidate("slower", ("a",), 0.5)]))
     assert nothing == Sensitivity(())
-    assert nothing.report().notes == ("No single assumption flips the decision.",)
+    assert nothing.report().notes == ("No candidate is to be done.",)
+    made = decide(ABC)
+    without_plan = made.report(flips=True)
+    assert "sensitivity" not in without_plan.more
+    assert "give a plan (--plan)" in without_plan.notes[0]
     alone = sensitivity(rank_candidates(ABC, [A])).flips
     assert [flip.rank_change_value for flip in alone] == [None, None]
