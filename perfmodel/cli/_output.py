@@ -236,6 +236,14 @@ def save_plot(figure: Any, path: str) -> None:
     wrote(path)
 
 
+def draw(result: Any, path: str | None) -> None:
+    """Draw the plot of a result into a file; None means no plot."""
+    if path is not None:
+        from perfmodel.render.plots import plot
+
+        save_plot(plot(result), path)
+
+
 def check_plot(path: str | None) -> None:
     """Check before the work starts that a plot can be written; None means no plot.
 

@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     HostOption,
     JobArgument,
     OutputOption,
+    PlotOption,
     RanksOption,
     SchedulerOption,
     TargetMachineOption,
@@ -24,7 +25,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import Destination, context
+from perfmodel.cli._output import Destination, check_plot, context, draw
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_cpu_times
 from perfmodel.cli._sharing import Sharing, end_code
@@ -56,6 +57,7 @@ def command(
     ranks: RanksOption = False,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
+    plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -75,6 +77,7 @@ def command(
     from perfmodel.hardware_catalog import hardware
 
     destination = Destination.of("project", format_, output, wide=wide)
+    check_plot(plot)
     if not target:
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
     there = hardware(target)
@@ -83,12 +86,13 @@ def command(
     refuse_idle(ctx, [of_several(is_job)])
     if is_job:
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
-        return _project_job(profiles, reading, (source, assume), there, host, destination)
+        return _project_job(profiles, reading, (source, assume), there, (host, plot), destination)
     measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
     refuse_cpu_times(measured, source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
     assert here is not None  # as it is needed
     projection = project(measured, here, there, host=host)
+    draw(projection, plot)
     facts = context(profile=profiles[0], **_facts(projection.whole, here, there, host))
     destination.write(report(projection, context=facts))
     return 0
@@ -99,19 +103,24 @@ def _project_job(
     reading: Reading,
     machine: tuple[list[str] | None, bool],
     there: Hardware,
-    host: float | None,
+    options: tuple[float | None, str | None],
     destination: Destination,
 ) -> int:
-    """Project the ranks of a job, as many as are done when it ends; ``machine`` is --from and --assume."""
+    """Project the ranks of a job, as many as are done when it ends.
+
+    ``machine`` is --from and --assume, ``options`` --host and --plot.
+    """
     from perfmodel.core.report import report
     from perfmodel.diagnosis.ranks.projection import project_job
 
+    host, plot = options
     job = read_job(paths, reading)
     refuse_cpu_times(job, machine[0], place="the job", option="--from")
     here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
     assert here is not None  # as it is needed
     ranks = project_ranks(job, reading, (here, there), host)
     projected = project_job(_job_of(job, list(ranks), reading.sharing), list(ranks.values()), here, there)
+    draw(projected, plot)
     facts = context(
         profiles=paths, **_facts(projected.whole, here, there, host), missing_ranks=list(projected.job.missing)
     )

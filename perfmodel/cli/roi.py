@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     HostOption,
     JobArgument,
     OutputOption,
+    PlotOption,
     PriceOption,
     ProfiledMachineOption,
     RanksOption,
@@ -27,7 +28,7 @@ from perfmodel.cli._options import (
     WorkersOption,
     fraction_option,
 )
-from perfmodel.cli._output import Destination, context, status
+from perfmodel.cli._output import Destination, check_plot, context, draw, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, fleet_of, profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_cpu_times
 from perfmodel.cli._sharing import Sharing
@@ -142,6 +143,7 @@ def command(
     top: Annotated[
         int | None, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1, show_default=False)
     ] = None,
+    plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -170,6 +172,7 @@ def command(
     check_ranking(rank_by, economics)
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
+    check_plot(plot)
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, (
         of_several(is_job),
@@ -199,6 +202,7 @@ def command(
         days=days,
         job=job,
     )
+    draw(decision, plot)
     facts = context(
         **({"profiles": profiles} if job else {"profile": profiles[0]}),
         **({"plan": str(plan)} if plan else {}),

@@ -14,6 +14,7 @@ from perfmodel.cli._options import (
     GroupEntriesOption,
     JobArgument,
     OutputOption,
+    PlotOption,
     ProfiledMachineOption,
     RanksOption,
     SchedulerOption,
@@ -21,7 +22,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, Destination, context
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, draw
 from perfmodel.cli._profile import check_names_machine, deployment_path, profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job
 from perfmodel.cli._sharing import Sharing
@@ -52,6 +53,7 @@ def command(
     ranks: RanksOption = False,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
+    plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -70,16 +72,17 @@ def command(
     from perfmodel.serving.case import is_deployment_file
 
     destination = Destination.of("whatif", format_, output, wide=wide)
+    check_plot(plot)
     profiles = storage.expand(profiles)
     several = ranks or len(profiles) > 1
     refuse_idle(ctx, [of_several(several)])
     if not several and is_deployment_file(profiles[0]):
         check_names_machine(profiles[0], on)
-        return _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
+        return _write(deployment_path(profiles[0], scenario), profiles, scenario, plot, destination)
     steps = read_scenario(scenario)
     reading = Reading(by, whole_trace, Sharing(workers, scheduler))
     job, measured, machine = (_of_job if several else _alone)(profiles, reading, on, assume)
-    return _write(what_if(measured, steps, machine, find=hardware, job=job), profiles, scenario, destination)
+    return _write(what_if(measured, steps, machine, find=hardware, job=job), profiles, scenario, plot, destination)
 
 
 def _alone(
@@ -101,10 +104,11 @@ def _of_job(
     return job, pace_profile(job, reading), machine
 
 
-def _write(result: WhatIf, profiles: list[str], scenario: str, destination: Destination) -> int:
-    """Write the steps, and return the exit code, which tells doubtful claims."""
+def _write(result: WhatIf, profiles: list[str], scenario: str, plot: str | None, destination: Destination) -> int:
+    """Write and draw the steps, and return the exit code, which tells doubtful claims."""
     from perfmodel.core.report import report
 
+    draw(result, plot)
     facts = context(
         **({"profiles": profiles} if result.ranks else {"profile": str(profiles[0])}),
         scenario=str(scenario),

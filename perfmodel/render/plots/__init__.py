@@ -23,7 +23,8 @@ def plot(result: Any, **options: Any) -> Figure:
 
     Parameters
     ----------
-    result : an accuracy, a comparison of records or diagnoses, a diagnosis, or a prediction.
+    result : an accuracy, a comparison of records or diagnoses, a diagnosis, a projection, a ranking, a scenario's
+        result, or a prediction.
     options : the options of the plot for this kind of result.
 
     Raises

@@ -1,0 +1,130 @@
+"""Plots of rankings, scenarios and projections: bars and intervals end where the figures say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.investment.scenario import parse_scenario
+from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.render.plots import plot
+from perfmodel.render.plots.diagnosis.bars import LEFT_OUT, WORSE
+
+GEMM = pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
+ABC = Profile((ProfileEntry("a", 0.050), ProfileEntry("b", 0.030), ProfileEntry("c", 0.020)), source="abc.csv")
+
+
+def bars(figure, gid):
+    return [bar for bar in figure.axes[0].patches if bar.get_gid() == gid]
+
+
+def lengths(figure, gid):
+    return [bar.get_width() for bar in bars(figure, gid)]
+
+
+def texts(figure):
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_a_ranking_shows_what_each_candidate_saves_of_its_targets_in_order():
+    plan = [
+        pm.Candidate("half of a", ("a",), 2.0, dev_days=1),
+        pm.Candidate("instead", ("a",), 1.2, dev_days=1, excludes=("half of a",)),
+        pm.Candidate("slower b", ("b",), 0.5, dev_days=1),
+    ]
+    ranking = pm.rank_candidates(ABC, plan)
+    figure = plot(ranking)
+    assert lengths(figure, "after") == pytest.approx([row.time_saved_s for row in ranking.rows])
+    assert lengths(figure, "before") == pytest.approx([row.time_s for row in ranking.rows])
+    places = [bar.get_y() for bar in bars(figure, "after")]
+    assert places == sorted(places)
+    bottom, top = figure.axes[0].get_ylim()
+    assert bottom > top  # the first one is on top
+    assert [figure_color(bar) for bar in bars(figure, "after")][1:] == [
+        figure_color_of(LEFT_OUT),
+        figure_color_of(WORSE),
+    ]
+    low, _ = figure.axes[0].get_xlim()
+    assert low <= -0.03  # 30 ms become 60
+    assert any("1.333x, saves 25 ms, 1 day" in text for text in texts(figure))
+
+
+def figure_color(bar):
+    return bar.get_facecolor()[:3]
+
+
+def figure_color_of(color):
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(color)
+
+
+def test_the_parts_of_a_profile_without_a_bound_have_no_full_bar():
+    profile = Profile((ProfileEntry("product", 1e-3, 1, op=GEMM), ProfileEntry("unknown", 2e-3)))
+    ranking = pm.headroom(profile, hardware="h100")
+    figure = plot(ranking)
+    assert len(bars(figure, "before")) == 2
+    (saved,) = lengths(figure, "after")
+    assert saved == pytest.approx(next(row.time_saved_s for row in ranking.rows if not math.isnan(row.time_saved_s)))
+    assert any(text.startswith("no bound") for text in texts(figure))
+
+
+def test_a_projection_shows_both_machines_and_the_interval_there():
+    profile = Profile((ProfileEntry("product", 1e-3, 1, op=GEMM),))
+    projection = pm.project(profile, "a100-sxm4-80gb", "h100-sxm5-80gb")
+    figure = plot(projection)
+    rows = [projection.whole, *projection.parts]
+    assert lengths(figure, "before") == pytest.approx([row.time_s for row in rows])
+    assert lengths(figure, "after") == pytest.approx([row.projected_time_s for row in rows])
+    drawn = [line.get_xdata() for line in figure.axes[0].get_lines() if line.get_gid() == "interval"]
+    assert [tuple(ends) for ends in drawn] == [(row.low, row.high) for row in rows]
+    _, right = figure.axes[0].get_xlim()
+    assert right >= projection.whole.high
+
+
+def test_the_shorter_parts_are_one_row():
+    profile = Profile(tuple(ProfileEntry(f"k{n}", (n + 1) * 1e-3, 1, op=GEMM) for n in range(30)))
+    projection = pm.project(profile, "a100-sxm4-80gb", "h100-sxm5-80gb")
+    figure = plot(projection)
+    assert sum(lengths(figure, "before")[1:]) == pytest.approx(projection.whole.time_s)
+    assert "rest: 10 parts" in texts(figure)
+
+
+def test_a_scenario_shows_the_run_after_each_step():
+    steps = [
+        {"name": "half", "kind": "scale", "targets": ["a"], "speedup": 2, "claimed_total_time": "10 ms"},
+        {"name": "gone", "kind": "remove", "targets": ["c"]},
+    ]
+    result = pm.what_if(ABC, parse_scenario({"steps": steps}))
+    figure = plot(result)
+    assert lengths(figure, "after") == pytest.approx([0.100, 0.075, 0.055])
+    assert lengths(figure, "before") == pytest.approx([0.100, 0.075])  # before each step
+    assert figure_color(bars(figure, "after")[1]) == figure_color_of(WORSE)  # its claim contradicts the profile
+
+
+def test_where_no_time_is_left_nothing_is_drawn():
+    with pytest.raises(UsageError, match="no time"):
+        plot(pm.project(Profile((ProfileEntry("a", 0.0),)), "a100-sxm4-80gb", "h100-sxm5-80gb"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("roi", "examples/profile_abc.csv", "--plan", "examples/plan_abc.toml"),
+        ("roi", "examples/profile_abc.csv"),
+        ("roi", "examples/deployment_naive.toml"),
+        ("project", "examples/profile_abc.csv", "--from", "a100-sxm4-80gb", "--to", "h100"),
+        ("whatif", "examples/profile_gpt2.csv", "examples/gpt2_scenario.toml", "--on", "a100-sxm4-40gb"),
+    ],
+)
+def test_the_commands_draw_their_plot(perfmodel, words, tmp_path, monkeypatch, request):
+    monkeypatch.chdir(request.config.rootpath)
+    drawn = tmp_path / "plot.svg"
+    ran = perfmodel(*words, "--plot", drawn)
+    assert ran.code in (0, 1), ran.err
+    assert "<svg" in drawn.read_text(encoding="utf-8")
+    wrong = perfmodel(*words, "--plot", tmp_path / "plot.txt")
+    assert (wrong.code, wrong.out) == (2, "")
