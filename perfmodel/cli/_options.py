@@ -186,7 +186,13 @@ RanksOption = Annotated[
     bool, typer.Option("--ranks", help="Take the GPUs of one file as the ranks of a job, as several files are.")
 ]
 GroupEntriesOption = Annotated[
-    str, typer.Option("--by", metavar="KEY", help="Group the entries of a trace by shape, op or kernel.")
+    str,
+    typer.Option(
+        "--by",
+        metavar="KEY",
+        help="Group the entries of a trace by shape, op or kernel. By op and kernel sizes are lost: limiters follow "
+        "from names, and there are fewer bounds, predictions and pieces of advice.",
+    ),
 ]
 WholeTraceOption = Annotated[
     bool, typer.Option("--whole-trace", help="Include work outside the profiler's steps (torch.profiler).")

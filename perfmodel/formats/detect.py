@@ -170,7 +170,9 @@ def read_profile(
     Parameters
     ----------
     path : the file, plain or gzip, or a pattern that matches one; also ``s3://``, ``gs://``, ``https://`` and others.
-    by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel".
+    by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel". By "op"
+        the sizes are known only of operators whose calls have one shape, by "kernel" of none: those have no bound, no
+        prediction, and no advice that needs one.
     all_steps : in a trace with profiler steps, also count what ran outside them.
     stream_above_bytes : unpacked size above which a trace is read piece by piece [B].
 

@@ -35,6 +35,12 @@ ANY_SIZE = True
 #: keys that a trace has before its events
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 
+#: a grouping -> the entries whose sizes it loses
+_LOST = {
+    "op": "the sizes of operators with calls of several shapes are not known",
+    "kernel": "the sizes that kernels work on are not known",
+}
+
 
 def sniff(head: bytes) -> bool:
     """Recognise a Chrome trace: an object with the keys of one, or a list of events."""
@@ -72,7 +78,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     profile = Profile.from_entries(
         entries,
         source=source.place,
-        notes=tuple(_notes(traced, recorded, entries, source)),
+        notes=tuple(_notes(traced, recorded, entries, source, options.by)),
         skipped=source.skipped,
         format=NAME,
         device=_device(source.header, traced),
@@ -117,7 +123,7 @@ def _nothing(source: Source) -> InputFileError:
     )
 
 
-def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], source: Source) -> list[str]:
+def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], source: Source, grouping: str) -> list[str]:
     """Return notes on what is counted and what the trace lacks."""
     notes = []
     total, counted = len(traced.timeline.gpu), int(traced.counted.sum())
@@ -132,7 +138,13 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
     in_graph = int((traced.in_graph & traced.counted).sum())
     if in_graph:
         notes.append(f"{in_graph} kernels were launched in graphs, for which the trace has no operators and shapes.")
-    if total and len(traced.timeline.ops) and not any(call.dims for call in recorded.calls):
+    shapes = any(call.dims for call in recorded.calls)
+    if total and shapes and grouping in _LOST and any(entry.op is None for entry in entries):
+        notes.append(
+            f"Grouped by {grouping}: {_LOST[grouping]}. Their limiters follow from names, and they have no bound, no "
+            "prediction and no advice that needs one, so that shares and advice differ from those of --by shape."
+        )
+    if total and len(traced.timeline.ops) and not shapes:
         notes.append("The trace has no shapes: profile with record_shapes=True to compare it with the model.")
     repeated = int(((traced.same_as >= 0) & traced.counted).sum())
     if repeated:

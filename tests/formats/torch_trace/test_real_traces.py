@@ -105,6 +105,18 @@ def test_time_and_calls_of_every_operator_are_those_of_tracelens(trace, report, 
         assert entry.calls == int(row["Count"])
 
 
+@pytest.mark.parametrize("by", ["op", "kernel"])
+def test_a_grouping_that_loses_sizes_says_so_and_does_lose_them(trace, by):
+    name, _ = QWEN
+    lost, kept = trace(name, by=by), trace(name, by="shape")
+    (note,) = (note for note in lost.notes if note.startswith(f"Grouped by {by}: "))
+    assert "--by shape" in note
+    assert not any(note.startswith("Grouped by") for note in kept.notes)
+    known_s = [math.fsum(entry.time_s for entry in one.entries if entry.op is not None) for one in (lost, kept)]
+    assert known_s[0] < 0.5 * known_s[1]  # of the same time
+    assert lost.total_time_s == pytest.approx(kept.total_time_s)
+
+
 @pytest.mark.parametrize(("name", "reference"), [BERT, QWEN])
 def test_time_of_every_kernel_is_that_of_tracelens(trace, report, name, reference):
     # this table of theirs is of the whole trace, unlike the others
