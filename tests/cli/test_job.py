@@ -24,6 +24,14 @@ def test_roi_of_a_job_begins_with_its_straggler(perfmodel) -> None:
     assert all(row["name"] != "even out rank 1" for row in none["rows"])
 
 
+def test_the_heading_counts_the_entries_that_take_time(perfmodel) -> None:
+    """Entries that others overlap can be named in a plan; the headroom of each part does not list them."""
+    lines = perfmodel("roi", *SLOW).out.splitlines()
+    summaries = " ".join(lines).split("ms in ")[1:]
+    taking = {summary.split()[0] for summary in summaries if summary.split()[1].startswith("entr")}
+    assert len(taking) == 1, taking
+
+
 def scenario(folder: Path, *targets: str, **more: object) -> Path:
     """Write a scenario that takes some entries out."""
     path = folder / "steps.json"
@@ -66,7 +74,9 @@ def test_a_projected_job_lists_its_ranks(perfmodel, data_dir, tmp_path) -> None:
     assert whole["projected_time_s"] == max(row["projected_time_s"] for row in ran.json["rows"])
     assert ran.json["context"]["missing_ranks"] == [2, 3]
     assert "Missing: rank 2-3 of 4" in perfmodel(*command).out
-    assert max(map(len, perfmodel(*command).out.splitlines())) <= 80
+    drawn = tmp_path / "job.svg"
+    assert max(map(len, perfmodel(*command, "--plot", drawn).out.splitlines())) <= 80
+    assert "<svg" in drawn.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("ranks", [SLOW, SLOW[:1]])
