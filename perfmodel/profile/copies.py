@@ -8,12 +8,12 @@ import re
 from perfmodel.profile.timeline import CopyDirection
 
 _DIRECTIONS = (
-    (re.compile(r"HtoD|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
-    (re.compile(r"DtoH|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
-    (re.compile(r"[DP]to[DP]|(?:Device|Peer)-to-(?:Device|Peer)|(?:Device|Peer)To(?:Device|Peer)", re.IGNORECASE),
+    (re.compile(r"H(?:to|2)D|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
+    (re.compile(r"D(?:to|2)H|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
+    (re.compile(r"[DP](?:to|2)[DP]|(?:Device|Peer)-to-(?:Device|Peer)|(?:Device|Peer)To(?:Device|Peer)", re.IGNORECASE),
      CopyDirection.DEVICE_TO_DEVICE),
 )  # fmt: skip
-_PEERS = re.compile(r"PtoP|Peer", re.IGNORECASE)
+_PEERS = re.compile(r"P(?:to|2)P|Peer", re.IGNORECASE)
 #: names whose direction is kept: a trace repeats a few
 _MOST_NAMES = 4096
 

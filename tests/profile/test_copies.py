@@ -13,6 +13,7 @@ from perfmodel.profile.timeline import CopyDirection
         ("Memcpy DtoH (Device -> Pinned)", CopyDirection.DEVICE_TO_HOST, 1),
         ("CopyHostToDevice (Pageable)", CopyDirection.HOST_TO_DEVICE, 0),
         ("[CUDA memcpy Device-to-Device]", CopyDirection.DEVICE_TO_DEVICE, -1),
+        ("memcpy_h2d", CopyDirection.HOST_TO_DEVICE, -1),
         ("Memset (Device)", CopyDirection.UNKNOWN, -1),
     ],
 )

@@ -18,9 +18,11 @@ from typing import Any
 
 from perfmodel import storage
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
+from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns
 from perfmodel.formats.text.double_counting import may_be_total, percent_notes, without_kernels, without_total
 from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, unit_s, whole_count
@@ -197,7 +199,13 @@ def _entry(
     if columns.time.kind != "total":
         value = _plausible(value * (1 if calls is None else calls), context, place)
     name = "" if cells[columns.name] is None else str(cells[columns.name]).strip()
-    return ProfileEntry(name or "(unnamed)", value, calls)
+    return ProfileEntry(name or "(unnamed)", value, calls, _category(name))
+
+
+def _category(name: str) -> EventKind | str:
+    """Return that a row is a copy or an exchange, by its name; "" for others, since a table may list any work."""
+    kind = event_kind(name)
+    return "" if kind is EventKind.KERNEL else kind
 
 
 def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:

@@ -323,3 +323,21 @@ def test_a_time_of_over_30_years_has_the_wrong_unit(read, seconds, is_read):
         return
     with pytest.raises(InputFileError, match="over 30 years"):
         read(f"name,time_s\na,{seconds}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "communication"),
+        ("nccl:all_reduce", "communication"),
+        ("ncclDevKernel_SendRecv", "communication"),
+        ("Memcpy HtoD", "memcpy"),
+        ("[CUDA memset]", "memset"),
+        # a table may list any work: other names are left to what reads them
+        ("volta_sgemm_128x64_nn", ""),
+        ("data loading", ""),
+    ],
+)
+def test_copies_and_exchanges_are_known_by_their_names(read, name, kind):
+    (entry,) = read(f"name,time_ms\n{name},3\n").entries
+    assert entry.category == kind
