@@ -25,9 +25,6 @@ _STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORE
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
 _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
-#: kernels that round fp32 inputs to TF32 for the tensor cores: cuBLAS and cuDNN write tf32, CUTLASS the shape of its
-#: matrix instruction, m16n8k8 with fp32 accumulation ("s1688gemm"); AMD calls the format xf32
-_TF32 = re.compile(r"tf32|xf32|(?<![a-z\d])s1688(?!.*(?:f16|bf16|half))", re.IGNORECASE)
 #: PyTorch's kernels that compute the address of each element: CUDALoops.cuh takes them where an operand has gaps or is
 #: broadcast (on AMD, with other names, also to convert dtypes), Shape.cu where tensors that are joined have gaps
 _ADDRESSES = re.compile(
@@ -88,15 +85,6 @@ def call_kind(name: str) -> CallKind:
 def is_graph_launch(name: str) -> bool:
     """Whether a call starts a whole graph of kernels ("cudaGraphLaunch", "hipGraphLaunch")."""
     return "GraphLaunch" in name
-
-
-def uses_tf32(name: str) -> bool:
-    """Whether a matrix kernel for fp32 tensors rounds its inputs to TF32.
-
-    >>> uses_tf32("ampere_sgemm_128x64_nn"), uses_tf32("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4")
-    (False, True)
-    """
-    return _TF32.search(name) is not None
 
 
 def computes_addresses(name: str) -> bool:

@@ -86,6 +86,31 @@ def test_products_without_shapes_follow_the_peak():
     )
 
 
+def _named(name):
+    return ProfileEntry(name, 1.0, None, EventKind.KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target", "peaks"),
+    [
+        ("volta_sgemm_128x64_nn", V100, H100, (("fp32", "vector"), ("fp32", "vector"))),
+        ("maxwell_scudnn_128x64_relu_small_nn_v1", V100, H100, (("fp32", "vector"), ("fp32", "vector"))),
+        ("volta_fp16_s884gemm_fp16_128x128", V100, H100, (("fp16", "tensor"), ("fp16", "tensor"))),
+        # V100 has no tensor engine for fp64, and the library takes that of the H100
+        ("volta_dgemm_64x64_nn", V100, H100, (("fp64", "vector"), ("fp64", "tensor"))),
+        # A100 has one, which this kernel leaves aside
+        ("cutlass_80_simt_dgemm_64x64_8x4_nn_align1", A100, H100, (("fp64", "vector"), ("fp64", "vector"))),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", A100, V100, (("tf32", "tensor"), ("fp32", "vector"))),
+        ("some_gemm", V100, H100, (("fp16", "tensor"), ("fp16", "tensor"))),
+    ],
+)
+def test_products_follow_the_peak_of_the_arithmetic_in_their_name(name, source, target, peaks):
+    here, there = (machine.find_peak(*peak).flop_per_s for machine, peak in zip((source, target), peaks, strict=True))
+    scaled = scale_entry(_named(name), source, target)
+    assert scaled.factor == pytest.approx(here / there)
+    assert scaled.basis.startswith("ratio of the peaks")
+
+
 def test_launch_bound_kernels_do_not_become_faster():
     entry = ProfileEntry("elementwise_kernel", 1000 * start_time(A100) / 2, 1000, EventKind.KERNEL)
     scaled = scale_entry(entry, A100, H100)

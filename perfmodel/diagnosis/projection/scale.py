@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.core.machine_parts import Peak
 from perfmodel.core.vocabulary import EventKind, Limiter
 from perfmodel.diagnosis.limits import Basis, Limit, limit
 from perfmodel.diagnosis.profiled import profiled_time
@@ -19,6 +20,7 @@ from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
+from perfmodel.profile.arithmetic import Arithmetic, kernel_arithmetic
 from perfmodel.profile.profile import ProfileEntry
 
 #: share of the deviation from the prediction, in ln, that a kernel takes along to another machine. Of 0, 1/2 and 1, 1/2
@@ -177,10 +179,11 @@ def _ratio(entry: ProfileEntry, limiter: Limiter, source: Hardware, target: Hard
             return 1.0, OF_CEILINGS, f"unchanged: the bandwidth of {what} is not known for both machines"
         return (rates[0] or 1.0) / (rates[1] or 1.0), 0.0, f"ratio of the bandwidths of {what}"
     memory = _bandwidth(source) / _bandwidth(target)
+    peaks, what = _peak_ratio(entry, source, target)
     if limiter is Limiter.COMPUTE:
-        return _peak_ratio(source, target), 0.0, "ratio of the peaks"
+        return peaks, 0.0, f"ratio of the peaks{what}"
     if limiter is Limiter.UNKNOWN:
-        ratios = sorted((memory, _peak_ratio(source, target)))
+        ratios = sorted((memory, peaks))
         spread = math.log(ratios[1] / ratios[0]) / 2
         return math.sqrt(ratios[0] * ratios[1]), spread, "between the ratios of the bandwidths and of the peaks"
     return memory, 0.0, "ratio of the bandwidths of device memory"
@@ -190,14 +193,52 @@ def _bandwidth(hardware: Hardware) -> float:
     return hardware.main_memory.bandwidth_bytes_per_s or math.nan
 
 
-def _peak_ratio(source: Hardware, target: Hardware) -> float:
-    """Return the ratio of the peaks in the first dtype of matrix products that both machines have."""
+def _peak_ratio(entry: ProfileEntry, source: Hardware, target: Hardware) -> tuple[float, str]:
+    """Return the ratio of the peaks that an entry's products have, and these in words.
+
+    They are those of the arithmetic that its kernel's name tells. Where it tells none, or one that the machines lack,
+    they are those of the first dtype of matrix products that both have.
+    """
+    for name in (*entry.kernels[:1], entry.name):
+        told = kernel_arithmetic(name)
+        if told is not None:
+            try:
+                here, there = _peaks(told, source, target)
+            except UsageError:
+                break
+            return here.flop_per_s / there.flop_per_s, _peaks_in_words(here, there)
     for dtype in ("bf16", "fp16", "fp32"):
         try:
-            return source.best_peak(dtype).flop_per_s / target.best_peak(dtype).flop_per_s
+            return source.best_peak(dtype).flop_per_s / target.best_peak(dtype).flop_per_s, ""
         except UsageError:
             continue
-    return 1.0
+    return 1.0, ""
+
+
+def _peaks(told: Arithmetic, source: Hardware, target: Hardware) -> tuple[Peak, Peak]:
+    """Return the peaks of a kernel here and there.
+
+    The library leaves the tensor engine aside there as well if it does so here. Where this machine's has not the dtype,
+    it takes the one that has it there.
+
+    Raises
+    ------
+    UsageError
+        When a machine has no peak for the dtype, nor for one in its place.
+    """
+    here = source.find_peak(*told) or source.best_peak(told.dtype)
+    if here.engine == "vector" and source.find_peak(told.dtype, "tensor"):
+        return here, target.vector_peak(told.dtype)
+    for dtype in (told.dtype, *_INSTEAD.get(told.dtype, ())):
+        if dtype in target.dtypes():
+            return here, target.best_peak(dtype)
+    raise target.lacks(told.dtype)
+
+
+def _peaks_in_words(here: Peak, there: Peak) -> str:
+    """Return the dtypes and engines of two peaks, once where they are the same."""
+    first, second = (f"{peak.dtype} ({peak.engine} engine)" for peak in (here, there))
+    return f" in {first}" if first == second else f" in {first} here and {second} there"
 
 
 def _link_of(entry: ProfileEntry) -> tuple[str, Callable[[Hardware], float | None]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from perfmodel.formats.kernel_names import uses_tf32
 from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.profile.arithmetic import uses_tf32
 
 #: number of torch.ScalarType -> dtype of a product's result
 _SCALAR_TYPES = {5: "fp16", 6: "fp32", 15: "bf16"}
