@@ -457,6 +457,19 @@ def test_counters_scale_by_the_bound_of_what_they_counted():
     assert scale_entry(entry, A100, H100).factor == pytest.approx(ratio)
 
 
+def test_the_limiter_is_what_takes_most_of_the_prediction_on_the_other_machine():
+    # a kernel that computes the address of each element gains nothing from more bandwidth, a stream of vectors does
+    op = Elementwise(numel=1 << 27, kind="copy", dtype="bf16", strided=True)
+    strided, streamed = (
+        scale_entry(ProfileEntry("c", 1e-3, 1, EventKind.KERNEL, one), H100, H200)
+        for one in (op, dataclasses.replace(op, strided=False))
+    )
+    assert strided.factor > 0.95
+    assert strided.limiter is Limiter.COMPUTE
+    assert streamed.factor < 0.8
+    assert streamed.limiter is Limiter.HBM
+
+
 def test_copies_within_the_interval_of_their_elementwise_prediction():
     op = Elementwise(numel=1 << 26, kind="copy", dtype="fp16")
     entry = ProfileEntry("c", float(predict(op, A100).predicted_time_s), 1, EventKind.KERNEL, op)

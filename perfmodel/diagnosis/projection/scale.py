@@ -56,7 +56,7 @@ class Scaled:
     ----------
     factor : time there over time here.
     deviation : standard deviation of ln(measured / projected).
-    limiter : what limits it on the other machine.
+    limiter : what limits it on the other machine: what most of the predicted time there is spent on, else the ceiling.
     basis : how the factor was found, in words.
     """
 
@@ -109,7 +109,8 @@ def _by_model(entry: ProfileEntry, op: Operator, here: Limit, source: Hardware, 
         return None
     first = predict(one, source, library=library)
     ratio = profiled_time(there, target) / profiled_time(first, source)
-    limiter = limit(dataclasses.replace(entry, op=_with_dtype(op, instead) if instead else op), target).limiter
+    # not that of the roofline: a kernel that computes addresses reads no faster from a faster memory
+    limiter = Limiter(str(there.predicted_limiter))
     note = f", in {instead}: no {op.dtype} there" if instead else ""
     if here.predicted_time_s is None or not entry.time_s:
         return Scaled(ratio, OF_BOUNDS, limiter, f"ratio of the bounds and predictions{note}")
