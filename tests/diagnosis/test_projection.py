@@ -28,6 +28,8 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import CopyDirection
 
@@ -368,6 +370,21 @@ def test_on_its_own_machine_only_the_host_of_a_run_is_unsure(traced):
     assert own.whole.low == pytest.approx(own.whole.high) == pytest.approx(2100 * US)
     assert sum(part.low for part in own.parts) == pytest.approx(own.whole.low)
     assert other.whole.low < other.whole.projected_time_s < other.whole.high
+
+
+def test_a_stated_host_leaves_what_runs_and_runtimes_differ_by(traced):
+    # launches 100 us apart, kernels of 5 us: the host sets the pace on every machine
+    line = _queued(traced, 5, 100).between_gpu_work()
+    line = dataclasses.replace(line, gpu=dataclasses.replace(line.gpu, entry=np.zeros(10, dtype=np.int64)))
+    profile = Profile((ProfileEntry("k", 50 * US, 10, EventKind.KERNEL),), timeline=line)
+    unsure = [
+        math.log(whole.high / whole.projected_time_s) / Z80
+        for whole in (project(profile, A100, to, host=1.5).whole for to in (H100, hardware("mi300x")))
+    ]
+    assert unsure[0] == pytest.approx(run_deviation(H100), rel=0.15)
+    assert unsure[1] > 2 * unsure[0]
+    same = project(profile, A100, A100, host=1.0).whole
+    assert same.low == pytest.approx(same.high)
 
 
 def test_the_note_on_the_host_has_the_deviation_that_the_interval_has():

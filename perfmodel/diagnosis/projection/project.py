@@ -25,6 +25,10 @@ from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Timeline
 
+#: standard deviation of ln(launches there / here) beside a stated host where the runtime is another vendor's: the
+#: smallest of what eight hosts under CUDA and ROCm differ by (`HOST_DEVIATION`), whose processors differ as well
+OTHER_RUNTIME = 0.23
+
 
 @dataclass(frozen=True)
 class ProjectedPart:
@@ -100,7 +104,8 @@ def project(
 
     The interval of the whole: a machine or a library differs from its predictions in one direction for all kernels,
     so their deviations are added up; the run (10 %) and the host are independent of them. On the profile's own machine
-    the kernels and the run are what was measured, and only the host is unsure.
+    the kernels and the run are what was measured, and only the host is unsure. A stated host leaves what runs differ
+    by, and what another vendor's runtime takes for its launches (`OTHER_RUNTIME`).
 
     Parameters
     ----------
@@ -219,8 +224,10 @@ class _Traced:
         half = Z80 * np.hypot(self.deviation, _run_deviation(self.source, self.target))
         middle = self._replayed(self.factor, speed)
         kernels = [self._replayed(self.factor * np.exp(sign * half), speed) for sign in (-1, 1)]
-        steps = (0.0, 0.0) if self.host is not None else (-Z80 * HOST_DEVIATION, Z80 * HOST_DEVIATION)
-        hosts = [self._replayed(self.factor, speed * math.exp(step)) if step else middle for step in steps]
+        unsure = _host_deviation(self.source, self.target, self.host)
+        hosts = [
+            self._replayed(self.factor, speed * math.exp(sign * Z80 * unsure)) if unsure else middle for sign in (-1, 1)
+        ]
         names = list(dict.fromkeys(entry.name for wall in (here, middle) for entry in wall.entries))
         parts = tuple(self._projected(name, here, middle, (*kernels, *hosts)) for name in names)
         low_s, high_s = (
@@ -228,7 +235,7 @@ class _Traced:
             for side, sign in ((0, -1), (1, 1))
         )
         whole = _whole(here.total_time_s, middle.total_time_s, low_s, high_s)
-        notes = (_host_note(self.host), *_notes(parts, self.source, self.target))
+        notes = (_host_note(self.host, unsure), *_notes(parts, self.source, self.target))
         entries = tuple(
             replace(entry, time_s=entry.time_s * self.scaled[entry.name].factor) for entry in self.profile.entries
         )
@@ -284,13 +291,24 @@ def _mean_factor(profile: Profile, factors: Sequence[float]) -> float:
     return math.fsum(entry.time_s * factor for entry, factor in pairs) / total_s if total_s else 1.0
 
 
-def _host_note(host: float | None) -> str:
+def _host_deviation(source: Hardware, target: Hardware, host: float | None) -> float:
+    """Return the standard deviation of ln(time of the host there / assumed)."""
+    if host is None:
+        return HOST_DEVIATION
+    if host == 1.0 and source.name == target.name:
+        return 0.0
+    runtime = 0.0 if source.vendor == target.vendor else OTHER_RUNTIME
+    return math.hypot(run_deviation(target), runtime)
+
+
+def _host_note(host: float | None, deviation: float = 0.0) -> str:
     if host is None:
         return (
             "The host is assumed to be as fast as the one of the profile, within "
             f"{100 * HOST_DEVIATION:.0f} % (standard deviation); --host X states its time over this one's."
         )
-    return f"The host takes {host:g} times as long for its own work, as stated."
+    within = f", within {100 * deviation:.0f} % (standard deviation)" if deviation else ""
+    return f"The host takes {host:g} times as long for its own work, as stated{within}."
 
 
 def _notes(parts: Sequence[ProjectedPart], source: Hardware, target: Hardware) -> list[str]:
