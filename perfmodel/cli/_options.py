@@ -61,8 +61,8 @@ def fraction_option(name: str, help_: str, *, show_default: bool = False) -> Any
     return typer.Option(name, metavar="PERCENT", help=help_, parser=parse, show_default=show_default)
 
 
-def only_machine(on: Sequence[str] | None) -> str | None:
-    """Return the machine of ``--on``, or None without the option.
+def only_machine(on: Sequence[str] | None, option: str = "--on") -> str | None:
+    """Return the machine of ``--on``, or another option, or None without the option.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def only_machine(on: Sequence[str] | None) -> str | None:
         When the option names more than one; otherwise the last one would silently win.
     """
     if on and len(on) > 1:
-        raise UsageError("the command takes one machine.", place="--on", remedy="Name one machine after --on.")
+        raise UsageError("the command takes one machine.", place=option, remedy=f"Name one machine after {option}.")
     return on[0] if on else None
 
 
@@ -151,15 +151,12 @@ ProfiledMachineOption = Annotated[
         show_default=False,
     ),
 ]
-TargetMachineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="HW",
-        help=f"Another machine to which the profile is projected: {_MACHINE}.",
-        show_default=False,
-    ),
-]
+_TO = typer.Option(
+    "--to", metavar="HW", help=f"Another machine to which the profile is projected: {_MACHINE}.", show_default=False
+)
+TargetMachineOption = Annotated[str | None, _TO]
+#: a list, so that a second machine is refused, and does not silently take the place of the first
+TargetMachinesOption = Annotated[list[str] | None, _TO]
 HostOption = Annotated[
     float | None,
     typer.Option(

@@ -31,7 +31,7 @@ def profiled_machine(
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.find import match_device, suggestion
 
-    if named := only_machine(on):
+    if named := only_machine(on, option):
         machine = hardware(named)
         if not assume:
             _check_device(profile, machine, option)

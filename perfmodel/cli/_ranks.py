@@ -125,7 +125,7 @@ def refuse_cpu_times(profile: Profile | Job, on: Sequence[str] | None, *, place:
     from perfmodel.hardware_catalog import hardware
 
     what, how = _cpu_times(profile)
-    named = only_machine(on)
+    named = only_machine(on, option)
     if not what or (named and hardware(named).kind == "cpu"):
         return
     which = f"not times of {named}" if named else "which say nothing about a GPU"

@@ -20,10 +20,11 @@ from perfmodel.cli._options import (
     PlotOption,
     RanksOption,
     SchedulerOption,
-    TargetMachineOption,
+    TargetMachinesOption,
     WholeTraceOption,
     WideOption,
     WorkersOption,
+    only_machine,
 )
 from perfmodel.cli._output import Destination, check_plot, context, draw
 from perfmodel.cli._profile import profiled_machine
@@ -50,7 +51,7 @@ def command(
         ),
     ] = None,
     assume: AssumeOption = False,
-    target: TargetMachineOption = None,
+    target: TargetMachinesOption = None,
     host: HostOption = None,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
@@ -78,9 +79,10 @@ def command(
 
     destination = Destination.of("project", format_, output, wide=wide)
     check_plot(plot)
-    if not target:
+    to = only_machine(target, "--to")
+    if not to:
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
-    there = hardware(target)
+    there = hardware(to)
     profiles = storage.expand(profiles)
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, [of_several(is_job)])

@@ -44,6 +44,8 @@ def test_every_format(perfmodel, table, format_):
         (("--to", "h100"), "the profile names no device"),
         (("--from", "a100", "--to", "h1000"), "Did you mean 'h100'"),
         (("--from", "a100", "--to", "h100", "--host", "0"), "above 0"),
+        (("--from", "a100", "--to", "h100", "--to", "h200"), "--to: the command takes one machine"),
+        (("--from", "a100", "--from", "v100", "--to", "h100"), "--from: the command takes one machine"),
     ],
 )
 def test_what_is_missing_or_wrong_is_one_message(perfmodel, table, options, said):
