@@ -12,6 +12,7 @@ from perfmodel.diagnosis.advice.counters import wasted_share
 from perfmodel.diagnosis.against import compare_diagnoses
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.errors import UsageError
+from perfmodel.formats import read_profile
 from perfmodel.investment.plan import read_plan
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
@@ -70,6 +71,38 @@ def test_late_launches_and_the_graph_that_replays_them(traced):
         assert text in advice.basis
     assert advice.candidate.targets == ("[launch gaps]",)
     assert (advice.candidate.dev_days, advice.candidate.risk) == (2.0, "medium")
+
+
+def _late(traced, launches):
+    """Return the diagnosis of kernels of 5 us or copies of the host, one every 50 us, each launched 3 us before."""
+    starts = [50 * i for i in range(len(launches))]
+    line = traced(
+        (0, starts[-1] + 5),
+        gpu=[(s, s + 5, "add" if what == "kernel" else "copy", what, i)
+             for i, (s, what) in enumerate(zip(starts, launches, strict=True))],
+        api=[(s - 3, s - 1, "cudaLaunchKernel", "launch") for s in starts],
+        ops=[(-10, starts[-1] + 10, "aten::add")],
+    )  # fmt: skip
+    return diagnose(profile_of(line, [kernel("aten::add")], [0] * len(launches)))
+
+
+def test_a_few_launches_are_no_evidence_for_a_graph(traced):
+    assert any(item.kind == "cuda-graph" for item in _late(traced, ["kernel"] * 10).advice)
+    assert not any(item.kind == "cuda-graph" for item in _late(traced, ["kernel"] * 3).advice)
+
+
+def test_copies_of_the_host_are_no_kernels_of_a_graph(traced):
+    mixed = best(_late(traced, ["kernel", "copy"] * 10), "cuda-graph")
+    # ten kernels, the first of which begins the run
+    assert mixed.basis.startswith("9 kernels")
+    assert mixed.time_saved_s == pytest.approx(9 * (45 * US - KERNEL_GAP_S))
+    assert not any(item.kind == "cuda-graph" for item in _late(traced, ["kernel"] + ["copy"] * 20).advice)
+
+
+def test_a_kernel_and_a_copy_of_a_start_up_are_no_reason_for_a_graph(data_dir):
+    made = diagnose(read_profile(data_dir / "nsys" / "ginda_rtx3080_mock_minimal.sqlite"))
+    assert made.part("launch").time_s > 0
+    assert not any(item.kind == "cuda-graph" for item in made.advice)
 
 
 def test_queued_kernels_are_no_reason_for_a_graph(traced):

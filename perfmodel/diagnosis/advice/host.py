@@ -13,8 +13,9 @@ from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis import wall
 from perfmodel.diagnosis.advice.fusion import times
 from perfmodel.diagnosis.advice.suggest import suggest
+from perfmodel.diagnosis.decompose import moves_data
 from perfmodel.diagnosis.evidence.gaps import launch_intervals_s
-from perfmodel.diagnosis.gaps import IdleReason, is_input_pipeline
+from perfmodel.diagnosis.gaps import NOT_LAUNCHING_S, IdleReason, is_input_pipeline
 from perfmodel.diagnosis.intervals import covered_s, union
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice, Evidence
@@ -30,6 +31,8 @@ _START_UP = (
 )
 #: pieces of evidence that the basis of an advice lists
 _LISTED = 3
+#: late launches of a GPU from which a graph is advised: fewer tell no pace of launches, and no repeated step
+_FEWEST_LATE = 8
 
 
 def host_advice(run: MeasuredRun) -> Iterator[Advice | None]:
@@ -42,18 +45,26 @@ def host_advice(run: MeasuredRun) -> Iterator[Advice | None]:
 
 
 def _graph(run: MeasuredRun) -> Advice | None:
-    """Return the advice to replay late launches from a graph: each gap shrinks to the gap between a graph's kernels."""
+    """Return the advice to replay late launches from a graph: each gap shrinks to the gap between a graph's kernels.
+
+    Copies between host and device count in no graph: the host reads what they bring, or has to fill what they take.
+    """
     saved_s, late = 0.0, []
+    on_gpu = np.array([*~moves_data(run.timeline), False])  # the last element stands for the event -1
     for gaps in run.all_gaps():
-        is_late = (gaps.launch_s > 0) & ~gaps.launched_ahead & (gaps.after >= 0) & ~_from_graph(run, gaps.after)
+        is_late = (gaps.launch_s > 0) & ~gaps.launched_ahead & on_gpu[gaps.after] & ~_from_graph(run, gaps.after)
         saved_s += float(np.maximum(gaps.launch_s[is_late] - launching.KERNEL_GAP_S, 0.0).sum())
         late.append(gaps.after[is_late])
     events = np.concatenate(late)
     interval_s = launch_intervals_s(run, run.timeline.gpu.launch[events])
-    if not events.size or not interval_s.size:
-        return None
+    # what takes longer is other work of the host, and no launch
+    interval_s = interval_s[interval_s < NOT_LAUNCHING_S]
     count = round(events.size / run.num_gpus)
-    launch_s, kernel_s = float(np.median(interval_s)), float(run.timeline.gpu.duration_s[events].mean())
+    if count < _FEWEST_LATE or not interval_s.size:
+        return None
+    # the median stands for each of them, and they follow each other within the run
+    launch_s = min(float(np.median(interval_s)), run.total_s / count)
+    kernel_s = float(run.timeline.gpu.duration_s[events].mean())
     times_s = {
         "with a wait after each": launching.serialised_time_s(count, kernel_s, launch_s),
         "queued ahead": launching.pipelined_time_s(count, kernel_s, launch_s),
