@@ -18,6 +18,7 @@ from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.measure.monitor.session import Session
+    from perfmodel.measure.monitor.sources import ProcessSource
 
 #: number of the stream for messages
 _STDERR = 2
@@ -104,8 +105,8 @@ def _watch(
             child = _started(program) if program else None
             held.callback(_code, child)  # no process is left behind an error
             watched = child.pid if child else pid
-            sources = sources_of(watched)
-            ends = _ends(child, next(source for source in sources if isinstance(source, ProcessSource)), pid)
+            sources = sources_of(watched)  # without a process, since the monitor's own says nothing about a job
+            ends = _ends(child, next((source for source in sources if isinstance(source, ProcessSource)), None))
             session = Session(Readings(sources), recorder)
             with contextlib.suppress(KeyboardInterrupt), _screen() as show:
                 _loop(session, ends, times, show, exporter)
@@ -123,11 +124,11 @@ def _started(program: list[str]) -> subprocess.Popen[bytes]:
         ) from None
 
 
-def _ends(child: subprocess.Popen[bytes] | None, source: Any, pid: int | None) -> Callable[[], bool]:
+def _ends(child: subprocess.Popen[bytes] | None, source: ProcessSource | None) -> Callable[[], bool]:
     """Return what says that there is nothing more to watch."""
     if child is not None:
         return lambda: child.poll() is not None
-    return (lambda: not source.is_running) if pid is not None else (lambda: False)
+    return (lambda: not source.is_running) if source is not None else (lambda: False)
 
 
 def _code(child: subprocess.Popen[bytes] | None) -> int:

@@ -13,6 +13,8 @@ from perfmodel.measure.monitor.trend import leak_rate
 
 #: kind of finding
 LEAK = "memory leak"
+#: a growth that would take longer to fill the memory is none to look into: few jobs run for a month [s]
+LONGEST_TO_FULL_S = 30 * 86400.0
 #: how long something has to last [s], and the shares that it is judged by
 LOW_USE, LOW_USE_S = 0.30, 60.0
 BUSY_CORE, HOST_BOUND_USE, HOST_BOUND_S = 0.95, 0.60, 10.0
@@ -71,7 +73,10 @@ def _leaks(series: Series) -> Iterator[Finding]:
             if rate <= 0:
                 continue
             _, total = series.get(limit_metric, of if metric.startswith("gpu") else "host")
-            left = f"; full in {_span((total[-1] - values[-1]) / rate)}" if total.size else ""
+            full_in_s = float((total[-1] - values[-1]) / rate) if total.size else 0.0
+            if full_in_s > LONGEST_TO_FULL_S:
+                continue
+            left = f"; full in {_span(full_in_s)}" if total.size else ""
             yield Finding(
                 LEAK,
                 of,

@@ -149,10 +149,10 @@ class Monitor(Reportable):
 
 
 def sources_of(pid: int | None) -> list[Source]:
-    """Return the sources of this machine: its GPUs if any, the host, and a process tree (this one's by default)."""
+    """Return the sources of this machine: its GPUs if any, the host, and a process tree unless ``pid`` is None."""
     gpus = gpu_source()
     first: list[Source] = [gpus] if gpus is not None else []
-    return [*first, HostSource(), ProcessSource(os.getpid() if pid is None else pid)]
+    return [*first, HostSource(), *([] if pid is None else [ProcessSource(pid)])]
 
 
 def monitor(
@@ -183,4 +183,9 @@ def monitor(
     if not interval_s > 0:
         raise UsageError(f"{interval_s} s is no interval.", place="interval_s", remedy="Give 1, say.")
     recorder = Recorder(record) if record is not None else None
-    return Monitor(Session(Readings(sources_of(pid), clock), recorder), interval_s, recorder, expected)
+    return Monitor(
+        Session(Readings(sources_of(os.getpid() if pid is None else pid), clock), recorder),
+        interval_s,
+        recorder,
+        expected,
+    )

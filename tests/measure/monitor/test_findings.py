@@ -140,6 +140,10 @@ def test_each_fault_is_found_and_a_healthy_run_has_none() -> None:
     assert kinds(series(**{**healthy, **swaps})) == [("swapping", "host")]
     leaks = {"process_memory_resident_bytes__process_1": 1e9 + 1e6 * np.arange(n)}
     assert kinds(series(**{**healthy, **leaks})) == [("memory leak", "process 1")]
+    # 1 MB/s fills 2.5 TB in 29 days, and 3 TB in 35, which no job waits for
+    for total, found in ((2.5e12, [("memory leak", "process 1")]), (3e12, [])):
+        large = {"host_memory_total_bytes__host": np.full(n, total)}
+        assert kinds(series(**{**healthy, **leaks, **large})) == found
     stopped = {"process_cpus__process_1": np.where(np.arange(n) < 40, 2.0, 0.0)}
     assert kinds(series(**stopped)) == [("stalled", "process 1")]
 

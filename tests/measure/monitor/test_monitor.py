@@ -106,6 +106,14 @@ def test_this_process_is_watched_from_python(tmp_path) -> None:
         pm.monitor(interval_s=0)
 
 
+def test_the_monitor_itself_is_not_watched(perfmodel, tmp_path) -> None:
+    path = tmp_path / "run.jsonl"
+    assert perfmodel("monitor", "--interval", 0.05, "--duration", 0.2, "--record", path).code == 0
+    owners = {of for _, of in read_series(path).names()}
+    assert "host" in owners
+    assert not any(of.startswith("process") for of in owners)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "leaks"), [(300_000, True), (0, False)])
 def test_a_job_is_run_and_its_leak_is_found(perfmodel, tmp_path, size, leaks) -> None:
