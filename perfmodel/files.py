@@ -21,9 +21,12 @@ from typing import IO, Any, cast
 from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.storage import gzipped
+from perfmodel.storage.foreign import foreign
 
 _PACKAGE = Path(__file__).resolve().parent
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+#: first bytes that tell what a file is
+_HEAD_BYTES = 1024
 #: JSON above this size is a trace, no deployment or plan
 _LARGEST_PLAN_BYTES = 100_000
 #: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
@@ -49,7 +52,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     ------
     InputFileError
         When the file is missing, a directory, a pipe or a device, unreadable, empty, a damaged gzip file, larger than
-        `LARGEST_TEXT_BYTES`, or not UTF-8 text.
+        `LARGEST_TEXT_BYTES`, of a kind that perfmodel does not read, or not UTF-8 text.
     """
     place = storage.one(path)
     check_regular(place)
@@ -67,6 +70,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise InputFileError(f"cannot be read: {reason}.", place=place) from None
     if data.startswith(gzipped.MAGIC):
         data = _unpacked(data, place)
+    refuse_foreign(place, data[:_HEAD_BYTES])
     check_text_size(len(data), place)
     if not data.strip():
         raise InputFileError("the file is empty.", place=place, remedy="Check the path.")
@@ -95,6 +99,19 @@ def opened(path: str | os.PathLike[str]) -> IO[bytes]:
     import gzip
 
     return cast(IO[bytes], gzip.open(file))
+
+
+def refuse_foreign(path: str | os.PathLike[str], head: bytes) -> None:
+    """Refuse a file that has to be exported, unpacked or saved in another way first, by its name and first bytes.
+
+    Raises
+    ------
+    InputFileError
+        When it is one (`perfmodel.storage.foreign`), with what makes a readable file of it.
+    """
+    found = foreign(path, head)
+    if found is not None:
+        raise InputFileError(found.what, place=os.fspath(path), remedy=found.remedy)
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:

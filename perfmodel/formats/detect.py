@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
-from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, opened, read_text
+from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, opened, read_text, refuse_foreign
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 from perfmodel.profile.profile import Profile
 
@@ -254,7 +254,7 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
     Raises
     ------
     InputFileError
-        When the file is missing, a directory, a pipe, unreadable or empty.
+        When the file is missing, a directory, a pipe, unreadable, empty or of a kind that perfmodel does not read.
     """
     check_regular(path)
     try:
@@ -264,4 +264,5 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
         head = b""
     if not head.strip():
         read_text(path)  # raises the message for what is wrong
+    refuse_foreign(path, head)
     return head.removeprefix(b"\xef\xbb\xbf")
