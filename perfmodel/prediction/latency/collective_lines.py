@@ -7,7 +7,8 @@ Parallel Computing 20, 1994). Libraries build collectives differently on the sam
 all-reduce of which it drops the rest, so that a byte of it takes three times as long as one of an all-to-all. One line
 for all of them is therefore tens of per cent off where each of its own is a few.
 
-A line is of the number of ranks that were measured. Others take the figures of the link.
+A line is of the number of ranks that were measured. Others take the figures of the link, and are at least as unsure as
+the line was off (`OTHER_RANKS`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 
 from perfmodel.core.hardware import ExchangeLine, Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import Number, anywhere, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import elementwise
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import SYNCHRONISATION, Term, Terms, link_term
@@ -90,6 +93,40 @@ def own_table(name: str, hardware: Hardware) -> LatencyTable | None:
     intervals = dict.fromkeys(REGIMES, (math.exp(-half), math.exp(half)))
     return LatencyTable({}, intervals=intervals, known_libraries=_MEASURED, source=source)
 
+
+def _crosses_measured(name: str, op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    """Return the points of a collective that cross a link on which collectives were measured: a mask, or False."""
+    mask: Any = False
+    if isinstance(op, Collective) and op.op == name:
+        for link, here in peer_links(machine.links.values(), op.num_gpus):
+            if link.lines:
+                mask = mask | here
+    return mask
+
+
+def _off(name: str, hardware: Hardware) -> tuple[float, float, float] | None:
+    """Return how far the lines of a collective were off, or those of all where it has none; None without lines."""
+    measured = [link.lines for link in hardware.links if link.lines]
+    off = [line.deviation for lines in measured for line in ([lines[name]] if name in lines else lines.values())]
+    return (max(off), max(off), max(off)) if off else None
+
+
+def _has_lines(hardware: Hardware) -> bool:
+    return any(link.lines for link in hardware.links)
+
+
+#: collectives of other numbers of ranks than those measured, by the figures of the link: what made a line miss sizes
+#: that were left out (other work on the machine, another algorithm) concerns them as well
+OTHER_RANKS = tuple(
+    Doubt(
+        ErrorSource.EXTRAPOLATION,
+        functools.partial(_crosses_measured, op),
+        (0.02, 0.02, 0.02),  # the least that a line states; that of the machine takes its place
+        machines=_has_lines,
+        of_machine=functools.partial(_off, op),
+    )
+    for (op,) in SERVES.values()
+)
 
 FAMILIES = tuple(
     Family(

@@ -22,6 +22,7 @@ from perfmodel.prediction.ceilings import (
     sustained_ceilings,
 )
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.collective_lines import OTHER_RANKS
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, SYNCHRONISATION, Term, Terms, ceiling_term
@@ -110,5 +111,8 @@ def _hardware(machine: Machine) -> Hardware:
 
 
 #: the constants are the specification's ``[sustained]`` and ``[launch]``; only those of the host are fitted
-FAMILY = Family("roofline", (), formula, (*CEILING_TERMS, LAUNCH, SYNCHRONISATION), basis=basis, of_any_kind=True)
+FAMILY = Family(
+    "roofline", (), formula, (*CEILING_TERMS, LAUNCH, SYNCHRONISATION), basis=basis, of_any_kind=True,
+    doubts=OTHER_RANKS,
+)  # fmt: skip
 FAMILIES = (FAMILY,)

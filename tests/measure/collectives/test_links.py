@@ -199,6 +199,19 @@ def test_a_line_is_of_the_ranks_that_were_measured(cpu_machine) -> None:
         assert one.predicted_time_low_s == several.predicted_time_low_s[place]
 
 
+@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("noise", [0.03, 0.5])
+def test_other_numbers_of_ranks_are_no_surer_than_those_that_were_measured(
+    cpu_machine, name: str, noise: float
+) -> None:
+    machine = calibrate_link(six(noise), cpu_machine).machine
+    op = load_operator(name)(bytes=2.0**20, num_gpus=np.array([2, 3, 4, 16]), dtype="fp32")
+    found = pm.predict(op, machine, library="gloo")
+    for end in (found.predicted_time_low_s, found.predicted_time_high_s):
+        half = np.abs(np.log(end / found.predicted_time_s))
+        assert np.all(half[1:] >= half[0])
+
+
 def test_on_a_gpu_a_measured_line_takes_the_place_of_the_family_for_its_ranks_and_library() -> None:
     h100 = pm.hardware("h100")
     machine = with_lines(h100, "nvlink", {"all_reduce": AlphaBeta(2e-5, 2e11, 2e11, 0.05, 0.05)}, 2)
