@@ -70,6 +70,8 @@ def run_request(request: RanksRequest) -> int:
         When an operator is not a collective, or the number of ranks is impossible.
     UnavailableError
         When there are too few GPUs, or a rank fails.
+    KeyboardInterrupt
+        On Ctrl-C, after saying how many rows are kept.
     """
     # before torch is imported: it prints a stack for a connection that breaks, and more for an exchange of NCCL that
     # fails; one line explains both
@@ -79,7 +81,7 @@ def run_request(request: RanksRequest) -> int:
     from perfmodel.kernels.distributed.launch import launch
 
     check_ranks(request.num_gpus, request.timeout_s)
-    collectives(request.words, request.num_gpus)
+    operators = collectives(request.words, request.num_gpus)
     settings_of(None, *request.rule)  # a wrong one is an error of this process, not of every rank
     device = open_device(request.device)
     if job_rank() is not None:
@@ -91,22 +93,33 @@ def run_request(request: RanksRequest) -> int:
             return launch(request.num_gpus, launched_rank, [request])
         except UnavailableError as error:
             raise _with_rows(error, request) from None
+        except KeyboardInterrupt:
+            if (kept := _kept(request)) is not None and not request.quiet:
+                path = request.destination.path
+                status(f"{kept} of {len(operators)} rows are measured and kept in {path}; --resume measures the others")
+            raise
+
+
+def _kept(request: RanksRequest) -> int | None:
+    """Return the number of rows in the record of a request that ended early; None where it has no such record."""
+    from perfmodel.measure.benchmark.resume import read_earlier
+
+    path = request.destination.path
+    if path is not None and request.destination.renderer.name == "json":
+        with contextlib.suppress(PerfModelError):
+            earlier = read_earlier(path)
+            return len(earlier.rows) if earlier else None
+    return None
 
 
 def _with_rows(error: UnavailableError, request: RanksRequest) -> UnavailableError:
     """Return the error of some ranks with the number of rows that are finished: rank 0 may not be able to tell it."""
-    from perfmodel.measure.benchmark.resume import read_earlier
-
-    path = request.destination.path
-    earlier = None
-    if path is not None and request.destination.renderer.name == "json" and not request.quiet:
-        with contextlib.suppress(PerfModelError):
-            earlier = read_earlier(path)
-    if earlier is None:
+    kept = None if request.quiet else _kept(request)
+    if kept is None:
         return error
-    rows = format_count(len(earlier.rows), "row is", "rows are")
+    rows = format_count(kept, "row is", "rows are")
     remedy = f"{error.remedy} --resume measures the other rows.".strip()
-    return UnavailableError(f"{error.message.rstrip('.')}; {rows} in {path}.", remedy=remedy)
+    return UnavailableError(f"{error.message.rstrip('.')}; {rows} in {request.destination.path}.", remedy=remedy)
 
 
 def launched_rank(request: RanksRequest) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,11 @@ from perfmodel.cli._device import DeviceOption, ThreadsOption, machine_to_measur
 from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, status
-from perfmodel.errors import InputFileError, UnavailableError, UsageError
+from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.measured import MeasuredCalls
+    from perfmodel.cli._bench_ranks import RanksRequest
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
     from perfmodel.measure.collectives.links import LinkCalibration
@@ -206,7 +208,12 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
             destination,
             quiet=True,
         )
-        if run_request(request):
+        try:
+            failed = run_request(request)
+        except KeyboardInterrupt:
+            _say_what_was_measured(record, request)
+            raise
+        if failed:
             raise UnavailableError("the collectives could not be measured.", remedy="Try perfmodel bench first.")
         job = job_rank()
         if job is not None and job.rank:
@@ -214,6 +221,22 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
         measured = read_record(record, ("bench",))
         machine = to_hardware(parse_spec(dict(measured.facts["spec"]), "the record"), "the record")
         return calibrate_link(measured, machine)
+
+
+def _say_what_was_measured(path: str, request: RanksRequest) -> None:
+    """Say how far an interrupted measurement of links came: a part of its rows would make other lines than all do."""
+    from perfmodel.cli._bench_collectives import collectives
+    from perfmodel.kernels.distributed.job import job_rank
+    from perfmodel.records.record import read_record
+
+    job = job_rank()
+    if job is not None and job.rank:
+        return  # only rank 0 has the record
+    rows = 0
+    with contextlib.suppress(PerfModelError):
+        rows = len(read_record(path, ("bench",)).rows)
+    planned = len(collectives(request.words, request.num_gpus))
+    status(f"{rows} of {planned} messages were measured; lines are fitted to all of them, so nothing is written")
 
 
 def _deliver(table: Report, destination: Destination, machine: Hardware, output: str | None) -> None:

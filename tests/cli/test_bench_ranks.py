@@ -373,6 +373,40 @@ def test_ctrl_c_ends_the_launcher_as_an_interruption(monkeypatch):
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
+@pytest.mark.slow
+def test_ctrl_c_says_how_many_rows_are_kept(spec: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    ran = started(*bench(spec, "all_reduce", "bytes=1KiB..1GiB", "--time-limit", 1, "-o", path))
+    try:
+        until = time.monotonic() + 90
+        while not path.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(ran.pid, signal.SIGINT)
+        _, err = ran.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(ran.pid, signal.SIGKILL)
+    assert ran.returncode == 130
+    rows = len(json.loads(path.read_text())["rows"])
+    assert 0 < rows < 21
+    assert f"{rows} of 21 rows are measured and kept in {path}; --resume measures the others" in err
+
+
+def test_ctrl_c_says_how_far_a_calibration_of_links_came(in_this_process: Program, spec: Path, tmp_path, monkeypatch):
+    from perfmodel.kernels.distributed import launch
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "launch", interrupted)
+    made = tmp_path / "made.toml"
+    words = ("calibrate", "--links", "--num-gpus", 2, "--device", "cpu", "--on", spec, "-o", made)
+    code, out, err = in_this_process(*words)
+    assert (code, out) == (130, ""), err
+    assert "0 of 108 messages were measured" in err
+    assert not made.exists()
+
+
 def test_ranks_on_several_hosts_are_an_exchange_between_nodes() -> None:
     import perfmodel as pm
     from perfmodel.cli._bench_ranks import placed
