@@ -150,7 +150,8 @@ def test_lint_of_a_broken_file_is_a_row_beside_the_others(perfmodel: Program, tm
     assert [(row["code"], row["line"]) for row in ran.json["rows"]] == [("syntax", 1)]
 
 
-def test_a_warning_is_no_error(perfmodel: Program, tmp_path: Path) -> None:
+def test_a_warning_is_no_error(perfmodel: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))  # whose files are found by their names
     path = tmp_path / "renamed.toml"
     path.write_text((shipped_folder() / "t4.toml").read_text())
     ran = perfmodel("hardware", "lint", path, "--format", "json")

@@ -859,9 +859,14 @@ def test_a_machine_that_shares_nothing_with_others_is_a_warning(
     assert lint_file(write_edited(tmp_path, L4, {}, name="my-gpu")) == []
 
 
-def test_a_name_that_is_not_the_files_is_a_warning(tmp_path: Path) -> None:
+def test_a_name_that_is_not_the_files_is_a_warning_where_files_are_found_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "other.toml"
     path.write_text(shipped_text("t4"))
+    # a file elsewhere is named by its path, as that which `calibrate -o` wrote
+    assert "name-differs-from-file" not in {finding.code for finding in lint_file(path)}
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
     assert found(lint_file(path), "name-differs-from-file", "name").severity == "warning"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from perfmodel import storage
-from perfmodel.hardware_catalog.find import name_key
+from perfmodel.hardware_catalog.find import name_key, search_folders
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
 from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
-from perfmodel.storage.spool import is_copy
 
 #: texts shorter than "DS-1" are placeholders
 SOURCE_LENGTH = 4
@@ -79,9 +79,9 @@ def _rates(table: Any) -> list[RateSpec]:
 
 
 def check_names(draft: Draft) -> Iterator[Finding]:
-    """Find names of other products, and a file name that is not the machine's name."""
+    """Find names of other products, and in a folder of the catalog a file name that is not the machine's name."""
     stem = storage.stem_of(draft.file)
-    if draft.file.endswith(".toml") and stem != draft.spec.name and not is_copy(draft.file):
+    if draft.file.endswith(".toml") and stem != draft.spec.name and _is_in_catalog(draft.file):
         message = f"the machine is {draft.spec.name!r}, the file {stem!r}; the catalog uses the name of the file."
         yield draft.finding("name", "warning", "name-differs-from-file", message)
     for key, names in (("aliases", draft.spec.aliases), ("device_names", draft.spec.device_names)):
@@ -91,6 +91,14 @@ def check_names(draft: Draft) -> Iterator[Finding]:
                 message = f"{name!r} is a name of {owners[0]}. A name must belong to one machine."
                 yield draft.finding(key, "error", "name-claimed", message)
     yield from _taken_from_twin(draft)
+
+
+def _is_in_catalog(file: str) -> bool:
+    """Return whether a file is found by its name; files elsewhere are named by their paths."""
+    if storage.is_remote(file):
+        return False
+    folder = Path(storage.place_of(file)).resolve().parent
+    return any(folder == searched.resolve() for searched in search_folders())
 
 
 def _taken_from_twin(draft: Draft) -> Iterator[Finding]:
