@@ -56,6 +56,8 @@ def _skew(axes: Axes, job: Job) -> None:
 
 
 def _rank_axis(axes: Axes, job: Job) -> None:
+    """Label the ranks, the first at the top, as tables list them."""
     every = -(-len(job.ranks) // _MOST_LABELS)
     places = np.arange(0, len(job.ranks), every)
     axes.set_yticks(places, [f"rank {job.numbers[index]}" for index in places])
+    axes.set_ylim(len(job.ranks) - 0.5, -0.5)
