@@ -39,6 +39,7 @@ _COLORS = {
     "shared": "#C03AC0",
     "registers": "#D6336C",
     "nvlink": "#6B2E1F",
+    "NVLink-C2C": "#968700",
     "pcie": "#A8323E",
     "xgmi": "#D98880",
     "nic": "#24EA15",
