@@ -21,7 +21,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries, varied_libraries
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
-from perfmodel.prediction.latency.families import choices_of, eager_points, families_of
+from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import FRAMEWORKS, FUSED
@@ -95,7 +95,9 @@ def _with_others(
     eager = eager_points(op, machine, hardware.kind)
     if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
         found = reaching(found, where(eager, taken("torch"), found.time_s))
-    for other in () if library else varied_libraries(hardware, op.op):
+    if library or not varied_families(op.op):
+        return found
+    for other in varied_libraries(hardware, op.op):
         found = reaching(found, taken(other))
     return found
 
