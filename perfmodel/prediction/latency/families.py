@@ -36,6 +36,12 @@ _PACKAGE = "perfmodel.prediction.latency"
 _ROOFLINE = "roofline"
 #: beginning of the names of families of PyTorch's kernels (`perfmodel.prediction.latency.eager`), and its own name
 _EAGER, _EAGER_LIBRARY = "eager_", "torch"
+#: operators -> the families beside these that are PyTorch's for some of their calls (`Family.for_pytorch`)
+_ALSO = {
+    "rms_norm": ("layer_norm",),
+    "attention": ("attention_prefill", "attention_decode"),
+    "reduction": ("reduction",),
+}
 _SERVES = re.compile(r"^SERVES\b[^=\n]*=\s*(\{.*?\})", re.MULTILINE | re.DOTALL)
 
 
@@ -126,7 +132,7 @@ def _serving(op: str) -> tuple[str, ...]:
 @functools.cache
 def _eager(op: str) -> tuple[str, ...]:
     """Return the names of the families of PyTorch's kernels for an operator that other libraries have others for."""
-    return tuple(name for name in _serving(op) if name.startswith(_EAGER) or op in family(name).for_pytorch)
+    return (*(name for name in _serving(op) if name.startswith(_EAGER)), *_ALSO.get(op, ()))
 
 
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
@@ -155,7 +161,12 @@ def eager_points(op: Operator, machine: Machine, kind: str) -> Any:
     names = _eager(op.op)
     if not names or kind == "cpu":
         return False
-    return functools.reduce(np.logical_or, (family(name).applies(op, machine, _EAGER_LIBRARY) for name in names))
+    return functools.reduce(np.logical_or, (_is_pytorchs(family(name), op, machine) for name in names))
+
+
+def _is_pytorchs(item: Family, op: Operator, machine: Machine) -> Any:
+    own = item.name.startswith(_EAGER) or item.for_pytorch(op)
+    return own & np.asarray(item.applies(op, machine, _EAGER_LIBRARY)) if anywhere(own) else False
 
 
 @functools.cache

@@ -187,7 +187,7 @@ class Family:
     on_cpu : whether it is for CPUs, which the others are not; None for both.
     own_table : machine -> its own table where the constants stand elsewhere in the specification; None where nothing of
         the family was measured on it.
-    for_pytorch : names of operators for which it is PyTorch's kernel, while other libraries have other families'.
+    for_pytorch : operator -> the calls of which it is PyTorch's kernel, while calls of no library assume another one.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
     doubts : calls that are less sure than others; of one that several are about they add up.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
@@ -234,7 +234,7 @@ class Family:
     of_any_kind: bool = False
     on_cpu: bool | None = False
     own_table: Callable[[Hardware], LatencyTable | None] | None = None
-    for_pytorch: tuple[str, ...] = ()
+    for_pytorch: Callable[[Any], Any] = _never
     axes: tuple[Axis, ...] = ()
     surfaced: Callable[[Any], Number] = _everywhere
 

@@ -189,7 +189,7 @@ FAMILY = Family(
     STREAM_TERMS,
     applies,
     call_cost=call_cost,
-    for_pytorch=(RmsNorm.op,),
+    for_pytorch=lambda op: op.op == RmsNorm.op,
     doubts=(BY_INSTRUCTIONS, EVICTING, ROWS_ELSEWHERE),
 )
 FAMILIES = (FAMILY,)

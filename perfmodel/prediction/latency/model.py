@@ -82,7 +82,7 @@ def _with_others(
 ) -> Estimate:
     """Return an estimate for no library, or an unknown one, whose interval reaches what others' kernels would take.
 
-    These are PyTorch's own, where other libraries have other families, and for no library also the kernels measured of
+    These are PyTorch's own, where others have other kernels, and for no library also the kernels measured of
     those that differ from what is assumed of a library without rows (`varied_libraries`).
     """
     library = conditions.library
@@ -92,7 +92,7 @@ def _with_others(
     def taken(other: str) -> Number:
         return estimate(op, hardware, peak, replace(conditions, library=other, version=""), floor_s).time_s
 
-    eager = eager_points(op, machine, hardware.kind)
+    eager = True if op.composition_in("torch") else eager_points(op, machine, hardware.kind)
     if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
         found = reaching(found, where(eager, taken("torch"), found.time_s))
     if library or not varied_families(op.op):

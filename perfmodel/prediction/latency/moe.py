@@ -56,7 +56,7 @@ from perfmodel.prediction.latency.moe_tiles import (
     slowed,
     widens,
 )
-from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, VECTOR_ENERGY, s_per_flop
 from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, fitting_share
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH, TILE_WASTE, Term, Terms
 
@@ -144,7 +144,8 @@ class _Layer:
             self.block_s = self.block_s + DEQUANT * COLUMNS / (INTEGER_LANES * machine.clock_hz)
         self.set_aside = set_aside(moe, machine, conditions.library, self.shape)
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * self.activation_bytes / 64.0
-        self.s_per_flop = s_per_flop(machine, TENSOR_ENERGY * 0.5 * self.activation_bytes, conditions.load)
+        joule = VECTOR_ENERGY if is_fp32(machine) else TENSOR_ENERGY * 0.5 * self.activation_bytes
+        self.s_per_flop = s_per_flop(machine, joule, conditions.load)
         weights = self.touched * moe.hidden * moe.inter_of_rank * (2.0 + moe.gated) * self.weight_bytes
         rows = moe.glue_bytes(self.skipped)
         warm = conditions.cache != CacheState.COLD
@@ -246,7 +247,7 @@ def _family(
     """Return a family for some pairs of (activation, weight) dtypes, with scales of blocks, without, or with any."""
 
     def applies(op: Operator | None, machine: Machine, library: str) -> bool:
-        if not isinstance(op, Moe) or (op.dtype, op.weight_dtype) not in formats or is_fp32(machine):
+        if not isinstance(op, Moe) or (op.dtype, op.weight_dtype) not in formats:
             return False
         return scaled is None or op.scale.startswith("block") == scaled
 
@@ -261,7 +262,8 @@ def _family(
 
 
 FAMILIES = (
-    _family("moe_bf16", ("bf16", "bf16"), ("fp16", "fp16")),
+    # fp32 has no rows; where no tensor engine computes it, tiles, waves and starts are those of 16 bits all the same
+    _family("moe_bf16", ("bf16", "bf16"), ("fp16", "fp16"), ("fp32", "fp32")),
     _family("moe_fp8", ("fp8", "fp8"), scaled=False),
     _family("moe_fp8_block", ("fp8", "fp8"), scaled=True, unaligned=0.65),
     # Marlin's kernel widens weights of 8 bits as it does those of 4, of which alone there are rows.

@@ -25,6 +25,8 @@ from perfmodel.prediction.latency.machine import Machine
 
 #: prior energy of a FLOP of the tensor engine in 16 bits, see above [J]
 TENSOR_ENERGY = 0.58e-12
+#: the same of the vector engine in fp32, see above [J]
+VECTOR_ENERGY = 4.8e-12
 #: clock up to which the lowest voltage is enough [Hz]; power of memory, leakage and regulators: a constant part [W] and
 #: a share of the limit. Chosen by hand on T4, V100, H100 and L40S (rows of NeuSight and aiconfigurator).
 KNEE_HZ, BASE_W, BASE_SHARE = 1.2e9, 20.0, 0.10

@@ -115,5 +115,13 @@ def _steps_s(op: Operator, traffic_bytes: Number, machine: Machine, c: Values) -
     return slowest
 
 
-FAMILY = Family("reduction", CONSTANTS, formula, (HBM, L2, IDLE, LAUNCH), forward_only, streams=True)
+FAMILY = Family(
+    "reduction",
+    CONSTANTS,
+    formula,
+    (HBM, L2, IDLE, LAUNCH),
+    forward_only,
+    streams=True,
+    for_pytorch=lambda op: not op.backward,
+)
 FAMILIES = (FAMILY,)

@@ -166,6 +166,19 @@ def test_weights_of_eight_bits_are_widened_and_save_bytes_alone(machine: str, na
     assert many[1] > 0.9 * time_s(4096, "bf16")
 
 
+@pytest.mark.parametrize(
+    ("machine", "dtype"), [("b200", "fp32"), ("a100", "fp32"), ("t4", "fp32"), ("titan-xp", "fp16")]
+)
+@pytest.mark.parametrize("tokens", [4, 512, 8192])
+def test_one_expert_takes_about_as_long_as_its_products(machine: str, dtype: str, tokens: int) -> None:
+    layer = pm.Moe(tokens=tokens, hidden=2048, inter=4096, experts=1, top_k=1, dtype=dtype, router=False)
+    products = (pm.Gemm(m=tokens, n=n, k=k, dtype=dtype) for n, k in ((8192, 2048), (2048, 4096)))
+    found = pm.predict(layer, machine).estimate
+    alone = sum(float(pm.predict(product, machine).predicted_time_s) for product in products)
+    assert found.time_s > 0.5 * alone
+    assert found.high_s > 0.9 * alone
+
+
 def test_pytorch_runs_a_layer_call_by_call_by_hand() -> None:
     """22 calls, of a kernel's start each, or of the host's dispatch as well where events are around all of them."""
     sizes: dict[str, Any] = {"tokens": 512, "hidden": 1024, "inter": 256, "experts": 8, "top_k": 2, "dtype": "bf16"}

@@ -119,6 +119,16 @@ def masks_window(op: Attention) -> Any:
     return (op.seq_q > 1) & (op.window > 0) & (op.window < op.seq_kv)
 
 
+def is_by_pytorch(op: Attention) -> Any:
+    """Return the calls for which PyTorch has other kernels than those that calls of no library assume.
+
+    Those have windows, which PyTorch masks after it has visited all keys; nobody but PyTorch has fp32. It has no fused
+    kernel of other widths (`_check_torch`).
+    """
+    sizes = {dtype_bytes(op.dtype), dtype_bytes(op.kv_dtype)}
+    return (masks_window(op) | (4 in sizes)) if sizes <= {2, 4} else False
+
+
 def _of_torch(op: Attention, hardware: Hardware, conditions: Conditions) -> list[tuple[Any, Conditions]]:
     """Return what scaled_dot_product_attention launches: the first that serves the call of cuDNN's, two of its own.
 

@@ -19,6 +19,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
 from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, LARGE_HEADS
+from perfmodel.prediction.latency.attention.choice import is_by_pytorch
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
     KERNELS,
@@ -294,5 +295,6 @@ DECODE = Family(
     is_decode,
     borrows=decoding_lenders,
     kernels=tuple(KERNELS),
+    for_pytorch=is_by_pytorch,
     doubts=(ANOTHERS_KERNEL, LARGE_HEADS),
 )

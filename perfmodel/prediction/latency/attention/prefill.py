@@ -20,7 +20,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
 from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, BEYOND, LARGE_HEADS
-from perfmodel.prediction.latency.attention.choice import choices, masks_window
+from perfmodel.prediction.latency.attention.choice import choices, is_by_pytorch, masks_window
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
     KERNELS,
@@ -363,6 +363,7 @@ PREFILL = Family(
     chooses=choices,
     borrows=lenders,
     kernels=tuple(KERNELS),
+    for_pytorch=is_by_pytorch,
     doubts=(*BEYOND, ANOTHERS_KERNEL, LARGE_HEADS),
     axes=PREFILL_AXES,
     surfaced=lambda op: float(op.causal),  # all that was measured is

@@ -165,8 +165,12 @@ KERNELS: dict[str, Kernels] = {"batch_norm": _batch_norm, "group_norm": _group_n
 NORMS = ("layer_norm", "rms_norm", "add_rms_norm", "softmax", "reduction")
 
 
+#: those whose gradient is PyTorch's where no library is named, since their forward pass is, too
+BY_PYTORCH = ("layer_norm", "softmax")
+
+
 def _backward(op: Any, machine: Machine, library: str) -> bool:
-    return is_eager(op, machine, library) and bool(op.backward)
+    return bool(op.backward) and (is_eager(op, machine, library) or (not library and op.op in BY_PYTORCH))
 
 
 FAMILY = eager_family("eager_image", (WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP), KERNELS)

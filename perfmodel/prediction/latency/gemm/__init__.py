@@ -42,7 +42,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     WITH_A_VECTOR,
 )
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.power import TENSOR_ENERGY
+from perfmodel.prediction.latency.power import TENSOR_ENERGY, VECTOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Term, Terms, Total, total_of
 
@@ -313,7 +313,7 @@ GEMM_FP32 = Family(
     "gemm_fp32",
     constants_of(
         _SHARED, ("launch",),
-        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, tile=0.15, stride=1.6, energy=4.8e-12,
+        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, tile=0.15, stride=1.6, energy=VECTOR_ENERGY,
         ragged=1.2, linear_call=1.65,
     ),
     formula,

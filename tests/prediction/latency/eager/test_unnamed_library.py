@@ -17,7 +17,7 @@ CALLS = [
     pm.Scan(rows=4096, cols=32768, dtype="bf16"),
     pm.Sort(cols=1e7),
     pm.Topk(cols=2**24, k=50),
-    pm.LayerNorm(rows=4096, cols=4096, dtype="bf16", backward=True),
+    pm.RmsNorm(rows=4096, cols=4096, dtype="bf16", backward=True),
 ]
 
 
