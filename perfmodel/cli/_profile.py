@@ -29,7 +29,7 @@ def profiled_machine(
         ``needed`` and not known.
     """
     from perfmodel.hardware_catalog import hardware
-    from perfmodel.hardware_catalog.find import match_device, suggestion
+    from perfmodel.hardware_catalog.find import match_device, similar_machines, suggestion
 
     if named := only_machine(on, option):
         machine = hardware(named)
@@ -42,7 +42,9 @@ def profiled_machine(
         unknown = f"the catalog has no {profile.device!r}" if profile.device else "the profile names no device"
         unknown += f". {advice}" if advice else ""
         if needed:
-            raise UsageError(f"{unknown}.", place=option, remedy=f"Name the machine: {option} h100-sxm5-80gb.")
+            similar = similar_machines(profile.device) if profile.device else []
+            name = similar[0] if len(similar) == 1 else "HW"
+            raise UsageError(f"{unknown}.", place=option, remedy=f"Name the machine: {option} {name}.")
         status(f"{unknown}: pass {option} HW for bounds, predictions and fusion advice.")
         return None, ""
     status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} ({option} overrides).")

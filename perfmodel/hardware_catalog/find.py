@@ -253,15 +253,20 @@ def machines_apart(names: Iterable[str]) -> list[Hardware]:
     return machines
 
 
-def suggestion(text: str) -> str:
-    """Return which machines a device name that the catalog lacks may be: "It may be a100-sxm4-40gb"; "" if unknown.
+def similar_machines(text: str) -> list[str]:
+    """Return the machines that a device name that the catalog lacks may stand for; empty if unknown.
 
     It is the machine that lists the name among its boards, else those whose product's name is the same, as those of
     A100 for "A100-PG506-230".
     """
     key, product = name_key(text), _product(text)
     found = [machine.name for machine in load_all() if key in map(name_key, machine.boards)]
-    found = found or sorted(name for name in spec_files() if _product(name) == product)
+    return found or sorted(name for name in spec_files() if _product(name) == product)
+
+
+def suggestion(text: str) -> str:
+    """Return the `similar_machines` of a device name in words: "It may be a100-sxm4-40gb"; "" without any."""
+    found = similar_machines(text)
     return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}" if found else ""
 
 

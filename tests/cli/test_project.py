@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 KEYS = {"name", "time_s", "projected_time_s", "low", "high", "limiter", "basis"}
@@ -72,7 +74,19 @@ def test_a_profile_without_a_machine_gets_one_message(perfmodel, tmp_path):
     (tmp_path / "p.csv").write_text("name,time_ms\na,1\n")
     ran = perfmodel("project", tmp_path / "p.csv", "--to", "h100")
     assert ran.code == 2
-    assert ran.err == ("perfmodel: --from: the profile names no device. Name the machine: --from h100-sxm5-80gb.\n")
+    assert ran.err == ("perfmodel: --from: the profile names no device. Name the machine: --from HW.\n")
+
+
+@pytest.mark.parametrize(("device", "named"), [("NVIDIA A100-PG509-200", "a100-sxm4-40gb"), ("A100 of someone", "HW")])
+def test_the_remedy_names_the_machine_that_the_device_may_be(perfmodel, tmp_path, device, named):
+    """A board of one machine, and a product that several machines have."""
+    trace = tmp_path / "trace.json"
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 0, "dur": 5, "pid": 0, "tid": 7, "args": {"device": 0}}
+    trace.write_text(json.dumps({"deviceProperties": [{"id": 0, "name": device}], "traceEvents": [event]}))
+    ran = perfmodel("project", trace, "--to", "h100")
+    assert ran.code == 2
+    assert ran.err.endswith(f"Name the machine: --from {named}.\n")
+    assert "It may be" in ran.err
 
 
 @pytest.mark.parametrize("report", ["cuda_api_sum", "nvtx_sum_top"])
