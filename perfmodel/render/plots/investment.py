@@ -63,7 +63,9 @@ def _candidate_bar(row: RoiRow, *, parts: bool) -> Bar:
     facts += [] if row.roi_per_day is None else [f"{row.roi_per_day:.3g} a day"]
     slower = saved_s is not None and saved_s < 0
     color = WORSE if slower else USUAL if parts or row.cumulative_time_s is not None else LEFT_OUT
-    return Bar(f"{row.rank}  {row.name}", ", ".join(facts), row.time_s, saved_s, color=color, heading=row.rank == 1)
+    return Bar(
+        row.name, ", ".join(facts), row.time_s, saved_s, color=color, heading=row.rank == 1, number=str(row.rank)
+    )
 
 
 @plot.register
@@ -96,5 +98,5 @@ def _step_bar(step: StepResult, before_s: float) -> Bar:
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
     color = WORSE if step.flags else USUAL
     return Bar(
-        f"{step.step}  {step.name}", text, before_s, step.total_time_s, step.total_low_s, step.total_high_s, color
+        step.name, text, before_s, step.total_time_s, step.total_low_s, step.total_high_s, color, number=str(step.step)
     )

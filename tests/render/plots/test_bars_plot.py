@@ -72,6 +72,16 @@ def test_the_parts_of_a_profile_without_a_bound_have_no_full_bar():
     assert any(text.startswith("no bound") for text in texts(figure))
 
 
+def test_a_kernel_of_a_ranking_keeps_its_number_where_its_name_is_shortened():
+    names = [
+        "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>(int)",
+        "void cub::Scan()",
+    ]
+    profile = Profile(tuple(ProfileEntry(name, (2 - place) * 1e-3) for place, name in enumerate(names)))
+    shown = texts(plot(pm.headroom(profile, hardware="h100")))
+    assert {"1  vectorized_elementwise_kernel<AddFunctor>", "2  Scan"} <= set(shown)
+
+
 def test_a_projection_shows_both_machines_and_the_interval_there():
     profile = Profile((ProfileEntry("product", 1e-3, 1, op=GEMM),))
     projection = pm.project(profile, "a100-sxm4-80gb", "h100-sxm5-80gb")

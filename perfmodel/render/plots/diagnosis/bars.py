@@ -35,6 +35,7 @@ class Bar:
     low_s, high_s : interval of the full bar [s], or None.
     color : of both bars.
     heading : whether label and text are bold.
+    number : place in a list, before the label; "" for none.
     """
 
     label: str
@@ -45,6 +46,15 @@ class Bar:
     high_s: float | None = None
     color: str = USUAL
     heading: bool = False
+    number: str = ""
+
+    @property
+    def shown_label(self) -> str:
+        """Its number, if any, and its label, shortened to the room there is."""
+        if not self.number:
+            return styles.shortened(self.label, _LONGEST_LABEL)
+        # A number before the name of a C++ kernel would be taken for the type of its function, and go with it.
+        return f"{self.number}  {styles.shortened(self.label, _LONGEST_LABEL - len(self.number) - 2)}"
 
     @property
     def ends_s(self) -> list[float]:
@@ -79,7 +89,7 @@ def bars_plot(
     if not any(ends):
         raise UsageError("there is no time to draw.")
     lines = [line for text in title for line in textwrap.wrap(printable(text, 4 * _LONGEST_LINE), _LONGEST_LINE)]
-    labels = [styles.shortened(bar.label, _LONGEST_LABEL) for bar in bars]
+    labels = [bar.shown_label for bar in bars]
     left = 0.3 + _LETTER * max(map(len, labels))
     tall, top = _ROW * len(bars), _TOP + _LINE * len(lines)
     width, height = left + _AXES + _RIGHT, top + tall + _BELOW
