@@ -29,6 +29,8 @@ SAME_WITHIN = 0.10
 _CONFIDENCE = 0.95
 #: largest number whose exponential is finite, nearly
 _LARGEST_LOG = 700.0
+#: factor above which a change is not written in per cent: an interval that reaches it says nothing
+_LARGEST_FACTOR = 1000.0
 
 
 @dataclass(frozen=True)
@@ -202,21 +204,30 @@ def compare(
 
 
 def format_change(change: float | None) -> str:
-    """Return a change in per cent with its sign and one decimal.
+    """Return a change in per cent with its sign and one decimal; beyond a factor of 1000 only that it is beyond.
 
-    >>> format_change(0.0312), format_change(None)
-    ('+3.1 %', '-')
+    >>> format_change(0.0312), format_change(None), format_change(1e20)
+    ('+3.1 %', '-', 'more than 1000x')
     """
-    return "-" if change is None else f"{100 * change:+.1f} %"
+    return "-" if change is None else beyond(change) or f"{100 * change:+.1f} %"
 
 
 def format_interval(low: float | None, high: float | None) -> str:
     """Return an interval of changes in per cent.
 
-    >>> format_interval(-0.01, 0.03), format_interval(None, None)
-    ('-1.0 to +3.0 %', 'unknown')
+    >>> format_interval(-0.01, 0.03), format_interval(None, None), format_interval(-0.5, 1e20)
+    ('-1.0 to +3.0 %', 'unknown', '-50.0 % to more than 1000x')
     """
-    return "unknown" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f} %"
+    if low is None or high is None:
+        return "unknown"
+    if beyond(low) or beyond(high):
+        return f"{format_change(low)} to {format_change(high)}"
+    return f"{100 * low:+.1f} to {100 * high:+.1f} %"
+
+
+def beyond(change: float) -> str:
+    """Return "more than 1000x" for a change (a fraction) beyond that factor, which per cent do not show, else ""."""
+    return f"more than {_LARGEST_FACTOR:g}x" if 1 + change > _LARGEST_FACTOR else ""
 
 
 def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:

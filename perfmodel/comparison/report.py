@@ -17,6 +17,7 @@ from perfmodel.comparison.compare import (
     Change,
     Comparison,
     Overall,
+    beyond,
     format_change,
     format_interval,
 )
@@ -200,7 +201,7 @@ def _detected(smallest: Sequence[float]) -> str:
     """Return the smallest changes that rows would have shown, as a sentence."""
     if not smallest:
         return ""
-    low, high = (f"{100 * end:.1f} %" for end in (smallest[0], smallest[-1]))
+    low, high = (format_change(end).removeprefix("+") for end in (smallest[0], smallest[-1]))
     return f" Slowdowns from {low if low == high else f'{low} to {high}, by row,'} are detected."
 
 
@@ -241,7 +242,8 @@ def _repeat(comparison: Comparison, needed: int, rows: int, idle: str) -> str:
     wanted = f"to tell a change of {100 * margin:g} % in {format_count(rows, 'unclear row')}"
     if needed <= _MOST_RUNS:
         return f"{wanted}, measure each side in {needed} {how}"
-    smallest = f"{100 * comparison.smallest_after(_SOME_RUNS):.0f} %"
+    change = comparison.smallest_after(_SOME_RUNS)
+    smallest = beyond(change) or f"{100 * change:.0f} %"
     return (
         f"measure each side in {_SOME_RUNS} {how}; with the drift assumed they tell changes from {smallest}, and "
         f"{wanted} the machine has to be quieter"

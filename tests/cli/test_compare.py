@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import math
+import re
 
 import pytest
 
@@ -50,6 +51,17 @@ def test_json_rows_have_the_keys_of_the_contract(perfmodel, written):
     assert (slower["kernel"], slower["dimensions"], slower["dtype"]) == ("torch.matmul", "m=64", "fp16")
     # exp((ln 1.1 + ln 1) / 2) = sqrt(1.1)
     assert ran.json["summary"][0]["ratio"] == pytest.approx(1.1**0.5)
+
+
+def test_an_interval_that_says_nothing_is_no_number_of_twenty_digits(perfmodel, written):
+    """One row of two has an interval of 30 medians: neither it nor the whole can be told."""
+    document = record()
+    document["rows"][1]["time_s"] |= {"median_low": 1e-6, "median_high": 30e-3}
+    ran = perfmodel("compare", written("a.json", document), written("b.json", document), "--all")
+    text = " ".join(ran.out.split())
+    assert "to more than 1000x): same" in text
+    assert re.search(r"Slowdowns from [\d.]+ % to more than 1000x, by row, are detected", text)
+    assert not re.search(r"\d{7}", text)
 
 
 def test_tables_show_what_changed_and_csv_every_row(perfmodel, written):
