@@ -55,8 +55,8 @@ def command(
         float | None,
         fraction_option(
             "--drift",
-            "Standard deviation of a row's median from run to run. Default: measured from the repeats, else 0.5% for a "
-            "GPU and 15% for a CPU.",
+            "Standard deviation of a row's median from run to run. Default: measured from the repeats, else 1.8% for a "
+            "GPU and 15% for a CPU, and 5% and 45% where the machine was busy.",
         ),
     ] = None,
     across: Annotated[

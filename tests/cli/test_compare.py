@@ -11,6 +11,8 @@ import re
 
 import pytest
 
+from perfmodel.comparison.drift import _BUSY_DRIFT, _DRIFT
+
 KEYS = ["op", "name", "before_s", "after_s", "change", "low", "high", "verdict"]
 
 
@@ -51,6 +53,14 @@ def test_json_rows_have_the_keys_of_the_contract(perfmodel, written):
     assert (slower["kernel"], slower["dimensions"], slower["dtype"]) == ("torch.matmul", "m=64", "fp16")
     # exp((ln 1.1 + ln 1) / 2) = sqrt(1.1)
     assert ran.json["summary"][0]["ratio"] == pytest.approx(1.1**0.5)
+
+
+def test_the_help_states_the_drift_that_is_assumed(perfmodel, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = " ".join(perfmodel("compare", "--help").out.split())
+    (gpu, cpu), (busy_gpu, busy_cpu) = ([f"{100 * table[kind]:g}%" for kind in ("cuda", "cpu")]
+                                        for table in (_DRIFT, _BUSY_DRIFT))  # fmt: skip
+    assert f"else {gpu} for a GPU and {cpu} for a CPU, and {busy_gpu} and {busy_cpu} where" in shown
 
 
 def test_an_interval_that_says_nothing_is_no_number_of_twenty_digits(perfmodel, written):
