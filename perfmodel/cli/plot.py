@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +83,8 @@ def command(
         _check_dtype(dtype, pairs)
     save_figure(record_plot(kind or usual_kind(pairs), pairs, dtype=dtype, title=title), output)
     rows = sum(len(points) for _, points in pairs)
-    status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
+    machines = {str(point["hardware"]) for _, points in pairs for point in points}
+    status(f"wrote {output} (rows: {rows}, machines: {len(machines)})")
 
 
 def _draw_monitored(records: Sequence[str], output: str, title: str | None) -> None:
@@ -110,7 +113,8 @@ def _check_dtype(dtype: str, pairs: Pairs) -> None:
 def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pairs:
     """Return each machine of the records with its rows, in order of appearance; with ``on`` only those machines.
 
-    If several records have measurements, the names of kernels get the name of their record.
+    If several records have measurements, the names of kernels get the name of their record, and so do machines of one
+    name whose specifications differ.
 
     Raises
     ------
@@ -119,11 +123,10 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
     InputFileError
         When neither ``on``, the record nor the catalog has a machine.
     """
-    from perfmodel.hardware_catalog import hardware
-
-    chosen = {machine.name: machine for machine in map(hardware, on)}
+    chosen = {machine.name: machine for machine in (_named(name, records) for name in on)}
     measured = sum(record.command == "bench" for record in records.values())
     machines: dict[str, Hardware] = {}
+    stems: dict[str, str] = {}
     points: dict[str, list[dict[str, Any]]] = {}
     names: list[str] = []
     for path, record in records.items():
@@ -135,6 +138,7 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
             key = row.hardware if row.hardware in chosen else f"{row.hardware} {record.context.spec}"
             if key not in machines:
                 machines[key] = chosen.get(row.hardware) or machine_of(row.hardware, record, path)
+                stems[key] = storage.stem_of(path)
             point = row.point()
             if measured > 1 and row.kernel:
                 point["kernel"] = f"{row.kernel} ({storage.stem_of(path)})"
@@ -142,4 +146,34 @@ def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pair
     for name in chosen:
         if name not in names:
             raise unknown_name("machine of the records", name, dict.fromkeys(names))
-    return [(machines[key], points[key]) for key in machines]
+    apart = _told_apart(machines, stems)
+    return [(apart[key], points[key]) for key in machines]
+
+
+def _named(name: str, records: Mapping[str, Record]) -> Hardware:
+    """Return a machine of --on: of the catalog or a file, else that of the first record with rows of this name."""
+    from perfmodel.hardware_catalog import hardware
+
+    try:
+        return hardware(name)
+    except UsageError:
+        for path, record in records.items():
+            if any(row.hardware == name for row in record.rows):
+                return machine_of(name, record, path)
+        raise
+
+
+def _told_apart(machines: Mapping[str, Hardware], stems: Mapping[str, str]) -> dict[str, Hardware]:
+    """Return the machines by their keys; names and titles that several have get the name of their record."""
+    names = Counter(machine.name for machine in machines.values())
+    titles = Counter(machine.title or machine.name for machine in machines.values())
+    apart = {}
+    for key, machine in machines.items():
+        title = machine.title or machine.name
+        behind = f" ({stems[key]})"
+        apart[key] = dataclasses.replace(
+            machine,
+            name=machine.name + behind * (names[machine.name] > 1),
+            title=title + behind * (titles[title] > 1),
+        )
+    return apart

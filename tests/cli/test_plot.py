@@ -102,6 +102,34 @@ def test_records_with_different_specifications_of_one_name_are_two_machines(writ
     paths = [written(bench_record(), "a.json"), written(other, "b.json")]
     pairs = plot.pair_with_machines({path: read_record(path) for path in paths}, [])
     assert [machine.title for machine, _ in pairs] == ["Bench machine", "Another"]
+    assert [machine.name for machine, _ in pairs] == ["bench-machine (a)", "bench-machine (b)"]
+
+
+@pytest.fixture
+def calibrated(written):
+    """Two records of one computer that was calibrated before each."""
+    specs = [SPEC | {"memory": {"dram": {"bandwidth": f"{rate} GB/s"}}} for rate in (20, 21)]
+    row = bench_record()["rows"][0] | MEASURED
+    documents = [bench_record(context={"spec": spec}, rows=[row]) for spec in specs]
+    return [written(document, f"{name}.json") for name, document in zip("ab", documents, strict=True)]
+
+
+def test_two_calibrations_of_one_computer_are_told_apart_and_count_as_one_machine(perfmodel, tmp_path, calibrated):
+    pairs = plot.pair_with_machines({path: read_record(path) for path in calibrated}, [])
+    assert [machine.title for machine, _ in pairs] == ["Bench machine (a)", "Bench machine (b)"]
+    ran = perfmodel("plot", *calibrated, "-o", tmp_path / "p.svg")
+    assert ran.err.endswith("(rows: 2, machines: 1)\n")
+
+
+def test_the_name_of_the_records_machine_draws_all_under_the_figures_of_the_first(perfmodel, tmp_path, calibrated):
+    options = ("plot", *calibrated, "--kind", "bandwidth", "-o", tmp_path / "p.png")
+    refused = perfmodel(*options)
+    assert refused.code == 2
+    assert "2 specifications of bench-machine" in refused.err
+    assert refused.err.endswith("--on bench-machine.\n")
+    assert perfmodel(*options, "--on", "bench-machine").code == 0
+    ((machine, points),) = plot.pair_with_machines({path: read_record(path) for path in calibrated}, ["bench-machine"])
+    assert (machine.main_memory.bandwidth_bytes_per_s, len(points)) == (20e9, 2)
 
 
 def test_a_specification_given_takes_the_place_of_the_records_own(written):
@@ -159,7 +187,8 @@ def test_the_kinds_draw_different_plots_and_only_the_dtype_asked_for(perfmodel, 
 
 def test_the_bandwidths_of_two_machines_are_two_plots(perfmodel, tmp_path, written):
     (row,) = bench_record()["rows"]
-    other = bench_record(rows=[{**row, **MEASURED}], context={"spec": SPEC | {"title": "Another"}})
+    spec = SPEC | {"name": "another-machine"}
+    other = bench_record(rows=[{**row, **MEASURED, "hardware": "another-machine"}], context={"spec": spec})
     paths = [written(bench_record(rows=[{**row, **MEASURED}]), "a.json"), written(other, "b.json")]
     ran = perfmodel("plot", *paths, "--kind", "bandwidth", "-o", tmp_path / "plot.svg")
     assert ran.code == 2

@@ -35,9 +35,17 @@ def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure
     Raises
     ------
     UsageError
-        When the rows belong to several machines, or no row has a bandwidth.
+        When the rows belong to several machines or specifications of one, or no row has a bandwidth.
     """
     if len(pairs) > 1:
+        of_rows = {str(row["hardware"]) for _, rows in pairs for row in rows}
+        if len(of_rows) == 1:
+            (name,) = of_rows
+            raise UsageError(
+                f"the records have {len(pairs)} specifications of {name}, which differ, as two calibrations do.",
+                place="--kind bandwidth",
+                remedy=f"Draw one at a time, or all under the figures of the first: --on {name}.",
+            )
         names = ", ".join(machine.name for machine, _ in pairs)
         raise UsageError(
             f"the records belong to several machines: {names}.", place="--kind bandwidth", remedy="Draw one at a time."
