@@ -89,6 +89,17 @@ def test_the_usual_direction_of_a_copy_is_named_too():
     assert set(drawn(figure, "expected")) == {"expected memcpy h2d fp32", "expected memcpy d2d fp32"}
 
 
+def test_words_that_are_usual_and_the_same_in_all_rows_are_not_named():
+    machine = pm.hardware("h100-sxm5-80gb")
+    usual = rows(pm.Gemm(m=2.0 ** np.arange(6, 9), n=64, k=64, dtype="bf16"), machine)
+    figure = traffic_plot([(machine, usual)])
+    assert set(drawn(figure, "expected")) == {"expected gemm bf16"}
+    quantised = rows(pm.Gemm(m=2.0 ** np.arange(6, 9), n=64, k=64, dtype="bf16", weight_dtype="int8"), machine)
+    both = drawn(traffic_plot([(machine, [*usual, *quantised])]), "expected")
+    assert {"weight_dtype=bf16", "weight_dtype=int8"} <= {word for label in both for word in label.split()}
+    assert not any("activation" in label for label in both)
+
+
 def test_one_size_is_a_bar_with_its_ends():
     machine = pm.hardware("h100-sxm5-80gb")
     figure = traffic_plot([(machine, reduced(bytes=2**20))])

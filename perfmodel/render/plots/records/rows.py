@@ -19,6 +19,8 @@ from perfmodel.render.plots.palette import OTHERS, PALETTE, shared_names
 from perfmodel.render.plots.records import Rows
 
 LONGEST_LABEL = 72
+#: words that say which operation it is: "elementwise add", "memcpy h2d"
+_OPERATIONS = ("kind", "direction")
 #: lines that a legend names: as many as there are colours
 MOST_LINES = len(PALETTE)
 #: width and height of the axes, margin to their left, room for the label below, height of a line of notes [inches]
@@ -69,7 +71,8 @@ def _fixed(group: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def _word(name: str, value: str) -> str:
-    return f"{name}={value}" if value[:1].isdigit() or value in ("true", "false") else value
+    """Return a dimension of a label: the value alone where it says which operation it is, else with its name."""
+    return value if name in _OPERATIONS else f"{name}={value}"
 
 
 def legend_entries(lines: Sequence[tuple[str, str, int]], notes: list[str]) -> dict[str, str]:

@@ -180,13 +180,18 @@ def _collect(rows: Sequence[Mapping[str, Any]], several: bool) -> tuple[list[_Li
 def _labels(rows: Sequence[Mapping[str, Any]], several: bool) -> list[str]:
     """Return the label of each row's line: of exchanges all but the message, and with several machines the machine.
 
-    Words that a row leaves out, since they are what is usual, tell lines apart too: the direction of a copy.
+    Words that a row leaves out, since they are what is usual, are named where another row of the operator and its dtype
+    has another word: the direction of a copy.
     """
+    choices: dict[tuple[str, str, str], set[str]] = {}
+    for row in rows:
+        for key, word in _words(row):
+            choices.setdefault((str(row["op"]), str(row["dtype"]), key), set()).add(word)
     shown = []
     for row in rows:
         given = str(row.get("dimensions") or "").split()
-        words = [f"{key}={word}" for key, word in row["params"].items() if isinstance(word, str) and word]
-        usual = [word for word in words if word not in given]
+        several_words = [pair for pair in _words(row) if len(choices[str(row["op"]), str(row["dtype"]), pair[0]]) > 1]
+        usual = [text for text in map("=".join, several_words) if text not in given]
         machine = row["machine"] if several else ""
         shown.append({**row, "dimensions": " ".join((*given, *usual)), "kernel": machine})
     labels = line_labels(shown)
@@ -195,6 +200,11 @@ def _labels(rows: Sequence[Mapping[str, Any]], several: bool) -> list[str]:
             others = [word for word in str(row.get("dimensions") or "").split() if not word.startswith("bytes=")]
             labels[place] = row_label(row, " ".join(others))
     return labels
+
+
+def _words(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the parameters of a row that are words, with these."""
+    return [(key, word) for key, word in row["params"].items() if isinstance(word, str) and word]
 
 
 def _places(lines: Sequence[_Line], style: _Style) -> tuple[list[float], list[float]]:
