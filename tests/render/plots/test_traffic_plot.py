@@ -100,6 +100,17 @@ def test_words_that_are_usual_and_the_same_in_all_rows_are_not_named():
     assert not any("activation" in label for label in both)
 
 
+def test_the_bound_of_one_size_is_dashed_as_in_the_legend():
+    machine = pm.hardware("h100-sxm5-80gb")
+    (found,) = reduced(bytes=2**20)
+    (bound,) = drawn(traffic_plot([(machine, [found])]), "bound").values()
+    left, right = bound.get_xdata()
+    assert left < 2**20 < right < 2 * left
+    assert np.ptp(bound.get_ydata()) == 0
+    assert bound.get_marker() in ("", "None")
+    assert bound.get_linestyle() == "--"
+
+
 def test_one_size_is_a_bar_with_its_ends():
     machine = pm.hardware("h100-sxm5-80gb")
     figure = traffic_plot([(machine, reduced(bytes=2**20))])

@@ -38,6 +38,8 @@ _RIGHT, _TOP = 0.4, 0.5
 _BUS, _ANY = ("size of the message", "bus bandwidth"), ("bytes of a call", "bandwidth")
 
 _MEASURED = "measured"
+#: half the length of the bound of a single size, as a share of the axis
+_HALF_TICK = 0.018
 
 
 @dataclass
@@ -237,10 +239,13 @@ def _draw(axes: Axes, line: _Line, color: str, style: _Style) -> None:
             axes.errorbar(sizes, expected, yerr=ends, fmt="_", ms=12, color=color, capsize=4, zorder=3)
     sizes = [] if style.many else sorted(line.bound)
     if sizes:
-        axes.plot(
-            sizes, [line.bound[size] for size in sizes], color=color, ls=DASHES, lw=1.0, zorder=2,
-            marker="" if len(sizes) > 1 else "_", ms=12, gid=f"bound {line.label}",
-        )  # fmt: skip
+        rates = [line.bound[size] for size in sizes]
+        if len(sizes) == 1:
+            # a tick of the expectation's width, whose dashes tell it from that
+            low, high = axes.get_xlim()
+            sizes = [sizes[0] * (high / low) ** end for end in (-_HALF_TICK, _HALF_TICK)]
+            rates *= 2
+        axes.plot(sizes, rates, color=color, ls=DASHES, lw=1.0, zorder=2, gid=f"bound {line.label}")
     for kernel, points in line.measured.items():
         axes.plot(
             *zip(*sorted(points), strict=True), ls="", marker=style.markers[kernel], ms=4.0 if style.many else 5.5,
