@@ -76,17 +76,20 @@ def _(calibration: LinkCalibration, *, context: Mapping[str, Any] | None = None)
     """Return latency and bandwidth of the link: of all collectives together, and of each."""
     columns = (
         Column("collective"),
-        Column("alpha_s", "latency of a step", "s"),
-        Column("beta_bytes_per_s", "bandwidth of a rank", "B/s"),
+        Column("alpha_s", "step", "s"),
+        Column("beta_bytes_per_s", "bandwidth", "B/s"),
         Column("fastest_bytes_per_s", "fastest message", "B/s", drop=1),
-        Column("error", "error of the fit", "fraction"),
-        Column("left_out", "of sizes left out", "fraction"),
+        Column("error", "fit error", "fraction"),
+        Column("left_out", "left out", "fraction"),
     )
     rows = [
         {"collective": name, **dataclasses.asdict(fit)}
         for name, fit in {"all": calibration.together, **calibration.parts}.items()
     ]
-    of_line = "t = alpha steps + V / beta, with V the bytes that a rank sends and the steps of the ring."
+    of_line = (
+        "t = alpha steps + V / beta: alpha is the latency of a step of the ring, beta the bandwidth of a rank, "
+        "and V the bytes that it sends."
+    )
     of_network = "A step between nodes, and the rate of a GPU's network; what a node itself takes is as it was."
     notes = (
         f"{of_network if calibration.link == NETWORK_LINK else of_line} The last column is "

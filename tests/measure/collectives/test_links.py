@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.core.hardware import ExchangeLine
+from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Timing
 from perfmodel.errors import InputFileError
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.write import write_spec
 from perfmodel.measure.collectives.links import (
     AlphaBeta,
+    LinkCalibration,
     calibrate_link,
     fit_alpha_beta,
     probe,
@@ -30,6 +32,7 @@ from perfmodel.measure.collectives.ranks import with_bandwidths
 from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import load_operator
 from perfmodel.records.schema import Record
+from perfmodel.render import table as table_format
 
 SIZES = (1024, 2**16, 2**20, 2**24)
 
@@ -260,6 +263,16 @@ def test_the_error_of_the_fit_stands_in_the_specification(cpu_machine, tmp_path)
     write_spec(calibrate_link(record(SIZES), cpu_machine).machine, path)
     (link,) = pm.hardware(str(path)).links
     assert link.note.startswith("the line is 0 % off its messages")
+
+
+def test_the_heading_of_the_table_takes_a_line_in_80_columns(cpu_machine) -> None:
+    longest = AlphaBeta(190.4e-6, 979.3e6, 1.963e9, 0.693, 2.402)
+    parts = dict.fromkeys(("reduce_scatter", "all_reduce"), longest)
+    made = report(LinkCalibration(cpu_machine, "process", longest, parts, "gloo", 2, "for the test"))
+    _, heading, whole, *_ = table_format.render(made, width=80).splitlines()
+    assert heading.split("  ")[0] == "collective"
+    assert heading.endswith("left out")
+    assert whole.startswith("all ")
 
 
 def test_one_size_has_no_line(cpu_machine) -> None:
