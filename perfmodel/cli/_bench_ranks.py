@@ -44,7 +44,7 @@ class RanksRequest:
     timeout_s : how long a rank waits for the others [s].
     resume, overwrite : what to do with an existing record.
     destination : where rank 0 writes.
-    quiet : whether it does so without a word.
+    quiet : whether it does so without a word, also on a link that it measures first.
     """
 
     words: tuple[str, ...]
@@ -207,7 +207,7 @@ def _session(request: RanksRequest, group: Group, device: Device) -> Session:
     )  # fmt: skip
     warning = warn_if_busy() if group.rank == 0 else ""
     earlier = read_earlier(request.destination.path) if request.resume and request.destination.path else None
-    machine = compared_machine(request.on, group, device, earlier)
+    machine = compared_machine(request.on, group, device, earlier, quiet=request.quiet)
     ranks = rank_facts(group)
     jobs = planned(placed(operators, machine, len(ranks["ranks_by_host"])), machine, group.backend)
     telemetry = open_telemetry(device) if group.rank == 0 else NoTelemetry()
@@ -277,10 +277,13 @@ def rank_facts(group: Group) -> dict[str, Any]:
     return {"size": group.size, "backend": group.backend, "ranks_by_host": dict(hosts), "torch": installed("torch")}
 
 
-def compared_machine(on: Sequence[str], group: Group, device: Device, earlier: EarlierRun | None) -> Hardware:
+def compared_machine(
+    on: Sequence[str], group: Group, device: Device, earlier: EarlierRun | None, *, quiet: bool = False
+) -> Hardware:
     """Return the machine to compare with: of the earlier record, of ``--on``, by the GPU's name, or this CPU.
 
-    Where it has no link between ranks, every rank takes part in measuring one, and gets the same.
+    Where it has no link between ranks, every rank takes part in measuring one, and gets the same; rank 0 says what came
+    of it, unless ``quiet``.
 
     Raises
     ------
@@ -299,10 +302,10 @@ def compared_machine(on: Sequence[str], group: Group, device: Device, earlier: E
         raise UnavailableError("the clock of this CPU is unknown.", remedy="Calibrate it and pass the file to --on.")
     if any(link.name in PEER_LINKS for link in machine.links):
         return machine
-    return _with_measured_link(machine, group, device)
+    return _with_measured_link(machine, group, device, quiet=quiet)
 
 
-def _with_measured_link(machine: Hardware, group: Group, device: Device) -> Hardware:
+def _with_measured_link(machine: Hardware, group: Group, device: Device, *, quiet: bool) -> Hardware:
     """Return a machine with the link between the ranks, which all of them measure now."""
     from perfmodel.measure.collectives.links import probe, with_link
     from perfmodel.measure.machine_facts import now_utc
@@ -310,7 +313,7 @@ def _with_measured_link(machine: Hardware, group: Group, device: Device) -> Hard
 
     begin = time.monotonic()
     fit = probe(group, device)
-    if group.rank == 0:
+    if group.rank == 0 and not quiet:
         took, step, rate = (
             format_si(value, unit, 3)
             for value, unit in ((time.monotonic() - begin, "s"), (fit.alpha_s, "s"), (fit.beta_bytes_per_s, "B/s"))

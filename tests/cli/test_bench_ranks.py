@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -342,6 +343,16 @@ def test_a_link_is_measured_in_one_line_and_not_again_to_resume(request_of, monk
     assert (len(resumed.before), len(resumed.jobs)) == (1, 1)
     assert resumed.facts["spec"] == session.facts["spec"]
     assert resumed.machine.sustained_links == session.machine.sustained_links
+
+
+def test_a_calibration_of_links_says_nothing_of_the_rough_link_before_it(request_of, monkeypatch, capsys) -> None:
+    """The figures of the fit to all messages follow, and would contradict it."""
+    from perfmodel.measure.collectives import links
+
+    monkeypatch.setattr(links, "probe", lambda *_: links.AlphaBeta(1e-4, 1e9, 2e9, 0.25))
+    session = session_of(dataclasses.replace(request_of(seed=0, resume=False), quiet=True))
+    assert "no link between ranks" not in capsys.readouterr().err
+    assert session.machine.sustained_links["processes"] == 1e9
 
 
 def test_what_a_rank_raised_is_a_sentence() -> None:
