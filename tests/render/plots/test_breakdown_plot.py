@@ -9,16 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.against import compare_diagnoses
 from perfmodel.diagnosis.diagnose import diagnose
-from perfmodel.diagnosis.result import Evidence
+from perfmodel.diagnosis.result import Evidence, Part
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.render.plots.diagnosis.breakdown import _inside, against_plot, breakdown_plot
+from perfmodel.render.plots.diagnosis.styles import COLORS
 
 ROWS = {"a gemm": 6e-3, "a softmax": 3e-3, "unknown thing": 1e-3}
 
@@ -148,6 +151,36 @@ def test_labels_end_before_the_limit(places, gap):
     moved = _inside(places, gap, 12.0)
     assert max(moved) + gap / 2 <= 12.0 + 1e-9
     assert [b - a for a, b in pairwise(moved)] == pytest.approx([b - a for a, b in pairwise(places)], abs=1e-9)
+
+
+def colors_of(figure, gid):
+    patches = [p for p in figure.axes[0].patches if isinstance(p, Rectangle) and p.get_gid() == gid]
+    return [to_hex(patch.get_facecolor()) for patch in patches]
+
+
+def test_communication_has_the_colour_of_the_time_line(data_dir):
+    """Exposed all-reduces take nearly all of transfer in this trace: neither has the colour of copies."""
+    made = diagnose(read_profile(data_dir / "traces" / "tracelens_mi300_resnet_act_checkpoint_ddp.json.gz"))
+    figure = breakdown_plot(made)
+    (part,) = (part for part in made.parts if part.dimension == "transfer")
+    assert all(one.what.startswith("allreduce") for one in part.evidence if one.time_s > 0.1 * part.time_s)
+    for gid, fewest in (("dimension", 1), ("row", 3)):
+        assert colors_of(figure, gid).count(to_hex(COLORS["communication"])) >= fewest
+        assert to_hex(COLORS["transfer"]) not in colors_of(figure, gid)
+
+
+def test_copies_keep_the_colour_of_transfer_beside_communication():
+    """Two thirds of transfer are a copy."""
+    made = table()
+    rows = [("all_reduce", 1e-3, EventKind.COMMUNICATION), ("copies host to device", 2e-3, EventKind.MEMCPY)]
+    entries = tuple(ProfileEntry(name, time_s, category=kind) for name, time_s, kind in rows)
+    part = Part(Dimension.TRANSFER, 3e-3, 0.5, tuple(Evidence(name, time_s, 1) for name, time_s, _ in rows))
+    profile = dataclasses.replace(made.profile, entries=(*made.profile.entries, *entries))
+    figure = breakdown_plot(dataclasses.replace(made, parts=(part,), profile=profile))
+    assert colors_of(figure, "dimension") == [to_hex(COLORS["transfer"])]
+    heading, copies, messages = colors_of(figure, "row")
+    assert heading == copies == to_hex(COLORS["transfer"])
+    assert messages == to_hex(COLORS["communication"])
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perfmodel import storage
-from perfmodel.core.vocabulary import Dimension
+from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.against import BOTH, STEP, Change, DiagnosisComparison
 from perfmodel.diagnosis.decompose import dimension_of
-from perfmodel.diagnosis.result import Diagnosis, Evidence
+from perfmodel.diagnosis.result import Diagnosis, Evidence, Part
 from perfmodel.diagnosis.wall import gap_dimension
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.diagnosis import styles
@@ -65,7 +66,8 @@ def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figur
     total_s = diagnosis.total_s
     if not total_s > 0:
         raise UsageError("there is no time to draw.", place=diagnosis.profile.source)
-    rows = _evidence_rows(diagnosis, total_s)
+    communication = _communication(diagnosis)
+    rows = _evidence_rows(diagnosis, total_s, communication)
     block = timeline_block(diagnosis) if with_timeline and diagnosis.decomposition is not None else None
     own = _TITLE + _ABOVE + _BAR + 0.12 + _ROW * len(rows) + _BELOW
     figure = new_figure(WIDTH, own + (block.height_inches + 0.1 if block else 0.1))
@@ -74,7 +76,9 @@ def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figur
     _title(figure, title.removesuffix(", "))
     axes = _axes(figure, _TITLE, _ABOVE + _BAR + 0.12 + _ROW * len(rows))
     bar_at = _ABOVE + _BAR / 2
-    _stacked(axes, [(part.dimension, part.time_s) for part in diagnosis.parts if part.time_s], bar_at, "")
+    shown = [(part.dimension, part.time_s) for part in diagnosis.parts if part.time_s]
+    colored: dict[str, str] = {part.dimension: _style_of(part, communication) for part in diagnosis.parts}
+    _stacked(axes, shown, bar_at, "", colored=colored)
     _rows(axes, rows, _ABOVE + _BAR + 0.12)
     _finish(axes, total_s, "time")
     if block is not None:
@@ -130,22 +134,33 @@ def _finish(axes: Axes, longest_s: float, label: str) -> None:
 
 
 def _stacked(
-    axes: Axes, parts: Sequence[tuple[str, float | None]], middle: float, label: str, longest_s: float | None = None
+    axes: Axes,
+    parts: Sequence[tuple[str, float | None]],
+    middle: float,
+    label: str,
+    longest_s: float | None = None,
+    *,
+    colored: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Draw a stacked bar of dimensions; narrow segments have their label above the bar, with a line to it."""
+    """Draw a stacked bar of dimensions; narrow segments have their label above the bar, with a line to it.
+
+    ``colored`` is the style of a dimension that has not its own.
+    """
     total_s = sum(time or 0.0 for _, time in parts)
     longest_s = longest_s or total_s
     reached, above = 0.0, []
     for name, time in parts:
         if not time:
             continue
-        axes.barh(middle, time, _BAR, reached, color=styles.COLORS[name], ec="white", lw=0.6, zorder=3, gid="dimension")
+        style = colored.get(name, name)
+        color = styles.COLORS[style]
+        axes.barh(middle, time, _BAR, reached, color=color, ec="white", lw=0.6, zorder=3, gid="dimension")
         share = _percent(time / total_s)
         lines = _lines(name, f"{styles.time_text(time)}, {share}", time / longest_s * _INCHES)
         if lines:
             axes.text(
                 reached + time / 2, middle, lines, ha="center", va="center", fontsize=7.5, zorder=4,
-                color=styles.text_color(name), parse_math=False, linespacing=1.1,
+                color=styles.text_color(style), parse_math=False, linespacing=1.1,
             )  # fmt: skip
         elif time >= _LEAST_LABELLED * total_s:
             above.append((reached + time / 2, f"{name} {share}"))
@@ -184,38 +199,53 @@ def _inside(places: Sequence[float], gap: float, high: float) -> list[float]:
     return [place - over + under for place in places]
 
 
-def _evidence_rows(diagnosis: Diagnosis, total_s: float) -> list[_Row]:
-    """Return a heading for each dimension, its largest evidence by time, and the rest of its time."""
+def _communication(diagnosis: Diagnosis) -> frozenset[str]:
+    """Return the names of the entries that are communication, which the lanes of the time line colour as such."""
+    return frozenset(e.name for e in diagnosis.profile.entries if e.category == EventKind.COMMUNICATION)
+
+
+def _style_of(part: Part, communication: Collection[str]) -> str:
+    """Return the style of a dimension: its own, but of transfer that of what takes most of it, messages or copies."""
+    messages_s = sum(one.time_s or 0.0 for one in part.evidence if one.what in communication)
+    mostly = part.dimension == Dimension.TRANSFER and messages_s > 0.5 * (part.time_s or 0.0)
+    return styles.COMMUNICATION if mostly else part.dimension
+
+
+def _evidence_rows(diagnosis: Diagnosis, total_s: float, communication: Collection[str]) -> list[_Row]:
+    """Return a heading for each dimension, its largest evidence by time, and the rest of its time.
+
+    ``communication`` has the names of the evidence that is drawn as such.
+    """
     rows = []
     for part in diagnosis.parts:
         if not part.time_s or part.time_s < _NOTHING * total_s:
             continue
-        share = _percent(part.time_s / total_s)
-        rows.append(
-            _Row(
-                part.dimension, f"{styles.time_text(part.time_s)}, {share}", part.dimension, ((part.time_s, 1.0),), True
-            )
-        )
+        style = _style_of(part, communication)
+        text = f"{styles.time_text(part.time_s)}, {_percent(part.time_s / total_s)}"
+        rows.append(_Row(part.dimension, text, style, ((part.time_s, 1.0),), True))
         known = [one for one in part.evidence if one.time_s]
         names = Counter(one.what for one in known)
         largest = sorted(known, key=lambda one: -(one.time_s or 0.0))[:_MOST_EVIDENCE]
         shown = [one for one in largest if (one.time_s or 0.0) >= _LEAST_SHARE * total_s]
-        rows.extend(_evidence_row(one, part.dimension, total_s, with_detail=names[one.what] > 1) for one in shown)
+        for one in shown:
+            message = part.dimension == Dimension.TRANSFER and one.what in communication
+            own = styles.COMMUNICATION if message else part.dimension
+            rows.append(_evidence_row(one, own, total_s, with_detail=names[one.what] > 1))
         rest_s = part.time_s - sum(one.time_s or 0.0 for one in shown)
         if shown and rest_s >= _LEAST_SHARE * total_s:
             text = f"{styles.time_text(rest_s)}, {_percent(rest_s / total_s)}"
-            rows.append(_Row(_REST, text, part.dimension, ((rest_s, _PALE),)))
+            rows.append(_Row(_REST, text, style, ((rest_s, _PALE),)))
     return rows
 
 
-def _evidence_row(one: Evidence, dimension: str, total_s: float, *, with_detail: bool) -> _Row:
+def _evidence_row(one: Evidence, style: str, total_s: float, *, with_detail: bool) -> _Row:
     """Return the row of a piece of evidence; ``with_detail`` if other evidence has the same name."""
     time_s = one.time_s or 0.0
     calls = f", {one.count}x" if one.count else ""
     text = f"{styles.time_text(time_s)}, {_percent(time_s / total_s)}{calls}"
     label = printable(f"{one.what}: {one.detail}", 4 * _LONGEST) if with_detail and one.detail else ""
     label = f"{label[: _LONGEST - 1]}…" if len(label) > _LONGEST else label
-    return _Row(label or styles.shortened(one.what, _LONGEST), text, dimension, ((time_s, _EVIDENCE_OPACITY),))
+    return _Row(label or styles.shortened(one.what, _LONGEST), text, style, ((time_s, _EVIDENCE_OPACITY),))
 
 
 def _change_rows(comparison: DiagnosisComparison) -> list[_Row]:
