@@ -33,6 +33,11 @@ class Stretch(NamedTuple):
         """Return how far the ends of an interval of measured over predicted values lie."""
         return cls(-math.log(interval.low), math.log(interval.high))
 
+    @classmethod
+    def between(cls, expected: float, low: float, high: float) -> Stretch:
+        """Return how far the ends of an interval lie from its expected value; all three in one unit."""
+        return cls(math.log(expected / low), math.log(high / expected))
+
     def around(self, expected: float) -> tuple[float, float]:
         """Return both ends of the interval of an expected value, in its unit."""
         return expected * math.exp(-self.down), expected * math.exp(self.up)
@@ -40,6 +45,15 @@ class Stretch(NamedTuple):
     def beside(self, other: Stretch) -> Stretch:
         """Return how far the ends lie with a further independent error: sqrt(a^2 + b^2) at each end."""
         return Stretch(math.hypot(self.down, other.down), math.hypot(self.up, other.up))
+
+    def without(self, part: Stretch) -> Stretch:
+        """Return how far the ends lie without one of the independent errors: sqrt(a^2 - b^2) at each end, from 0 on.
+
+        >>> Stretch(5.0, 13.0).without(Stretch(4.0, 12.0))
+        Stretch(down=3.0, up=5.0)
+        """
+        down, up = (max(0.0, whole**2 - error**2) for whole, error in zip(self, part, strict=True))
+        return Stretch(math.sqrt(down), math.sqrt(up))
 
     @overload
     def widened(self, expected: float, low: float, high: float) -> tuple[float, float]: ...

@@ -32,7 +32,7 @@ _OF_MACHINES = (
 #: term of a step -> a kernel of the kind that it mostly consists of; the other terms are exchanges and the host
 _KERNELS = {
     **dict.fromkeys(("products", "head", "recompute", "bubble"), "product"),
-    **dict.fromkeys(("memory_bound", "casts", "optimizer"), "copy"),
+    **dict.fromkeys(("memory_bound", "casts", "optimizer", "compression"), "copy"),
     "attention": "attention",
 }
 #: terms in which ranks exchange; `Groups` has these ranks by the same names

@@ -72,3 +72,52 @@ def test_stragglers_and_loaders_add_terms():
     starved = with_loading(step, 1, 1.0)
     assert starved.time_s == pytest.approx(max(32.0, step.time_s))
     assert with_loading(step, 1000, 1000.0).time_s == step.time_s
+
+
+def width(step):
+    """Return the upper end of a step's interval over the lower one."""
+    return step.high_s / step.low_s
+
+
+def holds(step) -> bool:
+    """Return whether every interval of a step is positive and holds what it is about."""
+    spans = ((step.low_s, step.high_s), step.own_interval_s, step.laboratory_interval_s)
+    return all(0.0 < low <= step.time_s <= high for low, high in spans)
+
+
+@pytest.mark.parametrize("text", ["powersgd:4", "fp8", "topk:1%", "1bit"])
+def test_less_of_an_unsure_exchange_makes_a_step_surer(text):
+    """Gradients through hosts, which differ tenfold, are most of the step; the fewer they are, the less it may vary."""
+    config = named_model("llama-3.2-1b")
+    step = train(config, Cluster.of(hardware("l40s"), 8), TrainingPlan(batch=8, seq=1024, zero=1))
+    compressed = with_compression(config, step, text)
+    assert holds(compressed)
+    shares = [one.terms_s["data"] / one.time_s for one in (step, compressed)]
+    assert shares[1] < shares[0]
+    assert width(compressed) < width(step)
+
+
+def test_compression_leaves_the_width_of_a_step_whose_links_are_known():
+    step = train(LLAMA, SLOW, PLAN)
+    compressed = with_compression(LLAMA, step, "powersgd:4")
+    assert holds(compressed)
+    assert width(compressed) == pytest.approx(width(step))
+
+
+def test_jitter_makes_both_ends_longer_by_its_factor():
+    step = train(LLAMA, SLOW, PLAN)
+    jittery = with_stragglers(step, 0.3)
+    assert holds(jittery)
+    assert width(jittery) == pytest.approx(width(step))
+    assert jittery.own_interval_s[1] / step.own_interval_s[1] == pytest.approx(jittery.time_s / step.time_s)
+
+
+def test_no_end_of_an_interval_is_below_what_loading_takes():
+    step = train(LLAMA, SLOW, PLAN)
+    rate = PLAN.batch / (0.5 * (step.time_s + step.high_s))  # slower than expected, and than a slow step needs
+    for per_s, floor in ((0.1, PLAN.batch / 0.1), (rate, PLAN.batch / rate), (1e6, 0.0)):
+        starved = with_loading(step, 1, per_s)
+        assert holds(starved)
+        assert starved.low_s == max(step.low_s, floor)
+        assert starved.high_s == max(step.high_s, floor)
+        assert starved.time_s == pytest.approx(sum(starved.terms_s.values()))
