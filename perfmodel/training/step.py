@@ -76,7 +76,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     count = setup.micro_batches
     slowest, exchange_s, update_s = _slowest(setup, alike.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
-    terms["bubble"] = _bubble(setup, gpus, head)
+    terms["bubble"] = _bubble(setup, gpus, slowest)
     terms["sends"] = _sends(setup)
     terms["data"] = count * slowest.sharding_s + exchange_s
     terms["optimizer"] = update_s
@@ -175,23 +175,25 @@ def _without_effect(setup: Setup) -> list[str]:
     return notes
 
 
-def _bubble(setup: Setup, gpus: list[StageGpu], head: Passes) -> float:
-    """Return the time that a GPU waits for the pipeline to fill and to empty [s].
+def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
+    """Return the time that the slowest GPU waits for the pipeline to fill and to empty [s].
 
-    (p - 1) / v of a micro batch through one GPU, embedding and head aside; a zero-bubble schedule fills it with the
-    products of the weights' gradients: (p - 1) (F + B - 2 W) (Qi et al. 2023, ZB-H1). What all GPUs exchange once a
-    step at the same time, weights that stay gathered, delays none of them more than the others.
+    While the others run their first and their last micro batch it has none: the sum over the other GPUs of t / v, with
+    t = F + B of a micro batch through all of its v stages; (p - 1) t / v of equal ones. Where 1F1B has its slowest GPU
+    early, the micro batches under way hide some of it: it is the most that a step waits. A zero-bubble schedule fills
+    it with the products of the weights' gradients: F + B - 2 W of each (Qi et al. 2023, ZB-H1). What all GPUs exchange
+    once a step at the same time, weights that stay gathered, delays none of them more than the others.
     """
     plan = setup.plan
     if plan.pp == 1:
         return 0.0
-    outside = float(head.forward.sum() + head.backward.sum())
-    once = sum(gpu.sharding_s for gpu in gpus) if gathers_once(setup) else 0.0
-    mean = (sum(gpu.time_s for gpu in gpus) - outside - once) / plan.pp
-    if plan.schedule == Schedule.ZERO_BUBBLE:
-        weights = sum(gpu.weights_s for gpu in gpus) / plan.pp
-        return max(0.0, (plan.pp - 1) * (mean - 2.0 * weights))
-    return (plan.pp - 1) / plan.vp * mean
+    once = gathers_once(setup)
+
+    def passing(gpu: StageGpu) -> float:
+        both = gpu.time_s - (gpu.sharding_s if once else 0.0)
+        return both - 2.0 * gpu.weights_s if plan.schedule == Schedule.ZERO_BUBBLE else both / plan.vp
+
+    return max(0.0, sum(map(passing, gpus)) - passing(slowest))
 
 
 def _sends(setup: Setup) -> float:

@@ -193,14 +193,13 @@ def test_stages_end_with_the_encoder(stages, said):
 
 
 def test_a_pipeline_of_both_stacks_by_hand():
-    """Its bubble is one micro batch through a stage, its stages hold both stacks and a table each, and one the head."""
+    """Its bubble is one micro batch of the other stage; stages hold both stacks and a table each, and one the head."""
     plan = PLAN.changed(batch=64, pp=2)
     one, two = train(T5, ONE, PLAN.changed(batch=64)), train(T5, Cluster.of(H100, 2), plan)
     assert two.time_s < one.time_s
     assert two.terms_s["sends"] > 0
     stages = [forward + backward for forward, backward in zip(two.stage_forward_s, two.stage_backward_s, strict=True)]
-    head = two.terms_s["head"] / 64 if stages[1] > stages[0] else 0.0
-    assert two.terms_s["bubble"] == pytest.approx((sum(stages) - head) / 2, rel=0.1)
+    assert two.terms_s["bubble"] == pytest.approx(min(stages))
     held = held_parameters(T5, Cluster.of(H100, 2), plan)
     assert held[0].dense == T5.encoder_parameters
     table = T5.vocab * T5.hidden

@@ -12,6 +12,7 @@ from perfmodel.errors import UsageError
 from perfmodel.training.framework import constants, frameworks
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.step import train
+from perfmodel.training.timeline import pipeline_timeline
 from perfmodel.workloads.architectures import Architecture
 from perfmodel.workloads.catalog import named_model
 from perfmodel.workloads.model_config import ModelConfig
@@ -58,6 +59,32 @@ def test_the_bubble_is_p_minus_1_over_m_v() -> None:
         found = step(4, body, pp=4, vp=vp, batch=32, optimizer="none")
         work = found.time_s - found.terms_s["bubble"] - found.terms_s["sends"]
         assert found.terms_s["bubble"] / work == pytest.approx(3 / (32 * vp), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("pp", "stages"),
+    [(4, (8, 8, 8, 8)), (4, (29, 1, 1, 1)), (4, (1, 1, 1, 29)), (4, (3, 20, 5, 4)), (2, (31, 1)), (2, (1, 31))],
+)
+def test_the_slowest_stage_waits_for_the_other_ones(pp: int, stages: tuple[int, ...]) -> None:
+    """By hand m max(t) + the sum of the others, embedding and head with their stages; GPipe's order has it exactly."""
+    found = step(pp, pp=pp, batch=8, stages=stages, schedule="gpipe", optimizer="none")
+    times = [sum(both) for both in zip(found.stage_forward_s, found.stage_backward_s, strict=True)]
+    assert found.terms_s["bubble"] == pytest.approx(sum(times) - max(times))
+    assert found.time_s - found.terms_s["sends"] == pytest.approx(8 * max(times) + sum(times) - max(times))
+    passes = pipeline_timeline(found.plan, 8, found.stage_forward_s, found.stage_backward_s)
+    end = max(one.end_s for one in passes)
+    assert found.time_s - found.terms_s["sends"] == pytest.approx(end, rel=0.02)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
+def test_unequal_stages_wait_at_most_as_long_as_said(schedule: str) -> None:
+    """The order of passes ends as said where the last stage is the slowest, and hides waits of an early one."""
+    for stages in ((1, 1, 1, 29), (29, 1, 1, 1)):
+        found = step(4, pp=4, batch=16, stages=stages, schedule=schedule, optimizer="none")
+        passes = pipeline_timeline(found.plan, 16, found.stage_forward_s, found.stage_backward_s, found.stage_weights_s)
+        end, said = max(one.end_s for one in passes), found.time_s - found.terms_s["sends"]
+        assert end <= said * (1 + 1e-9)
+        assert said == pytest.approx(end, rel=0.005 if stages[-1] == 29 else 0.06)
 
 
 def test_a_zero_bubble_schedule_waits_less_and_gpipe_as_long() -> None:
