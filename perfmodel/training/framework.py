@@ -372,7 +372,16 @@ def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bo
     found = find_framework(name) if name.endswith(DOCUMENT_SUFFIXES) else _lookup(name)
     if found is not None:
         return found, True
-    nearest = next((near for words, near in _NEAREST if re.search(words, name.lower())), "")
+    nearest = _by_words(name)
     if shards and nearest in ("", "ddp-eager"):
         nearest = "fsdp1-eager"
     return frameworks()[nearest or "megatron-te"], False
+
+
+def says_nothing(name: str) -> bool:
+    """Return whether a name is that of no described framework and has no word that says what it is like."""
+    return not name.endswith(DOCUMENT_SUFFIXES) and _lookup(name) is None and not _by_words(name)
+
+
+def _by_words(name: str) -> str:
+    return next((near for words, near in _NEAREST if re.search(words, name.lower())), "")

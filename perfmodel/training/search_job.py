@@ -147,7 +147,7 @@ class Job:
         if memory is None:
             part.too_large += 1
             return False
-        step = train(self.config, cluster, plan, checked=False)
+        step = train(self.config, cluster, plan, checked=False, comparing=True)
         interval = step.own_interval_s if self.alike else step.laboratory_interval_s
         time, low, high = (seconds / step.tokens for seconds in (step.time_s, *interval))
         part.timed.append(Timed(index, point, time, low, high, memory.tight))

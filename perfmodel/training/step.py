@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterable
+
+import numpy as np
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
@@ -10,7 +14,7 @@ from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
-from perfmodel.training.framework import RANKS, Constants, constants, nearest_framework
+from perfmodel.training.framework import RANKS, Constants, constants, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
@@ -30,6 +34,7 @@ def train(
     *,
     checked: bool = True,
     laboratory: str = "",
+    comparing: bool = False,
 ) -> TrainingStep:
     """Return the time of one training step, its parts, and the model's FLOP.
 
@@ -42,6 +47,8 @@ def train(
     checked : whether to check that the plan can run; a search checks many plans by itself.
     laboratory : who runs it, as the sources of published runs name them ("pytorch/torchtitan"): runs of those that
         constants were fitted on are surer than those of others.
+    comparing : whether the step is only compared with others of its framework: its own interval leaves out what
+        frameworks differ by, which takes a step of each of them where the plan's is unknown.
 
     step = micro batches x one GPU of the pipeline + bubble + sends + its exposed exchange of gradients and weights +
     its update of the weights, of the GPU for which these take longest
@@ -49,7 +56,7 @@ def train(
     Raises
     ------
     UsageError
-        When the plan cannot run (`check_plan`), the framework is unknown, or the machine lacks the dtype.
+        When the plan cannot run (`check_plan`), the file of a framework does not exist, or the machine lacks the dtype.
     """
     if checked:
         check_plan(config, cluster, plan)
@@ -57,7 +64,33 @@ def train(
     setup = Setup(config, cluster, plan, framework, fitted or constants())
     kinds = {kind for gpu in gpu_layers(config, plan) for kind in gpu}
     layers = {kind: layer_passes(setup, kind) for kind in kinds}
-    return _assemble(setup, layers, head_passes(setup), known, not setup.constants.ran(laboratory))
+    found = _assemble(setup, layers, head_passes(setup), known, not setup.constants.ran(laboratory))
+    if comparing or not says_nothing(plan.framework):
+        return found
+    plans = (dataclasses.replace(plan, framework=name) for name in frameworks())
+    steps = (train(config, cluster, one, fitted, checked=False, laboratory=laboratory, comparing=True) for one in plans)
+    return _of_any_framework(found, [step.time_s for step in steps])
+
+
+#: share of the described frameworks that lie below the lower end of what frameworks differ by, and above the upper end
+_TAIL = 0.1
+
+
+def _of_any_framework(step: TrainingStep, times: list[float]) -> TrainingStep:
+    """Return a step with what frameworks differ by in its interval: its own may be any of them.
+
+    ln of the ``times`` of the described frameworks for the same plan [s] over that of the one that stands for the
+    unknown, its quantiles at 10 % and 90 %, is an error independent of the others. All steps of the framework share it:
+    it is in neither interval for comparisons.
+    """
+    low, high = np.quantile(np.divide(times, step.time_s), (_TAIL, 1.0 - _TAIL))
+    differ = Stretch(max(0.0, -math.log(low)), max(0.0, math.log(high)))
+    low_s, high_s = differ.widened(step.time_s, step.low_s, step.high_s)
+    note = (
+        f"Nothing is known of {step.plan.framework!r}, eager or compiled: described frameworks take {low:.2f} to "
+        f"{high:.2f} times as long for this plan, which the interval counts."
+    )
+    return dataclasses.replace(step, low_s=low_s, high_s=high_s, notes=(*step.notes, note))
 
 
 def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool, elsewhere: bool) -> TrainingStep:

@@ -2,12 +2,15 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
 from perfmodel.accuracy.run_table import Run, RunTable, read_run_table
+from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.framework import constants, nearest_framework
+from perfmodel.training.framework import constants, frameworks, nearest_framework, says_nothing
+from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.published import judge, recognises
 from perfmodel.training.published_run import (
     UnusableRunError,
@@ -18,6 +21,9 @@ from perfmodel.training.published_run import (
     run_config,
     run_plan,
 )
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.step import train
+from perfmodel.workloads.catalog import named_model
 
 CELLS = {
     "id": "x-1", "table": "x", "model": "llama3-8b", "hidden": "4096", "layers": "32", "heads": "32", "kv_heads": "8",
@@ -133,6 +139,53 @@ def test_an_unknown_framework_is_the_nearest_by_rule_with_the_widest_interval() 
                       for name in ("torchtitan-compile", "my own fsdp2 compile"))  # fmt: skip
     assert unknown.predicted == pytest.approx(known.predicted)
     assert unknown.high / unknown.low > known.high / known.low
+
+
+def ends(machine: str, framework: str, zero: int = 1) -> tuple[TrainingStep, float, float]:
+    """Return a step of a framework, and the ends of its interval over its time."""
+    plan = TrainingPlan(batch=16, seq=4096, zero=zero, framework=framework)
+    found = train(named_model("llama-3.1-8b"), Cluster.of(hardware(machine), 8), plan)
+    return found, found.low_s / found.time_s, found.high_s / found.time_s
+
+
+@pytest.mark.parametrize("machine", ["h100", "b200"])
+def test_a_framework_of_which_nothing_is_known_may_be_any(machine: str) -> None:
+    """Its interval is wider at each end than that of every framework that waits as little for its host."""
+    unknown, low, high = ends(machine, "foo")
+    known = {name: ends(machine, name) for name in frameworks()}
+    times = sorted(found.time_s for found, *_ in known.values())
+    assert unknown.high_s > times[-2]  # all described frameworks but the slowest take less
+    assert unknown.low_s < times[1]
+    for name in ("nemo", "fsdp2-compile", "megatron-te"):
+        assert low <= known[name][1] and high > 1.1 * known[name][2]  # noqa: PT018
+    assert unknown.framework == "megatron-te"
+    assert "Nothing is known of 'foo'" in " ".join(unknown.notes)
+    assert "Megatron" in " ".join(unknown.notes)
+
+
+def test_words_in_a_name_say_what_an_unknown_framework_is_like() -> None:
+    assert says_nothing("foo")
+    assert not any(map(says_nothing, ("my own fsdp2", "torchtitan", "megatron")))
+    stated, *_ = ends("h100", "my own fsdp2 compile", zero=3)
+    assert "Nothing is known" not in " ".join(stated.notes)
+
+
+def test_a_step_for_a_comparison_has_the_same_time_and_own_interval() -> None:
+    plan = TrainingPlan(batch=16, seq=4096, framework="foo")
+    model, cluster = named_model("llama-3.1-8b"), Cluster.of(hardware("h100"), 8)
+    whole, compared = train(model, cluster, plan), train(model, cluster, plan, comparing=True)
+    assert (whole.time_s, whole.own_interval_s) == (compared.time_s, compared.own_interval_s)
+    assert whole.high_s > compared.high_s
+
+
+def test_constants_that_do_not_say_what_laboratories_differ_by_predict_an_unknown_framework_of_a_known_one() -> None:
+    fixed = constants()
+    shown = {name: ends for name, ends in fixed.intervals.items() if name not in ("elsewhere", "memory")}
+    bare = msgspec.structs.replace(fixed, intervals=shown)
+    plan = TrainingPlan(batch=16, seq=4096, framework="foo")
+    model, cluster = named_model("llama-3.1-8b"), Cluster.of(hardware("h100"), 8)
+    here = train(model, cluster, plan, bare, laboratory=fixed.laboratories[0])
+    assert 0 < here.low_s < here.time_s < here.high_s < train(model, cluster, plan).high_s
 
 
 def test_constants_have_a_source() -> None:
