@@ -147,7 +147,7 @@ def command(
     if len(lengths) > 1:
         raise UsageError("a search has one length of sequences.", place="--seq", remedy=f"Write --seq {lengths[0]}.")
     sequences = {"seq": lengths[0]} if lengths else {}
-    base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
+    base = plan_of(default_sizes(model, clusters[0], sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
     with counted(space.points * len(clusters)) as advance:
         found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance)

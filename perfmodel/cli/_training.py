@@ -128,17 +128,13 @@ def stages_of(text: str | None) -> tuple[int, ...]:
     return () if text is None else tuple(map(int, parts))
 
 
-def default_sizes(config: ModelConfig, cluster: Cluster, framework: str, sizes: Mapping[str, int]) -> dict[str, int]:
+def default_sizes(config: ModelConfig, cluster: Cluster, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of a plan: those given, and for the rest what is usual.
 
-    zero: 3 for FSDP and DeepSpeed, 0 for DDP, else 1 where the framework has it; seq: the model's positions, at most
-    8192; batch: one micro batch for each data parallel rank, and 8 for each stage where there is a pipeline.
+    seq: the model's positions, at most 8192; batch: one micro batch for each data parallel rank, and 8 for each stage
+    where there is a pipeline; zero: as `TrainingPlan` has it.
     """
-    from perfmodel.training.framework import find_framework
-
     filled = dict.fromkeys(("tp", "cp", "pp", "vp", "ep", "micro_batch"), 1) | dict(sizes)
-    if "zero" not in filled:
-        filled["zero"] = find_framework(framework).usual_zero
     if "seq" not in filled:
         filled["seq"] = min(config.positions or _LONGEST, _LONGEST)
     if "batch" not in filled:

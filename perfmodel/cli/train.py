@@ -226,7 +226,7 @@ def _steps(
     refused: list[UsageError] = []
     for cluster, how, given in combinations:
         try:
-            filled = default_sizes(model, cluster, str(fixed["framework"]), given)
+            filled = default_sizes(model, cluster, given)
             steps.append(full_step(model, cluster, plan_of(filled, {**fixed, "recompute": how})))
         except UsageError as error:
             refused.append(error)

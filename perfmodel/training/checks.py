@@ -236,7 +236,7 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
         name = "ep" if plan.ep > 1 else "etp"
         raise _refused(f"{name} = {getattr(plan, name)}, and the model has no experts", f"Use {name}=1")
     _divides("ep", plan.ep, "experts", config.experts)
-    etp = nearest_framework(plan.framework)[0].expert_tensor_ranks(plan)
+    etp = nearest_framework(plan.framework)[0].expert_tensor_ranks(plan.tp, plan.etp)
     _divides("etp", etp, "expert_ffn", config.expert_ffn)
     ranks = plan.dp(cluster.gpus) * plan.cp * plan.tp
     if ranks % (plan.ep * etp):

@@ -16,8 +16,8 @@ import msgspec
 
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
+from perfmodel.training.choices import DTYPES, Recompute
 from perfmodel.training.memory_facts import MemoryFacts
-from perfmodel.training.plan import DTYPES, Recompute, TrainingPlan
 
 #: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
 #: and 2 more where the tensor at hand is searched for its largest element first; mxfp8: copies along both axes, 2 + 1 +
@@ -191,9 +191,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         text = f"{self.title} has no zero = {' or '.join(lacking)}{where}: it is predicted as if it had."
         return text if lacking else ""
 
-    def expert_tensor_ranks(self, plan: TrainingPlan) -> int:
-        """Return the tensor parallel ranks of the experts: those of a plan, or what is usual."""
-        return plan.etp or (plan.tp if self.expert_tensor == "all" else 1)
+    def expert_tensor_ranks(self, tp: int, etp: int) -> int:
+        """Return the tensor parallel ranks of the experts: ``etp`` of a plan, or with 0 what is usual."""
+        return etp or (tp if self.expert_tensor == "all" else 1)
 
     def recomputation(self, how: str) -> bool:
         """Return whether it can compute activations anew in a way of `Recompute`."""

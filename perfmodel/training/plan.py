@@ -7,44 +7,22 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.core.vocabulary import Vocabulary, spelt
+from perfmodel.core.vocabulary import spelt
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.training.choices import ATTENTION as ATTENTION
+from perfmodel.training.choices import DTYPES as DTYPES
+from perfmodel.training.choices import OPTIMIZERS as OPTIMIZERS
+from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
+from perfmodel.training.choices import Recompute as Recompute
+from perfmodel.training.choices import Schedule as Schedule
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.idle import idle_options
 
 PLACE = "training plan"
-#: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
-DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
-ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", "unfused", "eager-unfused")
-OPTIMIZERS = ("adam", "adam-bf16", "adam-8bit", "sgd", "muon", "none")
+#: ``zero`` of a plan that does not say
+USUAL_ZERO = -1
 #: the largest size of anything in a plan
 LARGEST = 10**9
-
-
-class Recompute(Vocabulary):
-    """Which activations the backward pass computes anew instead of keeping them."""
-
-    NONE = "none"
-    SELECTIVE = "selective"  # the core of attention (Korthikanti et al. 2022); nothing with a flash kernel
-    SELECTIVE_OP = "selective_op"  # every second matrix product and all that is bound by memory (torchtitan)
-    SELECTIVE_LAYER = "selective_layer"  # every second layer
-    FULL = "full"  # each layer from its input
-
-
-class Schedule(Vocabulary):
-    """The order in which a pipeline runs its micro batches."""
-
-    ONE_F_ONE_B = "1f1b"
-    INTERLEAVED = "interleaved"  # several stages a GPU (Narayanan et al. 2021)
-    ZERO_BUBBLE = "zero_bubble"  # weight gradients fill the bubble (Qi et al. 2023)
-    GPIPE = "gpipe"  # all forward passes first
-
-
-class ContextAlgorithm(Vocabulary):
-    """How attention is split over the sequence."""
-
-    RING = "ring"  # consecutive parts: the last rank has most of a causal mask
-    ZIGZAG = "zigzag"  # each rank has a part from the front and one from the back
-    ULYSSES = "ulysses"  # heads and sequence change places by all-to-all
 
 
 @dataclass(frozen=True)
@@ -66,6 +44,7 @@ class TrainingPlan:
     stages : layers of each stage where they are unequal, pp vp numbers that sum to the layers; () for equal ones.
         Those of an encoder come before those of its decoder.
     zero : what data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP).
+        -1 as the framework does (`Framework.usual_zero`), which the plan then has.
     hsdp : share out within a domain of NVLink only, and reduce the shards between these.
     dtype : of the matrix products of the layers, one of `DTYPES`.
     recompute : see `Recompute`.
@@ -92,7 +71,7 @@ class TrainingPlan:
     vp: int = 1
     schedule: str = ""
     stages: tuple[int, ...] = ()
-    zero: int = 0
+    zero: int = USUAL_ZERO
     hsdp: bool = False
     dtype: str = "bf16"
     recompute: str = Recompute.NONE
@@ -128,11 +107,17 @@ class TrainingPlan:
                 object.__setattr__(self, name, word)
         if self.grad_dtype not in ("", "fp32", "bf16", "fp16"):
             raise unknown_name("grad_dtype", self.grad_dtype, ("fp32", "bf16", "fp16"), place=PLACE)
-        if self.zero not in (0, 1, 2, 3) or isinstance(self.zero, bool):
-            raise UsageError(f"zero = {self.zero!r} is none of 0, 1, 2, 3.", place=PLACE)
+        self._settle_zero()
         if not 1 <= self.expert_imbalance <= LARGEST:
             raise UsageError(f"expert_imbalance = {self.expert_imbalance!r} is below 1.", place=PLACE)
         self._check_pipeline()
+
+    def _settle_zero(self) -> None:
+        """Let what is shared out be what is usual, unless the plan says it; raise for another value."""
+        if isinstance(self.zero, bool) or self.zero not in (USUAL_ZERO, 0, 1, 2, 3):
+            raise UsageError(f"zero = {self.zero!r} is none of 0, 1, 2, 3.", place=PLACE)
+        if self.zero == USUAL_ZERO:
+            object.__setattr__(self, "zero", nearest_framework(self.framework)[0].usual_zero)
 
     def _check_types(self) -> None:
         """Raise for a text, a switch or a list that is none, as in a file."""
@@ -229,7 +214,8 @@ class TrainingPlan:
         """Return the plan with some values changed, or without what has no effect.
 
         A default schedule follows ``vp``, and options that the new sizes leave without effect go back to their defaults
-        unless they are among the values: without a pipeline no schedule, with whole weights no hsdp.
+        unless they are among the values: without a pipeline no schedule, with whole weights no hsdp. What is shared out
+        stays as it is under another framework: ``zero=-1`` makes it what that one does.
         """
         if "vp" in values and "schedule" not in values and self.schedule == _usual_schedule(self.vp):
             values["schedule"] = ""

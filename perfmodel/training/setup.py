@@ -69,7 +69,7 @@ class Setup:
     @property
     def etp(self) -> int:
         """Tensor parallel ranks of the experts."""
-        return self.framework.expert_tensor_ranks(self.plan)
+        return self.framework.expert_tensor_ranks(self.plan.tp, self.plan.etp)
 
     @property
     def micro_batches(self) -> float:

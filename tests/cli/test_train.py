@@ -179,7 +179,7 @@ def test_a_bar_names_its_cluster_and_its_whole_plan():
     plan = pm.TrainingPlan(tp=8, pp=8, batch=1536, seq=2048)
     figure = training_plot(Study(tuple(pm.train("gpt3-175b", cluster, plan) for cluster in clusters)))
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels[0] == "1024 x h100-sxm5-80gb\ntp8 pp8 dp16 mbs1"
+    assert labels[0] == "1024 x h100-sxm5-80gb\ntp8 pp8 dp16 zero1 mbs1"
     assert labels[1].startswith("1024 x h200-sxm-141gb\ntp8")
 
 

@@ -15,7 +15,7 @@ from perfmodel.workloads.catalog import named_model
 
 LLAMA = named_model("llama-3.1-8b")
 SLOW = Cluster.of(hardware("a100-sxm4-80gb"), 32, nic="10Gb/s")
-PLAN = TrainingPlan(batch=32, seq=2048, tp=8, framework="megatron-te")
+PLAN = TrainingPlan(batch=32, seq=2048, tp=8, zero=0, framework="megatron-te")
 
 
 def test_what_is_sent_of_a_matrix_by_hand():

@@ -4,6 +4,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import InputFileError, UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.case import read_training_case
 from perfmodel.training.fitting import changes_that_fit
 from perfmodel.training.framework import RANK_NAMES, find_framework, frameworks, nearest_framework, read_framework
 from perfmodel.training.space import default_space
@@ -116,7 +118,31 @@ def test_ranks_that_a_framework_lacks_are_predicted_with_a_note() -> None:
 def test_what_is_shared_out_unless_a_plan_says(name, zero, tried) -> None:
     assert find_framework(name).usual_zero == zero
     plan = pm.TrainingPlan(batch=16, seq=2048, framework=name)
+    assert plan.zero == zero
+    assert plan == pm.TrainingPlan(batch=16, seq=2048, framework=name, zero=-1)
+    assert pm.TrainingPlan(batch=16, seq=2048, framework=name, zero=0).zero == 0
     assert default_space(find_model("llama-3.2-3b"), pm.Cluster("h100", gpus=8), plan).zero == tried
+
+
+@pytest.mark.parametrize("name", ["fsdp2-compile", "megatron", "ddp-eager"])
+def test_a_plan_without_zero_is_one_plan_on_the_command_line_in_a_file_and_in_python(name, tmp_path, perfmodel) -> None:
+    row = perfmodel("train", "llama-3.1-8b", "--on", "h100", "--gpus", 8, "--batch", 8, "--seq", 2048,
+                    "--framework", name, "--format", "json").json["rows"][0]  # fmt: skip
+    plan = pm.TrainingPlan(batch=8, seq=2048, framework=name)
+    step = pm.train("llama-3.1-8b", pm.Cluster("h100", gpus=8), plan)
+    assert row["zero"] == plan.zero
+    assert row["time_s"] == pytest.approx(step.time_s)
+    assert step.memory is not None
+    assert row["memory_total_bytes"] == pytest.approx(step.memory.total_bytes)
+    file = tmp_path / "plan.toml"
+    file.write_text(f'model = "llama-3.2-1b"\nhardware = "h100"\n[plan]\nbatch = 8\nseq = 2048\nframework = "{name}"\n')
+    assert read_training_case(file, hardware)[0].plan == plan
+
+
+def test_another_framework_leaves_what_is_shared_out() -> None:
+    plan = pm.TrainingPlan(batch=8, seq=2048, framework="megatron")
+    assert plan.changed(framework="fsdp2-compile").zero == 1
+    assert plan.changed(framework="fsdp2-compile", zero=-1).zero == 3
 
 
 def test_recomputation_that_megatron_lacks_is_not_offered() -> None:

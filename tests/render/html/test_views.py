@@ -147,7 +147,7 @@ def test_figures_of_a_machine_name_their_sources() -> None:
 
 
 def test_the_answer_of_a_step_that_does_not_fit_says_so() -> None:
-    made = report(Study((dataclasses.replace(step(pp=1, tp=1)),)))
+    made = report(Study((dataclasses.replace(step(pp=1, tp=1, zero=0)),)))
     heading = view(made, "heading")
     assert "does not fit" in heading["decision"]
     assert {figure["label"] for figure in heading["figures"]} >= {"step", "MFU", "memory of a GPU"}
