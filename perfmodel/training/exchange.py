@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
+from perfmodel.operators.routing import expected_visits
 from perfmodel.training.layer import COLUMNS, ROWS, LayerWork
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard, key_value_width
@@ -186,23 +187,37 @@ def context_exchange(
     return exposed(ring, attention_s, contention), exposed(2.0 * ring, backward_s, contention)
 
 
-def expert_exchange(groups: Groups, work: LayerWork, top_k: int) -> float:
+def copies_in_one(groups: Groups, experts: int, top_k: int) -> float:
+    """Return how many copies of a token cross the network as one: k over the domains that its k experts lie in."""
+    return float(top_k / expected_visits(experts, top_k, groups.expert.domains))
+
+
+def expert_exchange(groups: Groups, work: LayerWork, experts: int, top_k: int, routing: float) -> float:
     """Return the time of sending tokens to their experts and back, in one pass [s].
 
     Inside a domain it is an all-to-all of T k h. Beyond it a token crosses the network once for each domain that one of
-    its experts lies in, N (1 - (1 - 1/N)^k) of N domains, and is passed on inside (DeepSeek's DeepEP).
+    its k experts lies in, `expected_visits` of N domains, and is passed on inside: DeepSeek's DeepEP, which
+    Megatron-Core's flex dispatcher runs. Its alltoall dispatcher sends each of the k copies over the network, as NCCL
+    does: k (N - 1) / N crossings of a token in place of visits (N - 1) / N. Never faster than the bytes that cross over
+    the link's own rate.
+
+    Parameters
+    ----------
+    experts, top_k : of a layer, and those of a token.
+    routing : time over that of an all-to-all, fitted (`Constants.routing`).
     """
-    group = groups.expert
+    group, cluster = groups.expert, groups.cluster
     if group.ranks == 1 or not work.routed_bytes:
         return 0.0
     if not group.crosses:
-        return 2.0 * exchange_time(group, "alltoall", work.routed_bytes)
-    inside = Group(groups.cluster, group.inside, group.stride)
+        return 2.0 * routing * exchange_time(group, "alltoall", work.routed_bytes)
+    inside = Group(cluster, group.inside, group.stride)
     domains = group.domains
-    visited = domains * (1.0 - (1.0 - 1.0 / domains) ** top_k)
-    crossing = work.routed_bytes / top_k * visited * (domains - 1) / domains
-    network = crossing / groups.cluster.network_bytes_per_s + groups.cluster.alpha_s
-    return 2.0 * max(network, exchange_time(inside, "alltoall", work.routed_bytes) if inside.ranks > 1 else 0.0)
+    crossing = work.routed_bytes / copies_in_one(groups, experts, top_k) * (domains - 1) / domains
+    network = crossing / cluster.network_bytes_per_s + cluster.alpha_s
+    passed_on = exchange_time(inside, "alltoall", work.routed_bytes) if inside.ranks > 1 else 0.0
+    least = crossing * cluster.nic_efficiency / cluster.network_bytes_per_s
+    return 2.0 * max(least, routing * max(network, passed_on))
 
 
 def expert_tensor_exchange(groups: Groups, shard: Shard, work: LayerWork, top_k: int) -> float:

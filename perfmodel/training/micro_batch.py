@@ -112,7 +112,8 @@ def _exchanges(
     context = context_exchange(setup.groups, shard, setup.config, *attention, share)
     both = {"expert": 0.0, "host": 0.0}
     if kind.moe:
-        routing = setup.constants.routing * expert_exchange(setup.groups, work, setup.config.top_k)
+        experts, top_k = setup.config.experts, setup.config.top_k
+        routing = expert_exchange(setup.groups, work, experts, top_k, setup.constants.routing)
         shared = expert_tensor_exchange(setup.groups, shard, work, setup.config.top_k)
         both = {"expert": routing + shared, "host": setup.host_s}
     return (

@@ -13,6 +13,7 @@ from perfmodel.cluster.collectives import send_time
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.checks import check_plan
+from perfmodel.training.exchange import copies_in_one
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, Constants, constants, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
@@ -187,7 +188,24 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
     if crossing := setup.groups.crossing:
         listed = ", ".join(f"{name} ({inside} a node)" for name, inside in crossing.items())
         notes.append(f"Ranks that exchange over the network: {listed}.")
+        if "expert" in crossing:
+            notes += _sent_once(setup)
     return tuple(notes)
+
+
+def _sent_once(setup: Setup) -> list[str]:
+    """Return how tokens are taken to reach experts of other nodes, where another dispatcher sends more."""
+    more = copies_in_one(setup.groups, setup.config.experts, setup.config.top_k)
+    if more < _MORE_COPIES:
+        return []
+    return [
+        "Tokens cross the network once for each node of their experts, as DeepEP sends them (Megatron-Core's flex "
+        f"dispatcher); an all-to-all of every copy takes {more:.1f} times as many bytes."
+    ]
+
+
+#: copies of a token in one from which on the dispatcher matters
+_MORE_COPIES = 1.1
 
 
 def _without_effect(setup: Setup) -> list[str]:

@@ -12,6 +12,7 @@ from perfmodel.training.exchange import (
     beside_pieces,
     beside_ring,
     context_exchange,
+    expert_exchange,
     expert_tensor_exchange,
     exposed,
 )
@@ -20,6 +21,7 @@ from perfmodel.training.layer import LayerWork, layer_work
 from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
+from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
 TIMES = st.floats(1e-6, 1.0)
@@ -51,6 +53,29 @@ def experts(framework: str = "megatron-te", **sizes: object) -> Setup:
     cluster = Cluster.of(hardware("h100-sxm5-80gb"), 16, nic="400Gb/s")
     plan = TrainingPlan(batch=16, seq=4096, tp=4, framework=framework, **sizes)  # type: ignore[arg-type]
     return Setup(named_model("mixtral-8x7b"), cluster, plan, find_framework(framework), constants())
+
+
+@pytest.mark.parametrize("efficiency", [0.5, 0.85, 1.0])
+@pytest.mark.parametrize("routing", [0.3, 0.859, 1.2])
+def test_experts_of_a_token_are_distinct_and_no_faster_than_the_link(efficiency: float, routing: float) -> None:
+    """Mixtral with an expert on each of 8 nodes: both copies of a token go to nodes of their own, 2 x 7/8 cross."""
+    cluster = Cluster.of(hardware("h100-sxm5-80gb"), 8, nic="10Gb/s", gpus_per_node=1, nic_efficiency=efficiency)
+    plan = TrainingPlan(batch=8, seq=4096, ep=8, framework="megatron-te")
+    setup = Setup(named_model("mixtral-8x7b"), cluster, plan, find_framework("megatron-te"), constants())
+    crossing = 4096 * 4096 * 2.0 * 2 * 7 / 8
+    time = expert_exchange(setup.groups, work_of(setup), 8, 2, routing)
+    alone = 2.0 * (crossing / (1.25e9 * efficiency) + cluster.alpha_s)
+    assert time == pytest.approx(max(2.0 * crossing / 1.25e9, routing * alone))
+
+
+def test_a_step_says_that_copies_of_a_token_cross_as_one() -> None:
+    """DeepSeek-V3 on two nodes: 4 of a token's 8 experts lie on each, and nearly every token goes to both."""
+    cluster = Cluster.of(hardware("h100-sxm5-80gb"), 16, nic="400Gb/s")
+    plan = TrainingPlan(batch=16, seq=2048, ep=16, framework="megatron-te")
+    notes = " ".join(train(named_model("deepseek-v3"), cluster, plan).notes)
+    assert "an all-to-all of every copy takes 4.0 times as many bytes" in notes
+    inside = train(named_model("deepseek-v3"), cluster, plan.changed(ep=8))
+    assert "every copy" not in " ".join(inside.notes)
 
 
 def work_of(setup: Setup) -> LayerWork:
