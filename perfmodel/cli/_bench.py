@@ -57,7 +57,7 @@ def selected_operators(
     Raises
     ------
     UsageError
-        When the command line has both operators and a preset, or --op more than once.
+        When the command line has both operators and a preset, a preset that does not exist, or --op more than once.
     """
     from perfmodel.measure.benchmark import presets
     from perfmodel.operators.parse import parse_operators
@@ -67,6 +67,8 @@ def selected_operators(
             "--op names one operator.", place="--op", remedy=f"Write {op[0]} m=... {op[1]} m=... without --op."
         )
     tokens = [*(op or ()), *(ops or ())]
+    if preset:
+        presets.preset(preset, device.kind)  # a name that does not exist is the first thing to correct
     if tokens and preset:
         raise UsageError("operators and a preset exclude each other.", remedy="Remove one of them.")
     if tokens:

@@ -213,7 +213,11 @@ def _sizes(op: str, key: str, text: str) -> Any:
     if plus:
         step = _size(op, key, step_text)
         if step < 1:
-            raise UsageError(f"{key}={text} has a step below 1.", place=op)
+            raise UsageError(
+                f"{key}={text} has a step below 1.",
+                place=op,
+                remedy=f"Write {key}={first_text}..{last_text}+{first_text}, say.",
+            )
         _limit_points(op, (last - first) // step + 1)
         return [first + index * step for index in range(int((last - first) // step) + 1)]
     doubled = itertools.takewhile(lambda size: size <= last, (first * 2**power for power in itertools.count()))

@@ -152,6 +152,7 @@ def test_no_progress_bar_where_stderr_is_no_terminal(perfmodel, spec):
         (("gem", "m=8"), 2, "Did you mean 'gemm'"),
         (("--preset", "quik"), 2, "Did you mean 'quick'"),
         (("gemm", "m=8", "n=8", "k=8", "--preset", "quick"), 2, "exclude each other"),
+        (("gemm", "m=8", "n=8", "k=8", "--preset", "quik"), 2, "Did you mean 'quick'"),
         (("gemm", "m=8", "n=8", "k=8", "--kernel", "torch.matmull"), 2, "Did you mean 'torch.matmul'"),
         (("gemm", "m=8", "n=8", "k=8", "--cache", "col"), 2, "Did you mean 'cold'"),
         (("gemm", "m=8", "n=8", "k=8", "--time-limit", "0"), 2, "not positive"),

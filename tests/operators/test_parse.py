@@ -80,7 +80,7 @@ def test_flags_are_true_or_false_in_several_words(words: tuple[str, ...], meant:
         ("gemm m=1e30 n=1 k=1", "above 2"),
         ("gemm m=512..64 n=1 k=1", "is not a rising range"),
         ("gemm m=0..64 n=1 k=1", "is not a rising range"),
-        ("gemm m=1..64+0 n=1 k=1", "step below 1"),
+        ("gemm m=64..512+0 n=1 k=1", r"m=64\.\.512\+0 has a step below 1\. Write m=64\.\.512\+64, say\."),
         ("gemm m=1..9e15+1 n=1 k=1", "points; at most"),
         ("gemm m=1..1000+1 n=1..1000+1 k=1..1000+1", "points; at most"),
         ("gemm m=1//2 n=1 k=1", "^gemm: '1//2' has an empty item. Write 1/2, or add what is missing."),
