@@ -7,7 +7,7 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_count, format_si
 from perfmodel.module_capture.result import Captured, CapturedCall
 from perfmodel.prediction.whole_model import Part, WholeModel
 
@@ -85,8 +85,16 @@ def _(
     shown = [row for row, module in zip(tree, captured.modules, strict=True) if module.depth <= depth]
     return Report(
         "capture", COLUMNS, rows, facts, tuple(_notes(captured, whole)), captured.title, people_rows=shown,
-        unlisted=f"{len(tree) - len(shown)} modules lie deeper: --depth shows them." if len(tree) > len(shown) else "",
+        unlisted=_deeper(len(tree) - len(shown)),
     )  # fmt: skip
+
+
+def _deeper(count: int) -> str:
+    """Return a sentence about the modules that lie too deep to be listed; an empty one where there is none."""
+    if not count:
+        return ""
+    lie, them = ("lies", "it") if count == 1 else ("lie", "them")
+    return f"{format_count(count, 'module')} {lie} deeper: --depth shows {them}."
 
 
 def _times(captured: Captured, whole: WholeModel | None) -> dict[int, float]:

@@ -165,6 +165,16 @@ def test_other_mistakes_are_one_message() -> None:
         pm.capture(modules.Mlp(), torch.empty(2, 64), optimizer="adamx")
 
 
+@pytest.mark.parametrize(
+    ("deeper", "said"),
+    [(1, "1 module lies deeper: --depth shows it."), (2, "2 modules lie deeper: --depth shows them.")],
+)
+def test_modules_that_lie_deeper_are_counted(deeper: int, said: str) -> None:
+    inner = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(deeper)))
+    captured = pm.capture(torch.nn.Sequential(torch.nn.Sequential(inner)), torch.empty(2, 4))
+    assert pm.report(captured).unlisted == said
+
+
 def test_the_command_writes_what_analyze_reads(perfmodel, tmp_path, monkeypatch) -> None:
     (tmp_path / "my_modules.py").write_text(Path(modules.__file__).read_text())
     monkeypatch.chdir(tmp_path)
