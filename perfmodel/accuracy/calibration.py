@@ -38,6 +38,8 @@ from perfmodel.prediction.latency.machine import Machine
 MOST_ROWS = 1500
 #: a factor of the kernels' time has to bring the mean error to this share of that without it
 EARNED = 0.8
+#: why rows are not fitted whose times no machine reaches
+FASTER = "faster than the bound"
 #: parts of the cross-validation that gives the intervals
 FOLDS = 4
 
@@ -88,7 +90,7 @@ def usable(call: MeasuredCalls, hardware: Hardware) -> tuple[NDArray[np.bool_], 
     faster = ~flagged & faster_than_bound(call, hardware)
     reasons = {f"flagged {flag}": int((call.flags == flag).sum()) for flag in np.unique(call.flags[flagged])}
     if faster.any():
-        reasons["faster than the bound"] = int(faster.sum())
+        reasons[FASTER] = int(faster.sum())
     return ~flagged & ~faster, reasons
 
 

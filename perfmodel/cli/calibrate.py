@@ -255,6 +255,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     """Fit the constants of the latency model to the rows of some files, and write the machine with these constants."""
     import datetime
 
+    from perfmodel.accuracy.calibration import FASTER
     from perfmodel.accuracy.own_rows import FEWEST_ROWS, calibrate_calls
     from perfmodel.cli._recorded import recorded_machine
     from perfmodel.core.report import report
@@ -273,9 +274,9 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     if not calibration.families and calibration.network is None:
         why = "; ".join(f"{count} {reason}" for reason, count in calibration.unused.items())
         raise InputFileError(
-            f"hold no family with {FEWEST_ROWS} rows to fit ({why}).",
+            f"{'hold' if len(paths) > 1 else 'holds'} no family with {FEWEST_ROWS} rows to fit ({why}).",
             place=source,
-            remedy="Times are in seconds, and a family needs rows of several shapes.",
+            remedy="Times are in seconds." if FASTER in calibration.unused else "A family needs rows of several shapes.",
         )
     _deliver(report(calibration, context=context(), notes=notes), destination, calibration.hardware, output)
 

@@ -62,7 +62,23 @@ def test_ten_rows_are_enough_and_nine_are_not(perfmodel: Callable[..., Any], tmp
     assert perfmodel("calibrate", "--from", made_up(tmp_path / "a.csv", 10), "--on", MACHINE).code == 0
     few = perfmodel("calibrate", "--from", made_up(tmp_path / "b.csv", 9), "--on", MACHINE)
     assert few.code == 3
-    assert "9 of elementwise: fewer than 10 rows" in few.err
+    assert few.err.rstrip().endswith(
+        "b.csv: holds no family with 10 rows to fit (9 of elementwise: fewer than 10 rows). "
+        "A family needs rows of several shapes."
+    )
+
+
+def test_times_that_are_too_short_are_asked_for_their_unit(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    """Rows of which each beats the bound are in another unit than seconds."""
+    table = made_up(tmp_path / "a.csv", 20)
+    with table.open(newline="") as stream:
+        header, *rows = csv.reader(stream)
+    time = header.index("time_s")
+    with table.open("w", newline="") as stream:
+        csv.writer(stream).writerows([header, *([*row[:time], "1e-12", *row[time + 1 :]] for row in rows)])
+    ran = perfmodel("calibrate", "--from", table, "--from", table, "--on", MACHINE)
+    assert ran.code == 3
+    assert "hold no family with 10 rows to fit (40 faster than the bound). Times are in seconds." in ran.err
 
 
 def test_many_rows_of_one_shape_are_no_calibration(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
