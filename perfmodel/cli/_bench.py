@@ -286,10 +286,12 @@ def open_session(
     UsageError
         When device, machine, operators and kernels do not match each other or the earlier record.
     """
+    from perfmodel.measure.benchmark.jobs import check_kernels
     from perfmodel.measure.benchmark.resume import read_earlier
     from perfmodel.measure.telemetry.nvml import open_telemetry
 
     settings.check_for(device)
+    check_kernels(selection.operators, kernels)  # before a CPU is calibrated, which takes seconds
     earlier = read_earlier(resumed) if resumed else None
     warning = warn_if_busy()
     machine = compared_machine(device, on, selection.operators, earlier)

@@ -68,6 +68,14 @@ def test_bench_without_a_machine_calibrates_and_says_so(small, perfmodel):
     assert ran.json["context"]["spec"]["sustained"]["vector"].keys() >= {"fp32", "bf16"}
 
 
+@pytest.mark.parametrize("kernel", ["torch.matmull", "no_such_module:f"])
+def test_a_kernel_that_does_not_exist_is_refused_before_bench_calibrates(small, perfmodel, kernel):
+    ran = perfmodel("bench", "gemm", "m=32", "n=32", "k=32", "--device", "cpu", "--kernel", kernel)
+    assert ran.code == 2
+    assert kernel.partition(":")[0] in ran.err
+    assert "calibrating" not in ran.err
+
+
 def test_table_shows_arithmetic_beside_sustained_and_the_working_sets(small, perfmodel):
     ran = perfmodel("calibrate", "--device", "cpu")
     assert ran.code == 0

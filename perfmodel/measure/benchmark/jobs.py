@@ -75,22 +75,35 @@ def plan(
         When the machine has no peak for a dtype, a name fits no kernel, a function cannot be loaded, or a range
         spans too many points.
     """
+    check_kernels(operators, kernels)
     jobs: list[Job] = []
-    names: set[str] = set()
     own = [name for name in kernels if ":" in name]
     patterns = [name for name in kernels if ":" not in name]
     for op in operators:
         known = find_kernels(op.op)
-        names |= {kernel.name for kernel in known}
         chosen = [*(load_kernel(spec, op.op) for spec in own), *_chosen(known, patterns, bool(own))]
         for point in points(op):
             jobs.extend(_job(point, kernel, hardware, cache) for kernel in chosen if kernel.computes(point))
             if not own and not any(kernel.computes(point) for kernel in known):
                 jobs.append(_job(point, None, hardware, cache))
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise unknown_name("kernel", pattern, names, place="--kernel")
     return jobs
+
+
+def check_kernels(operators: Sequence[Operator], kernels: Sequence[str]) -> None:
+    """Check that each name of ``kernels`` stands for a kernel of one of the operators, or for a function; see `plan`.
+
+    Raises
+    ------
+    UsageError
+        When a name fits no kernel, or a function cannot be loaded.
+    """
+    names = {kernel.name for op in operators for kernel in find_kernels(op.op)}
+    for name in kernels:
+        if ":" in name:
+            for op in operators:
+                load_kernel(name, op.op)
+        elif not any(fnmatchcase(known, name) for known in names):
+            raise unknown_name("kernel", name, names, place="--kernel")
 
 
 def _chosen(known: Sequence[Kernel], patterns: Sequence[str], own: bool) -> list[Kernel]:
