@@ -9,6 +9,8 @@ from types import UnionType
 
 #: names that a message lists: all machines of the catalog
 _LISTED = 100
+#: smallest similarity of a name to the one that is suggested, 2 x equal letters / letters of both, as in difflib
+_ALIKE = 0.6
 
 
 class PerfModelError(Exception):
@@ -104,11 +106,11 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     "Did you mean 'gemm'?"
     >>> nearest("Lineaar", ["Bilinear", "Linear"])
     "Did you mean 'Linear'?"
-    >>> nearest("zzz", ["gemm"])
-    ''
+    >>> nearest("zzz", ["gemm"]), nearest("nope", ["compiled", "naive"])
+    ('', '')
     """
     spelt = {allowed_name.lower(): allowed_name for allowed_name in allowed}
-    matches = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=_ALIKE)
     return f"Did you mean {spelt[matches[0]]!r}?" if matches else ""
 
 

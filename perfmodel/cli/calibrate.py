@@ -276,7 +276,9 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
         raise InputFileError(
             f"{'hold' if len(paths) > 1 else 'holds'} no family with {FEWEST_ROWS} rows to fit ({why}).",
             place=source,
-            remedy="Times are in seconds." if FASTER in calibration.unused else "A family needs rows of several shapes.",
+            remedy="Times are in seconds."
+            if FASTER in calibration.unused
+            else "A family needs rows of several shapes.",
         )
     _deliver(report(calibration, context=context(), notes=notes), destination, calibration.hardware, output)
 
