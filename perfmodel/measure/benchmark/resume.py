@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,9 +58,9 @@ class EarlierRun:
             When machine, device, software or settings differ; it names what, then and now.
         """
         then, now = _identity(self.context), _identity(context)
-        differing = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name)]
+        differing = [name for name in dict.fromkeys([*then, *now]) if not _same(then.get(name), now.get(name))]
         if differing:
-            pairs = ", ".join(f"{name} {_text(then.get(name))} then, {_text(now.get(name))} now" for name in differing)
+            pairs = ", ".join(_pair(name, then.get(name), now.get(name)) for name in differing)
             raise UsageError(f"the record was made otherwise: {pairs}.", place=self.place, remedy=_REMEDY)
 
     def continued(self, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +118,24 @@ def _identity(context: Mapping[str, Any]) -> dict[str, Any]:
         **{name: device.get(name) for name in _DEVICE},
         **(context.get("settings") or {}),
     }
+
+
+def _same(then: Any, now: Any) -> bool:
+    """Whether two settings are equal, but for the rounding of a float."""
+    if isinstance(then, float) and isinstance(now, float):
+        return math.isclose(then, now, rel_tol=1e-9)
+    return bool(then == now)
+
+
+def _pair(name: str, then: Any, now: Any) -> str:
+    """Return what differs, then and now: numbers as people write them, 0.01 for 0.1 * 0.1, where that tells them apart.
+
+    >>> _pair("min_time_s", 0.1, 0.1 * 0.1), _pair("min_time_s", 0.1, 0.10000001)
+    ('min_time_s 0.1 then, 0.01 now', 'min_time_s 0.1 then, 0.10000001 now')
+    """
+    texts = [f"{value:g}" if isinstance(value, float) else _text(value) for value in (then, now)]
+    before, after = texts if texts[0] != texts[1] else (_text(then), _text(now))
+    return f"{name} {before} then, {after} now"
 
 
 def _text(value: Any) -> str:

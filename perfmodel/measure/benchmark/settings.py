@@ -97,7 +97,7 @@ def stopping_rule(
     if not 0 < time_limit_s < math.inf:
         raise UsageError(f"a time limit of {time_limit_s} s is not positive.", place="--time-limit")
     if min_time_s is None:
-        min_time_s = min(0.1, 0.1 * time_limit_s)
+        min_time_s = min(0.1, time_limit_s / 10)
     if not 0 <= min_time_s <= time_limit_s:
         raise UsageError(
             f"{min_time_s} s is not between 0 and the time limit of {time_limit_s} s.",

@@ -56,6 +56,7 @@ def test_rows_of_another_run_are_refused(jobs, rows, earlier):
     [
         ({"settings": {**CONTEXT["settings"], "cache": "warm"}}, "cache warm then, cold now"),
         ({"settings": {**CONTEXT["settings"], "seed": 1}}, "seed 1 then, 0 now"),
+        ({"settings": {**CONTEXT["settings"], "sustain_s": 0.1 * 0.1}}, "sustain_s 0.01 then, unknown now"),
         ({"device": {"kind": "cpu", "name": "a CPU", "threads": 1}}, "threads 1 then, 2 now"),
         ({"device": {"kind": "cuda", "name": "a GPU"}}, "kind cuda then, cpu now"),
         ({"device": {**CONTEXT["device"], "driver": "570"}}, "driver 570 then, unknown now"),
@@ -68,6 +69,12 @@ def test_another_device_or_setting_is_refused(rows, earlier, changed, said):
         earlier(rows, **changed).check_same(CONTEXT)
     assert said in str(refused.value)
     assert "another file to -o" in str(refused.value)
+
+
+def test_the_rounding_of_a_setting_is_no_other_setting(rows, earlier):
+    earlier(rows, settings={**CONTEXT["settings"], "min_time_s": 0.1 * 0.1}).check_same(
+        {**CONTEXT, "settings": {**CONTEXT["settings"], "min_time_s": 0.01}}
+    )
 
 
 def test_a_record_of_version_1_continues_in_the_words_of_version_2(rows, earlier):

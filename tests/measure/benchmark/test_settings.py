@@ -63,3 +63,8 @@ def test_the_dispatch_of_a_cpu_cannot_be_left_out(scripted):
 
 def test_views_of_time_have_hyphens_or_underscores() -> None:
     assert BenchSettings(timing="do-bench").timing == BenchSettings(timing="do_bench").timing == "do_bench"
+
+
+def test_the_shortest_time_is_a_tenth_of_a_short_limit_without_residue():
+    assert stopping_rule(0.1).min_time_s == 0.01
+    assert stopping_rule(60.0).min_time_s == 0.1
