@@ -13,7 +13,7 @@ import typer
 
 from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import FormatOption, WideOption
-from perfmodel.cli._output import Destination, check_writable, context, status
+from perfmodel.cli._output import INTERRUPTED, Destination, check_writable, context, status
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,10 +108,14 @@ def _watch(
             sources = sources_of(watched)  # without a process, since the monitor's own says nothing about a job
             ends = _ends(child, next((source for source in sources if isinstance(source, ProcessSource)), None))
             session = Session(Readings(sources), recorder)
+            interrupted = True
             with contextlib.suppress(KeyboardInterrupt), _screen() as show:
                 _loop(session, ends, times, show, exporter)
+                interrupted = False
         _summary(session, destination, " ".join(program) or f"process {watched}" if watched else "this machine")
-        return _code(child)
+        # where nothing else ends it, Ctrl-C is the end that was meant
+        has_end = pid is not None or times[1] is not None
+        return INTERRUPTED if interrupted and has_end and child is None else _code(child)
 
 
 def _started(program: list[str]) -> subprocess.Popen[bytes]:

@@ -114,6 +114,20 @@ def test_the_monitor_itself_is_not_watched(perfmodel, tmp_path) -> None:
     assert not any(of.startswith("process") for of in owners)
 
 
+@pytest.mark.parametrize(("words", "code"), [(("--duration", 60), 130), (("--pid", os.getpid()), 130), ((), 0)])
+def test_ctrl_c_is_an_interruption_where_something_else_would_end_the_watch(perfmodel, monkeypatch, words, code):
+    taken = Session.take
+
+    def interrupted(session):
+        taken(session)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "take", interrupted)
+    ran = perfmodel("monitor", "--format", "json", *words)
+    assert ran.code == code
+    assert json.loads(ran.out)["rows"], "the summary so far"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "leaks"), [(300_000, True), (0, False)])
 def test_a_job_is_run_and_its_leak_is_found(perfmodel, tmp_path, size, leaks) -> None:
