@@ -194,12 +194,12 @@ def _(
     UsageError
         If a key of ``by`` names no grouping.
     """
-    names = dict.fromkeys((*PUBLISHED_BY, *by))
+    names = dict.fromkeys((*by, *PUBLISHED_BY))
     skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in runs.skipped]
     legend = _LEGEND.replace("roofline: MAPE of the datasheet roofline", f"baseline: MAPE of {runs.baseline}")
     return Report(
         "validate",
-        (*(Column(name) for name in names), *_BESIDE_BASELINE),
+        (*(Column(name, shown=name in (*by, "quantity")) for name in names), *_BESIDE_BASELINE),
         runs.by(by),
         {"hardware": sorted({row.label("hardware") for row in runs.rows}), **(context or {}), "skipped": skipped},
         notes=(legend, *(f"Left out: {skipped}." for skipped in runs.skipped), *notes),

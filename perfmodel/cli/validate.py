@@ -55,7 +55,8 @@ def command(
             metavar="KEY,KEY",
             help="Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
             "library, timing, cache, load, source, table, or a dimension (bias, kind); none: one group. Published runs "
-            "have table, quantity, hardware, model and more. Default: family,hardware, or table,quantity.",
+            "have table, quantity, hardware, model and more; their quantities are never merged. "
+            "Default: family,hardware, or table,quantity.",
             show_default=False,
         ),
     ] = None,
