@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from perfmodel.accuracy.report import FIGURES
+from perfmodel.accuracy.validate import ALL
 from perfmodel.core.report import Report
 from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError, unknown_name
@@ -67,12 +68,21 @@ class Gate:
         return bool(np.isnan(value) or _RELATIONS[self.relation](value, self.value))
 
     def findings(self, report: Report) -> list[str]:
-        """Return a sentence for each group of a report that fails."""
+        """Return a sentence for each group of a report that fails, by the labels that group it."""
         figures = {column.key: column for column in FIGURES}
-        labels = [column.key for column in report.columns if column.key not in figures]
+        labels = [column.key for column in report.columns if column.key not in figures and column.shown]
         return [
-            f"{' '.join(str(row[label]) for label in labels)}: {self.figure} is "
+            f"{_group([str(row[label]) for label in labels])}: {self.figure} is "
             f"{figures[self.figure].text(row[self.figure])}, so {self.text} fails."
             for row in report.rows
             if self.fails(row)
         ]
+
+
+def _group(labels: Sequence[str]) -> str:
+    """Return the name of a group for people.
+
+    >>> _group(["gemm", "all"]), _group(["all", "all"]), _group([])
+    ('gemm all', 'all rows', 'all rows')
+    """
+    return " ".join(labels) if any(label != ALL for label in labels) else f"{ALL} rows"

@@ -112,7 +112,7 @@ def _(
         If a key of ``by`` names no grouping.
     """
     extra = tuple(Column(key) for key in dict.fromkeys(by) if key not in ALWAYS)
-    labels = tuple(Column(key, shown=key in by or not by) for key in ALWAYS)
+    labels = tuple(Column(key, shown=key in by) for key in ALWAYS)
     skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in accuracy.skipped]
     left_out = [f"Left out: {skipped}." for skipped in accuracy.skipped]
     composed = [_COMPOSED] if any(part.calls.parts for part in accuracy.judged) else []

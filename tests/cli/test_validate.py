@@ -267,6 +267,20 @@ def test_a_gate_fails_with_1_and_says_which_group(perfmodel, table):
     assert failed.out == passed.out
 
 
+@pytest.mark.parametrize(
+    ("by", "group"), [("none", "all rows"), ("hardware", "all rows"), ("dtype", "fp32"), ("kind,op", "add elementwise")]
+)
+def test_a_gate_names_a_group_by_its_labels_alone(perfmodel, table, by, group):
+    ran = perfmodel("validate", table, "--by", by, "--fail-on", "rows>0")
+    assert f"{group}: rows is " in ran.err, ran.err
+    assert "all all" not in ran.err
+
+
+def test_one_group_of_all_rows_has_no_labels(perfmodel, table):
+    heading = perfmodel("validate", table, "--by", "none").out.splitlines()[1]
+    assert heading.split()[0] == "rows"
+
+
 @pytest.mark.parametrize("limit", ["mape", "mape>x", "mpe>8%"])
 def test_a_limit_that_says_nothing_is_wrong_usage(perfmodel, table, limit):
     ran = perfmodel("validate", table, "--fail-on", limit)
