@@ -118,6 +118,6 @@ def _among(chosen: Sequence[Hardware]) -> Callable[[str], Hardware]:
         for machine in chosen:
             if same_machine(name, machine):
                 return machine
-        raise UsageError(f"hardware {name!r} is not among the machines of --on.")
+        raise UsageError("measured on machines that are not among those of --on")  # one reason for all such rows
 
     return find if chosen else hardware
