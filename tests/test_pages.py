@@ -189,3 +189,13 @@ def test_docstrings_become_what_the_reader_of_numpys_style_expects():
     assert rewritten(text) == text.replace("a, b : what is added,\n", "a, b\n    what is added,\n")
     assert rewritten("One.\n\n>>> 1 + 1\n2\n\nTwo.") == "One.\n\nExamples\n--------\n>>> 1 + 1\n2\n\nTwo."
     assert rewritten("Either:\n- this\n- that") == "Either:\n\n- this\n- that"
+
+
+def test_bench_runs_what_its_page_says():
+    """docs/commands/bench.md: every operator but memcpy, and collectives among ranks."""
+    pytest.importorskip("torch")
+    from perfmodel.core.machine_parts import COLLECTIVES
+    from perfmodel.kernels.registry import operators_with_kernels
+    from perfmodel.operators import operator_names
+
+    assert set(operator_names()) - set(operators_with_kernels()) == {"memcpy", *COLLECTIVES}
