@@ -220,12 +220,13 @@ def _table(grid: _Grid, width: int) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
-    for column, size, is_number in zip(grid.columns, grid.widths(width), grid.numeric, strict=True):
+    sizes = grid.widths(width)
+    for column, size, is_number in zip(grid.columns, sizes, grid.numeric, strict=True):
         justify: JustifyMethod = "right" if is_number else "left"
         # rich would narrow columns of numbers too, whose cells must stay whole.
         table.add_column(Text(column.heading), justify=justify, width=size, overflow="fold")
     for row in grid.rows():
-        table.add_row(*map(Text, row))
+        table.add_row(*map(_cell, row, sizes))
     return table
 
 
@@ -278,7 +279,31 @@ def _least(heading: str, texts: Sequence[str], *, whole: bool) -> int:
     """Return the smallest width of a column: its longest cell if cells stay whole, else its longest word."""
     if whole:
         return max(_longest(texts), _longest(heading.split()))
-    return _longest(word for text in (heading, *texts) for word in text.split())
+    return _longest(word for text in (heading, *texts) for word in _words(text))
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a cell, the first one behind the spaces that indent it.
+
+    >>> _words("  self attention")
+    ['  self', 'attention']
+    """
+    words = text.split()
+    return [" " * _indent(text) + words[0], *words[1:]] if words else []
+
+
+def _indent(text: str) -> int:
+    """Return how many spaces a cell begins with."""
+    return len(text) - len(text.lstrip(" "))
+
+
+def _cell(text: str, size: int) -> RenderableType:
+    """Return the cell of a column of a width [characters]; what does not fit goes on below, indented alike."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    indent = min(_indent(text), size // 2)
+    return Padding(Text(text.lstrip(" "), overflow="fold"), (0, 0, 0, indent)) if indent else Text(text)
 
 
 def _longest(texts: Iterable[str]) -> int:

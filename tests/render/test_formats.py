@@ -292,6 +292,28 @@ def test_a_column_is_dropped_where_a_cell_would_take_three_lines() -> None:
     assert table_format.render(LONG, width=18) == "name          time\none two       1 ms\nthree\n"
 
 
+TREE = Report(
+    "x",
+    (Column("module"), Column("time_s", "time", "s"), Column("traffic", unit="B", drop=1)),
+    [{"module": "root", "time_s": 1e-3, "traffic": 1e6}, {"module": "    linear1", "time_s": 1e-3, "traffic": 1e6}],
+)
+
+
+def test_a_column_is_dropped_before_an_indented_name_is_torn() -> None:
+    # "    linear1", "1 ms", "traffic" and two gaps take 26 characters
+    rows = [line.split() for line in table_format.render(TREE, width=26).splitlines()]
+    assert rows == [["module", "time", "traffic"], ["root", "1", "ms", "1", "MB"], ["linear1", "1", "ms", "1", "MB"]]
+    assert table_format.render(TREE, width=25) == (
+        f"{'module':<11}  time\n{'root':<11}  1 ms\n{'    linear1':<11}  1 ms\n"
+    )
+
+
+def test_an_indented_name_goes_on_below_its_beginning() -> None:
+    report = Report("x", TREE.columns, [{"module": "  " + "a" * 20, "time_s": 1e-3, "traffic": None}])
+    lines = table_format.render(report, width=18).splitlines()
+    assert lines == ["module        time", "  " + "a" * 10 + "  1 ms", "  " + "a" * 10]
+
+
 def test_where_no_table_fits_each_row_is_a_block_of_the_columns_that_are_not_dropped() -> None:
     columns = (Column("name"), Column("time_s", "duration", "s"), Column("rate", unit="FLOP/s", drop=1))
     assert table_format.render(Report("x", columns, ROWS), width=15).splitlines() == [
