@@ -243,14 +243,17 @@ def _capacity(predictions: Sequence[Prediction]) -> list[str]:
             too_large.append(f"{p.label} ({size}) on {p.hardware}")
         elif np.ndim(p.bound_time_s) == 0 and p.fits_in not in MAIN_MEMORY:
             if not p.resident_limiter:
-                unknown.setdefault(p.hardware, []).append(f"{p.label} ({p.fits_in})")
+                sustained = next(one.sustained_bytes_per_s for one in p.machine.memory if one.name == p.fits_in)
+                rate = f": {format_si(sustained, 'B/s', 3)} sustained" if sustained else ""
+                unknown.setdefault(p.hardware, []).append(f"{p.label} ({p.fits_in}{rate})")
                 continue
             warm = f"{format_si(float(p.resident_bound_time_s), 's')} by {p.resident_limiter}"
             cached.setdefault(p.hardware, []).append(f"{p.label} ({p.fits_in}: {warm})")
     return [
         *(f"{machine}: bound with the data already in a cache: {_join(names)}." for machine, names in cached.items()),
         *(
-            f"{machine}: the data may already be in a cache, whose bandwidth is unknown: {_join(names)}."
+            f"{machine}: the data may already be in a cache without a datasheet bandwidth, and so without a bound: "
+            f"{_join(names)}."
             for machine, names in unknown.items()
         ),
         *([f"Larger than the device's memory, so that it cannot run: {_join(too_large)}."] if too_large else []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,14 @@ def test_a_cache_of_unknown_bandwidth_has_no_bound() -> None:
     assert next(level for level in l40s.caches if level.name == "l2").bandwidth_bytes_per_s is None
     text = said(pm.Embedding(tokens=4096, vocab=128256, dim=4096, dtype="bf16"), machine=l40s)
     assert "bound with the data already in a cache" not in text
-    assert "the data may already be in a cache, whose bandwidth is unknown: embedding (l2)." in text
+    sentence = "in a cache without a datasheet bandwidth, and so without a bound: embedding"
+    for sustained, level in ((2e12, "l2: 2 TB/s sustained"), (None, "l2")):
+        memory = tuple(
+            replace(one, sustained_bytes_per_s=sustained) if one.name == "l2" else one for one in l40s.memory
+        )
+        machine = replace(l40s, memory=memory)
+        text = said(pm.Embedding(tokens=4096, vocab=128256, dim=4096, dtype="bf16"), machine=machine)
+        assert f"{sentence} ({level})." in text
 
 
 def test_launch_bound_does_not_mean_that_starting_takes_most_of_the_time() -> None:
