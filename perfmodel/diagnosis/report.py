@@ -13,7 +13,7 @@ from perfmodel.diagnosis.fusion import Fusion
 from perfmodel.diagnosis.operator_table import operator_rows
 from perfmodel.diagnosis.projection import report as _registers_projections  # noqa: F401
 from perfmodel.diagnosis.ranks import report as _registers_ranks  # noqa: F401
-from perfmodel.diagnosis.result import Advice, Diagnosis, Part
+from perfmodel.diagnosis.result import Advice, Diagnosis, Part, is_nothing
 
 #: pieces of evidence that people see for each dimension, and the longest name there [characters]
 _SHOWN, _LONGEST = 2, 44
@@ -32,7 +32,7 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
     """
     columns = (
         Column("dimension"),
-        Column("time_s", "time", "s"),
+        Column("time_s", "time", "s", show_row=lambda row: _dimension_time(row["time_s"], result.total_s)),
         Column("fraction", "share", "fraction"),
         Column("advice", shown=False),
         Column("candidate", "best candidate", drop=1, show=short_name),
@@ -91,6 +91,11 @@ def _operators(diagnosis: Diagnosis) -> Report:
         Column("not_modelled"),
     )
     return Report("diagnose", columns, rows, title="By operator and shape", only_wide=True)
+
+
+def _dimension_time(time_s: float | None, total_s: float) -> str:
+    """Return the time of a dimension for people: 0 for what rounding left."""
+    return Column("time_s", unit="s").text(0.0 if is_nothing(time_s, total_s) else time_s)
 
 
 def _title(diagnosis: Diagnosis) -> str:

@@ -17,6 +17,19 @@ from perfmodel.profile.profile import Profile
 #: parts that the repr of a diagnosis names
 _LONGEST_PARTS = 3
 
+#: what time stamps of traces, in nanoseconds at best, leave of nothing: below this share of the total time, and
+#: below this time, as some such gaps add up to [s]; the shortest kernel takes ten times as long
+_RESIDUE, _RESIDUE_S = 1e-6, 1e-7
+
+
+def is_nothing(time_s: float | None, total_s: float) -> bool:
+    """Whether a time is what the time stamps of a trace leave of nothing, given the total time; both in [s].
+
+    >>> is_nothing(11e-9, 12.5e-3), is_nothing(11e-9, 1e-3), is_nothing(1e-6, 10.0), is_nothing(None, 1.0)
+    (True, False, False, False)
+    """
+    return time_s is not None and time_s < min(_RESIDUE * total_s, _RESIDUE_S)
+
 
 @dataclass(frozen=True)
 class Evidence:

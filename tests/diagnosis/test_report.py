@@ -37,6 +37,18 @@ def test_names_have_at_most_44_characters(length, shown):
     assert cell(kernels("g" * (length - 4) + "gemm"), "compute").startswith(f"{shown} 1 s")
 
 
+@pytest.mark.parametrize(("gap_us", "shown"), [(5e-4, "0 s"), (5.0, "5 us")])
+def test_what_time_stamps_leave_of_nothing_is_no_time(traced, gap_us, shown):
+    """A millisecond of kernels, and a gap that is half a nanosecond or a real one."""
+    gpu = [(0, 500, "gemm", "kernel", 0), (500 + gap_us, 1000 + gap_us, "gemm", "kernel", 1)]
+    api = [(-9, -8, "cudaLaunchKernel", "launch"), (-7, -6, "cudaLaunchKernel", "launch")]
+    entries = (ProfileEntry("gemm", 1e-3, 2, "kernel"),)
+    found = diagnose(Profile(entries, timeline=traced((0, 1000 + gap_us), gpu=gpu, api=api)))
+    assert cell(found, "launch", "time_s") == shown
+    (part,) = (part for part in found.parts if part.dimension == "launch")
+    assert part.time_s == pytest.approx(gap_us * 1e-6), "JSON keeps it"
+
+
 def test_a_diagnosis_without_advice_has_no_candidates():
     assert "candidates" not in report(kernels("gemm")).more
     assert report(kernels("gemm")).rows[0]["candidate"] == ""

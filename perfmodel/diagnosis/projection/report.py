@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.project import ProjectedPart, Projection
+from perfmodel.diagnosis.result import is_nothing
 
 #: parts that people see, JSON and CSV have all; and their longest names [characters]
 _MOST_PARTS, _LONGEST = 20, 32
@@ -33,7 +34,8 @@ def _projection_report(result: Projection, *, context: Mapping[str, Any] | None 
     has one row with the same keys: the run.
     """
     rows = [part_row(part) for part in result.parts]
-    hidden = len(rows) - _MOST_PARTS
+    shown = [part_row(part) for part in parts_for_people(result.whole, result.parts)][:_MOST_PARTS]
+    hidden = len(rows) - len(shown)
     whole = result.whole
     ends = f"{format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)}"
     times = f"{format_si(whole.time_s, 's')} -> {format_si(whole.projected_time_s, 's')}"
@@ -45,9 +47,14 @@ def _projection_report(result: Projection, *, context: Mapping[str, Any] | None 
         (*result.notes, *result.profile.notes),
         f"From {result.source.name} to {result.target.name}: {times} ({ends}), {whole.speedup:.3g}x as fast",
         more={"whole": Report("project", COLUMNS, [part_row(whole)])},
-        people_rows=rows[:_MOST_PARTS],
+        people_rows=shown,
         unlisted=f"Shorter parts: {hidden}; JSON and CSV have them." if hidden > 0 else "",
     )
+
+
+def parts_for_people(whole: ProjectedPart, parts: Sequence[ProjectedPart]) -> list[ProjectedPart]:
+    """Return the parts of a run without those that take no time, here or there, but what rounding left."""
+    return [part for part in parts if not is_nothing(max(part.time_s, part.projected_time_s), whole.time_s)]
 
 
 def part_row(part: ProjectedPart) -> dict[str, Any]:

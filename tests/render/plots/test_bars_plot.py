@@ -95,6 +95,16 @@ def test_a_projection_shows_both_machines_and_the_interval_there():
     assert right >= projection.whole.high
 
 
+def test_what_time_stamps_leave_of_nothing_has_no_row():
+    entries = (ProfileEntry("product", 1e-3, 1, op=GEMM), ProfileEntry("[idle: delayed start]", 5e-10, 1, "host"))
+    projection = pm.project(Profile(entries), "a100-sxm4-80gb", "h100-sxm5-80gb")
+    assert len(lengths(plot(projection), "before")) == 2  # the whole and the product
+    found = pm.report(projection)
+    assert [row["name"] for row in found.shown_rows] == ["product"]
+    assert [row["name"] for row in found.rows] == [entry.name for entry in entries]
+    assert found.unlisted == "Shorter parts: 1; JSON and CSV have them."
+
+
 def test_the_shorter_parts_are_one_row():
     profile = Profile(tuple(ProfileEntry(f"k{n}", (n + 1) * 1e-3, 1, op=GEMM) for n in range(30)))
     projection = pm.project(profile, "a100-sxm4-80gb", "h100-sxm5-80gb")

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from perfmodel.core.report import report
 from perfmodel.diagnosis.projection.project import ProjectedPart, Projection
+from perfmodel.diagnosis.projection.report import parts_for_people
 from perfmodel.diagnosis.ranks.projection import ProjectedJob
 from perfmodel.render.plots.diagnosis.bars import PALE, USUAL, WHOLE, Bar, bars_plot
 from perfmodel.render.plots.diagnosis.styles import time_text
@@ -41,7 +42,7 @@ def projected_job_plot(projected: ProjectedJob) -> Figure:
 
 
 def _plot(title: str, whole: ProjectedPart, parts: Sequence[ProjectedPart], source: str) -> Figure:
-    by_time = sorted(parts, key=lambda part: -max(part.time_s, part.projected_time_s))
+    by_time = sorted(parts_for_people(whole, parts), key=lambda part: -max(part.time_s, part.projected_time_s))
     shown, rest = by_time[:_MOST_PARTS], by_time[_MOST_PARTS:]
     bars = [_bar(whole, heading=True), *(_bar(part) for part in shown)]
     if rest:
