@@ -30,7 +30,7 @@ class Steady(Reportable):
     ttft_s, tpot_s : mean time to the first token, and mean time of each further one [s], with their 80 % intervals.
     output_tokens_per_s : tokens of answers a second, of the whole deployment, with its interval.
     tokens_per_s_per_gpu, tokens_per_s_per_user : the same for each GPU; one over the time of a token.
-    kv_tokens : tokens of keys and values in use.
+    kv_tokens : tokens of keys and values in use; one that some layers have forgotten counts as the rest of it.
     terms_s : parts of the mean step [s].
     """
 

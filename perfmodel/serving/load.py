@@ -199,13 +199,9 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     """Return what the simulation has to know of a deployment and its fleet."""
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
-    tokens = max(0.0, float(memory.kv_tokens - requests.cached))  # all requests share the blocks of the prefix
-    if memory.window_bytes_sequence > 0:
-        # Layers with a window keep a constant part for each sequence: it is counted as tokens of the mean sequence.
-        mean = float(np.mean(requests.prompt + requests.output))
-        kept = mean * memory.kv_bytes_token_gpu
-        tokens *= kept / (kept + memory.window_bytes_sequence)
-    if memory.forgets and np.all(requests.prompt - requests.cached >= memory.window):
+    # all requests share the blocks of the prefix
+    tokens = max(0.0, memory.kv_tokens - float(memory.kept(requests.cached)))
+    if memory.forgets and np.all(requests.prompt - requests.cached >= max(window for window, _ in memory.windows)):
         policy = policy.changed(reserve=True)  # an answer takes no more than its prompt: nothing is preempted
     share = _kept_share(replace(memory, reserve=policy.reserve), requests)
     bytes_token = share * memory.kv_bytes_token
@@ -229,10 +225,10 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
 
 
 def _kept_share(memory: Memory, requests: Requests) -> float:
-    """Return the share of the tokens of all sequences that is kept; below 1 where all layers have a window.
+    """Return the share of the tokens of all sequences that is kept; below 1 where they outgrow a window.
 
     The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
-    mean sequence takes what its window does.
+    mean sequence takes what its layers keep.
     """
     prompts, answers = (requests.prompt - requests.cached).astype(np.float64), requests.output.astype(np.float64)
     lengths = np.asarray(memory.length(prompts, answers))

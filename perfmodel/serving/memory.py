@@ -31,11 +31,10 @@ class Memory(Reportable):
     ----------
     capacity_bytes, weights_bytes, activations_bytes, workspace_bytes, kv_bytes : of one GPU [B]; ``kv_bytes`` is the
         room for keys and values.
-    kv_bytes_token : keys and values of one token, over all GPUs of a copy of the model [B].
-    kv_bytes_token_gpu : the part on one GPU, in layers that keep all tokens [B].
-    window_bytes_sequence : keys and values of one sequence in layers with a window, once it is full, on one GPU [B].
-    window : most tokens that those layers keep.
-    kv_tokens : tokens that fit, over all copies of the model.
+    kv_bytes_token : keys and values of one token in all layers, over all GPUs of a copy of the model [B].
+    kv_bytes_token_gpu : the part on one GPU [B].
+    windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
+    kv_tokens : tokens that fit, in all layers, over all copies of the model.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
     reserve : blocks are reserved for the whole sequence.
@@ -48,8 +47,7 @@ class Memory(Reportable):
     kv_bytes: float
     kv_bytes_token: float
     kv_bytes_token_gpu: float
-    window_bytes_sequence: float
-    window: int
+    windows: tuple[tuple[int, float], ...]
     kv_tokens: int
     copies: int
     block_tokens: int
@@ -67,10 +65,7 @@ class Memory(Reportable):
         """Return `max_batch` for arrays of lengths."""
         held = self.kept(self.length(isl, osl))
         blocks = np.ceil(held / self.block_tokens) * self.block_tokens
-        each = blocks * self.kv_bytes_token_gpu + self.window_bytes_sequence
-        if self.window_bytes_sequence == 0.0:
-            return plain(np.floor(self.kv_tokens / blocks))
-        return plain(np.floor(self.kv_tokens * self.kv_bytes_token_gpu / each))
+        return plain(np.floor(self.kv_tokens / blocks))
 
     def length(self, isl: Number, osl: Number) -> Number:
         """Return the tokens of a running sequence, in the mean over its time; with reservation all of them."""
@@ -78,12 +73,16 @@ class Memory(Reportable):
 
     @property
     def forgets(self) -> bool:
-        """Whether all layers have a window, so that nothing before it is kept."""
-        return self.window > 0 and self.window_bytes_sequence == 0.0
+        """Whether all layers have a window, so that nothing before the longest one is kept."""
+        return math.isclose(sum(share for _, share in self.windows), 1.0)
 
     def kept(self, tokens: Number) -> Number:
-        """Return how many of the tokens of a sequence are kept: those of the window, where all layers have one."""
-        return plain(np.minimum(tokens, self.window)) if self.forgets else tokens
+        """Return how many tokens, in all layers, take the bytes that a sequence of so many tokens keeps.
+
+        kept = n - sum of share max(0, n - window) over the layers with a window: all n until the first window is full.
+        """
+        left = sum(share * np.maximum(0.0, np.subtract(tokens, window)) for window, share in self.windows)
+        return plain(np.subtract(tokens, left)) if self.windows else tokens
 
 
 class Held(NamedTuple):
@@ -92,19 +91,24 @@ class Held(NamedTuple):
     Attributes
     ----------
     weights_bytes : of the weights [B].
-    token_bytes : keys and values of one token, in the layers that keep all tokens [B].
-    window_bytes : keys and values of one sequence in layers with a window, once it is full [B].
-    token_bytes_all : keys and values of one token over all GPUs of a copy of the model [B].
+    token_bytes : keys and values of one token in all layers [B].
+    token_bytes_all : the same over all GPUs of a copy of the model [B].
+    windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
     """
 
     weights_bytes: float = 0.0
     token_bytes: float = 0.0
-    window_bytes: float = 0.0
     token_bytes_all: float = 0.0
+    windows: tuple[tuple[int, float], ...] = ()
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
-        return Held(*map(sum, zip(self, other, strict=True)))
+        return Held(
+            self.weights_bytes + other.weights_bytes,
+            self.token_bytes + other.token_bytes,
+            self.token_bytes_all + other.token_bytes_all,
+            self.windows + other.windows,
+        )
 
 
 def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, kv: str) -> Held:
@@ -114,11 +118,12 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     """
     fullest = math.ceil(part.layers) / part.layers
     each = kv_token_bytes(part, kv)
+    windowed = part.window_layers / part.layers if part.window > 0 else 0.0
     return Held(
         weights_bytes(config, part, parallel, weights, fullest),
         fullest * each,
-        fullest * _window_bytes(part, kv),
         each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
+        ((part.window, windowed * fullest * each),) if windowed else (),
     )
 
 
@@ -157,8 +162,7 @@ def memory_of(
         kv_bytes=max(left, 0.0),
         kv_bytes_token=held.token_bytes_all,
         kv_bytes_token_gpu=held.token_bytes,
-        window_bytes_sequence=held.window_bytes,
-        window=part.window,
+        windows=tuple((window, size / held.token_bytes) for window, size in held.windows),
         kv_tokens=int(left // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
@@ -173,19 +177,9 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
 
 def kv_token_bytes(part: Shard, kv: str) -> float:
-    """Return the bytes of keys and values of one token on one GPU, in the layers that keep all tokens [B]."""
-    layers = part.layers - part.window_layers
-    if layers <= 0:  # all layers have the window: a token counts until it leaves it
-        layers = part.layers
+    """Return the bytes of keys and values of one token on one GPU, in all layers [B]."""
     width = part.kv_lora + part.rope_dim if part.kv_lora else 2 * part.kv_heads * part.head_dim
-    return layers * width * kv_bytes(kv)
-
-
-def _window_bytes(part: Shard, kv: str) -> float:
-    """Return the bytes of one sequence in layers with a window [B]."""
-    if part.window_layers <= 0 or part.window_layers >= part.layers:
-        return 0.0
-    return part.window_layers * part.window * 2 * part.kv_heads * part.head_dim * kv_bytes(kv)
+    return part.layers * width * kv_bytes(kv)
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, fullest: float = 1.0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,8 +47,9 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         f"{memory.kv_tokens} tokens of keys and values fit; {memory.kv_bytes_token:.0f} B for each over all GPUs "
         "of a copy.",
     )
-    if memory.forgets:
-        notes += (f"All layers have a window: a sequence keeps its last {memory.window} tokens at most.",)
+    for window, share in memory.windows:
+        where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
+        notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most.",)
     facts = {"kv_tokens": memory.kv_tokens, "kv_bytes_token": memory.kv_bytes_token}
     columns = (Column("part"), Column("bytes", "on one GPU", "iB"))
     return Report("serve", columns, rows, {**facts, **(context or {})}, notes, title="Memory of one GPU")

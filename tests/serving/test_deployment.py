@@ -10,6 +10,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import find_model
 from perfmodel.workloads.config import ModelConfig
 
@@ -176,6 +177,38 @@ def test_a_simulated_cache_forgets_what_is_before_the_window_of_all_layers() -> 
     assert replay.kv_share == pytest.approx(replay.kv_bytes / room, rel=0.01)
     steady = pm.steady(windowed, 30_000, 200, concurrency=users)
     assert steady.kv_tokens == users * 4096
+
+
+def test_layers_with_a_window_keep_no_more_than_the_sequence_has() -> None:
+    gemma = Deployment(find_model("gemma-2-9b"), pm.hardware("h100"))
+    memory, token_bytes = gemma.memory(), 2 * 8 * 256 * 2 * 42
+    assert memory.kv_bytes_token == memory.kv_bytes_token_gpu == token_bytes
+    assert memory.kv_tokens == memory.kv_bytes // token_bytes
+    # no window of 4096 is full: whole sequences of 1024 + 256 tokens lie in the cache, in all layers
+    assert memory.max_batch(1024, 256) == memory.kv_tokens // (1024 + 128)
+    users = int(memory.kv_bytes // (1280 * token_bytes))
+    replay = pm.simulate(gemma, pm.closed_loop(users, 2 * users, 1024, 256), interval=False)
+    assert replay.preemptions == 0
+    assert replay.states.running.max() == users
+    assert replay.kv_bytes == pytest.approx(replay.kv_share * memory.kv_bytes, rel=0.01)
+    # beyond it the half of the layers that has the window stops growing
+    assert memory.kept(3000) == 3000
+    assert memory.kept(6096) == 4096 + 0.5 * 2000
+    replay = pm.simulate(gemma, pm.closed_loop(8, 16, 7000, 200), interval=False)
+    kept_bytes = (4096 + 0.5 * (7100 - 4096)) * token_bytes
+    assert replay.kv_bytes == pytest.approx(replay.mean_running * kept_bytes, rel=0.05)
+    assert replay.kv_share == pytest.approx(replay.kv_bytes / memory.kv_bytes, rel=0.01)
+    point = pm.steady(gemma, 7000, 200, concurrency=8)
+    assert point.kv_tokens * token_bytes == pytest.approx(8 * kept_bytes)
+
+
+def test_a_draft_keeps_its_own_window() -> None:
+    h100 = pm.hardware("h100")
+    windowed, whole = (Deployment(replace(LLAMA_8B, window=window), h100) for window in (512, 0))
+    memory = replace(windowed, speculation=Speculation(4, 0.7, whole)).memory()
+    assert not memory.forgets
+    assert memory.kept(2512) == 512 + 2000 / 2
+    assert replace(whole, speculation=Speculation(4, 0.7, windowed)).memory().kept(2512) == 512 + 2000 / 2
 
 
 def test_a_window_longer_than_its_sequences_changes_nothing() -> None:
