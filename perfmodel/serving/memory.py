@@ -166,7 +166,7 @@ def memory_of(
         kv_tokens=int(left // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
-        reserve=engine.reserve,
+        reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
     )
 
 

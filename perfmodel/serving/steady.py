@@ -12,6 +12,8 @@ from perfmodel.errors import UsageError, expect
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.load import Fleet
+from perfmodel.serving.static_batch import batches_in_turn
 from perfmodel.serving.step_input import arrays, common_shape
 
 
@@ -32,10 +34,12 @@ def steady(
 
         t_cycle = osl t(B, c) + N (t(B, c, prompts) - t(B, c)),  c = isl + osl / 2,  N the steps with prompts.
 
+    An engine with static batches computes them in turn, see `perfmodel.serving.static_batch.batches_in_turn`.
+
     Parameters
     ----------
     isl, osl : tokens of a prompt and of an answer.
-    batch : sequences that run at once; by default as many as fit.
+    batch : sequences that run at once; by default as many as fit, of static batches those of the simulation's policy.
     concurrency : requests in the system; those that do not fit wait.
     prefix : tokens of the prompt that the cache already has.
     requests : requests of the whole run, of one length, for a throughput with its ends: they run in waves, and the last
@@ -55,29 +59,43 @@ def steady(
     common_shape("steady", named)
     prompt, answer, cached = named["isl"], named["osl"], named["prefix"]
     _check(deployment, prompt, answer, cached)
-    most = np.asarray(capacity(deployment, prompt, answer), dtype=np.float64)
+    most = np.asarray((capacity if batch is None else _fitting)(deployment, prompt, answer), dtype=np.float64)
     users = next((named[name] for name in load if name in named), most)
     if not np.all(users >= 1):  # NaN neither
         raise UsageError("the load is below 1.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
     running = np.minimum(users, most)
+
+    def state(running: Array, waves: Array | float = np.inf) -> Steady:
+        if _static_batch(deployment):
+            return batches_in_turn(deployment, prompt, answer, cached, users, running)
+        return Cycle(deployment, prompt, answer, cached, users, running, waves).result()
+
     if requests is None:
-        return Cycle(deployment, prompt, answer, cached, users, running).result()
+        return state(running)
     count = named["requests"]
     running = np.minimum(running, count)
-    endless = Cycle(deployment, prompt, answer, cached, users, running, count / users).result()
-    return _with_ends(
-        deployment, endless, Cycle(deployment, prompt, answer, cached, users, _rest(count, running)), count
-    )
+    return _with_ends(state(running, count / users), state(_rest(count, running)), count)
 
 
 def capacity(deployment: Deployment, isl: Number, osl: Number) -> Number:
     """Return how many sequences of these lengths run at once: as many as fit, and the engine's limit at most.
+
+    A static batch has no more than those of the simulation's policy.
 
     Raises
     ------
     UsageError
         When not one fits.
     """
+    return plain(np.minimum(_fitting(deployment, isl, osl), _static_batch(deployment) or np.inf))
+
+
+def _static_batch(deployment: Deployment) -> int:
+    """Return the requests of a batch of the engine's scheduler; 0 for continuous batching."""
+    return Fleet().policy_for(deployment).batch
+
+
+def _fitting(deployment: Deployment, isl: Number, osl: Number) -> Number:
     memory = deployment.memory()
     most = np.minimum(np.asarray(memory.most(isl, osl)), deployment.sequence_limit)
     if np.any(most < 1):
@@ -95,10 +113,9 @@ def _rest(requests: Array, running: Array) -> Array:
     return np.where(rest > 0, rest, running)
 
 
-def _with_ends(deployment: Deployment, full: Steady, last: Cycle, requests: Array) -> Steady:
+def _with_ends(full: Steady, end: Steady, requests: Array) -> Steady:
     """Return a run of so many requests: full waves, and a last one of fewer sequences."""
     running = np.asarray(full.batch)
-    end = last.result()
     rest = np.asarray(end.batch)
     whole = (requests - rest) / running
     tokens = requests * np.asarray(full.osl)

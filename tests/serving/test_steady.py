@@ -139,6 +139,36 @@ def test_a_static_batch_is_its_prompts_and_its_steps(llama: Deployment) -> None:
     assert time == pytest.approx(float(prompts.time_s) + 100 * float(token.time_s))
 
 
+@pytest.mark.parametrize("users", [1, 16, 32, 96, 320])
+def test_static_batches_come_in_turn(users: int) -> None:
+    eager = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="hf-eager")
+    state = steady(eager, 1024, 64, concurrency=users)
+    # the simulation has its batches of 32, its whole queue from the start on, and as many requests as make 40 batches
+    replay = pm.simulate(eager, pm.closed_loop(users, 40 * min(users, 32), 1024, 64), interval=False)
+    assert state.batch == min(users, 32)
+    assert state.output_tokens_per_s == pytest.approx(replay.output_tokens_per_s, rel=0.02)
+    assert state.tpot_s == pytest.approx(np.mean(replay.tpot_s), rel=0.02)
+    assert state.ttft_s == pytest.approx(np.mean(replay.ttft_s), rel=0.15)
+    # Little's law, the queue and the server in front included
+    request_s = float(state.ttft_s) + 63 * float(state.tpot_s)
+    assert float(state.output_tokens_per_s) / 64 * request_s == pytest.approx(users)
+    assert state.output_tokens_per_s_low < state.output_tokens_per_s < state.output_tokens_per_s_high
+    assert state.ttft_low_s < state.ttft_s < state.ttft_high_s
+    step_s = float(state.batch) / float(state.output_tokens_per_s)
+    assert sum(map(float, state.terms_s.values())) == pytest.approx(step_s, rel=0.05)
+
+
+def test_a_static_batch_that_is_asked_for_may_be_larger_and_has_to_fit_at_its_end() -> None:
+    eager = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="hf-eager", kv_tokens=64 * 1500)
+    assert steady(eager, 1000, 500, batch=64).batch == 64
+    assert steady(eager, 1000, 501, batch=64).batch == 63
+    assert capacity(eager, 1000, 500) == 32
+    both = steady(eager, np.array([1000, 500]), 500, concurrency=np.array([64.0, 8]), prefix=100)
+    alone = steady(eager, 500, 500, concurrency=8, prefix=100)
+    assert np.asarray(both.ttft_s)[1] == pytest.approx(alone.ttft_s)
+    assert float(alone.ttft_s) < float(steady(eager, 500, 500, concurrency=8).ttft_s)
+
+
 def test_a_draft_that_is_never_accepted_costs_and_one_that_always_is_gains() -> None:
     config, h100 = find_model("llama-3.1-8b"), pm.hardware("h100")
     plain = Deployment(config, h100).step(decode=1, context=1000).time_s
