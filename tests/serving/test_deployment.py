@@ -202,6 +202,17 @@ def test_layers_with_a_window_keep_no_more_than_the_sequence_has() -> None:
     assert point.kv_tokens * token_bytes == pytest.approx(8 * kept_bytes)
 
 
+def test_an_engine_that_nobody_measured_is_less_sure_than_those_whose_runs_set_the_constants() -> None:
+    def width(engine: str) -> float:
+        state = pm.steady(Deployment(LLAMA_8B, pm.hardware("h100"), engine=engine), 1024, 256, concurrency=1)
+        return float(state.tpot_high_s) / float(state.tpot_low_s)
+
+    generic = width("generic")
+    assert all(width(engine) < generic for engine in ("vllm", "sglang", "trtllm", "trtllm-old", "lmdeploy"))
+    # launches of the host, and releases that no run tells of, differ by more than engines do
+    assert all(width(engine) > generic for engine in ("hf-eager", "vllm-v0"))
+
+
 def test_a_draft_keeps_its_own_window() -> None:
     h100 = pm.hardware("h100")
     windowed, whole = (Deployment(replace(LLAMA_8B, window=window), h100) for window in (512, 0))
