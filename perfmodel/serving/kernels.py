@@ -122,7 +122,8 @@ class Kernels:
         self, m: Array, n: int, k: int, weights: Format | None, *, quantises: bool = True
     ) -> tuple[Array, Deviation]:
         options = weights.options(k) if weights else {"dtype": self.dtype}
-        if quantises and weights and {weights.name, weights.compute} & set(self.engine.quantises.split(",")):
+        formats = {weights.name, weights.compute, weights.weights} - {""} if weights else set()
+        if quantises and formats & set(self.engine.quantises.split(",")):
             options.pop("quantized", None)
         op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, **options)
         return kernel(op, self.hardware, self.engine.library)

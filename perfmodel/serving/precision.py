@@ -21,7 +21,7 @@ class Format:
     name : as the command line and engines name it.
     bytes : of one weight, its share of the scales included [B].
     compute : dtype of the engine that multiplies.
-    weights : dtype of the stored weights where it is not that of ``compute``; activations then stay in 16 bits.
+    weights : dtype of the stored weights where it is not that of ``compute``.
     scale : how weights are scaled, as `perfmodel.operators.gemm.Gemm` names it.
     group : the rows of the weights have to be a multiple of it for that scale.
     experts_only : in a mixture of experts the matrices of attention and of shared experts stay in 16 bits.
@@ -45,7 +45,7 @@ class Format:
         options: dict[str, Any] = {"dtype": self.compute}
         if self.weights:
             options["weight_dtype"] = self.weights
-        elif self.compute not in SIXTEEN:
+        if self.compute not in SIXTEEN:
             options["quantized"] = True
         if self.scale and k % self.group == 0:
             options["scale"] = self.scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,6 +212,18 @@ def test_an_engine_that_nobody_measured_is_less_sure_than_those_whose_runs_set_t
     assert all(width(engine) < generic for engine in ("vllm", "sglang", "trtllm", "trtllm-old", "lmdeploy"))
     # launches of the host, and releases that no run tells of, differ by more than engines do
     assert all(width(engine) > generic for engine in ("hf-eager", "vllm-v0"))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "generic"])
+def test_mxfp4_that_nobody_timed_is_neither_faster_nor_surer_than_nvfp4(engine: str) -> None:
+    def token(weights: str) -> Any:
+        made = Deployment(LLAMA_8B, pm.hardware("b200"), engine=engine, weights=weights)
+        return pm.steady(made, 512, 128, concurrency=1)
+
+    narrow, measured, wide = token("mxfp4"), token("nvfp4"), token("bf16")
+    # as many bytes of weights, of which products with activations of 8 bits read as fast at most
+    assert measured.tpot_s <= narrow.tpot_s < wide.tpot_s
+    assert narrow.tpot_high_s / narrow.tpot_low_s > measured.tpot_high_s / measured.tpot_low_s
 
 
 def test_a_draft_keeps_its_own_window() -> None:

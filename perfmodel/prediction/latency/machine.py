@@ -38,6 +38,8 @@ MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
 LIMITED_MOST = 0.955
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
+#: engines that multiply fp8 by fp4 as they are, so that nothing is widened (PTX ISA, tcgen05.mma, .kind::mxf8f6f4)
+MIXED = ("tcgen05",)
 #: vendors as specifications write them
 NVIDIA, AMD = "NVIDIA", "AMD"
 #: what is kept on one machine; a fit tries many constants
@@ -186,6 +188,11 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         hardware=hardware,
         peak=peak,
     )
+
+
+def multiplies_mixed(machine: Machine, dtype: str, weight_dtype: str) -> bool:
+    """Return whether an engine multiplies operands of two dtypes as they are, so that nothing is widened."""
+    return machine.matrix_instruction in MIXED and (dtype, weight_dtype) == ("fp8", "fp4")
 
 
 def copies_to_shared(hardware: Hardware) -> bool:

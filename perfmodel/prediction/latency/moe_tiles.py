@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.routing import TILE_ROWS
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import Machine, multiplies_mixed
 
 #: columns of the tiles, each with every number of rows of `TILE_ROWS`
 TILE_COLUMNS = (64.0, 128.0, 256.0)
@@ -32,8 +32,6 @@ HALF_FOR_FEW_ROWS, FULL_ROWS = ("tcgen05",), 128.0
 #: few warps: assumed. With it TensorRT-LLM's largest tile has 0.70 of the peak on A100 in 16 bits and 0.65 on L40S,
 #: without it 0.58 and 0.57, where Hopper and B200 have 0.84 and 0.87
 MMA_SYNC_SIDE = 128.0
-#: engines that multiply fp8 by fp4 as they are, so that nothing is widened (PTX ISA, tcgen05.mma, .kind::mxf8f6f4)
-MIXED = ("tcgen05",)
 #: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
 WIDENING_ROWS = 64.0
 
@@ -45,8 +43,7 @@ def is_triton(moe: Moe, library: str) -> bool:
 
 def widens(moe: Moe, machine: Machine) -> bool:
     """Whether weights are widened to the activations' dtype before they are multiplied."""
-    mixed = machine.matrix_instruction in MIXED and (moe.dtype, moe.weight_dtype) == ("fp8", "fp4")
-    return moe.weight_dtype != moe.dtype and not mixed
+    return moe.weight_dtype != moe.dtype and not multiplies_mixed(machine, moe.dtype, moe.weight_dtype)
 
 
 def engine_rate(moe: Moe, machine: Machine) -> float:

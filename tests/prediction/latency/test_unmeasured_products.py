@@ -154,3 +154,17 @@ def test_kernels_of_nobodys_table_are_less_sure_than_the_vendors_and_these_than_
 def test_what_vendors_differ_by_holds_whose_kernels_run() -> None:
     op = pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
     assert _width(pm.predict(op, "mi355x", library="own")) == _width(pm.predict(op, "mi355x", library="hipblaslt"))
+
+
+@pytest.mark.parametrize("m", [1, 64, 8192])
+def test_fp8_by_fp4_is_an_8_bit_product_that_reads_less(m: int) -> None:
+    sizes = {"m": m, "n": 28672, "k": 4096, "quantized": True}
+    wide, mixed, narrow = (
+        pm.predict(pm.Gemm(**sizes, **kinds), "b200", library="trtllm")
+        for kinds in ({"dtype": "fp8"}, {"dtype": "fp8", "weight_dtype": "fp4", "scale": "group:32"}, {"dtype": "fp4"})
+    )
+    assert mixed.prediction_basis.startswith("gemm_fp8")
+    assert narrow.predicted_time_s <= mixed.predicted_time_s <= 1.001 * wide.predicted_time_s
+    # no table has such a product
+    assert mixed.uncertainty.variances(mixed.regime)[ErrorSource.KERNEL] > 0
+    assert _width(mixed) > _width(narrow)

@@ -18,6 +18,7 @@ from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum, 
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
+from perfmodel.operators.scales import weight_bytes
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, TRITON, beside, narrow_s
@@ -41,7 +42,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     VENDOR_ELSEWHERE,
     WITH_A_VECTOR,
 )
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import Machine, multiplies_mixed
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, VECTOR_ENERGY
 from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Term, Terms, Total, total_of
@@ -206,7 +207,8 @@ def _accumulating(gemm: Gemm, machine: Machine) -> Machine:
 def _product(gemm: Gemm) -> Product:
     """Return the product with the bytes of each operand; a bias makes it a linear layer, whose weights lie [n, k]."""
     own, out = dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype)
-    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, own, out, rows_apart=bool(gemm.bias))
+    weights = 0.0 if gemm.weight_dtype == gemm.dtype else weight_bytes(gemm.weight_dtype, gemm.scale)
+    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, own, out, weights, rows_apart=bool(gemm.bias))
 
 
 def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -> float:
@@ -260,7 +262,12 @@ def _is_fp32(op: Operator | None, machine: Machine, library: str) -> bool:
 
 
 def _is_fp8(op: Operator | None, machine: Machine, library: str) -> bool:
-    """Whether an 8-bit product is a serving library's, with kernels of its own; those of fp4 are all such."""
+    """Whether an 8-bit product is a serving library's, with kernels of its own; those of fp4 are all such.
+
+    So are those of fp8 by fp4 where the engine multiplies both as they are: they read less, and differ in nothing else.
+    """
+    if isinstance(op, Gemm) and op.weight_dtype != op.dtype:
+        return multiplies_mixed(machine, op.dtype, op.weight_dtype)
     size = dtype_bytes(machine.dtype)
     served = size < 1 or (size < 2 and library.startswith(Gemm.QUANTISING))
     return isinstance(op, Quantize) or (served and not is_fp32(machine) and has_plain_kernel(op))

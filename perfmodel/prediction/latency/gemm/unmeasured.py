@@ -59,8 +59,15 @@ def _stays_in_l2(op: Any, machine: Machine, conditions: Conditions) -> Any:
 
 
 def _is_of_another_library(op: Any, machine: Machine, conditions: Conditions) -> bool:
-    """Whether a 4-bit product runs in a library that no table has: its steps of k may take twice as long."""
-    return isinstance(op, Gemm) and op.dtype == "fp4" and conditions.library not in MEASURED_IN_4_BITS
+    """Whether a 4-bit product runs in a library that no table has: its steps of k may take twice as long.
+
+    No table has weights of 4 bits with activations of 8.
+    """
+    if not isinstance(op, Gemm):
+        return False
+    if op.dtype != op.weight_dtype:
+        return (op.dtype, op.weight_dtype) == ("fp8", "fp4")
+    return op.dtype == "fp4" and conditions.library not in MEASURED_IN_4_BITS
 
 
 def _is_quantising_alone(op: Any, machine: Machine, conditions: Conditions) -> bool:
@@ -153,7 +160,7 @@ BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 
 #: with a root mean square of 0.31 (B200), 0.35 (PRO 6000), 0.38 (L40S) and 0.5 (RTX 4090, 5090)
 IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.2, 0.45, 0.45), machines=_has_large_l2)
 #: CUTLASS's products of few rows on RTX 5090 and B200 took 1.3 to 2.2 times the predicted time, large ones 1.2 (40
-#: rows, three sources)
+#: rows, three sources); the same is assumed of fp8 by fp4
 OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
 #: nobody timed quantising alone: its constants are what products that quantise first take beside those that do not.
 #: Eight calls of SGLang's on an H20 took 1.4 to 1.9 times the predicted time, as their instructions take (one source)
