@@ -108,9 +108,17 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     "Did you mean 'Linear'?"
     >>> nearest("zzz", ["gemm"]), nearest("nope", ["compiled", "naive"])
     ('', '')
+
+    One wrong character is half of a name of two, and a slip all the same:
+
+    >>> nearest("s4", ["gs", "s3"])
+    "Did you mean 's3'?"
     """
     spelt = {allowed_name.lower(): allowed_name for allowed_name in allowed}
-    matches = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=_ALIKE)
+    wrong = name.lower()
+    matches = difflib.get_close_matches(wrong, spelt, n=1, cutoff=_ALIKE) or [
+        one for one in spelt if len(one) == len(wrong) > 1 and one[:-1] == wrong[:-1]
+    ]
     return f"Did you mean {spelt[matches[0]]!r}?" if matches else ""
 
 
