@@ -44,6 +44,8 @@ _GROUP_KEYS = ("hardware", "op", "dtype", "timing", "cache", "load", "implementa
 _OTHER = ("time_s", "kernel", "flags")
 #: elementwise tables may give the shape beside the number of elements
 _SHAPE = ("rows", "cols")
+#: whose rows of collectives are single calls of a framework between two events
+_SINGLE_CALLS = ("torch",)
 #: kinds of dimensions that a table does not set: labels in results, and how often a call is made
 _UNUSED_KINDS = ("label", "count")
 
@@ -206,10 +208,10 @@ def _is_call(op: Operator, implementation: str) -> bool:
 def _is_queued(op: Operator, library: str) -> bool:
     """Return whether rows were timed as many calls in a queue between two events, whose dispatch the kernels hide.
 
-    Benchmarks of NCCL, RCCL and the all-reduces of serving libraries do so (nccl-tests; the tables of aiconfigurator,
-    whose smallest all-reduces take 8 us where a dispatch takes 25); a framework's name is one of single calls.
+    Benchmarks of collectives do so (nccl-tests; the tables of aiconfigurator, whose smallest all-reduces take 8 us
+    where a dispatch takes 25); a framework's name is one of single calls.
     """
-    return isinstance(op, Collective) and (library in ("nccl", "rccl") or library.endswith("_custom_allreduce"))
+    return isinstance(op, Collective) and library not in _SINGLE_CALLS
 
 
 def _given(table: Table, op: str, rows: Lines) -> _Given:

@@ -83,8 +83,9 @@ def test_a_replayed_graph_is_kernel_time_and_flushed_is_the_old_word_for_cold(re
         ("nccl-2.27.3", "kernel"),
         ("rccl", "kernel"),
         ("trtllm_custom_allreduce-1.0.0", "kernel"),
+        ("mscclpp", "kernel"),
+        ("", "kernel"),
         ("torch-2.11", "event"),
-        ("", "event"),
     ],
 )
 def test_benchmarks_of_collectives_put_many_calls_between_two_events(read, implementation, timing):
