@@ -385,6 +385,7 @@ def test_ctrl_c_ends_the_launcher_as_an_interruption(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_ctrl_c_says_how_many_rows_are_kept(spec: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     ran = started(*bench(spec, "all_reduce", "bytes=1KiB..1GiB", "--time-limit", 1, "-o", path))
