@@ -4,14 +4,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 OUT := out
-# tests that wait until time limits have passed are for `make check`
+# tests that wait until time limits have passed, or compute for seconds, are for `make check`
 WAITING := -m "not waiting"
 
 .PHONY: browser-test help demo test check lint types contracts fuzz bench accuracy docs pages clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
-	@echo "make test    the tests, but for those that wait until time limits have passed"
+	@echo "make test    the tests, but for some that wait or compute for seconds"
 	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, the documentation, fuzz, spec lint"
 	@echo "make fuzz    a minute of damaged input files, which may end in a message and in nothing else"
 	@echo "make bench   the benchmarks behind the claims of speed"

@@ -106,6 +106,7 @@ sys.exit(code)
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc/self/status")
 def test_a_preset_stays_within_its_limit(tmp_path):
     # the kernels with the largest tensors; the calibration before them is part of the run

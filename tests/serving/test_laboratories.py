@@ -93,7 +93,9 @@ def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) ->
     assert because(made.elsewhere) == ""
 
 
-@pytest.mark.parametrize("kind", ["users", "offline", "static", "stream", "arrivals"])
+@pytest.mark.parametrize(
+    "kind", ["users", "offline", "static", "stream", pytest.param("arrivals", marks=pytest.mark.waiting)]
+)
 def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str) -> None:
     """957 runs that nobody here had seen; 19 to 45 % of most figures lay inside before intervals counted laboratories.
 
