@@ -151,12 +151,13 @@ ProfiledMachineOption = Annotated[
         show_default=False,
     ),
 ]
-_TO = typer.Option(
-    "--to", metavar="HW", help=f"Another machine to which the profile is projected: {_MACHINE}.", show_default=False
-)
-TargetMachineOption = Annotated[str | None, _TO]
 #: a list, so that a second machine is refused, and does not silently take the place of the first
-TargetMachinesOption = Annotated[list[str] | None, _TO]
+TargetMachinesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to", metavar="HW", help=f"Another machine to which the profile is projected: {_MACHINE}.", show_default=False
+    ),
+]
 HostOption = Annotated[
     float | None,
     typer.Option(

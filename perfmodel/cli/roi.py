@@ -22,11 +22,12 @@ from perfmodel.cli._options import (
     ProfiledMachineOption,
     RanksOption,
     SchedulerOption,
-    TargetMachineOption,
+    TargetMachinesOption,
     WholeTraceOption,
     WideOption,
     WorkersOption,
     fraction_option,
+    only_machine,
 )
 from perfmodel.cli._output import Destination, check_plot, context, draw, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, fleet_of, profiled_machine
@@ -56,7 +57,7 @@ def command(
     ] = None,
     on: ProfiledMachineOption = None,
     assume: AssumeOption = False,
-    to: TargetMachineOption = None,
+    to: TargetMachinesOption = None,
     host: HostOption = None,
     candidates: Annotated[
         str | None,
@@ -173,12 +174,13 @@ def command(
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
     check_plot(plot)
+    target = only_machine(to, "--to")
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, (
         of_several(is_job),
         Idle(is_job, ("to",), "the candidates of a job are ranked on the machine that it ran on",
              "Use `perfmodel project` for the job, or rank one rank alone with --to."),
-        Idle(to is None, ("host",), "it belongs to a projection", "Add --to HW, or leave it out."),
+        Idle(target is None, ("host",), "it belongs to a projection", "Add --to HW, or leave it out."),
     ))  # fmt: skip
     job = None
     if is_job:
@@ -187,9 +189,9 @@ def command(
         planned, machine = read_plan(plan) if plan else None, job_machine(job, on, assume=assume)
         measured = pace_profile(job, reading)
     else:
-        measured, planned, machine = _alone(profiles[0], plan, (on, assume, to), (by, whole_trace), efforts)
-    if to is not None:
-        measured, machine = _projected(measured, machine, to, host)
+        measured, planned, machine = _alone(profiles[0], plan, (on, assume, target), (by, whole_trace), efforts)
+    if target is not None:
+        measured, machine = _projected(measured, machine, target, host)
     decision = decide(
         measured,
         plan=planned,

@@ -1,4 +1,4 @@
-"""A batch of prompts that starts at once and ends at once, as benchmarks of single engines run it, and such in turn."""
+"""Static batches: all prompts start and end at once, in one batch, as benchmarks run it, or in one after the other."""
 
 from __future__ import annotations
 

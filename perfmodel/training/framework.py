@@ -211,7 +211,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return words as a list of what there is none of.
+    """Return words joined by commas and "or", as a sentence about what is missing needs them.
 
     >>> listed(["pipeline"]), listed(["tp", "pp", "vp"])
     ('pipeline', 'tp, pp or vp')
@@ -379,7 +379,7 @@ def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bo
 
 
 def says_nothing(name: str) -> bool:
-    """Return whether a name is that of no described framework and has no word that says what it is like."""
+    """Return whether no described framework has a name, and no word of it says which one it resembles."""
     return not name.endswith(DOCUMENT_SUFFIXES) and _lookup(name) is None and not _by_words(name)
 
 

@@ -113,7 +113,7 @@ class TrainingPlan:
         self._check_pipeline()
 
     def _settle_zero(self) -> None:
-        """Let what is shared out be what is usual, unless the plan says it; raise for another value."""
+        """Replace an unset ``zero`` by the usual one of the framework; raise for an unknown value."""
         if isinstance(self.zero, bool) or self.zero not in (USUAL_ZERO, 0, 1, 2, 3):
             raise UsageError(f"zero = {self.zero!r} is none of 0, 1, 2, 3.", place=PLACE)
         if self.zero == USUAL_ZERO:

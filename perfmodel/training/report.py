@@ -128,7 +128,7 @@ def _notes(study: Study) -> list[str]:
 
 
 def _run_text(time_s: float) -> str:
-    """Return the time of a run for people, in the largest unit of which it has one."""
+    """Return the time of a run for people, in the largest unit that it fills once."""
     for unit_s, unit in ((DAY_S, "days"), (HOUR_S, "hours"), (60.0, "minutes")):
         if time_s >= unit_s:
             return f"{time_s / unit_s:,.1f} {unit}"

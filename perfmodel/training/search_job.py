@@ -83,7 +83,7 @@ class Job:
 
     @functools.cached_property
     def idle(self) -> frozenset[str]:
-        """Ways of recomputing that are none by a second name: selective, where attention keeps no scores."""
+        """Ways of recomputation that change nothing: selective, where attention keeps no scores."""
         framework, _ = nearest_framework(self.plan.framework)
         same = Recompute.NONE in self.space.recompute and idle_selective(
             attention_kernel(self.config, self.plan, framework)

@@ -140,6 +140,7 @@ def test_output_goes_to_a_file_in_the_format_of_its_suffix(perfmodel, tmp_path):
         (("--effort", "fuse"), "is not an effort"),
         (("--on", "a1000"), "a1000"),
         (("--gpus", "many"), "--gpus"),
+        (("--to", "h100", "--to", "h200"), "--to: the command takes one machine"),
     ],
 )
 def test_wrong_options_exit_with_2_and_say_which(perfmodel, options, missing):

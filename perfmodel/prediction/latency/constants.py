@@ -29,7 +29,6 @@ from perfmodel.prediction.latency.effects import (
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.families import varied_families
 from perfmodel.prediction.latency.family import FACTOR, HOST_DEFAULTS, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import (
@@ -222,16 +221,6 @@ def measured_libraries(name: str, hardware: Hardware) -> list[str]:
     """Return the named libraries that a family's tables for a machine were fitted on, given the family's name."""
     tables = [by_family[name] for _, by_family in _sources(hardware) if name in by_family]
     return [library for library in known_libraries(tables) if library]
-
-
-@cached_per_machine
-def varied_libraries(hardware: Hardware, op: str) -> tuple[str, ...]:
-    """Return the libraries that tables for a machine know whose kernels are not those that calls of no library assume.
-
-    An operator is given by its name (`families.varied_families`).
-    """
-    found = (library for name in varied_families(op) for library in measured_libraries(name, hardware))
-    return tuple(dict.fromkeys(found))
 
 
 def combined(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.hardware import Hardware, Peak, cached_per_machine
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import Calibration, Load, Timing
 from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain, where
@@ -18,7 +18,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries, varied_libraries
+from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
@@ -80,10 +80,10 @@ def _with_others(
     conditions: Conditions,
     floor_s: Number,
 ) -> Estimate:
-    """Return an estimate for no library, or an unknown one, whose interval reaches what others' kernels would take.
+    """Return an estimate for no library, or an unknown one, whose interval reaches the times of other kernels.
 
-    These are PyTorch's own, where others have other kernels, and for no library also the kernels measured of
-    those that differ from what is assumed of a library without rows (`varied_libraries`).
+    It reaches PyTorch's kernels where they are not those of other libraries. For a call of no library it also reaches
+    each measured library whose kernels differ from the assumed ones (`_varied_libraries`).
     """
     library = conditions.library
     if conditions.caller in _KNOWN or hardware.kind == "cpu":
@@ -97,9 +97,19 @@ def _with_others(
         found = reaching(found, where(eager, taken("torch"), found.time_s))
     if library or not varied_families(op.op):
         return found
-    for other in varied_libraries(hardware, op.op):
+    for other in _varied_libraries(hardware, op.op):
         found = reaching(found, taken(other))
     return found
+
+
+@cached_per_machine
+def _varied_libraries(hardware: Hardware, op: str) -> tuple[str, ...]:
+    """Return the libraries with rows whose kernels for an operator differ from those that calls of no library assume.
+
+    The operator is given by its name (`families.varied_families`).
+    """
+    found = (library for name in varied_families(op) for library in measured_libraries(name, hardware))
+    return tuple(dict.fromkeys(found))
 
 
 def _is_measured(library: str, found: Estimate, hardware: Hardware) -> bool:
