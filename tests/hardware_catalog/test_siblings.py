@@ -154,3 +154,14 @@ def test_chips_of_one_compute_capability_differ_in_nothing_that_it_fixes() -> No
     for capability, group in itertools.groupby(machines, key=lambda machine: machine.compute_capability):
         found = {tuple(machine.chip.get(fact) for fact in facts) for machine in group}
         assert len(found) == 1, capability
+
+
+def test_shared_memory_is_twice_as_wide_from_ampere_on_as_on_turing() -> None:
+    # NVIDIA Ampere GA102 GPU Architecture whitepaper v2: 128 bytes per clock and SM, 64 on Turing
+    found: dict[str, set[float]] = {}
+    for machine in load_all():
+        rate = next((level.bandwidth_bytes_per_s for level in machine.memory if level.name == "shared"), None)
+        if rate and machine.sm_count:
+            per_clock = round(rate / machine.sm_count / machine.clocks_hz["vector"])
+            found.setdefault(machine.compute_capability, set()).add(per_clock)
+    assert (found["7.5"], found["8.6"], found["8.0"]) == ({64}, {128}, {128})
