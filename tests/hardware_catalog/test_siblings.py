@@ -165,3 +165,17 @@ def test_shared_memory_is_twice_as_wide_from_ampere_on_as_on_turing() -> None:
             per_clock = round(rate / machine.sm_count / machine.clocks_hz["vector"])
             found.setdefault(machine.compute_capability, set()).add(per_clock)
     assert (found["7.5"], found["8.6"], found["8.0"]) == ({64}, {128}, {128})
+
+
+def test_the_editions_of_one_chip_differ_in_clock_and_power_alone() -> None:
+    one, other = hardware("mi355x"), hardware("mi350x")
+    per_clock = [{(p.engine, p.dtype): p.flop_per_clock_per_sm for p in m.peaks} for m in (one, other)]
+    assert per_clock[0] == per_clock[1]
+    for name in ("l2", "shared"):
+        rates = [next(x.bandwidth_bytes_per_s for x in m.memory if x.name == name) for m in (one, other)]
+        assert rates[0] / rates[1] == pytest.approx(2400 / 2200, rel=0.001)
+    # AMD CDNA 4 white paper: transcendental rates are twice those of CDNA 3, and the links have 76.8 GB/s each
+    assert {m.chip["exponentials_per_clock_per_sm"] for m in (one, other)} == {32}
+    rates = [[(x.name, x.bandwidth_bytes_per_s, x.per_peer_bytes_per_s) for x in m.links] for m in (one, other)]
+    assert rates[0] == rates[1]
+    assert one.fabric and other.fabric and one.fabric.nic_bytes_per_s == other.fabric.nic_bytes_per_s
