@@ -495,6 +495,7 @@ UNKNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     # LLMCompass configs/GA100.json
     ("LLMCompass GA100", A100_80, {"chip.sm_count": "128"}, "full-die-sm-count", "chip.sm_count"),
     ("LLMCompass GA100 buffer", A100_80, {"memory.l2.capacity": '"48 MiB"'}, "full-die-l2", "memory.l2.capacity"),
+    ("AD102 L2", "rtx-5000-ada", {"memory.l2.capacity": '"72 MiB"'}, "l2-above-controllers", "memory.l2.capacity"),
     ("GH100", H100, {"chip.sm_count": "144"}, "full-die-sm-count", "chip.sm_count"),
     ("bus arithmetic", H100, {"memory.hbm.bandwidth": '"3000 GB/s"'}, "bandwidth-arithmetic", "memory.hbm.bandwidth"),
     ("bits", H100, {"memory.hbm.bandwidth": '"26818 GB/s"'}, "bits-for-bytes", "memory.hbm.bandwidth"),

@@ -39,7 +39,7 @@ def findings(folder: Path, base: str, changes: dict[str, str], *, known: bool = 
 
 
 HBM, CLOCK = "memory.hbm.bandwidth", {"memory.hbm.memory_clock": ""}
-BF16 = "peak.tensor.bf16"
+BF16, L2 = "peak.tensor.bf16", "memory.l2.capacity"
 
 # what it is, machine, key, value inside, value outside, the finding there, further changes, known product or not
 LIMITS = [
@@ -55,6 +55,7 @@ LIMITS = [
     ("large memory", H100, "memory.hbm.capacity", '"7 TiB"', '"9 TiB"', ("error", "unit-1000x"), {}, False),
     ("other memory", H100, "memory.hbm.capacity", '"87 GiB"', '"89 GiB"', ("error", "capacity-differs"), {}, True),
     ("L2", H100, "memory.l2.capacity", '"52.9 MiB"', '"53.1 MiB"', ("error", "l2-differs"), {}, True),
+    ("controllers", "rtx-4090", L2, '"96 MiB"', '"97 MiB"', ("error", "l2-above-controllers"), {}, False),
     ("link", H100, "link.pcie.per_direction", '"64.2 GB/s"', '"64.4 GB/s"', ("error", "link-differs"), {}, True),
     ("short launch", "t4", "launch.floor", '"0.31 us"', '"0.29 us"', ("error", "launch-implausible"), {}, False),
     ("long launch", "t4", "launch.floor", '"99 us"', '"101 us"', ("error", "launch-implausible"), {}, False),

@@ -52,6 +52,7 @@ CODES = MappingProxyType(
         "capacity-bus-mismatch": "a GDDR capacity is not a multiple of the chips on the bus",
         "capacity-gb-gib": "a capacity is in GB (1e9 B); memory chips have GiB",
         "full-die-l2": "the L2 capacity is that of the full die; the product has a part of it disabled",
+        "l2-above-controllers": "the L2 capacity is more than the memory controllers of the bus carry",
         "l2-differs": "the L2 capacity is not that of the known product",
         "shared-memory-differs": "the shared memory per SM is not that of the compute capability",
         # links, launch, sustained

@@ -28,6 +28,9 @@ SHARED_KIB = {
 FULL_DIE_L2_MIB = {"8.0": 48}
 #: L2 of the full die [MiB] by product; other products do have 60 MiB. Source: NVIDIA H100 whitepaper v1.04
 FULL_DIE_L2_OF_PRODUCT = {"h100-sxm5-80gb": 60, "h100-pcie-80gb": 60}
+#: L2 [MiB] that a memory controller of 32 bits of GDDR carries at most, by compute capability; products may have less.
+#: Source: NVIDIA GP104, TU102, GA102 (512 KiB) and Ada whitepapers (96 MiB for the 12 of AD102); GB202 has 128 for 16
+L2_PER_CONTROLLER_MIB = {"6.1": 0.25, "7.5": 0.5, "8.6": 0.5, "8.9": 8.0, "12.0": 8.0}
 #: GiB per 32 bits of a GDDR bus, clamshell included. Source: JEDEC JESD250 (GDDR6), JESD239 (GDDR7)
 CHIP_GIB = (0.5, 1, 1.5, 2, 3, 4, 6)
 MAIN_BANDWIDTHS = (5e9, 50e12)
@@ -147,7 +150,7 @@ def check_capacities(draft: Draft) -> Iterator[Finding]:
         if main:
             yield from _main_capacity(draft, key, value)
         elif name == "l2":
-            yield from _l2(draft, key, value)
+            yield from list(_l2(draft, key, value)) or _l2_of_controllers(draft, key, value)
     yield from _shared(draft)
 
 
@@ -189,6 +192,20 @@ def _l2(draft: Draft, key: str, value: float) -> Iterator[Finding]:
     elif known:
         message = f"found {format_binary(value)}, {product} has {format_binary(known)}.{_which_cache(draft, value)}"
         yield draft.finding(key, "error", "l2-differs", message)
+
+
+def _l2_of_controllers(draft: Draft, key: str, value: float) -> Iterator[Finding]:
+    """Find an L2 that the controllers of the bus do not carry, as that of the full die behind a part of its bus."""
+    most, memory = L2_PER_CONTROLLER_MIB.get(draft.spec.compute_capability), draft.spec.memory.get("hbm")
+    if not (most and memory and memory.bus_width_bits and memory.technology.upper().startswith("GDDR")):
+        return
+    controllers = memory.bus_width_bits / 32
+    if value > controllers * most * 2.0**20 * (1 + ROUNDING):
+        message = (
+            f"{format_binary(value)} is above {controllers:g} memory controllers of 32 bit x {most:g} MiB = "
+            f"{format_binary(controllers * most * 2.0**20)}. Is it the L2 of another product of the die?"
+        )
+        yield draft.finding(key, "error", "l2-above-controllers", message)
 
 
 def _which_cache(draft: Draft, value: float) -> str:
