@@ -60,7 +60,7 @@ def _references(device: Device, machine: Hardware | None) -> Iterator[Reference]
     An unreadable record causes only a warning, since the check does not depend on it.
     """
     from perfmodel.files import shipped_folder
-    from perfmodel.hardware_catalog.find import name_key
+    from perfmodel.hardware_catalog.names import name_key
     from perfmodel.measure.health.verdict import Reference
     from perfmodel.records.record import read_record
 

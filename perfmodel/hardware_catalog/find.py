@@ -7,10 +7,8 @@ The catalog is the specification files of some folders; a new file is a new mach
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +20,18 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, shipped_folder
+from perfmodel.hardware_catalog.names import (
+    is_other_chip,
+    misspelt,
+    name_key,
+    of_instance,
+    product_of,
+    same_edition,
+    words_of,
+)
 from perfmodel.hardware_catalog.read import read_hardware
 from perfmodel.plugins import plugin_folders, warn_of_plugin
 
-#: words before the product's name, as NVML, torch, rocm-smi and people write it
-_BRANDS = ("nvidia", "amd", "tesla", "instinct", "geforce")
 #: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
 #: 49,152 MiB)
 _MEMORY_TOLERANCE = 0.1
@@ -35,8 +40,6 @@ _ANOTHER = (
     "For another machine, change the spec file of a similar one: perfmodel hardware show NAME --format toml "
     "-o my_gpu.toml, then --on my_gpu.toml."
 )
-#: similarity from which on a name is taken for a misspelt one; board names of one product reach about 0.65
-_TYPING_ERROR = 0.8
 
 
 def search_folders() -> list[Path]:
@@ -184,8 +187,9 @@ _OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
 def hardware(name: str | os.PathLike[str]) -> Hardware:
     """Return a machine by its catalog name, an alias, the name that NVML and torch report, or a file.
 
-    Case, spaces, hyphens, underscores and a leading brand ("NVIDIA", "Tesla", "AMD Instinct", ...) do not matter. The
-    whole name has to match, since "H100" is a prefix of "H100 NVL".
+    Case, spaces, hyphens, underscores, a leading brand ("NVIDIA", "Tesla", "AMD Instinct", ...) and the system that
+    holds the GPU ("DGX", "HGX") do not matter. The whole name has to match, since "H100" is a prefix of "H100 NVL". An
+    instance of a cloud is one GPU of it.
 
     Raises
     ------
@@ -196,6 +200,8 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
 
     >>> hardware("a100-sxm4-40gb").sm_count
     108
+    >>> hardware("p5.48xlarge").name
+    'h100-sxm5-80gb'
     """
     remedy = 'Give a name of the catalog, "h100", or the path of a spec file.'
     expect(name, str | os.PathLike, "name of a machine", place="hardware", remedy=remedy)
@@ -210,19 +216,28 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
-    by_key = _machines_by_key()
-    machine = by_key.get(name_key(text))
+    machine = _machines_by_key().get(name_key(text))
     if machine is not None:
         return machine
-    if os.sep in text:
+    if instance := of_instance(text):
+        return hardware(instance)
+    advice = suggestion(text)
+    if os.sep in text and (not advice or os.path.exists(text)):
         return read_hardware(text)
+    raise _unknown(text, advice)
+
+
+def _unknown(text: str, advice: str) -> Exception:
+    """Return the error for a name that no machine has: a misspelt one, one of a product's boards, or unlike any."""
     files = spec_files()
-    names = {*files, *(alias for machine in by_key.values() for alias in machine.aliases)}
-    if not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR) and (advice := suggestion(text)):
-        raise UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}; name the one that it is.")
-    error = unknown_name("hardware", text, names, main=files)
+    names = [*files, *(alias for machine in _machines_by_key().values() for alias in machine.aliases)]
+    near = misspelt(text, names)
+    if not near and advice:
+        what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
+        return UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}{what_to_do}")
+    error = unknown_name("hardware", text, near, main=files)
     error.remedy += f" {_ANOTHER}"
-    raise error
+    return error
 
 
 def machines_apart(names: Iterable[str]) -> list[Hardware]:
@@ -256,25 +271,33 @@ def machines_apart(names: Iterable[str]) -> list[Hardware]:
 def similar_machines(text: str) -> list[str]:
     """Return the machines that a device name that the catalog lacks may stand for; empty if unknown.
 
-    It is the machine that lists the name among its boards, else those whose product's name is the same, as those of
-    A100 for "A100-PG506-230".
+    They are those that list the name among their boards, else those whose product's name is the same, as those of A100
+    for "A100-PG506-230", or the same but for a letter, as MI300A and MI300X for "MI300". A laptop's board has another
+    chip than the product of the same number.
     """
-    key, product = name_key(text), _product(text)
+    return [name for name in _of_product(text) if not is_other_chip(text, name)]
+
+
+def _of_product(text: str) -> list[str]:
+    key, product = name_key(text), product_of(text)
     found = [machine.name for machine in load_all() if key in map(name_key, machine.boards)]
-    return found or sorted(name for name in spec_files() if _product(name) == product)
+    if not found:
+        alike = sorted(name for name in spec_files() if product_of(name) == product)
+        found = [name for name in alike if same_edition(text, name)] or alike
+    return found or sorted(name for name in spec_files() if _is_edition("".join(product_of(name)), "".join(product)))
+
+
+def _is_edition(name: str, product: str) -> bool:
+    """Return whether a product's name is another with a letter behind its number, as MI300X is of MI300."""
+    return product[-1:].isdigit() and name[:-1] == product and name[-1:].isalpha()
 
 
 def suggestion(text: str) -> str:
     """Return the `similar_machines` of a device name in words: "It may be a100-sxm4-40gb"; "" without any."""
-    found = similar_machines(text)
-    return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}" if found else ""
-
-
-def _product(name: str) -> list[str]:
-    """Return the words of a name up to the first with a digit: "a100" of a board, "rtx 4090" of a GeForce."""
-    words = _words(name)
-    end = next((place for place, word in enumerate(words) if any(map(str.isdigit, word))), 0)
-    return words[: end + 1]
+    if found := similar_machines(text):
+        return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
+    others = _of_product(text)
+    return f"The catalog lacks this board, whose chip is another one than that of {', '.join(others)}" if others else ""
 
 
 def _machines_by_key() -> Mapping[str, Hardware]:
@@ -304,24 +327,6 @@ def same_machine(name: str, machine: Hardware) -> bool:
     return name_key(name) in {name_key(other) for other in names}
 
 
-def name_key(name: str) -> str:
-    """Return a name for comparison: lower case, without leading brand and separators.
-
-    >>> name_key("NVIDIA A100-SXM4-80GB") == name_key("a100_sxm4_80gb")
-    True
-    >>> name_key("NVIDIA H100 NVL") == name_key("NVIDIA H100 PCIe")
-    False
-    """
-    return "".join(_words(name))
-
-
-def _words(name: str) -> list[str]:
-    words = re.findall(r"[^\s_\-/()]+", name.lower())
-    while len(words) > 1 and words[0] in _BRANDS:
-        words = words[1:]
-    return words
-
-
 @dataclass(frozen=True)
 class DeviceMatch:
     """The machine of the catalog that matches a device, and why.
@@ -338,8 +343,8 @@ class DeviceMatch:
 def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | None:
     """Return the machine that matches a device's reported name and memory size, or None.
 
-    If a machine lists the whole name, that decides. Otherwise the machine is the only one whose device name contains
-    all words of the reported name and whose memory has the same size.
+    If a machine lists the whole name, that decides. Otherwise it is the machine with this alias and memory of the same
+    size, or the only one whose device name contains all words of the reported name and whose memory has the same size.
     """
     if name.strip().lower() in _OTHER_PRODUCTS:
         return None
@@ -348,14 +353,16 @@ def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | 
     # An alias such as "v100-sxm2" is not a device name and does not determine the memory size.
     if exact is not None and name_key(name) in map(name_key, exact.device_names):
         return DeviceMatch(exact, "name", memory_bytes is not None and not _has_memory(exact, memory_bytes))
-    words = set(_words(name))
+    words = set(words_of(name))
     if memory_bytes is None or not words:
         return None
+    if exact is not None and _has_memory(exact, memory_bytes):
+        return DeviceMatch(exact, "name and memory size")
     candidates = {
         machine.name: machine
         for machine in by_key.values()
         for listed in machine.device_names
-        if words <= set(_words(listed)) and _has_memory(machine, memory_bytes)
+        if words <= set(words_of(listed)) and _has_memory(machine, memory_bytes)
     }
     if len(candidates) != 1:
         return None

@@ -103,7 +103,7 @@ def test_show_writes_a_template_that_is_clean_and_has_no_fitted_constants(perfmo
 
 
 def test_an_unknown_name_gets_the_nearest_and_exit_2(perfmodel: Program) -> None:
-    ran = perfmodel("hardware", "show", "a1000")
+    ran = perfmodel("hardware", "show", "a100-sxn4")
     assert ran.code == 2
     assert "Did you mean" in ran.err
 

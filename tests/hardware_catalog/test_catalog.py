@@ -11,10 +11,11 @@ import pytest
 
 from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
-from perfmodel.files import shipped_folder
+from perfmodel.files import read_document, shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
-from perfmodel.hardware_catalog.find import match_device, name_key, spec_files, suggestion
+from perfmodel.hardware_catalog.find import match_device, spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
+from perfmodel.hardware_catalog.names import name_key
 
 #: every shipped machine; a new file is tested without being listed
 NAMES = sorted(path.stem for path in shipped_folder().glob("*.toml"))
@@ -151,6 +152,12 @@ def test_the_peaks_of_hopper_hold_at_two_clocks() -> None:
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("AMD Instinct MI300X", "mi300x"),
         ("Arcturus GL-XL [Instinct MI100]", "mi100"),
+        ("AMD Instinct MI355X VF", "mi355x"),
+        ("Intel(R) Arc(TM) Pro B60 Graphics", "arc-pro-b60"),
+        ("h100-80g", "h100-sxm5-80gb"),
+        ("DGX A100", "a100-sxm4-80gb"),
+        ("HGX B200", "b200-sxm-180gb"),
+        ("B200 NVL8", "b200-sxm-180gb"),
     ],
 )
 def test_names_that_people_and_drivers_write(text: str, name: str) -> None:
@@ -177,10 +184,69 @@ def test_the_name_of_a_board_suggests_the_machines_of_its_product(name: str) -> 
     assert not any(other.startswith("h") for other in suggested)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("P40", "A10X", "VR200", "mi450", "Quadro RTX 6000", "dgx-1", "RTX 2000 Ada Generation", "H30 141GB"),
+        *("AMD Instinct MI250X/MI250", "Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]"),
+    ],
+)
+def test_a_name_with_other_numbers_is_no_misspelling_and_no_file(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown hardware") as caught:
+        hardware(name)
+    assert "Did you mean" not in str(caught.value)
+
+
+def test_a_path_is_read_though_it_has_no_suffix_of_a_document(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="no such file"):
+        hardware(f"{tmp_path}/machines/new")
+    (tmp_path / "new").write_text("")
+    with pytest.raises(InputFileError, match=r"has no suffix|empty"):
+        hardware(f"{tmp_path}/new")
+
+
+@pytest.mark.parametrize(
+    ("instance", "name"),
+    [
+        ("p4d.24xlarge", "a100-sxm4-40gb"),
+        ("p4de.24xlarge", "a100-sxm4-80gb"),
+        ("p5en.48xlarge", "h200-sxm-141gb"),
+        ("p6-b300.48xlarge", "b300-sxm-288gb"),
+        ("a2-highgpu-1g", "a100-sxm4-40gb"),
+        ("a4x-highgpu-4g", "gb200-nvl72"),
+        ("Standard_ND96amsr_A100_v4", "a100-sxm4-80gb"),
+        ("Standard_ND96isr_MI300X_v5", "mi300x"),
+        ("BM.GPU.H100.8", "h100-sxm5-80gb"),
+        ("gpu_8x_h100_sxm5", "h100-sxm5-80gb"),
+    ],
+)
+def test_an_instance_of_a_cloud_is_one_gpu_of_it(instance: str, name: str) -> None:
+    assert hardware(instance).name == name
+
+
+def test_instances_name_machines_of_the_catalog_and_no_other_machine() -> None:
+    instances = read_document(shipped_folder() / "names" / "instances.toml")
+    for cloud, table in instances.items():
+        assert len(table.pop("source")) > 8, cloud
+        assert set(table.values()) <= set(NAMES), cloud
+        taken = {name_key(name) for machine in load_all() for name in (machine.name, *machine.aliases)}
+        assert not taken & set(map(name_key, table)), cloud
+
+
+def test_a_device_s_name_with_its_memory_is_matched_where_the_memory_agrees() -> None:
+    found = match_device("NVIDIA B200 180GB", 180 * 2**30)
+    assert found is not None
+    assert found.hardware.name == "b200-sxm-180gb"
+    assert match_device("NVIDIA B200 180GB", 90 * 2**30) is None
+
+
 def test_the_name_of_a_listed_board_suggests_its_machine() -> None:
     with pytest.raises(UsageError, match=r"It may be a100-sxm4-40gb; name the one"):
         hardware("A100-PG509-200")
     assert match_device("NVIDIA A100-PG509-200", 42e9) is None, "power and clocks of a board may differ"
+
+
+LACKS = "The catalog lacks this board, whose chip is another one than that of"
 
 
 @pytest.mark.parametrize(
@@ -188,8 +254,12 @@ def test_the_name_of_a_listed_board_suggests_its_machine() -> None:
     [
         ("NVIDIA GTX 1660", ""),
         ("NVIDIA GeForce RTX 3050", ""),  # another product than the RTX 3090
-        ("NVIDIA GeForce RTX 3080 Laptop GPU", "It may be one of rtx-3080, rtx-3080-ti"),
-        ("NVIDIA GeForce RTX 4090 D", "It may be rtx-4090"),
+        ("NVIDIA GeForce RTX 3080 Laptop GPU", f"{LACKS} rtx-3080"),
+        ("NVIDIA GeForce RTX 5090 D", f"{LACKS} rtx-5090"),
+        ("rtx-4060-ti-8gb", "It may be rtx-4060-ti-16gb"),  # not the 4060, and not the 3060 Ti with its 8 GB
+        ("MI300", "It may be one of mi300a, mi300x"),
+        ("AMD Instinct MI250X / MI250", "It may be one of mi250, mi250x"),
+        ("Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]", "It may be rx-7900-xtx"),
         ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "It may be rtx-pro-6000-96gb"),
     ],
 )

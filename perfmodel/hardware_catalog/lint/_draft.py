@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.errors import InputFileError
-from perfmodel.hardware_catalog.find import name_key
 from perfmodel.hardware_catalog.lint._codes import CODES
+from perfmodel.hardware_catalog.names import name_key
 from perfmodel.hardware_catalog.parts import positive_quantity
 from perfmodel.hardware_catalog.schema import HardwareSpec, RateSpec
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel import storage
-from perfmodel.hardware_catalog.find import name_key, search_folders
+from perfmodel.hardware_catalog.find import search_folders
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
+from perfmodel.hardware_catalog.names import name_key
 from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
 
 #: texts shorter than "DS-1" are placeholders
