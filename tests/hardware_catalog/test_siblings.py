@@ -69,6 +69,16 @@ SIBLINGS = [
     ("gtx-1080-ti", "gtx-1080"),
     ("gtx-1080", "gtx-1070"),
     ("rx-7900-xtx", "radeon-pro-w7900"),
+    ("rx-7900-xtx", "rx-7900-xt"),
+    ("rx-9070-xt", "rx-9070"),
+    ("rtx-pro-6000-96gb", "rtx-pro-6000-server-96gb"),
+    ("rtx-pro-6000-96gb", "rtx-pro-6000-max-q-96gb"),
+    ("rtx-pro-6000-max-q-96gb", "rtx-pro-5000-48gb"),
+    ("rtx-4090", "rtx-4090-d"),
+    ("rtx-5060-ti-16gb", "rtx-5060"),
+    ("gh200-144gb", "gh200-96gb"),
+    ("h20-3e-141gb", "h20-96gb"),
+    ("a40", "a10g"),
 ]
 #: pairs of which the slower one has more memory bandwidth and faster links
 OTHER_MEMORY = {("h100-pcie-80gb", "h20-96gb")}
@@ -141,7 +151,9 @@ def test_the_gpus_of_a_rack_share_its_nvlink_domain() -> None:
     [
         *("NVIDIA A10", "NVIDIA A30", "NVIDIA L20", "NVIDIA GeForce RTX 3090", "NVIDIA RTX A6000", "NVIDIA H20"),
         *("NVIDIA GeForce RTX 5090", "NVIDIA H800", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB300"),
-        "NVIDIA B300 SXM6 AC",
+        *("NVIDIA B300 SXM6 AC", "NVIDIA A10G", "NVIDIA H20-3e", "NVIDIA GH200 144G HBM3e"),
+        *("NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA RTX PRO 5000 Blackwell"),
+        *("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "NVIDIA GeForce RTX 4090 D"),
     ],
 )
 def test_a_driver_s_name_leads_to_one_machine(name: str) -> None:
