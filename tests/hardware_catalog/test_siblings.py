@@ -202,3 +202,13 @@ def test_a_copy_to_a_b300_takes_what_its_hosts_move() -> None:
         copy = pm.predict(pm.Memcpy(bytes=1e9, direction="h2d", pinned=pinned), "b300")
         assert 1e9 / copy.predicted_time_s == pytest.approx(rate, rel=0.01)
     assert pm.predict(pm.Memcpy(bytes=1e9, direction="h2d"), "gb300").predicted_time_s < 1e9 / 150e9
+
+
+def test_tensor_engines_of_a_generation_all_state_what_two_of_four_give_and_vectors_their_16_bits() -> None:
+    exported = {"l20", "h20-96gb", "h20-3e-141gb"}  # no document states the sparse rates of what is made for export
+    for machine in load_all():
+        if machine.compute_capability not in ("8.0", "8.6", "8.9", "9.0", "12.0") or machine.name in exported:
+            continue
+        sparse = {p.dtype for p in machine.peaks if p.engine == "tensor" and p.sparse_2to4_flop_per_s}
+        assert sparse >= {"fp16", "bf16", "tf32", "int8"}, machine.name
+        assert None not in [machine.find_peak(dtype, "vector") for dtype in ("fp16", "bf16")], machine.name
