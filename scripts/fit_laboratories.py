@@ -25,7 +25,7 @@ from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.engine import find_engine
-from perfmodel.serving.laboratories import ELSEWHERE, UNMEASURED, elsewhere_of
+from perfmodel.serving.laboratories import ELSEWHERE, UNMEASURED, UNPROFILED, elsewhere_of
 from perfmodel.serving.published import judge
 from perfmodel.serving.published_case import RATE, TTFT
 
@@ -39,7 +39,7 @@ NAMES = (
     "InternLM/lmdeploy docs", "casys-kaist/LLMServingSim",
 )  # fmt: skip
 VENDORS = ("NVIDIA",)
-KINDS = (ELSEWHERE, UNMEASURED)
+KINDS = (ELSEWHERE, UNMEASURED, UNPROFILED)
 #: the quantities: steps show in all but the first
 QUANTITIES = ("time per token", "throughput", "time to the first token")
 
@@ -111,12 +111,9 @@ def fit(found: list[Judged]) -> dict[str, Fitted]:
     """Return what each kind of deployments differs by."""
     steps = {kind: widening(groups(found, kind, first=False)) for kind in KINDS}
     first = {kind: with_steps(groups(found, kind, first=True), step) for kind, step in steps.items()}
-    # Few sources print times to the first token of the second kind, so that all of them tell of it.
-    both = {(*source, kind): runs for kind, sources in first.items() for source, runs in sources.items()}
-    return {
-        ELSEWHERE: Fitted(steps[ELSEWHERE], widening(first[ELSEWHERE])),
-        UNMEASURED: Fitted(steps[UNMEASURED], widening(both)),
-    }
+    # Few sources print times to the first token of the other kinds, so that all of them tell of these.
+    every = widening({(*source, kind): runs for kind, sources in first.items() for source, runs in sources.items()})
+    return {kind: Fitted(steps[kind], widening(first[kind]) if kind == ELSEWHERE else every) for kind in KINDS}
 
 
 def text(fitted: dict[str, Fitted], date: str) -> str:
@@ -154,11 +151,17 @@ def markdown(found: list[Judged], fitted: dict[str, Fitted]) -> str:
         "each source left out |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    titles = {ELSEWHERE: "releases measured, NVIDIA", UNMEASURED: "older or unknown releases, AMD"}
+    titles = {
+        ELSEWHERE: "releases measured, NVIDIA",
+        UNMEASURED: "older or unknown releases, AMD",
+        UNPROFILED: "engines without a profile",
+    }
     for kind, by in fitted.items():
         for load in ("steps", "first token", "arrivals: rate, time per token", "arrivals: first token"):
             first, arrivals = "first token" in load, load.startswith("arrivals")
             runs = groups(found, kind, first=first, arrivals=arrivals)
+            if not runs:
+                continue
             wider = with_steps(runs, by.step) if first else runs
             more = by.first if first else by.step
             lines.append(f"| {titles[kind]} | {load} | {_cells(runs, wider, more, judged=arrivals)} |")

@@ -3,7 +3,7 @@
 Published runs of others, which nobody here had seen, take longer than predicted more often than not: their releases,
 settings, hosts and clients are their own. `examples/published` has them, `scripts/fit_laboratories.py` finds what they
 differ by. A release before those that were measured, one that is not known, and a vendor of whose machines no run was
-fitted, are less sure still.
+fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.serving.engine import Engine, is_before
+from perfmodel.serving.engine import GENERIC, Engine, is_before
 
-#: keys of the two kinds of deployments
-ELSEWHERE, UNMEASURED = "elsewhere", "unmeasured"
+#: keys of the kinds of deployments
+ELSEWHERE, UNMEASURED, UNPROFILED = "elsewhere", "unmeasured", "unprofiled"
+#: kind -> whose runs took longer, as a sentence begins
+_RUNS_OF = {
+    ELSEWHERE: "Runs of other laboratories",
+    UNMEASURED: "Runs of releases and vendors not measured",
+    UNPROFILED: "Runs of engines without a profile",
+}
 
 
 class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,8 +46,8 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     names : the beginnings of the sources of the runs that were fitted.
     vendors : of the machines of these runs.
-    step, first : kind of deployment, "elsewhere" or "unmeasured" -> what steps differ by, and what the time to the
-        first token differs by beyond them.
+    step, first : kind of deployment, "elsewhere", "unmeasured" or "unprofiled" -> what steps differ by, and what the
+        time to the first token differs by beyond them.
     sources : where the figures come from, by name.
     """
 
@@ -94,9 +100,14 @@ def elsewhere_of(
     known = laboratories()
     if engine.own or laboratory.startswith(known.names):
         return Elsewhere()
+    if engine.name == GENERIC:
+        return _elsewhere(known, UNPROFILED)
     since = engine.measured_since
     older = bool(since) and (is_before(version, since) if version else not release_known or engine.until != "")
-    kind = UNMEASURED if older or hardware.vendor not in known.vendors else ELSEWHERE
+    return _elsewhere(known, UNMEASURED if older or hardware.vendor not in known.vendors else ELSEWHERE)
+
+
+def _elsewhere(known: Laboratories, kind: str) -> Elsewhere:
     return Elsewhere(kind, Stretch.of(known.step[kind]), Stretch.of(known.first[kind]))
 
 
@@ -105,8 +116,7 @@ def because(found: Elsewhere) -> str:
     if not found.kind:
         return ""
     low, high = math.exp(-found.step.down), math.exp(found.step.up)
-    of = "Runs of other laboratories" if found.kind == ELSEWHERE else "Runs of releases and vendors not measured"
     return (
-        f"{of} took {low:.2f} to {high:.2f} times as long as predicted from the well-tuned ones that set the "
-        "constants: the interval counts it. Ten runs of your own (`calibrate --engine`) take it away."
+        f"{_RUNS_OF[found.kind]} took {low:.2f} to {high:.2f} times as long as predicted from the well-tuned ones that "
+        "set the constants: the interval counts it. Ten runs of your own (`calibrate --engine`) take it away."
     )

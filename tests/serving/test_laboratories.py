@@ -15,7 +15,15 @@ from perfmodel.errors import InputFileError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
-from perfmodel.serving.laboratories import ELSEWHERE, UNMEASURED, Elsewhere, because, elsewhere_of, laboratories
+from perfmodel.serving.laboratories import (
+    ELSEWHERE,
+    UNMEASURED,
+    UNPROFILED,
+    Elsewhere,
+    because,
+    elsewhere_of,
+    laboratories,
+)
 from perfmodel.serving.published import judge
 from perfmodel.serving.requests import LONGEST_TURN, conversation_lengths
 from perfmodel.serving.static_batch import static_batch
@@ -69,7 +77,8 @@ def test_steady_and_static_loads_count_laboratories_in_every_quantity() -> None:
         ("vllm-v0", "", True, H100, UNMEASURED),
         ("vllm", "", False, H100, UNMEASURED),
         ("sglang", "0.4.2", True, H100, UNMEASURED),
-        ("generic", "", False, H100, ELSEWHERE),
+        ("generic", "", False, H100, UNPROFILED),
+        ("generic", "", True, MI300X, UNPROFILED),
         ("vllm", "0.11.0", True, MI300X, UNMEASURED),
     ],
 )
@@ -82,6 +91,7 @@ def test_releases_and_vendors_that_nobody_measured_are_less_sure(
     assert elsewhere_of(hardware, profile, version, KNOWN).kind == ""
     assert found.step.up > 0.0
     assert ("not measured" in because(found)) == (kind == UNMEASURED)
+    assert ("without a profile" in because(found)) == (kind == UNPROFILED)
 
 
 def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) -> None:
