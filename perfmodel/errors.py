@@ -7,8 +7,8 @@ import reprlib
 from collections.abc import Iterable
 from types import UnionType
 
-#: names that a message lists: all machines of the catalog
-_LISTED = 100
+#: names that a message lists where a command lists them, too: all operators, but not all machines
+_LISTED = 50
 #: smallest similarity of a name to the one that is suggested, 2 x equal letters / letters of both, as in difflib
 _ALIKE = 0.6
 
@@ -130,6 +130,7 @@ def unknown_name(
     place: str = "",
     kind: type[PerfModelError] = UsageError,
     main: Iterable[str] = (),
+    listing: str = "",
 ) -> PerfModelError:
     """Build the error for a name that is not one of ``allowed``: it suggests the nearest name and lists all.
 
@@ -141,10 +142,12 @@ def unknown_name(
     place : where the name stands.
     kind : class of the error.
     main : the names to list, where some of ``allowed`` are other spellings; empty to list all.
+    listing : the command that lists the names, for more of them than anybody reads in a message.
     """
     names = sorted(allowed)
     shown = sorted(main) or names
-    listed = ", ".join(shown[:_LISTED]) + (", ..." if len(shown) > _LISTED else "")
-    hint = nearest(name, names)
-    remedy = f"{hint} Allowed: {listed}.".strip() if listed else "There is none."
+    known = f"Allowed: {', '.join(shown)}." if shown else "There is none."
+    if listing and len(shown) > _LISTED:
+        known = f"`{listing}` lists the {len(shown)} that there are."
+    remedy = f"{nearest(name, names)} {known}".strip()
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)

@@ -235,7 +235,7 @@ def _unknown(text: str, advice: str) -> Exception:
     if not near and advice:
         what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
         return UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}{what_to_do}")
-    error = unknown_name("hardware", text, near, main=files)
+    error = unknown_name("hardware", text, near, main=files, listing="perfmodel hardware list")
     error.remedy += f" {_ANOTHER}"
     return error
 
