@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
-from perfmodel.training.framework import constants, nearest_framework
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
-from perfmodel.training.setup import Setup
+from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.shard import key_value_width
 from perfmodel.training.stages import Kind, encoder_stages, gpu_layers
 from perfmodel.workloads.model_config import ModelConfig
@@ -46,18 +45,18 @@ def training_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
     UsageError
         When the plan does not divide the GPUs or the batch.
     """
-    return _memory(_Holder(_setup(config, cluster, plan)))
+    return _memory(_Holder(setup_of(config, cluster, plan)))
 
 
-def fitting_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Memory | None:
+def fitting_memory(setup: Setup) -> Memory | None:
     """Return the memory of each GPU of the pipeline, or None where it does not fit: as `training_memory`, but sooner.
 
     The first GPU has the most micro batches alive; where it is too small, the others are not looked at.
     """
-    holder = _Holder(_setup(config, cluster, plan))
-    if not _memory(holder, 1).fits:
-        return None
-    memory = _memory(holder)
+    holder = _Holder(setup)
+    memory = _memory(holder, 1)
+    if memory.fits and len(holder.placed) > 1:
+        memory = _memory(holder)
     return memory if memory.fits else None
 
 
@@ -66,11 +65,6 @@ def _memory(holder: _Holder, most: int | None = None) -> Memory:
     stages = tuple(holder.stage(index, counts) for index, counts in enumerate(holder.placed[:most]))
     capacity = holder.cluster.hardware.main_memory.capacity_bytes or math.inf
     return Memory(stages, capacity, holder.facts.fragmentation).settled()
-
-
-def _setup(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Setup:
-    framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
-    return Setup(config, cluster, plan, framework, constants())
 
 
 def slice_of(setup: Setup) -> Slice:
@@ -122,7 +116,7 @@ def held_parameters(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
     UsageError
         When the plan does not divide the GPUs or the batch.
     """
-    holder = _Holder(_setup(config, cluster, plan))
+    holder = _Holder(setup_of(config, cluster, plan))
     return tuple(holder.held(index, counts) for index, counts in enumerate(holder.placed))
 
 

@@ -9,9 +9,8 @@ from perfmodel.core.units import format_si
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.compression import Compression, compressed_data_s
 from perfmodel.training.data_loading import data_loading
-from perfmodel.training.framework import constants, nearest_framework
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.setup import Setup
+from perfmodel.training.setup import setup_of
 from perfmodel.training.stragglers import slowdown
 from perfmodel.training.unmeasured import stretches
 from perfmodel.workloads.model_config import ModelConfig
@@ -71,8 +70,7 @@ def with_compression(config: ModelConfig, step: TrainingStep, text: str) -> Trai
         f"{method.text}: {cost.ratio:.3g} times fewer bytes of gradients; exchange {format_si(cost.exchange_s, 's')} "
         f"exposed, kernels {format_si(cost.kernels_s, 's')}; it may need more steps to the same loss."
     )
-    framework, _ = nearest_framework(step.plan.framework, shards=step.plan.zero == 3)
-    setup = Setup(config, step.cluster, step.plan, framework, constants())
+    setup = setup_of(config, step.cluster, step.plan)
     before, after = stretches(setup, step.terms_s), stretches(setup, terms)
     saved = step.terms_s.get("data", 0.0) - cost.exchange_s - cost.kernels_s
     time_s = step.time_s - saved

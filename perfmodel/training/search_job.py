@@ -16,9 +16,9 @@ from perfmodel.training.checks import check_sizes
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.memory import fitting_memory
 from perfmodel.training.plan import Recompute, TrainingPlan
-from perfmodel.training.setup import attention_kernel, idle_selective
+from perfmodel.training.setup import attention_kernel, idle_selective, setup_of
 from perfmodel.training.space import Space, worth_trying
-from perfmodel.training.step import train
+from perfmodel.training.step import compared_step
 from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workers.common import common, opened
 from perfmodel.workers.slots import Slot
@@ -142,12 +142,12 @@ class Job:
 
     def _try(self, part: Part, index: int, point: int, plan: TrainingPlan) -> bool:
         """Time a plan if it fits, and return whether it does with what fragmentation adds."""
-        cluster = self.clusters[index]
-        memory = fitting_memory(self.config, cluster, plan)
+        setup = setup_of(self.config, self.clusters[index], plan)
+        memory = fitting_memory(setup)
         if memory is None:
             part.too_large += 1
             return False
-        step = train(self.config, cluster, plan, checked=False, comparing=True)
+        step = compared_step(setup)
         interval = step.own_interval_s if self.alike else step.laboratory_interval_s
         time, low, high = (seconds / step.tokens for seconds in (step.time_s, *interval))
         part.timed.append(Timed(index, point, time, low, high, memory.tight))

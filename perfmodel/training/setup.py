@@ -11,7 +11,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.exchange import Groups
-from perfmodel.training.framework import Constants, Framework
+from perfmodel.training.framework import Constants, Framework, constants, nearest_framework
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.model_config import ModelConfig
@@ -194,3 +194,9 @@ class Setup:
     def gradient_bytes(self) -> float:
         """Bytes of a gradient that data parallel ranks exchange."""
         return 4.0 if (self.plan.grad_dtype or self.framework.gradient_dtype) == "fp32" else 2.0
+
+
+def setup_of(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, fitted: Constants | None = None) -> Setup:
+    """Return what a plan is predicted with: its framework, or the nearest one, and the shipped constants or others."""
+    framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
+    return Setup(config, cluster, plan, framework, fitted or constants())

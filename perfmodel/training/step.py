@@ -15,12 +15,12 @@ from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.checks import check_plan
 from perfmodel.training.exchange import copies_in_one
 from perfmodel.training.flops import step_flop
-from perfmodel.training.framework import RANKS, Constants, constants, frameworks, nearest_framework, says_nothing
+from perfmodel.training.framework import RANKS, Constants, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.setup import Setup, idle_selective
+from perfmodel.training.setup import Setup, idle_selective, setup_of
 from perfmodel.training.stages import Kind, gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
@@ -35,7 +35,6 @@ def train(
     *,
     checked: bool = True,
     laboratory: str = "",
-    comparing: bool = False,
 ) -> TrainingStep:
     """Return the time of one training step, its parts, and the model's FLOP.
 
@@ -48,8 +47,6 @@ def train(
     checked : whether to check that the plan can run; a search checks many plans by itself.
     laboratory : who runs it, as the sources of published runs name them ("pytorch/torchtitan"): runs of those that
         constants were fitted on are surer than those of others.
-    comparing : whether the step is only compared with others of its framework: its own interval leaves out what
-        frameworks differ by, which takes a step of each of them where the plan's is unknown.
 
     step = micro batches x one GPU of the pipeline + bubble + sends + its exposed exchange of gradients and weights +
     its update of the weights, of the GPU for which these take longest
@@ -61,16 +58,24 @@ def train(
     """
     if checked:
         check_plan(config, cluster, plan)
-    framework, known = nearest_framework(plan.framework, shards=plan.zero == 3)
-    setup = Setup(config, cluster, plan, framework, fitted or constants())
-    kinds = {kind for gpu in gpu_layers(config, plan) for kind in gpu}
-    layers = {kind: layer_passes(setup, kind) for kind in kinds}
-    found = _assemble(setup, layers, head_passes(setup), known, not setup.constants.ran(laboratory))
-    if comparing or not says_nothing(plan.framework):
+    found = compared_step(setup_of(config, cluster, plan, fitted), laboratory)
+    if not says_nothing(plan.framework):
         return found
     plans = (dataclasses.replace(plan, framework=name) for name in frameworks())
-    steps = (train(config, cluster, one, fitted, checked=False, laboratory=laboratory, comparing=True) for one in plans)
+    steps = (compared_step(setup_of(config, cluster, one, fitted), laboratory) for one in plans)
     return _of_any_framework(found, [step.time_s for step in steps])
+
+
+def compared_step(setup: Setup, laboratory: str = "") -> TrainingStep:
+    """Return the step of a set-up that is only compared with others of its framework, unchecked.
+
+    Its interval leaves out what frameworks differ by, which takes a step of each of them where the plan's is unknown.
+    """
+    plan = setup.plan
+    _, known = nearest_framework(plan.framework)
+    kinds = {kind for gpu in gpu_layers(setup.config, plan) for kind in gpu}
+    layers = {kind: layer_passes(setup, kind) for kind in kinds}
+    return _assemble(setup, layers, head_passes(setup), known, not setup.constants.ran(laboratory))
 
 
 #: share of the described frameworks that lie below the lower end of what frameworks differ by, and above the upper end

@@ -22,7 +22,8 @@ from perfmodel.training.published_run import (
     run_plan,
 )
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.step import train
+from perfmodel.training.setup import setup_of
+from perfmodel.training.step import compared_step, train
 from perfmodel.workloads.catalog import named_model
 
 CELLS = {
@@ -173,7 +174,7 @@ def test_words_in_a_name_say_what_an_unknown_framework_is_like() -> None:
 def test_a_step_for_a_comparison_has_the_same_time_and_own_interval() -> None:
     plan = TrainingPlan(batch=16, seq=4096, framework="foo")
     model, cluster = named_model("llama-3.1-8b"), Cluster.of(hardware("h100"), 8)
-    whole, compared = train(model, cluster, plan), train(model, cluster, plan, comparing=True)
+    whole, compared = train(model, cluster, plan), compared_step(setup_of(model, cluster, plan))
     assert (whole.time_s, whole.own_interval_s) == (compared.time_s, compared.own_interval_s)
     assert whole.high_s > compared.high_s
 
