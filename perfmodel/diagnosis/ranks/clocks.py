@@ -1,8 +1,10 @@
 """The clocks of a job's ranks: those of one host share a clock, and the clocks of hosts differ.
 
-All ranks leave an exchange at nearly the same time, so the median over the exchanges of the differences of their ends
-is the difference of the clocks. Before any exchange is matched, only the steps tell: ranks that exchange begin them
-together to within a step, so clocks that differ by more than a step are seen.
+All ranks leave an exchange at nearly the same time, so the median over the exchanges of the same clocks of the
+differences of their ends is the difference of these clocks. Where there are several such sets, as along the rows and
+the columns of a mesh, the clocks are those that fit the medians of all sets best: a set that alone ties two others
+together counts, however few exchanges it has. Before any exchange is matched, only the steps tell: ranks that exchange
+begin them together to within a step, so clocks that differ by more than a step are seen.
 """
 
 from __future__ import annotations
@@ -14,11 +16,6 @@ import numpy as np
 from perfmodel.diagnosis.ranks.counting import step_numbers
 from perfmodel.diagnosis.ranks.summary import RankSummary
 from perfmodel.profile.timeline import Floats, Ints
-
-#: passes over the exchanges; hosts of which none exchanges with all others need several
-_PASSES = 50
-#: change of all clocks below which they stay as they are [s]
-_SETTLED_S = 1e-9
 
 
 def clocks_of(ranks: Sequence[RankSummary]) -> Ints:
@@ -41,8 +38,8 @@ def coarse_offsets(ranks: Sequence[RankSummary], clocks: Ints) -> Floats:
 def offsets_from_ends(members: Sequence[Ints], ends_s: Sequence[Floats], clocks: Ints, begin_s: Floats) -> Floats:
     """Return the clock of each rank minus that of the first one, from the ends of exchanges [s].
 
-    Each clock is compared with the mean over the clocks of the same exchange, so that one that shares no exchange with
-    the first is aligned, too.
+    Within the exchanges of one set of clocks, each clock is ahead of their mean by the median over the exchanges. All
+    sets together are solved by least squares, each with the weight of its exchanges.
 
     Parameters
     ----------
@@ -52,17 +49,32 @@ def offsets_from_ends(members: Sequence[Ints], ends_s: Sequence[Floats], clocks:
     """
     count = int(clocks.max()) + 1
     exchange, clock, end_s = _by_clock(members, ends_s, clocks)
-    offsets = np.array([begin_s[int(np.argmax(clocks == number))] for number in range(count)])
-    of_clock = [np.flatnonzero(clock == number) for number in range(count)]
-    parties = np.bincount(exchange)
-    for _ in range(_PASSES):
-        aligned_s = end_s - offsets[clock]
-        late_s = aligned_s - (np.bincount(exchange, weights=aligned_s) / np.maximum(parties, 1))[exchange]
-        change = np.array([np.median(late_s[rows]) if rows.size else 0.0 for rows in of_clock])
-        offsets = offsets + change
-        if float(np.abs(change).max()) < _SETTLED_S:
-            break
+    begin = np.array([begin_s[int(np.argmax(clocks == number))] for number in range(count)])
+    ahead_s = end_s - begin[clock]
+    sides, known_s = np.zeros((count, count)), np.zeros(count)
+    for joint, rows in _sets(exchange, clock).items():
+        ends = ahead_s[rows]
+        late_s = np.median(ends - ends.mean(axis=1, keepdims=True), axis=0)
+        place = np.array(joint)
+        sides[np.ix_(place, place)] += len(rows) * (np.eye(place.size) - 1.0 / place.size)
+        known_s[place] += len(rows) * (late_s - late_s.mean())
+    # clocks that no exchange joins stay apart as they were: of all solutions the smallest one
+    offsets = begin + np.linalg.lstsq(sides, known_s, rcond=None)[0]
     return np.asarray((offsets - offsets[clocks[0]])[clocks])
+
+
+def _sets(exchange: Ints, clock: Ints) -> dict[tuple[int, ...], Ints]:
+    """Return for each set of clocks that share exchanges the rows of these, shape (exchanges, clocks).
+
+    Parameters
+    ----------
+    exchange, clock : of each row, ordered by exchange and clock.
+    """
+    found: dict[tuple[int, ...], list[Ints]] = {}
+    for rows in np.split(np.arange(exchange.size), np.flatnonzero(np.diff(exchange)) + 1):
+        if rows.size:
+            found.setdefault(tuple(clock[rows].tolist()), []).append(rows)
+    return {joint: np.array(rows) for joint, rows in found.items()}
 
 
 def _by_clock(members: Sequence[Ints], ends_s: Sequence[Floats], clocks: Ints) -> tuple[Ints, Ints, Floats]:

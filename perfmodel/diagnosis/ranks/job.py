@@ -26,6 +26,11 @@ from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import Floats
 
+#: all exchanges of a rank, beside those with the same ranks
+_EVERY = b""
+#: exchanges of the same ranks that show whether these leave together; a broadcast may be left early
+_SOME = 3
+
 
 @dataclass(frozen=True)
 class Job(Reportable):
@@ -207,14 +212,25 @@ def _ordered(
 
 
 def _check_ends(ranks: Sequence[RankSummary], matched: Sequence[Matched]) -> None:
-    """Raise an InputFileError for traces of several jobs, or of other steps: their exchanges do not end together."""
+    """Raise an InputFileError for traces of several jobs, or of other steps: their exchanges do not end together.
+
+    The exchanges of the same ranks are judged by themselves where there are some: along the columns of a mesh there may
+    be a few, and many along its rows.
+    """
     step_s = float(np.median([step.wall_s for rank in ranks for step in rank.steps]))
-    apart_s: list[list[float]] = [[] for _ in ranks]
+    apart_s: list[dict[bytes, list[float]]] = [{} for _ in ranks]
     for one in matched:
-        late_s = one.end_s - np.median(one.end_s)
+        late_s, joint = one.end_s - np.median(one.end_s), one.ranks.tobytes()
         for rank, value in zip(one.ranks.tolist(), np.abs(late_s).tolist(), strict=True):
-            apart_s[rank].append(value)
-    typical_s = [float(np.median(values)) if values else 0.0 for values in apart_s]
+            for key in (_EVERY, joint):
+                apart_s[rank].setdefault(key, []).append(value)
+    typical_s = [
+        max(
+            (float(np.median(values)) for key, values in own.items() if key == _EVERY or len(values) >= _SOME),
+            default=0,
+        )
+        for own in apart_s
+    ]
     worst = int(np.argmax(typical_s))
     if typical_s[worst] > APART * step_s:
         raise InputFileError(
