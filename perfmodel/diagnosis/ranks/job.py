@@ -17,6 +17,7 @@ from perfmodel.core.units import format_si
 from perfmodel.diagnosis.ranks.counting import common_steps, numbered, step_numbers
 from perfmodel.diagnosis.ranks.groups import spans
 from perfmodel.diagnosis.ranks.matching import APART, Matched, Matching, match
+from perfmodel.diagnosis.ranks.meetings import Meetings, meetings
 from perfmodel.diagnosis.ranks.naming import numbered_by_name
 from perfmodel.diagnosis.ranks.remarks import joined, step_remarks, unmatched, why_unnamed
 from perfmodel.diagnosis.ranks.stragglers import NOBODY, Late, Stall, Straggler, late_ranks
@@ -45,6 +46,7 @@ class Job(Reportable):
     steps : of the job, and in which of them each exchange began.
     step_waits_s : [step, waiting rank, rank that is waited for] -> time [s], shape (steps, ranks, ranks); NaN where
         two ranks have no exchange with each other in a step.
+    meetings : how long exchanges keep ranks from computing, between those that they have in common.
     late : the ranks that the others wait for, in most steps or in few.
     imbalance : max / mean - 1 of the time that the ranks compute in their median step: what stays from step to step.
     step_imbalance : max / mean - 1 of the time that the ranks compute in one step, the median over the steps: also
@@ -61,6 +63,7 @@ class Job(Reportable):
     offset_s: Floats
     steps: JobSteps
     step_waits_s: Floats
+    meetings: tuple[Meetings, ...]
     late: Late
     imbalance: float
     step_imbalance: float
@@ -154,7 +157,8 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
     world = max((rank.world_size or 0 for rank in ranks), default=0)
     unnamed = why_unnamed(matching)
     steps = job_steps(matching.exchanges, ranks, matching.offset_s)
-    waits = step_waits(matching.exchanges, steps, len(ranks))
+    waits = step_waits(matching.exchanges, steps, ranks, matching.offset_s)
+    met = meetings(matching.exchanges, steps, ranks, matching.offset_s)
     imbalance, step_imbalance = _imbalance(ranks)
     return Job(
         ranks=ranks,
@@ -163,7 +167,8 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
         offset_s=matching.offset_s,
         steps=steps,
         step_waits_s=waits,
-        late=NOBODY if unnamed else late_ranks(ranks, numbers, matching.exchanges, steps, waits),
+        meetings=tuple(met),
+        late=NOBODY if unnamed else late_ranks(ranks, numbers, matching.exchanges, steps, met, waits),
         imbalance=imbalance,
         step_imbalance=step_imbalance,
         missing=tuple(number for number in range(world) if number not in numbers),

@@ -145,7 +145,7 @@ def _saved_s(job: Job, late: Collection[int]) -> float:
     job : the ranks.
     late : numbers of those that are late.
     """
-    net_s = lateness_beside(job.exchanges, job.steps, job.pace, len(job.ranks))
+    net_s = lateness_beside(job.meetings, job.pace, len(job.steps.names), len(job.ranks))
     synchronisations = np.count_nonzero(np.isfinite(net_s).any(axis=1))
     others_s = [column_s for number, column_s in zip(job.numbers, net_s.T, strict=True) if number not in late]
     shared_s = [column_s[np.isfinite(column_s)] for column_s in others_s]

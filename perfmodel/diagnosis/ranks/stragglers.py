@@ -9,8 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfmodel.diagnosis.ranks.lateness import lateness, lateness_beside, lateness_of_group, median_of_others
+from perfmodel.diagnosis.ranks.lateness import (
+    arrivals,
+    arrivals_of_group,
+    lateness,
+    lateness_of_group,
+    median_of_others,
+)
 from perfmodel.diagnosis.ranks.matching import Matched
+from perfmodel.diagnosis.ranks.meetings import Meetings
 from perfmodel.diagnosis.ranks.summary import RankSummary
 from perfmodel.diagnosis.ranks.waits import JobSteps
 from perfmodel.profile.timeline import Floats
@@ -42,7 +49,8 @@ class Straggler:
     ----------
     ranks : their numbers.
     waited_per_step_s : how much longer the others wait for it than it waits for them in the median step, where the
-        others are the median one at each exchange [s]. Several are waited for until the last of them comes.
+        others are the median one [s]. Waits that computation covers do not count. Several are waited for until the last
+        of them comes.
     share : of the step.
     last_share : share of its exchanges with a wait at which it, or one of them, came last.
     compute_excess_s : how much longer it computes a step than the others in the median; of several the median [s].
@@ -119,13 +127,14 @@ NOBODY = Late((), None, None)
 
 
 def late_ranks(
-    ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched], steps: JobSteps, waits: Floats
-) -> Late:
+    ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched], steps: JobSteps,
+    together: Sequence[Meetings], waits: Floats,
+) -> Late:  # fmt: skip
     """Return the ranks that the others wait for.
 
-    The net wait of a rank is its `lateness`, over the steps in which it has an exchange. Where some steps have none, as
-    with accumulated gradients, it is added over as many steps as lie between two synchronisations. A rank is late in
-    most steps when
+    The net wait of a rank is its `lateness`, over the steps in which it has an exchange, and not above what its
+    `arrivals` say. Where some steps have none, as with accumulated gradients, it is added over as many steps as lie
+    between two synchronisations. A rank is late in most steps when
 
         median - 1.5 (median - lower quartile) > (3 % + 25 % / n^2) of the step,
 
@@ -137,42 +146,30 @@ def late_ranks(
     ----------
     ranks, numbers : the ranks, and their numbers.
     matched, steps : the exchanges, and the steps of the job.
+    together : as of `perfmodel.diagnosis.ranks.meetings.meetings`.
     waits : as of `perfmodel.diagnosis.ranks.waits.step_waits` [s].
     """
     judge = _Judge(ranks, numbers, matched, few_share=_FEW_STEPS_SHARE if steps.marked else 0.0)
-    net_s = lateness(matched, steps, len(ranks))
-    of_groups = len({one.ranks.tobytes() for one in matched}) > 1
-    found = []
-    for index in range(len(ranks)):
-        typical = _typical(net_s[:, index])
-        if typical is None or not judge.stands_out(typical):
-            continue
-        beside_one = _beside_one(matched, steps, index, len(ranks)) if of_groups else None
-        found.append((index, beside_one or typical))
+    count = len(ranks)
+    net_s, came_s = lateness(together, len(steps.names), count), arrivals(matched, steps, count)
+    found = [
+        (index, typical)
+        for index, typical in enumerate(map(_smaller, net_s.T, came_s.T))
+        if typical is not None and judge.stands_out(typical)
+    ]
     if not found:
         return Late((), None, _stall(ranks, numbers, steps, waits, net_s))
     found.sort(key=lambda pair: -pair[1].net_s / pair[1].steps)
     members = [index for index, _ in found]
-    together = None if of_groups else _typical(lateness_of_group(matched, steps, members))
+    whole = None
+    if len(together) == 1:  # ranks of several groups meet some of the others only
+        group_s = lateness_of_group(together[0], len(steps.names), members)
+        whole = _smaller(group_s, arrivals_of_group(matched, steps, members))
     return Late(
         tuple(judge.straggler([index], typical) for index, typical in found),
-        judge.straggler(members, together or found[0][1]),
+        judge.straggler(members, whole or found[0][1]),
         None,
     )
-
-
-def _beside_one(matched: Sequence[Matched], steps: JobSteps, index: int, count: int) -> _Typical | None:
-    """Return what the median one of the other ranks waits for a rank.
-
-    Where a rank exchanges with some ranks and then with others, as along the rows and the columns of a mesh, each of
-    them waits once, and the job loses it once.
-    """
-    beside_s = lateness_beside(matched, steps, index, count)
-    met = np.isfinite(beside_s).any(axis=0)
-    known = np.isfinite(beside_s).any(axis=1)
-    net_s = np.full(beside_s.shape[0], np.nan)
-    net_s[known] = np.nanmedian(beside_s[known][:, met], axis=1) if met.any() else np.nan
-    return _typical(net_s)
 
 
 class _Judge:
@@ -240,6 +237,12 @@ def _typical(net_s: Floats) -> _Typical | None:
     sums_s = np.bincount(group, weights=net_s[with_exchange])[np.unique(group)]
     low_s, middle_s = np.quantile(sums_s, (0.25, 0.5)).tolist()
     return _Typical(middle_s, middle_s - _DEVIATION * (middle_s - low_s), steps, sums_s.size)
+
+
+def _smaller(net_s: Floats, came_s: Floats) -> _Typical | None:
+    """Return the typical net wait by step, or the typical lateness of arrivals where that is less; None without any."""
+    both = (_typical(net_s), _typical(came_s))
+    return min((one for one in both if one is not None), key=lambda one: one.net_s, default=None)
 
 
 def _stall(

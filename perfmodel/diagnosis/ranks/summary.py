@@ -13,6 +13,7 @@ from perfmodel.core.vocabulary import Dimension, EventKind, Limiter
 from perfmodel.diagnosis.decompose import decompose, moves_data
 from perfmodel.diagnosis.intervals import minus, union
 from perfmodel.diagnosis.ranks.host import computing, is_of_host
+from perfmodel.diagnosis.ranks.stalls import stalled
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import ProcessGroup, Profile
 from perfmodel.profile.timeline import STEP_NAME, Exchanges, Floats, Timeline
@@ -72,6 +73,8 @@ class RankSummary:
     start_s, end_s : of each exchange, on the clock of the rank's host [s].
     window_s : of the trace, on that clock [s].
     notes : of the reader.
+    stalled : when its exchanges keep the rank from computing, on that clock: a union, shape (n, 2) [s]; None where they
+        do so from start to end.
     """
 
     rank: int | None
@@ -97,6 +100,7 @@ class RankSummary:
     queued_s: Floats = field(default_factory=lambda: np.empty(0))
     groups: tuple[ProcessGroup, ...] = ()
     host: str = ""
+    stalled: Floats | None = None
 
     @property
     def place(self) -> str:
@@ -107,6 +111,11 @@ class RankSummary:
     def wall_s(self) -> float:
         """Length of the window [s]."""
         return self.window_s[1] - self.window_s[0]
+
+    @property
+    def stalls(self) -> Floats:
+        """When its exchanges keep the rank from computing: a union, shape (n, 2) [s]."""
+        return union(self.start_s, self.end_s) if self.stalled is None else self.stalled
 
     @property
     def step_compute_s(self) -> float:
@@ -179,6 +188,7 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
         queued_s=_queued_s(timeline, exchanges) + origin,
         groups=profile.groups,
         host=profile.host,
+        stalled=stalled(traced.start_s, traced.end_s, compute) + origin,
     )
 
 

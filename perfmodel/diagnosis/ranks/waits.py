@@ -1,9 +1,10 @@
 """Who waits for whom at the exchanges of a job, step by step.
 
 Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r and
-latency = min(duration). Here the waits of one rank for another are joined before they are added, since two exchanges
-that wait at the same time cost the job only once. All of a wait is for the rank that came last
-(`perfmodel.diagnosis.ranks.lateness` has how late each rank is).
+latency = min(duration). Here a wait is what the exchanges at which another rank came last keep a rank from computing
+longer than that one (`perfmodel.diagnosis.ranks.stalls`): one that computation covers costs nothing, and of two at the
+same time one does. All of a wait is for the rank that came last (`perfmodel.diagnosis.ranks.lateness` has how late each
+rank is).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.diagnosis.intervals import union
+from perfmodel.diagnosis.intervals import covered_s, union
 from perfmodel.diagnosis.ranks.matching import Matched
 from perfmodel.diagnosis.ranks.summary import RankSummary
 from perfmodel.profile.timeline import STEP_NAME, Floats
@@ -68,27 +69,38 @@ def job_steps(matched: Sequence[Matched], ranks: Sequence[RankSummary], offset_s
     return JobSteps(names, np.array(of_exchange, dtype=np.int64))
 
 
-def step_waits(matched: Sequence[Matched], steps: JobSteps, count: int) -> Floats:
-    """Return [step, waiting rank, rank that is waited for] -> time [s]; waits that overlap count once.
+def step_waits(matched: Sequence[Matched], steps: JobSteps, ranks: Sequence[RankSummary], offset_s: Floats) -> Floats:
+    """Return [step, waiting rank, rank that is waited for] -> time [s].
 
     NaN where two ranks have no exchange with each other in a step.
 
     Parameters
     ----------
     matched, steps : the exchanges, and the steps of the job.
-    count : how many ranks there are.
+    ranks, offset_s : as of `job_steps`.
     """
+    count = len(ranks)
     waits = np.full((len(steps.names), count, count), np.nan)
-    spans: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
+    spans: dict[tuple[int, int, int], list[tuple[float, float, float, float]]] = {}
     for one, step in zip(matched, steps.of_exchange.tolist(), strict=True):
         waits[step][np.ix_(one.ranks, one.ranks)] = 0.0
-        arrival = float(one.start_s.max())
-        for rank, start_s in zip(one.ranks.tolist(), one.start_s.tolist(), strict=True):
-            if start_s < arrival:
-                spans.setdefault((step, rank, one.last), []).append((start_s, arrival))
-    for place, pairs in spans.items():
-        waits[place] = joined_s(pairs)
+        last = int(np.argmax(one.start_s))
+        arrival_s, left_s = float(one.start_s[last]), float(one.end_s[last])
+        for rank, start_s, end_s in zip(one.ranks.tolist(), one.start_s.tolist(), one.end_s.tolist(), strict=True):
+            if start_s < arrival_s:
+                spans.setdefault((step, rank, one.last), []).append((start_s, end_s, arrival_s, left_s))
+    stalls = [rank.stalls - offset for rank, offset in zip(ranks, offset_s.tolist(), strict=True)]
+    for (step, rank, last), rows in spans.items():
+        start_s, end_s, arrival_s, left_s = np.array(rows).T
+        longer_s = _kept_s(stalls[rank], start_s, end_s) - _kept_s(stalls[last], arrival_s, left_s)
+        waits[step, rank, last] = max(longer_s, 0.0)
     return waits
+
+
+def _kept_s(stalls: Floats, start_s: Floats, end_s: Floats) -> float:
+    """Return how long exchanges of some times keep a rank from computing [s]."""
+    joined = union(start_s, end_s)
+    return float(covered_s(stalls, joined[:, 0], joined[:, 1]).sum())
 
 
 def joined_s(spans: Sequence[tuple[float, float]]) -> float:
