@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pytest
 
+from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.diagnosis.ranks.job import Job, join
+from perfmodel.diagnosis.ranks.pace import lateness
 from perfmodel.diagnosis.ranks.summary import summarise
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile
@@ -100,6 +102,23 @@ def test_a_host_that_launches_slowly_beside_its_exchanges_is_late() -> None:
     assert not straggler.computes
     # an exchange that ends in a pause of the host seems to be what the rank waits for
     assert true_s - 0.25e-3 <= straggler.waited_per_step_s <= true_s * 1.01
+
+
+@pytest.mark.parametrize(
+    ("ranks", "how", "share"),
+    # what ranks compute longer is handed to all; a pause of the host goes, until the next rank sets the pace
+    [((2,), {"factor": 1.2}, 0.75), ((1, 2), {"factor": 1.2}, 0.5), ((2,), {"sleep_s": 3e-3}, 1.0),
+     ((1, 2), {"sleep_s": 3e-3}, 1.0)],
+)  # fmt: skip
+def test_to_even_out_a_rank_saves_what_it_costs(ranks: tuple[int, ...], how: dict[str, float], share: float) -> None:
+    slow = overlapped(ranks, **how)
+    saved_s = 6 * share * cost_s(slow, overlapped(()), WORLD)
+    profiles = simulate(slow, WORLD)
+    job = joined(profiles)
+    wall, candidate = lateness(job, wall_time(profiles[job.pace]))
+    assert candidate is not None
+    times = {entry.name: entry.time_s for entry in wall.entries}
+    assert sum(times[name] for name in candidate.targets) - candidate.new_time_s == pytest.approx(saved_s, rel=0.02)
 
 
 def test_ranks_that_hide_their_exchanges_evenly_have_no_straggler() -> None:
