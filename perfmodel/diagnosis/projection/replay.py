@@ -110,6 +110,10 @@ class _Replay:
         self.clock = _Clock(host, [first_s], [first_s])
         self.new_start_s, self.new_end_s = [np.nan] * len(gpu), [np.nan] * len(gpu)
         self.free: dict[Any, tuple[float, float]] = {}
+        self.exchanges = gpu.are(EventKind.COMMUNICATION).tolist()
+        #: device -> the last work of it that was launched, but for exchanges
+        self.launched: dict[int, int] = {}
+        self.device = gpu.device.tolist()
         self.timeline = timeline
 
     def _usual_latency(self) -> float:
@@ -230,9 +234,22 @@ class _Replay:
             allowed_s.append(self.clock.at(launch_s) + latency_s)
         else:
             allowed_s += [self.clock.at(launch_s) + min(latency_s, self.latency_s), free_new_s + gap_s]
+        if self.exchanges[event]:
+            allowed_s.append(self._computed_s(event))
+        else:
+            self.launched[self.device[event]] = event
         new_s = max(allowed_s)
         self.new_start_s[event], self.new_end_s[event] = new_s, new_s + self.new_duration_s[event]
         self.free[stream] = (max(free_old_s, self.end_s[event]), max(free_new_s, self.new_end_s[event]))
+
+    def _computed_s(self, event: int) -> float:
+        """Return when what was launched before an exchange has ended, if the exchange began after that [s].
+
+        What it sends has to be computed. An exchange that waited longer for the one before it on its stream, as the
+        buckets of a gradient do behind one that a late rank holds up, does not show that.
+        """
+        before = self.launched.get(self.device[event], -1)
+        return self.new_end_s[before] if before >= 0 and self.end_s[before] <= self.start_s[event] else -np.inf
 
     def _waited_for(self, event: int, free_s: float) -> int:
         """Return the work of another stream that an event waited for, or -1.

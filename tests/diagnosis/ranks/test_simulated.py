@@ -9,7 +9,7 @@ import pytest
 
 from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.diagnosis.ranks.job import Job, join
-from perfmodel.diagnosis.ranks.pace import lateness
+from perfmodel.diagnosis.ranks.pace import lateness, without_waits
 from perfmodel.diagnosis.ranks.summary import summarise
 from perfmodel.errors import InputFileError
 from perfmodel.profile.profile import Profile
@@ -119,6 +119,18 @@ def test_to_even_out_a_rank_saves_what_it_costs(ranks: tuple[int, ...], how: dic
     assert candidate is not None
     times = {entry.name: entry.time_s for entry in wall.entries}
     assert sum(times[name] for name in candidate.targets) - candidate.new_time_s == pytest.approx(saved_s, rel=0.02)
+
+
+@pytest.mark.parametrize("how", [{"factor": 1.2}, {"factor": 2.0}, {"sleep_s": 3e-3}])
+def test_a_rank_without_its_waits_takes_as_long_as_in_an_even_job(how: dict[str, float]) -> None:
+    profiles = simulate(overlapped([2], **how), WORLD)
+    job = joined(profiles)
+    (low_s, high_s), (even_low_s, even_high_s) = (
+        one.timeline.window_s
+        for one in (without_waits(profiles[0], *job.waits_of(0)), simulate(overlapped(()), WORLD)[0])
+    )
+    # its last bucket is sent when the last gradient is computed, whenever it has the stream for itself
+    assert high_s - low_s == pytest.approx(even_high_s - even_low_s, rel=1e-3)
 
 
 def test_ranks_that_hide_their_exchanges_evenly_have_no_straggler() -> None:
