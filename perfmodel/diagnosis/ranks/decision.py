@@ -36,8 +36,9 @@ def decision(job: Job) -> str:
         return job.unnamed
     if job.together is not None:
         return _late(job.together, of_host=job.of_host)
-    if job.steps.marked and len(job.steps.names) == 1:
-        return "No rank is far behind in the one step of the traces; it takes more to find one that is often late."
+    if len(job.steps.names) == 1:
+        which = "in the one step of the traces" if job.steps.marked else "in the traces, which mark no steps"
+        return f"No rank is far behind {which}; it takes several to find one that is often late."
     if job.stall is not None:
         return f"No rank is late in most steps, but {_stalled(job.stall)}."
     early, share = most_waiting(job.step_waits_s)

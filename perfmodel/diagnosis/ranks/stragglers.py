@@ -138,9 +138,8 @@ def late_ranks(
 
         median - 1.5 (median - lower quartile) > (3 % + 25 % / n^2) of the step,
 
-    over n net waits, without the 25 % for traces that have no steps: the median less what corresponds to a standard
-    deviation, without the weight that one long step has in that. What varies between steps, as on a busy machine, goes
-    both ways.
+    over n net waits: the median less what corresponds to a standard deviation, without the weight that one long step
+    has in that. What varies between steps, as on a busy machine, goes both ways. A trace that marks no steps has one.
 
     Parameters
     ----------
@@ -149,7 +148,7 @@ def late_ranks(
     together : as of `perfmodel.diagnosis.ranks.meetings.meetings`.
     waits : as of `perfmodel.diagnosis.ranks.waits.step_waits` [s].
     """
-    judge = _Judge(ranks, numbers, matched, few_share=_FEW_STEPS_SHARE if steps.marked else 0.0)
+    judge = _Judge(ranks, numbers, matched)
     count = len(ranks)
     net_s, came_s = lateness(together, len(steps.names), count), arrivals(matched, steps, count)
     found = [
@@ -175,10 +174,8 @@ def late_ranks(
 class _Judge:
     """The ranks with what all of them are compared with."""
 
-    def __init__(
-        self, ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched], *, few_share: float
-    ) -> None:
-        self.ranks, self.numbers, self.few_share = ranks, numbers, few_share
+    def __init__(self, ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched]) -> None:
+        self.ranks, self.numbers = ranks, numbers
         self.compute_s = np.array([rank.step_compute_s for rank in ranks])
         self.spans_s: dict[int, float] = {}
         waited = [one for one in matched if one.skew_s > _NOTHING * self.span_s(1)]
@@ -198,7 +195,7 @@ class _Judge:
 
     def stands_out(self, typical: _Typical) -> bool:
         """Return whether a net wait is beyond what even ranks reach."""
-        share = STRAGGLER_SHARE + self.few_share / typical.groups**2
+        share = STRAGGLER_SHARE + _FEW_STEPS_SHARE / typical.groups**2
         return typical.least_s > share * self.span_s(typical.steps)
 
     def straggler(self, members: list[int], typical: _Typical) -> Straggler:

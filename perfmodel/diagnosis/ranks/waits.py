@@ -32,7 +32,7 @@ class JobSteps(NamedTuple):
 
     @property
     def marked(self) -> bool:
-        """Whether the traces have steps; else their whole windows are taken as one, of as many steps as it may be."""
+        """Whether the traces have steps; else their whole windows are taken as one."""
         return any(self.names)
 
 

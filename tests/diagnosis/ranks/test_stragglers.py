@@ -173,6 +173,8 @@ def test_one_step_names_a_straggler_only_where_it_is_far_behind() -> None:
     assert "in the one step of the traces" in join(late([0.02])).report().decision
 
 
-def test_a_trace_without_steps_is_of_many() -> None:
-    pair = [replace(one, steps=(one.steps[0]._replace(name=""),)) for one in late([0.02])]
-    assert [one.rank for one in join(pair).stragglers] == [1]
+@pytest.mark.parametrize(("delay_s", "named"), [(0.02, []), (0.03, [1])])
+def test_a_trace_without_steps_shows_as_little_as_one_step(delay_s: float, named: list[int]) -> None:
+    job = join([replace(one, steps=(one.steps[0]._replace(name=""),)) for one in late([delay_s])])
+    assert [one.rank for one in job.stragglers] == named
+    assert ("which mark no steps; it takes several" in job.report().decision) == (not named)
