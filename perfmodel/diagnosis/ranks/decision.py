@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.ranks.job import Job, ranks_text
+from perfmodel.diagnosis.ranks.remarks import CLOCKS_S
 from perfmodel.diagnosis.ranks.stragglers import MOST, Stall, Straggler, most_waited_for, most_waiting
 
 #: a rank whose computation is longer by less than this share of its net wait computes no longer
@@ -32,6 +33,13 @@ _SEVERAL = _Words(
 
 def decision(job: Job) -> str:
     """Return which ranks the others wait for, how long, and why, as far as the traces tell."""
+    if job.clocks_apart_s > CLOCKS_S:
+        apart = format_si(job.clocks_apart_s, "s", 3)
+        return f"{_found(job)} First make sure that the traces are of one run: their clocks differ by {apart}."
+    return _found(job)
+
+
+def _found(job: Job) -> str:
     if job.unnamed:
         return job.unnamed
     if job.together is not None:

@@ -19,7 +19,7 @@ from perfmodel.diagnosis.ranks.groups import spans
 from perfmodel.diagnosis.ranks.matching import APART, Matched, Matching, match
 from perfmodel.diagnosis.ranks.meetings import Meetings, meetings
 from perfmodel.diagnosis.ranks.naming import numbered_by_name
-from perfmodel.diagnosis.ranks.remarks import joined, step_remarks, unmatched, why_unnamed
+from perfmodel.diagnosis.ranks.remarks import clock_remarks, joined, step_remarks, unmatched, why_unnamed
 from perfmodel.diagnosis.ranks.stragglers import NOBODY, Late, Stall, Straggler, late_ranks
 from perfmodel.diagnosis.ranks.summary import RankSummary, Step
 from perfmodel.diagnosis.ranks.waits import JobSteps, job_steps, step_waits
@@ -112,6 +112,11 @@ class Job(Reportable):
         return max(Counter(self.ranks[index].local_gpu for index in ranks).values())
 
     @property
+    def clocks_apart_s(self) -> float:
+        """How far the clocks of the ranks are apart at most [s]."""
+        return float(np.ptp(self.offset_s))
+
+    @property
     def of_host(self) -> bool:
         """Whether its ranks have no GPU."""
         return all(rank.of_host for rank in self.ranks)
@@ -174,7 +179,7 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
         missing=tuple(number for number in range(world) if number not in numbers),
         left_out=tuple(left_out),
         unnamed=unnamed,
-        remarks=(*assumed, *step_remarks(ranks, numbers), *unmatched(matching)),
+        remarks=(*assumed, *clock_remarks(matching.offset_s), *step_remarks(ranks, numbers), *unmatched(matching)),
     )
 
 

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from perfmodel.core.units import format_si
 from perfmodel.diagnosis.ranks.counting import numbered, step_numbers
 from perfmodel.diagnosis.ranks.groups import spans
 from perfmodel.diagnosis.ranks.matching import Matching
 from perfmodel.diagnosis.ranks.summary import RankSummary
+from perfmodel.profile.timeline import Floats
 
+#: clocks that are further apart than this are not kept by NTP, which keeps them within milliseconds, or are of runs at
+#: different times [s]
+CLOCKS_S = 1.0
 #: files that a sentence names
 _LISTED = 4
+
+
+def clock_remarks(offset_s: Floats) -> Iterator[str]:
+    """Yield a warning where clocks are further apart than those of hosts that keep time.
+
+    Runs of one program match as the ranks of one run do, once their clocks are aligned.
+
+    Parameters
+    ----------
+    offset_s : clock of each rank minus that of the first one [s].
+    """
+    apart_s = float(np.ptp(offset_s))
+    if apart_s > CLOCKS_S:
+        yield (
+            f"The clocks of the hosts differ by up to {format_si(apart_s, 's', 3)}; hosts that keep time differ by "
+            "milliseconds. Make sure that the traces are of one run: those of several match as well."
+        )
 
 
 def why_unnamed(matching: Matching) -> str:

@@ -19,6 +19,7 @@ from perfmodel.diagnosis.ranks.decision import decision
 from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
 from perfmodel.diagnosis.ranks.matching import APART
 from perfmodel.diagnosis.ranks.projection import ProjectedJob
+from perfmodel.diagnosis.ranks.remarks import CLOCKS_S
 from perfmodel.diagnosis.ranks.stragglers import Straggler
 from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
 
@@ -174,8 +175,8 @@ def _notes(job: Job) -> Iterator[str]:
             "The ranks have no GPU: operators on the CPU compute; what waits for an exchange does not, and nor do the "
             "hooks of the backward pass."
         )
-    apart_s = float(np.abs(job.offset_s).max())
-    if apart_s > APART * job.step_s:  # ranks of one host leave an exchange within this share of a step
+    apart_s = job.clocks_apart_s
+    if APART * job.step_s < apart_s <= CLOCKS_S:  # ranks of one host leave an exchange within this share of a step
         yield (
             f"The clocks of the hosts differ by up to {format_si(apart_s, 's', 3)}; they are aligned on the ends of "
             "the exchanges."

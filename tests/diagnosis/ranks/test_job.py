@@ -271,6 +271,16 @@ def test_clocks_are_spoken_of_where_they_matter() -> None:
     assert any("clocks of the hosts differ by up to 5 s" in note for note in join(late([0.02] * 5, 5.0)).report().notes)
 
 
+@pytest.mark.parametrize(("clock_s", "warned"), [(0.2, False), (-0.2, False), (3600.0, True), (-3600.0, True)])
+def test_runs_at_different_times_may_be_no_one_job(clock_s: float, warned: bool) -> None:
+    # they match as well as the ranks of one run
+    job = join(late([0.02] * 5, clock_s))
+    assert (
+        "First make sure that the traces are of one run: their clocks differ by 3600 s." in job.report().decision
+    ) == warned
+    assert any("Make sure that the traces are of one run" in note for note in incomplete_notes(job)) == warned
+
+
 @pytest.mark.parametrize(
     ("excess_s", "said"),
     [(0.0, "no longer than"), (0.006, "6 ms a step longer than the others, which explains the smaller part"),
@@ -290,7 +300,7 @@ def test_hundreds_of_ranks_are_joined_and_missing_ones_are_named_in_spans() -> N
     job = join(ranks)
     assert [one.rank for one in job.stragglers] == [77]
     assert job.stragglers[0].waited_per_step_s == pytest.approx(0.02)
-    assert incomplete_notes(job) == ("Missing: rank 9, 256-299 of 300.",)
+    assert incomplete_notes(job)[0] == "Missing: rank 9, 256-299 of 300."
     shown = {row["rank"] for row in job.report().people_rows}
     assert len(shown) == 8
     assert 77 in shown
