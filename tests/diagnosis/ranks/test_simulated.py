@@ -153,6 +153,7 @@ def test_a_rank_that_is_late_for_another_one_is_not_named(host: str) -> None:
 
         return stage
 
+    assert joined(simulate(program(1.0), CHAIN, host=host)).stragglers == (), "even stages wait for each other, too"
     job = joined(simulate(program(1.3), CHAIN, host=host))
     assert [one.rank for one in job.stragglers] == [2]
     assert job.stragglers[0].waited_per_step_s == pytest.approx(cost_s(program(1.3), program(1.0), CHAIN), rel=0.1)
