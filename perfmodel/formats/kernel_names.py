@@ -6,6 +6,7 @@ import functools
 import re
 
 from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.exchange_names import names_exchange
 from perfmodel.profile.timeline import CallKind
 
 #: why an entry has no operator where the profiler records kernel names but no shapes
@@ -13,14 +14,6 @@ NO_SHAPES = "the profiler does not record shapes"
 
 #: names whose kind is kept: a trace repeats a few hundred, each of which takes up to 0.1 ms to look at
 _MOST_NAMES = 4096
-#: collectives of NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, vLLM and PyTorch's symmetric memory
-_COLLECTIVE = re.compile(
-    r"\b(?:ms)?r?ccl(?:Dev)?Kernel|\bnccl|mscclKernel|nvshmem|symm_mem|cross_device_reduce|(?:one|two)_shot_all_reduce"
-    r"|one_shot_allreduce|two_shot_allreduce|multimem_all_reduce|intranode::(?:dispatch|combine)|"
-    r"internode::(?:dispatch|combine)"
-)
-#: one of these is in each name that `_COLLECTIVE` finds; to look for them in a long name takes a tenth of its time
-_IN_COLLECTIVES = ("ccl", "nvshmem", "symm_mem", "_device_reduce", "_all_reduce", "_allreduce", "node::")
 _STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORECASE)
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
@@ -63,7 +56,7 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
         return EventKind.MEMCPY
     if "memset" in recorded_as:
         return EventKind.MEMSET
-    if any(part in name for part in _IN_COLLECTIVES) and _COLLECTIVE.search(name):
+    if names_exchange(name):
         return EventKind.COMMUNICATION
     # ROCm writes some copies as kernels: "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned"
     if name.startswith("__amd_rocclr_"):

@@ -3,6 +3,7 @@
 import pytest
 
 from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.exchange_names import kernel_operation
 from perfmodel.formats.kernel_names import call_kind, event_kind, kernel_dtype
 from perfmodel.profile.timeline import CallKind
 
@@ -28,6 +29,22 @@ from perfmodel.profile.timeline import CallKind
         ("void deep_ep::intranode::dispatch<8>(x)", "kernel", EventKind.COMMUNICATION),
         ("void deep_ep::internode::combine<8>(x)", "kernel", EventKind.COMMUNICATION),
         ("void deep_ep::intranode::layout(x)", "kernel", EventKind.KERNEL),
+        ("void deep_ep::internode_ll::dispatch<true, 7168>(x)", "kernel", EventKind.COMMUNICATION),
+        ("void deep_ep::intranode::notify_dispatch<8>(x)", "kernel", EventKind.COMMUNICATION),
+        ("MscclKernel_Sum_half_Simple(x)", "kernel", EventKind.COMMUNICATION),
+        ("ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)", "kernel", EventKind.COMMUNICATION),
+        ("userbuffers_fp16_sum_inplace_gpu_rw_ag(x)", "kernel", EventKind.COMMUNICATION),
+        ("kuserbuffers_pushsend(int*, int*)", "kernel", EventKind.COMMUNICATION),
+        ("void aiter::allreduce_fusion_kernel_1stage<bf16, 8>(x)", "kernel", EventKind.COMMUNICATION),
+        (
+            "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1, __half, 4>(x)",
+            "kernel",
+            EventKind.COMMUNICATION,
+        ),
+        # a compiler names its kernels after the operators around them
+        ("triton_poi_fused_all_reduce_wait_tensor_0", "kernel", EventKind.KERNEL),
+        ("triton_red_fused_one_shot_all_reduce_1", "kernel", EventKind.KERNEL),
+        ("void block_all_reduce_sum<float>(x)", "kernel", EventKind.KERNEL),
         # a category decides; without one, a name that starts like a copy is one
         ("memcpy_kernel(float*)", "kernel", EventKind.KERNEL),
         ("[CUDA memcpy HtoD]", "", EventKind.MEMCPY),
@@ -39,6 +56,23 @@ from perfmodel.profile.timeline import CallKind
 )
 def test_the_kind_of_work(name, recorded_as, kind):
     assert event_kind(name, recorded_as) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)", "all_reduce"),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "all_reduce"),
+        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)", "reduce_scatter"),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(x)", "all_reduce"),
+        ("void deep_ep::internode_ll::dispatch<true, 7168>(x)", "dispatch"),
+        ("void deep_ep::intranode::cached_notify_combine<8>(x)", "barrier"),
+        ("kuserbuffers_pushrecv(int*)", "send_recv"),
+        ("nvshmemi_transfer_rma(x)", "nvshmemi_transfer_rma(x)"),
+    ],
+)
+def test_what_a_kernel_exchanges(name, said):
+    assert kernel_operation(name) == said
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,18 @@ from typing import NamedTuple
 import msgspec
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import PerfModelError
-from perfmodel.formats.exchange_names import ON_GPU, operation
+from perfmodel.formats.exchange_names import kernel_operation, operation
+from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.torch_trace.events import Arguments, Event
 
 #: kinds of `perfmodel.formats.torch_trace.gather` that may be exchanges
 EXCHANGE_KINDS = ("gpu", "annotations")
 #: ranges of backends that exchange on the CPU
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
+#: kernel of PyTorch that looks for NaN in what a collective sends, with the collective's arguments
+_CHECK = "checkForNaN"
 _TYPES = {
     "float": "fp32", "double": "fp64", "bfloat16": "bf16", "c10::bfloat16": "bf16", "half": "fp16",
     "c10::half": "fp16", "char": "int8", "byte": "int8", "signed char": "int8", "unsigned char": "int8",
@@ -43,28 +47,61 @@ class ExchangeFacts(NamedTuple):
     on_gpu: int
 
 
+def names_collective(event: Event) -> bool:
+    """Return whether the arguments of an event name a collective."""
+    return event.args is not None and event.args.collective is not None
+
+
 @functools.lru_cache(4096)
-def is_exchange(category: str | None, name: str | None) -> bool:
-    """Return whether events of a category and name are work that ranks do together."""
+def gpu_kind(category: str, name: str, *, collective: bool) -> EventKind:
+    """Return the kind of a piece of GPU work: a kernel whose arguments name a collective exchanges, by any name.
+
+    Parameters
+    ----------
+    category, name : of the event.
+    collective : whether its arguments name a collective.
+    """
+    kind = event_kind(name, category.lower())
+    if collective and kind is EventKind.KERNEL and _CHECK not in name:
+        return EventKind.COMMUNICATION
+    return kind
+
+
+def is_exchange(category: str | None, name: str | None, *, collective: bool = False) -> bool:
+    """Return whether an event is work that ranks do together: on the GPU what counts there as communication.
+
+    Parameters
+    ----------
+    category, name, collective : as of `gpu_kind`.
+    """
     if (category or "").lower() == "user_annotation":
         return _ON_CPU.match(name or "") is not None
-    return ON_GPU.search(name or "") is not None
+    return gpu_kind(category or "", name or "", collective=collective) is EventKind.COMMUNICATION
 
 
 def exchange_facts(event: Event) -> ExchangeFacts:
     """Return what an exchange says about itself."""
     arguments = event.args or Arguments()
-    on_cpu = _ON_CPU.match(event.name or "")
-    on_gpu = ON_GPU.search(event.name or "")
-    written = on_cpu[1] if on_cpu else arguments.collective or (on_gpu and on_gpu[1]) or event.name or ""
+    name = event.name or ""
+    on_cpu = _ON_CPU.match(name)
     group = arguments.group if isinstance(arguments.group, str) else ""
     sequence = arguments.sequence if isinstance(arguments.sequence, int) else -1
     size = _from_tensors(arguments) if on_cpu else _from_elements(arguments)
     ranks = arguments.group_size
     known = ranks is not None and 0 < ranks < 2**31
     return ExchangeFacts(
-        operation(written), group, sequence, size, int(ranks) if known and ranks else 0, int(not on_cpu)
+        operation(on_cpu[1]) if on_cpu else _operation(arguments.collective, name),
+        group,
+        sequence,
+        size,
+        int(ranks) if known and ranks else 0,
+        int(not on_cpu),
     )
+
+
+@functools.lru_cache(4096)
+def _operation(collective: str | None, kernel: str) -> str:
+    return operation(collective) if collective else kernel_operation(kernel)
 
 
 def _from_elements(arguments: Arguments) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
-from perfmodel.formats.kernel_names import call_kind, event_kind
+from perfmodel.formats.kernel_names import call_kind
 from perfmodel.formats.text.numbers import LONGEST_TIME_S
 from perfmodel.formats.torch_trace.columns import (
     ApiColumns,
@@ -27,7 +27,13 @@ from perfmodel.formats.torch_trace.columns import (
     Recorded,
 )
 from perfmodel.formats.torch_trace.events import Arguments, Event
-from perfmodel.formats.torch_trace.exchanges import EXCHANGE_KINDS, exchange_facts, is_exchange
+from perfmodel.formats.torch_trace.exchanges import (
+    EXCHANGE_KINDS,
+    exchange_facts,
+    gpu_kind,
+    is_exchange,
+    names_collective,
+)
 from perfmodel.profile.copies import copy_direction, copy_pinned
 from perfmodel.profile.timeline import Floats, Ints
 
@@ -88,9 +94,17 @@ class Gathered:
     @staticmethod
     def _between_ranks(bucket: list[Event]) -> list[Event]:
         """Return the events of one category that are exchanges between ranks; each name is looked at once."""
-        names = set(map(_NAME, bucket))
-        exchanges = {name for name in names if is_exchange(bucket[0].cat, name)}
-        return [event for event in bucket if event.name in exchanges] if exchanges else []
+        category = bucket[0].cat
+        by_name = {name for name in set(map(_NAME, bucket)) if is_exchange(category, name)}
+        told = {event.name for event in bucket if names_collective(event)} - by_name
+        by_arguments = {name for name in told if is_exchange(category, name, collective=True)}
+        if not by_name and not by_arguments:
+            return []
+        return [
+            event
+            for event in bucket
+            if event.name in by_name or (event.name in by_arguments and names_collective(event))
+        ]
 
     def recorded(self) -> Recorded:
         """Return everything that was added."""
@@ -211,18 +225,18 @@ def _ranges(gathered: Gathered, events: list[Event], common: _Common) -> RangeCo
     return RangeColumns(*common, thread=gathered.thread_numbers(events))
 
 
-def _gpu_facts(category: str, name: str) -> tuple[int, int, int]:
+def _gpu_facts(category: str, name: str, *, collective: bool) -> tuple[int, int, int]:
     """Return the kind of GPU work, and of a copy its direction and whether host memory is pinned, else -1."""
-    kind = event_kind(name, category.lower())
+    kind = gpu_kind(category, name, collective=collective)
     return (kind.code, copy_direction(name), copy_pinned(name)) if kind is EventKind.MEMCPY else (kind.code, -1, -1)
 
 
 def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns:
     arguments = _arguments(events)
-    kinds = Interned[tuple[str, str]]()
-    kind_of = kinds.numbers([(event.cat or "", event.name or "") for event in events])
+    kinds = Interned[tuple[str, str, bool]]()
+    kind_of = kinds.numbers([(event.cat or "", event.name or "", names_collective(event)) for event in events])
     # a trace has few names, so each is looked at once
-    facts = _ints([_gpu_facts(cat, name) for cat, name in kinds]).reshape(-1, 3)[kind_of]
+    facts = _ints([_gpu_facts(cat, name, collective=told) for cat, name, told in kinds]).reshape(-1, 3)[kind_of]
     return GpuColumns(
         *common,
         category=facts[:, 0],

@@ -156,6 +156,27 @@ def test_collectives_have_their_message_and_ranks(read):
         assert profile.timeline.gpu.category.tolist() == [EventKind.COMMUNICATION.code]
 
 
+@pytest.mark.parametrize(
+    ("name", "says", "exchanges"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", False, True),
+        ("ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)", True, True),
+        ("void vllm::cross_device_reduce_1stage<__half, 8>(x)", False, True),
+        ("void my_own::exchange<8>(x)", True, True),
+        ("void my_own::exchange<8>(x)", False, False),
+        ("void c10d::checkForNaN<float>(x)", True, False),
+    ],
+)
+def test_what_takes_time_as_communication_is_what_the_ranks_exchange(read, name, says, exchanges):
+    said = {"Collective name": "allreduce", "In msg nelems": 1000, "Group size": 8, "Seq": 3} if says else {}
+    timeline = read(launch(1, 1), kernel(name, 9, 4, 1, **said), kernel("gemm", 20, 5)).timeline
+    communicates = timeline.gpu.are(EventKind.COMMUNICATION)
+    assert communicates.tolist() == [exchanges, False]
+    assert timeline.exchanges.start_s.tolist() == timeline.gpu.start_s[communicates].tolist()
+    if exchanges and "my_own" not in name:
+        assert timeline.names[timeline.exchanges.name[0]] == "all_reduce"
+
+
 STEPPED = (
     *(launch(5, 1), kernel("before", 10, 5, 1), launch(101, 2), kernel("inside", 110, 7, 2)),
     *(launch(195, 3), kernel("late", 210, 4, 3), launch(300, 4), kernel("after", 310, 9, 4)),
