@@ -23,7 +23,8 @@ class ExchangeKind:
 
     Attributes
     ----------
-    operation, group, bytes, ranks : what they have in common; ``bytes`` is NaN where the traces do not say.
+    operation, group, bytes, ranks : what they have in common; ``bytes`` is NaN where the traces do not say. Exchanges
+        in which the ranks have messages of different sizes are one kind, of the median of the largest ones.
     hosts : on how many hosts the ranks are at least; None where the traces do not say.
     calls : how many there are.
     time_s : median from the last start to the last end [s].
@@ -48,11 +49,14 @@ class ExchangeKind:
 
 
 class _Same(NamedTuple):
-    """What the exchanges of a kind have in common; ``hosts`` is 0 where the traces do not tell."""
+    """What the exchanges of a kind have in common; ``hosts`` is 0 where the traces do not tell.
+
+    ``bytes`` is None where the ranks have different messages.
+    """
 
     operation: str
     group: str
-    bytes: float
+    bytes: float | None
     ranks: int
     hosts: int
 
@@ -68,14 +72,16 @@ def exchange_kinds(job: Job, hardware: Hardware | None = None) -> list[ExchangeK
     groups: dict[_Same, list[Matched]] = {}
     for one in job.exchanges:
         hosts = job.hosts_of(one.ranks.tolist()) or 0
-        key = _Same(one.key.operation, one.key.group, one.key.bytes, len(one.ranks), hosts)
+        size = one.key.bytes if one.even else None
+        key = _Same(one.key.operation, one.key.group, size, len(one.ranks), hosts)
         groups.setdefault(key, []).append(one)
     kinds = [_kind(key, members, hardware) for key, members in groups.items()]
     return sorted(kinds, key=lambda kind: -kind.calls * (kind.time_s + kind.skew_s))
 
 
 def _kind(key: _Same, members: list[Matched], hardware: Hardware | None) -> ExchangeKind:
-    operation, group, size, ranks, hosts = key
+    operation, group, _, ranks, hosts = key
+    size = float(np.median([one.key.bytes for one in members]))
     time_s = float(np.median([one.time_s for one in members]))
     op = _operator(operation, size, ranks)
     known = op is not None and time_s > 0

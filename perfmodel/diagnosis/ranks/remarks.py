@@ -18,6 +18,9 @@ from perfmodel.profile.timeline import Floats
 CLOCKS_S = 1.0
 #: files that a sentence names
 _LISTED = 4
+#: share of the exchanges that a rank may have alone, as where the profiler lost some; with more, who is late cannot be
+#: told from the others
+_ALONE = 0.05
 
 
 def clock_remarks(offset_s: Floats) -> Iterator[str]:
@@ -42,6 +45,10 @@ def why_unnamed(matching: Matching) -> str:
     if matching.untold:
         return (
             f"No rank is called late: {matching.untold} of {matching.total} exchanges may be of several process groups."
+        )
+    if matching.alone > _ALONE * matching.total:
+        return (
+            f"No rank is called late: {matching.alone} of {matching.total} exchanges are in the trace of one rank only."
         )
     if not matching.exchanges:
         return "No rank is called late: the traces do not say which exchanges belong together."
@@ -71,6 +78,11 @@ def unmatched(matching: Matching) -> Iterator[str]:
         yield (
             f"{matching.uneven} of {matching.total} exchanges of the ranks are not matched, since the ranks have "
             "different numbers of them in the same step."
+        )
+    if matching.alone:
+        yield (
+            f"{matching.alone} of {matching.total} exchanges of the ranks are not matched: one rank has them alone, "
+            "though others of its process group are given."
         )
 
 

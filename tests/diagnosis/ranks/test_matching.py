@@ -244,6 +244,48 @@ def test_groups_of_one_name_are_different_where_their_ranks_are() -> None:
     assert members(join(ranks)) == [("tp of ranks 0-1", (0, 1)), ("tp of ranks 2-3", (2, 3))]
 
 
+def experts(numbers: Sequence[int], *, number_them: bool) -> list[RankSummary]:
+    """Return ranks that hand tokens to experts, each another number of bytes, three times in each of four steps."""
+    spans = [(n * STEP_S + at, n * STEP_S + at + 0.005) for n in range(4) for at in (0.02, 0.04, 0.06)]
+    sequence = np.arange(12) if number_them else np.full(12, -1)
+    return [
+        rank(n, spans, steps=4, operation=("alltoall",) * 12, groups=(WORLD,), sequence=sequence, group=("0",) * 12,
+             bytes=1e6 + 1e4 * np.arange(12) + 1e5 * n)
+        for n in numbers
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number_them", [True, False])
+def test_exchanges_in_which_each_rank_has_another_message_are_matched(number_them: bool) -> None:
+    job = join(experts(range(4), number_them=number_them))
+    assert [one.ranks.tolist() for one in job.exchanges] == [[0, 1, 2, 3]] * 12
+    (kind,) = exchange_kinds(job)
+    assert kind.calls == 12
+    assert kind.bytes == pytest.approx(1e6 + 5.5e4 + 3e5), "the median of what the rank with most has"
+    assert incomplete_notes(job) == ()
+
+
+def test_where_one_rank_has_exchanges_alone_they_are_counted_and_nobody_is_named() -> None:
+    first, second = experts(range(2), number_them=True)
+    late = replace(second, start_s=second.start_s + 0.004, world_size=2)
+    assert [one.rank for one in join([replace(first, world_size=2), late]).stragglers] == [1]
+    # every second exchange of one rank is called something else, so that the others wait for nobody there
+    other = tuple("barrier" if n % 2 else "alltoall" for n in range(12))
+    job = join([replace(first, world_size=2), replace(late, operation=other)])
+    assert job.stragglers == ()
+    assert job.unnamed == "No rank is called late: 10 of 24 exchanges are in the trace of one rank only."
+    assert any("10 of 24 exchanges of the ranks are not matched" in note for note in incomplete_notes(job))
+
+
+def test_exchanges_before_and_after_the_trace_of_another_rank_are_not_missed() -> None:
+    first, second = experts(range(2), number_them=True)
+    columns = ("group", "sequence", "bytes", "ranks", "start_s", "end_s", "operation")
+    shorter = replace(second, **{name: getattr(second, name)[3:] for name in columns})
+    job = join([first, shorter])
+    assert len(job.exchanges) == 9
+    assert not any("not matched" in note for note in incomplete_notes(job))
+
+
 def named(*names: str) -> list[RankSummary]:
     """Return ranks without numbers, in files of some names, each with times of its own."""
     spans = [(n * STEP_S + 0.02, n * STEP_S + 0.03) for n in range(3)]

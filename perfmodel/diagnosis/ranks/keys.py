@@ -1,0 +1,152 @@
+"""What identifies an exchange on each of its ranks, and which exchanges nothing identifies.
+
+An exchange is identified by its process group and sequence number; where the trace has no sequence number, by its count
+among the exchanges of the same operation, group and message in the profiler's step, and in the whole trace where there
+are no steps. Matching by time would pair a late rank's exchange with the next one of the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from perfmodel.diagnosis.ranks.counting import places, queued_s, step_numbers, steps_of
+from perfmodel.diagnosis.ranks.groups import Groups
+from perfmodel.diagnosis.ranks.summary import RankSummary
+
+#: operation of messages between two ranks
+P2P = "send_recv"
+#: operations in which each rank may have a message of its own size: experts get different numbers of tokens
+UNEVEN = ("alltoall", "gather", "scatter")
+#: group of an exchange that may be of several
+UNTOLD = "\0"
+
+
+class Key(NamedTuple):
+    """What the same exchange has in common on all ranks.
+
+    ``number`` is its sequence number; where it is ``counted``, its place in the profiler's step with the number
+    ``step``, or in the whole trace where that is -1. ``bytes`` is 0 where the ranks may have different messages, and
+    where the number tells the exchange apart without it.
+    """
+
+    operation: str
+    group: str
+    bytes: float
+    number: int
+    counted: bool
+    step: int = -1
+
+
+def keys_of(rank: RankSummary, index: int, groups: Groups, *, in_steps: bool) -> list[Key]:
+    """Return the key of each exchange of a rank; its group is `UNTOLD` where it may be one of several.
+
+    Parameters
+    ----------
+    rank, index : the rank, and its index in the job.
+    groups : of the job.
+    in_steps : whether exchanges are counted in the profiler's steps.
+    """
+    own = groups.of(index)
+    unnamed = UNTOLD if len(own) > 1 else "".join(own)
+    names = [groups.named(index, name) if name else unnamed for name in rank.group]
+    sizes = np.where(np.isfinite(rank.bytes) & ~np.isin(rank.operation, UNEVEN), rank.bytes, 0.0).tolist()
+    kinds = list(zip(rank.operation, names, sizes, strict=True))
+    order = np.argsort(queued_s(rank), kind="stable")
+    steps = steps_of(rank) if in_steps else np.full(len(kinds), -1)
+    before = step_numbers(rank)[0] - 1 if in_steps else None
+    place = np.empty(len(kinds), dtype=np.int64)
+    place[order] = places([kinds[row] for row in order.tolist()], steps[order], before)
+    rows = zip(kinds, rank.sequence.tolist(), place.tolist(), steps.tolist(), strict=True)
+    return [
+        Key(kind[0], kind[1], 0.0, sequence, counted=False)
+        if sequence >= 0
+        else Key(*kind, number, counted=True, step=step)
+        for kind, sequence, number, step in rows
+    ]
+
+
+def unmatched(ranks: Sequence[RankSummary], keys: Sequence[list[Key]], groups: Groups) -> tuple[set[Key], set[Key]]:
+    """Return the messages between two ranks, and the other exchanges, whose count does not say which belong together.
+
+    In a ring all ranks send as often as the others, and their count says which messages belong together. The stages of
+    a pipeline do not: the first and the last one have one neighbour only. Of a collective, the ranks that have it at
+    all have as many in a step; a GPU may have ended the last step of its trace later than the trace.
+    """
+    messages = [Counter(key.group for key in own if key.counted and key.operation == P2P) for own in keys]
+    members = groups.shared()
+    odd = {
+        group for group in set().union(*messages)
+        if group == UNTOLD or len({messages[index][group] for index in members.get(group, range(len(keys)))}) > 1
+    }  # fmt: skip
+    last = {own[-1] for own in map(step_numbers, ranks) if own} | {-1}
+    counts: dict[tuple[str, str, float, int], set[int]] = {}
+    for own in keys:
+        kinds = (_of_step(key) for key in own if key.counted and key.operation != P2P and key.step not in last)
+        for kind, count in Counter(kinds).items():
+            counts.setdefault(kind, set()).add(count)
+    every = [key for own in keys for key in own if key.counted]
+    return (
+        {key for key in every if key.operation == P2P and key.group in odd},
+        {key for key in every if len(counts.get(_of_step(key), ())) > 1 and key.group != UNTOLD},
+    )
+
+
+def _of_step(key: Key) -> tuple[str, str, float, int]:
+    return key.operation, key.group, key.bytes, key.step
+
+
+def count_alone(keys: Sequence[list[Key]], groups: Groups, left_out: set[Key]) -> int:
+    """Return how many exchanges one rank has alone, though another one that is given ought to have them.
+
+    The traces begin and end at different exchanges, so only those count that lie, on every rank of the group, after the
+    first and before the last one of its trace.
+
+    Parameters
+    ----------
+    keys : of the exchanges of each rank.
+    groups : of the job.
+    left_out : keys that are known to match nothing.
+    """
+    listed = groups.shared()
+    having: dict[str, list[int]] = {}
+    for index, own in enumerate(keys):
+        for group in {key.group for key in own if key.group != UNTOLD}:
+            having.setdefault(group, []).append(index)
+    members = {group: listed.get(group, tuple(ranks)) for group, ranks in having.items()}
+    places_of = [dict(_places_by_group(own)) for own in keys]
+    counts = Counter(key for own in keys for key in own if key not in left_out)
+    return sum(
+        counts[key] == 1
+        and len(members.get(key.group, ())) > 1
+        and all(_inside(key, places_of[index].get(key.group)) for index in members[key.group])
+        for own in keys
+        for key in own
+    )
+
+
+def _place(key: Key) -> tuple[bool, int]:
+    """Return where an exchange is in its trace: in which step, or which number it has where that counts them all."""
+    return key.counted, key.step if key.counted and key.step >= 0 else key.number
+
+
+def _places_by_group(own: Sequence[Key]) -> Iterator[tuple[str, dict[bool, tuple[int, int]]]]:
+    """Yield the first and the last place of the exchanges of each group, of the counted ones and of the others."""
+    found: dict[str, dict[bool, list[int]]] = {}
+    for key in own:
+        counted, place = _place(key)
+        found.setdefault(key.group, {}).setdefault(counted, []).append(place)
+    for group, sides in found.items():
+        yield group, {counted: (min(all_), max(all_)) for counted, all_ in sides.items()}
+
+
+def _inside(key: Key, ends: dict[bool, tuple[int, int]] | None) -> bool:
+    """Return whether an exchange is not at the end of a trace; a rank that has none of the group has no ends."""
+    counted, place = _place(key)
+    if ends is None or counted not in ends:
+        return True
+    low, high = ends[counted]
+    return low < place < high
