@@ -48,7 +48,8 @@ _OPERATIONS = {
     "allgatherbase": "all_gather", "allgatherintotensorcoalesced": "all_gather", "reducescatter": "reduce_scatter",
     "reducescatterbase": "reduce_scatter", "alltoall": "alltoall", "alltoallv": "alltoall",
     "alltoallbase": "alltoall", "broadcast": "broadcast", "send": "send_recv", "recv": "send_recv",
-    "sendrecv": "send_recv", "reduce": "reduce", "barrier": "barrier",
+    "sendrecv": "send_recv", "reduce": "reduce", "barrier": "barrier", "gather": "gather",
+    "scatter": "scatter",
 }  # fmt: skip
 
 
@@ -72,6 +73,23 @@ def operation(name: str) -> str:
     """
     key = re.sub(r"[^a-z]", "", name.lower())
     return _OPERATIONS.get(key, name)
+
+
+def recorded_operation(collective: str, kernel: str) -> str:
+    """Return the operator's name for an exchange whose record and kernel have names.
+
+    NCCL sends and receives in one kind of kernel, also for an all-to-all, so the record decides, unless it names no
+    operation, as that of several messages that were put together.
+
+    >>> recorded_operation("all_to_allv", "ncclDevKernel_SendRecv(x)"), recorded_operation("", "ncclDevKernel_SendRecv")
+    ('alltoall', 'send_recv')
+    >>> recorded_operation("coalesced", "ncclDevKernel_SendRecv(x)")
+    'send_recv'
+    """
+    by_record, by_kernel = operation(collective), kernel_operation(kernel)
+    if by_record in _OPERATIONS.values() or (by_record and by_kernel not in _OPERATIONS.values()):
+        return by_record
+    return by_kernel
 
 
 def kernel_operation(name: str) -> str:

@@ -7,7 +7,8 @@ events take a few numpy arrays and one tuple of strings.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,11 @@ class Spans:
     def end_s(self) -> Floats:
         """The end of each span [s]."""
         return self.start_s + self.duration_s
+
+    def take(self, chosen: NDArray[np.bool_]) -> Self:
+        """Return the spans where a mask is true; columns that are empty stay so."""
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        return type(self)(**{name: values[chosen] if values.size else values for name, values in columns.items()})
 
 
 @dataclass(frozen=True)
@@ -148,12 +154,16 @@ class Exchanges(Spans):
     bytes : the message of this rank: the larger of what it sends and receives, NaN where unknown [B]. Of an all-gather
         whose ``ranks`` are unknown it is what the rank sends, since gloo's ranges list no more.
     ranks : ranks of the group, 0 where unknown.
+    sender, receiver : of a message between two ranks the number of the one at its other end, as far as the trace says;
+        else -1, and also for the rank itself. Empty where no message has them.
     """
 
     group: Ints = field(default_factory=_no_ints)
     sequence: Ints = field(default_factory=_no_ints)
     bytes: Floats = field(default_factory=_no_floats)
     ranks: Ints = field(default_factory=_no_ints)
+    sender: Ints = field(default_factory=_no_ints)
+    receiver: Ints = field(default_factory=_no_ints)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def of_device(profile: Profile, device: int) -> Profile:
     timeline = profile.timeline
     assert timeline is not None
     chosen = timeline.gpu.device == device
-    gpu = _events(timeline.gpu, chosen)
+    gpu = timeline.gpu.take(chosen)
     own = replace(timeline, gpu=gpu, exchanges=_exchanges(timeline, gpu))
     return replace(
         profile,
@@ -42,18 +42,12 @@ def of_device(profile: Profile, device: int) -> Profile:
     )
 
 
-def _events(gpu: GpuEvents, chosen: NDArray[np.bool_]) -> GpuEvents:
-    columns = {name: getattr(gpu, name) for name in GpuEvents.__dataclass_fields__}
-    return GpuEvents(**{name: values[chosen] if values.size else values for name, values in columns.items()})
-
-
 def _exchanges(timeline: Timeline, gpu: GpuEvents) -> Exchanges:
     """Return the exchanges that run on the GPU: those that start and last as one of its kernels does."""
     every = timeline.exchanges
     own = set(zip(gpu.start_s.tolist(), gpu.duration_s.tolist(), strict=True))
     spans = zip(every.start_s.tolist(), every.duration_s.tolist(), strict=True)
-    chosen = np.array([span in own for span in spans], dtype=bool)
-    return Exchanges(**{name: getattr(every, name)[chosen] for name in Exchanges.__dataclass_fields__})
+    return every.take(np.array([span in own for span in spans], dtype=bool))
 
 
 def _entries(profile: Profile, gpu: GpuEvents, chosen: NDArray[np.bool_]) -> list[ProfileEntry]:

@@ -3,6 +3,10 @@
 An exchange is identified by its process group and sequence number; where the trace has no sequence number, by its count
 among the exchanges of the same operation, group and message in the profiler's step, and in the whole trace where there
 are no steps. Matching by time would pair a late rank's exchange with the next one of the others.
+
+PyTorch numbers the messages between two ranks by one counter for all messages of a rank in a group, so that numbers of
+different pairs do not correspond, unless the group is the pair. A trace says for a message which rank it comes from or
+goes to: the messages from one rank to another come in the order in which they are sent, so their count identifies them.
 """
 
 from __future__ import annotations
@@ -30,23 +34,25 @@ class Key(NamedTuple):
 
     ``number`` is its sequence number; where it is ``counted``, its place in the profiler's step with the number
     ``step``, or in the whole trace where that is -1. ``bytes`` is 0 where the ranks may have different messages, and
-    where the number tells the exchange apart without it.
+    where the number tells the exchange apart without it. ``pair`` has the numbers of the ranks that send and receive a
+    message, where the trace says.
     """
 
     operation: str
     group: str
     bytes: float
+    pair: tuple[int, int] | None
     number: int
     counted: bool
     step: int = -1
 
 
-def keys_of(rank: RankSummary, index: int, groups: Groups, *, in_steps: bool) -> list[Key]:
+def keys_of(rank: RankSummary, index: int, number: int, groups: Groups, *, in_steps: bool) -> list[Key]:
     """Return the key of each exchange of a rank; its group is `UNTOLD` where it may be one of several.
 
     Parameters
     ----------
-    rank, index : the rank, and its index in the job.
+    rank, index, number : the rank, its index in the job, and its number.
     groups : of the job.
     in_steps : whether exchanges are counted in the profiler's steps.
     """
@@ -54,18 +60,37 @@ def keys_of(rank: RankSummary, index: int, groups: Groups, *, in_steps: bool) ->
     unnamed = UNTOLD if len(own) > 1 else "".join(own)
     names = [groups.named(index, name) if name else unnamed for name in rank.group]
     sizes = np.where(np.isfinite(rank.bytes) & ~np.isin(rank.operation, UNEVEN), rank.bytes, 0.0).tolist()
-    kinds = list(zip(rank.operation, names, sizes, strict=True))
+    pairs = _pairs(rank, number)
+    kinds = list(zip(rank.operation, names, sizes, pairs, strict=True))
     order = np.argsort(queued_s(rank), kind="stable")
     steps = steps_of(rank) if in_steps else np.full(len(kinds), -1)
     before = step_numbers(rank)[0] - 1 if in_steps else None
     place = np.empty(len(kinds), dtype=np.int64)
     place[order] = places([kinds[row] for row in order.tolist()], steps[order], before)
-    rows = zip(kinds, rank.sequence.tolist(), place.tolist(), steps.tolist(), strict=True)
+    of_pair = [size == 2 or groups.size(name) == 2 for size, name in zip(rank.ranks.tolist(), names, strict=True)]
+    rows = zip(kinds, rank.sequence.tolist(), of_pair, place.tolist(), steps.tolist(), strict=True)
     return [
-        Key(kind[0], kind[1], 0.0, sequence, counted=False)
-        if sequence >= 0
-        else Key(*kind, number, counted=True, step=step)
-        for kind, sequence, number, step in rows
+        Key(operation, name, 0.0, pair, sequence, counted=False)
+        if sequence >= 0 and (two or operation != P2P)
+        else Key(operation, name, size, pair, counted, counted=True, step=step)
+        for (operation, name, size, pair), sequence, two, counted, step in rows
+    ]
+
+
+def _pairs(rank: RankSummary, number: int) -> list[tuple[int, int] | None]:
+    """Return the numbers of the ranks that send and receive each message, None where the trace does not say.
+
+    PyTorch names the other rank only: that which a message goes to where it sends, that which it comes from else.
+    """
+    if not rank.sender.size:
+        return [None] * len(rank.operation)
+    return [
+        (number if sender < 0 else sender, number if receiver < 0 else receiver)
+        if operation == P2P and (sender >= 0) != (receiver >= 0)
+        else None
+        for operation, sender, receiver in zip(
+            rank.operation, rank.sender.tolist(), rank.receiver.tolist(), strict=True
+        )
     ]
 
 
@@ -76,30 +101,36 @@ def unmatched(ranks: Sequence[RankSummary], keys: Sequence[list[Key]], groups: G
     a pipeline do not: the first and the last one have one neighbour only. Of a collective, the ranks that have it at
     all have as many in a step; a GPU may have ended the last step of its trace later than the trace.
     """
-    messages = [Counter(key.group for key in own if key.counted and key.operation == P2P) for own in keys]
+    messages = [Counter(key.group for key in own if _is_loose_message(key)) for own in keys]
     members = groups.shared()
     odd = {
         group for group in set().union(*messages)
         if group == UNTOLD or len({messages[index][group] for index in members.get(group, range(len(keys)))}) > 1
     }  # fmt: skip
     last = {own[-1] for own in map(step_numbers, ranks) if own} | {-1}
-    counts: dict[tuple[str, str, float, int], set[int]] = {}
+    counts: dict[Key, set[int]] = {}
     for own in keys:
-        kinds = (_of_step(key) for key in own if key.counted and key.operation != P2P and key.step not in last)
+        kinds = (_of_step(key) for key in own if key.counted and not _is_loose_message(key) and key.step not in last)
         for kind, count in Counter(kinds).items():
             counts.setdefault(kind, set()).add(count)
     every = [key for own in keys for key in own if key.counted]
     return (
-        {key for key in every if key.operation == P2P and key.group in odd},
+        {key for key in every if _is_loose_message(key) and key.group in odd},
         {key for key in every if len(counts.get(_of_step(key), ())) > 1 and key.group != UNTOLD},
     )
 
 
-def _of_step(key: Key) -> tuple[str, str, float, int]:
-    return key.operation, key.group, key.bytes, key.step
+def _is_loose_message(key: Key) -> bool:
+    """Return whether an exchange is a message of which nothing tells the other rank."""
+    return key.counted and key.operation == P2P and key.pair is None
 
 
-def count_alone(keys: Sequence[list[Key]], groups: Groups, left_out: set[Key]) -> int:
+def _of_step(key: Key) -> Key:
+    """Return what the exchanges of one kind in one step share."""
+    return key._replace(number=0)
+
+
+def count_alone(keys: Sequence[list[Key]], numbers: Sequence[int], groups: Groups, left_out: set[Key]) -> int:
     """Return how many exchanges one rank has alone, though another one that is given ought to have them.
 
     The traces begin and end at different exchanges, so only those count that lie, on every rank of the group, after the
@@ -108,6 +139,7 @@ def count_alone(keys: Sequence[list[Key]], groups: Groups, left_out: set[Key]) -
     Parameters
     ----------
     keys : of the exchanges of each rank.
+    numbers : of the ranks.
     groups : of the job.
     left_out : keys that are known to match nothing.
     """
@@ -121,11 +153,18 @@ def count_alone(keys: Sequence[list[Key]], groups: Groups, left_out: set[Key]) -
     counts = Counter(key for own in keys for key in own if key not in left_out)
     return sum(
         counts[key] == 1
-        and len(members.get(key.group, ())) > 1
-        and all(_inside(key, places_of[index].get(key.group)) for index in members[key.group])
+        and len(others := _given(key, numbers, members)) > 1
+        and all(_inside(key, places_of[index].get(key.group)) for index in others)
         for own in keys
         for key in own
     )
+
+
+def _given(key: Key, numbers: Sequence[int], members: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the ranks, as indices, that ought to have an exchange and are given."""
+    if key.pair is not None:
+        return tuple(index for index, number in enumerate(numbers) if number in key.pair)
+    return members.get(key.group, ())
 
 
 def _place(key: Key) -> tuple[bool, int]:

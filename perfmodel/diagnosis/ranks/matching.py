@@ -98,7 +98,10 @@ def match(ranks: Sequence[RankSummary], numbers: Sequence[int]) -> Matching:
     """
     groups, clocks = Groups(ranks, numbers), clocks_of(ranks)
     in_steps, coarse_s = numbered(ranks), coarse_offsets(ranks, clocks)
-    counted = [keys_of(rank, index, groups, in_steps=in_steps) for index, rank in enumerate(ranks)]
+    counted = [
+        keys_of(rank, index, number, groups, in_steps=in_steps)
+        for index, (rank, number) in enumerate(zip(ranks, numbers, strict=True))
+    ]
     one_clock, several = len(set(clocks.tolist())) == 1, any(key.group == UNTOLD for keys in counted for key in keys)
     step_s = float(np.median([step.wall_s for rank in ranks for step in rank.steps]))
     offset_s = np.where(np.abs(coarse_s) > step_s, coarse_s, 0.0)
@@ -126,7 +129,7 @@ def match(ranks: Sequence[RankSummary], numbers: Sequence[int]) -> Matching:
         loose=sum(key.group == UNTOLD and key.operation not in (*COLLECTIVE, P2P) for key in every),
         messages=sum(key in messages for key in every),
         uneven=sum(key in uneven for key in every),
-        alone=count_alone(keys, groups, left_out),
+        alone=count_alone(keys, numbers, groups, left_out),
         total=len(every),
     )
 

@@ -46,6 +46,11 @@ def why_unnamed(matching: Matching) -> str:
         return (
             f"No rank is called late: {matching.untold} of {matching.total} exchanges may be of several process groups."
         )
+    if matching.exchanges and matching.messages:
+        return (
+            f"No rank is called late: {matching.messages} of {matching.total} exchanges are messages between two ranks "
+            "of which the traces do not say the other one."
+        )
     if matching.alone > _ALONE * matching.total:
         return (
             f"No rank is called late: {matching.alone} of {matching.total} exchanges are in the trace of one rank only."

@@ -69,7 +69,7 @@ class RankSummary:
     communication_s, compute_s : union of the exchanges, and of the computation, in the window [s].
     steps : the profiler's steps, on the clock of the rank's host.
     operation, group : names of each exchange's operation and process group.
-    sequence, bytes, ranks : as of `perfmodel.profile.timeline.Exchanges`.
+    sequence, bytes, ranks, sender, receiver : as of `perfmodel.profile.timeline.Exchanges`.
     start_s, end_s : of each exchange, on the clock of the rank's host [s].
     window_s : of the trace, on that clock [s].
     notes : of the reader.
@@ -101,6 +101,8 @@ class RankSummary:
     groups: tuple[ProcessGroup, ...] = ()
     host: str = ""
     stalled: Floats | None = None
+    sender: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    receiver: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def place(self) -> str:
@@ -154,14 +156,14 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
             remedy="Give traces of torch.profiler, or exports of nsys (--type sqlite).",
         )
     traced = _exchanges(timeline)
-    exchanges = _in_window(traced, timeline.window_s)
+    low, high = timeline.window_s
+    exchanges = traced.take((traced.start_s >= low) & (traced.start_s <= high))
     if not len(exchanges):
         raise InputFileError(
             "has no exchange between ranks.", place=profile.source, remedy="Diagnose it alone, or trace more steps."
         )
     # an exchange that begins before the window and lasts into it is communication there, too
     compute, communication = _compute(timeline), union(traced.start_s, traced.end_s)
-    low, high = timeline.window_s
     origin = timeline.origin_s if np.isfinite(timeline.origin_s) else 0.0
     exposed = _length(minus(_clipped(communication, low, high), compute))
     return RankSummary(
@@ -178,6 +180,8 @@ def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
         sequence=exchanges.sequence,
         bytes=exchanges.bytes,
         ranks=exchanges.ranks,
+        sender=exchanges.sender,
+        receiver=exchanges.receiver,
         start_s=exchanges.start_s + origin,
         end_s=exchanges.end_s + origin,
         window_s=(low + origin, high + origin),
@@ -214,19 +218,6 @@ def _exchanges(timeline: Timeline) -> Exchanges:
 def _local_gpu(timeline: Timeline) -> int | None:
     numbers = np.unique(timeline.gpu.device[timeline.gpu.are(EventKind.COMMUNICATION)])
     return int(numbers[0]) if numbers.size == 1 and numbers[0] >= 0 else None
-
-
-def _in_window(exchanges: Exchanges, window_s: tuple[float, float]) -> Exchanges:
-    inside = (exchanges.start_s >= window_s[0]) & (exchanges.start_s <= window_s[1])
-    return Exchanges(
-        exchanges.start_s[inside],
-        exchanges.duration_s[inside],
-        exchanges.name[inside],
-        group=exchanges.group[inside],
-        sequence=exchanges.sequence[inside],
-        bytes=exchanges.bytes[inside],
-        ranks=exchanges.ranks[inside],
-    )
 
 
 def _queued_s(timeline: Timeline, exchanges: Exchanges) -> Floats:

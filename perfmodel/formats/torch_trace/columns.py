@@ -139,6 +139,7 @@ class ExchangeColumns(EventColumns):
     bytes : message of this rank [B], NaN if the trace does not say.
     ranks : ranks of the group, 0 if the trace does not say.
     on_gpu : 1 for a kernel, 0 for a range on the CPU.
+    sender, receiver : as in `perfmodel.profile.timeline.Exchanges`.
     """
 
     group: Ints
@@ -146,6 +147,8 @@ class ExchangeColumns(EventColumns):
     bytes: Floats
     ranks: Ints
     on_gpu: Ints
+    sender: Ints
+    receiver: Ints
 
 
 class CallTexts(NamedTuple):

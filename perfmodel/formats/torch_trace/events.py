@@ -43,6 +43,8 @@ class Arguments(msgspec.Struct, gc=False):
     dtype: msgspec.Raw = msgspec.field(default=_NOTHING)
     group: Any = msgspec.field(name="Process Group Name", default=None)
     sequence: Any = msgspec.field(name="Seq", default=None)
+    sender: Any = msgspec.field(name="Src Rank", default=None)
+    receiver: Any = msgspec.field(name="Dst Rank", default=None)
 
 
 class Event(msgspec.Struct, gc=False):

@@ -17,7 +17,7 @@ import msgspec
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import PerfModelError
-from perfmodel.formats.exchange_names import kernel_operation, operation
+from perfmodel.formats.exchange_names import operation, recorded_operation
 from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.torch_trace.events import Arguments, Event
 
@@ -37,7 +37,10 @@ _OTHER_BYTES = {"int": 4, "long": 8, "long int": 8, "bool": 1}
 
 
 class ExchangeFacts(NamedTuple):
-    """What one event says: operation, process group ("" if unknown), number in it or -1, message, ranks, where."""
+    """What one event says: operation, process group ("" if unknown), number in it or -1, message, ranks, where.
+
+    A message between two ranks has the number of the rank that it comes from or goes to, the other one is -1.
+    """
 
     operation: str
     group: str
@@ -45,6 +48,8 @@ class ExchangeFacts(NamedTuple):
     bytes: float
     ranks: int
     on_gpu: int
+    sender: int
+    receiver: int
 
 
 def names_collective(event: Event) -> bool:
@@ -90,18 +95,20 @@ def exchange_facts(event: Event) -> ExchangeFacts:
     ranks = arguments.group_size
     known = ranks is not None and 0 < ranks < 2**31
     return ExchangeFacts(
-        operation(on_cpu[1]) if on_cpu else _operation(arguments.collective, name),
+        operation(on_cpu[1]) if on_cpu else recorded_operation(arguments.collective or "", name),
         group,
         sequence,
         size,
         int(ranks) if known and ranks else 0,
         int(not on_cpu),
+        _rank(arguments.sender),
+        _rank(arguments.receiver),
     )
 
 
-@functools.lru_cache(4096)
-def _operation(collective: str | None, kernel: str) -> str:
-    return operation(collective) if collective else kernel_operation(kernel)
+def _rank(value: object) -> int:
+    """Return the number of a rank, or -1."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else -1
 
 
 def _from_elements(arguments: Arguments) -> float:

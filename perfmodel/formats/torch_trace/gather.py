@@ -298,6 +298,8 @@ def _exchanges(gathered: Gathered, events: list[Event], common: _Common) -> Exch
         bytes=np.array([fact.bytes for fact in facts], dtype=np.float64),
         ranks=_ints([fact.ranks for fact in facts]),
         on_gpu=_ints([fact.on_gpu for fact in facts]),
+        sender=_ints([fact.sender for fact in facts]),
+        receiver=_ints([fact.receiver for fact in facts]),
     )
 
 

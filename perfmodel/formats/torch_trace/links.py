@@ -140,6 +140,8 @@ def _exchanges(columns: ExchangeColumns, zero_us: float) -> Exchanges:
         sequence=columns.sequence,
         bytes=columns.bytes,
         ranks=columns.ranks,
+        sender=columns.sender,
+        receiver=columns.receiver,
     )
 
 

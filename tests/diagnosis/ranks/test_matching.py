@@ -236,6 +236,79 @@ def test_messages_of_a_pipeline_are_not_matched_and_the_ranks_are_reported() -> 
     assert any("3 of 3 exchanges of the ranks are messages between two ranks" in note for note in job.report().notes)
 
 
+def stages(
+    count: int, *, told: bool = True, steps: int = 4, ring: bool = False, late_s: float = 0.0
+) -> list[RankSummary]:
+    """Return ranks of which each sends to the next one, and, unless they are a ring, gets as much back.
+
+    PyTorch counts the messages of a rank: the numbers of different ranks do not correspond. The last rank is late.
+    """
+    links = [(n, (n + 1) % count) for n in range(count if ring else count - 1)]
+    links += [] if ring else [(b, a) for a, b in reversed(links)]
+    found: list[list[tuple[float, int, int]]] = [[] for _ in range(count)]
+    for step in range(steps):
+        for place, (sender, receiver) in enumerate(links):
+            at_s = step * STEP_S + 0.01 * (place + 1)
+            found[sender].append((at_s, -1, receiver))
+            found[receiver].append((at_s, sender, -1))
+    ranks = []
+    for n, own in enumerate(found):
+        own_late_s = late_s if n == count - 1 else 0.0
+        pairs = {"sender": np.array([one[1] for one in own]), "receiver": np.array([one[2] for one in own])}
+        ranks.append(rank(
+            n, [(at_s + own_late_s, at_s + late_s + 0.004) for at_s, _, _ in own], steps=steps, groups=(WORLD,),
+            group=("0",) * len(own), operation=("send_recv",) * len(own), sequence=np.arange(len(own)),
+            ranks=np.full(len(own), 4), **(pairs if told else {}),
+        ))  # fmt: skip
+    return ranks
+
+
+def test_messages_are_matched_by_the_ranks_that_they_go_between() -> None:
+    job = join(stages(4))
+    assert len(job.exchanges) == 6 * 4
+    assert {one.key.pair for one in job.exchanges} == {(0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)}
+    assert all(set(one.ranks.tolist()) == set(one.key.pair or ()) for one in job.exchanges)
+    assert [one.skew_s for one in job.exchanges] == pytest.approx([0.0] * 24), "no message is taken for another one"
+    assert (job.unnamed, job.stragglers) == ("", ())
+
+
+def test_a_late_rank_of_a_ring_is_named() -> None:
+    job = join(stages(4, ring=True, late_s=0.01))
+    assert job.unnamed == ""
+    assert [one.rank for one in job.stragglers] == [3]
+
+
+def test_numbers_of_messages_do_not_match_them_where_the_other_rank_is_not_known() -> None:
+    ranks = stages(4, told=False)
+    meets = [n * STEP_S + 0.09 for n in range(4)]
+    alone = join(ranks)
+    assert (alone.exchanges, alone.stragglers) == ((), ())
+    # one exchange a step that is matched, to which rank 3 comes late, does not tell who is late among the messages
+    together = [
+        replace(
+            one,
+            operation=(*one.operation, *("all_reduce",) * 4), group=(*one.group, *("0",) * 4),
+            sequence=np.append(one.sequence, np.arange(4)), bytes=np.append(one.bytes, np.full(4, 8.0)),
+            ranks=np.append(one.ranks, np.full(4, 4)),
+            start_s=np.append(one.start_s, [at + (0.005 if number == 3 else 0.0) for at in meets]),
+            end_s=np.append(one.end_s, [at + 0.006 for at in meets]),
+        )
+        for number, one in enumerate(ranks)
+    ]  # fmt: skip
+    job = join(together)
+    assert {one.key.operation for one in job.exchanges} == {"all_reduce"}
+    assert job.stragglers == ()
+    assert (
+        "48 of 64 exchanges are messages between two ranks of which the traces do not say the other one" in job.unnamed
+    )
+
+
+def test_a_rank_that_sends_a_small_message_may_leave_before_the_other_comes() -> None:
+    first, second = stages(2)
+    early = replace(first, end_s=np.where(first.receiver >= 0, first.start_s + 1e-4, first.end_s))
+    assert len(join([early, replace(second, start_s=second.start_s + 0.02, end_s=second.end_s + 0.02)]).exchanges) == 8
+
+
 def test_groups_of_one_name_are_different_where_their_ranks_are() -> None:
     # NCCL names the group and counts in it; groups that were split off have the same name
     spans = [(0.02, 0.03)]

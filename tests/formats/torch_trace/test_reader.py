@@ -177,6 +177,17 @@ def test_what_takes_time_as_communication_is_what_the_ranks_exchange(read, name,
         assert timeline.names[timeline.exchanges.name[0]] == "all_reduce"
 
 
+def test_a_message_says_which_rank_it_comes_from_or_goes_to(read):
+    name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    exchanges = read(
+        kernel(name, 9, 4, **{"Collective name": "send", "Dst Rank": 3}),
+        kernel(name, 19, 4, **{"Collective name": "recv", "Src Rank": 1}),
+        kernel(name, 29, 4, **{"Collective name": "recv", "Src Rank": "1"}),
+    ).timeline.exchanges
+    assert exchanges.receiver.tolist() == [3, -1, -1]
+    assert exchanges.sender.tolist() == [-1, 1, -1]
+
+
 STEPPED = (
     *(launch(5, 1), kernel("before", 10, 5, 1), launch(101, 2), kernel("inside", 110, 7, 2)),
     *(launch(195, 3), kernel("late", 210, 4, 3), launch(300, 4), kernel("after", 310, 9, 4)),
