@@ -24,7 +24,8 @@ class ExchangeKind:
     Attributes
     ----------
     operation, group, bytes, ranks : what they have in common; ``bytes`` is NaN where the traces do not say. Exchanges
-        in which the ranks have messages of different sizes are one kind, of the median of the largest ones.
+        in which the ranks have messages of different sizes are one kind, of the median of the largest ones. ``ranks``
+        counts those that take part, with those that are not given.
     hosts : on how many hosts the ranks are at least; None where the traces do not say.
     calls : how many there are.
     time_s : median from the last start to the last end [s].
@@ -73,7 +74,7 @@ def exchange_kinds(job: Job, hardware: Hardware | None = None) -> list[ExchangeK
     for one in job.exchanges:
         hosts = job.hosts_of(one.ranks.tolist()) or 0
         size = one.key.bytes if one.even else None
-        key = _Same(one.key.operation, one.key.group, size, len(one.ranks), hosts)
+        key = _Same(one.key.operation, one.key.group, size, one.size, hosts)
         groups.setdefault(key, []).append(one)
     kinds = [_kind(key, members, hardware) for key, members in groups.items()]
     return sorted(kinds, key=lambda kind: -kind.calls * (kind.time_s + kind.skew_s))

@@ -278,6 +278,12 @@ def incomplete_notes(job: Job) -> tuple[str, ...]:
     """Return sentences about ranks that are missing, files that were left out, and what could not be matched."""
     size = max((rank.world_size or 0 for rank in job.ranks), default=0)
     missing = (_missing(job.missing, size),) if job.missing else ()
+    lacking = sum(not one.whole for one in job.exchanges)
+    if lacking:
+        missing += (
+            f"In {lacking} of {len(job.exchanges)} exchanges a rank takes part that is not given: their times may hold "
+            "waits for it, so that they may be faster than they seem.",
+        )
     return (*missing, *(f"Left out: {reason}" for reason in job.left_out), *job.remarks)
 
 

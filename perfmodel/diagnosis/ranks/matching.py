@@ -37,6 +37,7 @@ class Matched:
     key : what identifies it.
     ranks : indices into `Job.ranks`.
     start_s, end_s : of each of these ranks [s].
+    size : how many ranks take part, with those that are not given.
     even : whether all ranks have the same message; else ``key.bytes`` is the largest.
     """
 
@@ -44,7 +45,13 @@ class Matched:
     ranks: NDArray[np.int64]
     start_s: Floats
     end_s: Floats
+    size: int
     even: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether all ranks that take part are given."""
+        return self.size == len(self.ranks)
 
     @property
     def last(self) -> int:
@@ -191,16 +198,30 @@ def _matched(
     for key, rows in members.items():
         if len(rows) < 2:
             continue
-        size, even = _message(ranks, key, rows, groups)
+        size = _group_size(ranks, key, rows, groups)
+        message, even = _message(ranks, key, rows, size)
         start_s, end_s = (np.array([side[index][row] for index, row in rows]) for side in (starts_s, ends_s))
         of_ranks = np.array([index for index, _ in rows])
-        matched.append(Matched(key._replace(bytes=size), of_ranks, start_s, end_s, even))
+        matched.append(Matched(key._replace(bytes=message), of_ranks, start_s, end_s, size, even))
     return matched
 
 
-def _message(
-    ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int, int]], groups: Groups
-) -> tuple[float, bool]:
+def _group_size(ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int, int]], groups: Groups) -> int:
+    """Return how many ranks take part in an exchange, as the exchange itself says, or the list of groups.
+
+    One of an unknown group that all given ranks have is of all ranks of the job. A message has two, though its group
+    may have more.
+    """
+    if key.operation == P2P:
+        return len(rows)
+    index, row = rows[0]
+    said = int(ranks[index].ranks[row]) or groups.size(key.group) or 0
+    if not said and not key.group and len(rows) == len(ranks):
+        said = ranks[index].world_size or 0
+    return max(said, len(rows))
+
+
+def _message(ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int, int]], size: int) -> tuple[float, bool]:
     """Return the largest message of the ranks of an exchange [B], 0 if unknown, and whether all have that.
 
     What gloo lists of an all-gather is the part that a rank sends, so its message is that times the ranks of the group.
@@ -210,5 +231,5 @@ def _message(
     largest = max(known, default=0.0)
     index, row = rows[0]
     if key.operation == "all_gather" and not ranks[index].ranks[row]:
-        largest *= groups.size(key.group) or (not key.group and ranks[index].world_size) or len(rows)
+        largest *= size
     return largest, len(known) < 2

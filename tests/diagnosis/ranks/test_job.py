@@ -14,7 +14,7 @@ from perfmodel.diagnosis.ranks.job import incomplete_notes, join
 from perfmodel.diagnosis.ranks.pace import HOST_EXPOSED, HOST_IDLE, LATE, lateness
 from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, RankSummary, Step
 from perfmodel.errors import InputFileError
-from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.profile.profile import ProcessGroup, Profile, ProfileEntry
 
 STEP_S = 0.1
 
@@ -188,6 +188,22 @@ def test_bandwidths_are_those_of_nccl_tests_and_a_machine_says_what_to_expect() 
     assert kind.low_s < kind.predicted_s < kind.high_s < 0.01
     (unknown,) = exchange_kinds(join(late([0.0])))
     assert np.isnan(unknown.predicted_s)
+
+
+def test_a_bandwidth_is_of_all_ranks_that_take_part_also_of_those_that_are_not_given() -> None:
+    everybody = ProcessGroup("0", tuple(range(8)))
+    said = [replace(one, world_size=8, ranks=np.full(3, 8)) for one in late([0.0] * 3)]
+    listed = [replace(one, ranks=np.zeros(3, dtype=np.int64), groups=(everybody,)) for one in said]
+    unknown = [replace(one, groups=()) for one in listed]
+    for ranks in (said, listed, unknown):
+        job = join(ranks)
+        (kind,) = exchange_kinds(job)
+        assert (kind.ranks, len(job.exchanges[0].ranks)) == (8, 2)
+        assert kind.bus_bytes_per_s == pytest.approx(2 * 7 / 8 * kind.algorithm_bytes_per_s)
+        assert any("In 3 of 3 exchanges a rank takes part that is not given" in note for note in incomplete_notes(job))
+    (pair,) = exchange_kinds(join(late([0.0] * 3)))
+    assert pair.ranks == 2
+    assert not any("takes part" in note for note in incomplete_notes(join(late([0.0] * 3))))
 
 
 def test_ranks_whose_gpus_have_one_number_are_on_different_hosts() -> None:
