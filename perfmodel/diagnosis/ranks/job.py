@@ -100,16 +100,19 @@ class Job(Reportable):
     def hosts_of(self, ranks: Iterable[int]) -> int | None:
         """Return on how many hosts some ranks are at least; None where the traces do not tell.
 
-        Ranks whose GPUs have one number are on different hosts, if not all of the job have it, as where each rank sees
-        its own GPU alone.
+        The names of the hosts tell where the traces of these ranks have them. Else ranks whose GPUs have one number are
+        on different hosts, if not all of the job have it, as where each rank sees its own GPU alone.
 
         Parameters
         ----------
         ranks : indices into ``ranks``.
         """
+        chosen = list(ranks)
+        if all(self.ranks[index].host for index in chosen):
+            return len({self.ranks[index].host for index in chosen})
         if len({rank.local_gpu for rank in self.ranks}) < 2 or any(rank.local_gpu is None for rank in self.ranks):
             return None
-        return max(Counter(self.ranks[index].local_gpu for index in ranks).values())
+        return max(Counter(self.ranks[index].local_gpu for index in chosen).values())
 
     @property
     def clocks_apart_s(self) -> float:

@@ -228,6 +228,20 @@ def test_ranks_whose_gpus_have_one_number_are_on_different_hosts() -> None:
     assert rack[0].predicted_s == rack[1].predicted_s, "NVLink joins the hosts of a rack"
 
 
+def test_ranks_on_hosts_of_different_names_are_on_different_hosts() -> None:
+    meets = [n * STEP_S + 0.05 for n in range(3)]
+    ends = [meet + 0.01 for meet in meets]
+
+    def job_of(*hosts: str):
+        # each rank sees its own GPU alone
+        return join([rank(n, meets, ends, world=4, local_gpu=0, host=host) for n, host in enumerate(hosts)])
+
+    assert job_of("a", "b", "c", "d").hosts_of(range(4)) == 4
+    two = job_of("a", "a", "b", "b")
+    assert (two.hosts_of(range(4)), two.hosts_of([0, 1]), two.hosts_of([1, 2])) == (2, 1, 2)
+    assert job_of("a", "a", "b", "").hosts_of(range(4)) is None
+
+
 def test_lateness_of_the_host_saves_what_the_others_wait() -> None:
     job = join(late([0.02] * 5))
     wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.25),)))
