@@ -19,6 +19,11 @@ LAUNCH_GAPS = "[launch gaps]"
 SYNC_GAPS = "[sync: "
 _IDLE = "[idle: "
 BEFORE_WINDOW = "[GPU work that began before the window]"
+#: why an exchange of one rank alone has no bound
+WAITS = "its time may hold waits for other ranks"
+#: share of the time of an exchange or a copy that kernels may hide before its bound says nothing about the rest
+_HIDDEN = 0.01
+_PARTLY_HIDDEN = "kernels hide a part of it, and a bound is of the whole"
 
 
 def sync_name(label: str) -> str:
@@ -70,6 +75,7 @@ def wall_profile(profile: Profile, decomposition: Decomposition) -> Profile:
     counted = entry_of >= 0
     times = np.bincount(entry_of[counted], weights=share_s[counted], minlength=len(profile.entries)) / num_gpus
     entries = [_scaled(entry, float(time), num_gpus) for entry, time in zip(profile.entries, times, strict=True)]
+    entries = [_visible(entry, whole.time_s / num_gpus) for entry, whole in zip(entries, profile.entries, strict=True)]
     rest_s = float(share_s[~counted].sum()) / num_gpus
     if rest_s > 0:
         events = int(np.count_nonzero(share_s[~counted] > 0))
@@ -78,6 +84,27 @@ def wall_profile(profile: Profile, decomposition: Decomposition) -> Profile:
     wall = replace(profile, entries=tuple(entry for entry in entries if entry.time_s > 0), timeline=None)
     assert math.isclose(wall.total_time_s, decomposition.wall_s, rel_tol=1e-6)
     return wall
+
+
+def without_waiting_bounds(wall: Profile) -> Profile:
+    """Return a wall time whose exchanges have no bound, as for one rank alone: waits for others are no headroom."""
+    entries = (
+        _unbounded(entry, WAITS) if entry.category == EventKind.COMMUNICATION else entry for entry in wall.entries
+    )
+    return replace(wall, entries=tuple(entries))
+
+
+def _visible(entry: ProfileEntry, whole_s: float) -> ProfileEntry:
+    """Return an entry of the wall time, without its operator where kernels hide a part of an exchange or a copy."""
+    if entry.category not in (EventKind.COMMUNICATION, EventKind.MEMCPY) or entry.time_s >= (1 - _HIDDEN) * whole_s:
+        return entry
+    return _unbounded(entry, _PARTLY_HIDDEN)
+
+
+def _unbounded(entry: ProfileEntry, reason: str) -> ProfileEntry:
+    if entry.op is None and entry.flop is None and entry.bytes is None:
+        return entry
+    return replace(entry, op=None, flop=None, bytes=None, not_modelled=reason)
 
 
 def _scaled(entry: ProfileEntry, time_s: float, num_gpus: int) -> ProfileEntry:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.diagnosis.diagnose import diagnose, is_traced, wall_time
-from perfmodel.diagnosis.ranks.job import Job
+from perfmodel.diagnosis.ranks.job import Job, alone_notes
+from perfmodel.diagnosis.wall import without_waiting_bounds
 from perfmodel.errors import UsageError
 from perfmodel.investment.chains import ROI
 from perfmodel.investment.economics import Economics
@@ -80,14 +81,17 @@ def decide(
     else:
         wall = wall_time(profile, hardware)
     notes = () if wall is profile else (WALL_NOTE,)
+    visible = wall if wall is profile or job is not None else without_waiting_bounds(wall)
     if job is not None:
         from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
 
         wall, late = lateness(job, wall)
         advised = (late, *advised) if late is not None and wanted else advised
-        notes = (*pace_notes(job), *notes)
+        visible, notes = wall, (*pace_notes(job), *notes)
+    else:
+        notes = (*alone_notes(profile, "roi"), *notes)
     plan = plan_with_advice(plan, advised)
-    parts = headroom(wall, economics=economics, hardware=hardware)
+    parts = headroom(visible, economics=economics, hardware=hardware)
     if plan is None:
         if days is not None or by != ROI:
             remedy = "Give a plan (--plan); diagnose finds no candidate." if wanted else "Give a plan (--plan)."

@@ -9,6 +9,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.diagnose import wall_time
 from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
+from perfmodel.diagnosis.wall import WAITS, without_waiting_bounds
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import candidate_effect
 from perfmodel.investment.ranking import HEADROOM, Ranking
@@ -34,7 +35,7 @@ def headroom(
     entry without a bound, for which physics excludes nothing, is ranked by its whole time; its verdict states why it
     has no bound, and it has no speedup. Without ``hardware`` each entry is made ``local_speedup`` times faster, and
     entries are ranked by the time that this saves. ``max_overall_speedup`` is the ceiling in both cases: the entry
-    removed.
+    removed. Exchanges of a traced run have no bound, since their time holds waits for other ranks.
 
     Parameters
     ----------
@@ -49,6 +50,8 @@ def headroom(
         If the profile has no time, or the speedup is not above 0.
     """
     given, profile = profile, wall_time(profile, hardware)
+    if profile is not given:
+        profile = without_waiting_bounds(profile)
     baseline = Baseline.of(profile, economics, hardware, cap=False)
     pairs = [_entry_row(name, baseline, local_speedup) for name in baseline.times_s]
     pairs.sort(key=lambda pair: (-_allowed_s(pair[0]), pair[0].name))
@@ -59,7 +62,7 @@ def headroom(
     title = f"Headroom of each part of {profile_summary(profile, hardware)}"
     walls = () if profile is given else (WALL_NOTE,)
     notes = (*walls, *_notes(rows, baseline, hardware, local_speedup), *money_notes(economics), *profile.notes)
-    return Ranking(tuple(rows), profile, title, notes, economics, hardware, _decision(rows[0]), HEADROOM)
+    return Ranking(tuple(rows), profile, title, notes, economics, hardware, _decision(*pairs[0]), HEADROOM)
 
 
 def _entry_row(name: str, baseline: Baseline, local_speedup: float) -> tuple[RoiRow, Limit | None]:
@@ -83,10 +86,11 @@ def _allowed_s(row: RoiRow) -> float:
     return row.time_s if row.max_local_speedup is None else row.time_saved_s
 
 
-def _decision(first: RoiRow) -> str:
+def _decision(first: RoiRow, limit: Limit | None) -> str:
     start = f"Look first at {first.name!r}: {100 * first.fraction:.3g} % of the time"
     if first.efficiency is None:
-        return f"{start}."
+        waits = limit is not None and limit.why_unknown == WAITS
+        return f"{start}; {WAITS}." if waits else f"{start}."
     if first.efficiency > 1 + FASTER_TOLERANCE:
         return f"{start}, {TOO_FAST}."
     most = f"at most {first.local_speedup:.3g}x locally and {first.overall_speedup:.3f}x overall"

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perfmodel as pm
 from perfmodel.diagnosis.decompose import decompose
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.wall import wall_profile
+from perfmodel.investment.headroom import headroom
 from perfmodel.profile.profile import Profile, ProfileEntry
 from tests.diagnosis.conftest import timeline
 
@@ -39,6 +41,37 @@ def test_overlapped_time_is_counted_once_and_gaps_are_named(traced):
     wall, _ = _wall(line, [0, 1, 0])
     times = {entry.name: round(entry.time_s / US, 6) for entry in wall.entries}
     assert times == {"e0": 15, "e1": 5, "[sync: cudaStreamSynchronize]": 15, "[launch gaps]": 5}
+
+
+def test_an_exchange_that_kernels_hide_in_part_has_no_bound_and_one_in_full_sight_has(traced):
+    # the first exchange, 0-10, is hidden up to 8; the second one, 20-30, is alone
+    line = traced(
+        (0, 30),
+        gpu=[
+            (0, 8, "gemm", "kernel", -1),
+            (0, 10, "hidden", "communication", -1, 8),
+            (20, 30, "alone", "communication", -1, 8),
+        ],
+    )
+    line = replace(line, gpu=replace(line.gpu, entry=np.array([0, 1, 2])))
+    message = pm.AllReduce(bytes=10**6, num_gpus=4, dtype="bf16")
+    kinds = ((8, "kernel", None), (10, "communication", message), (10, "communication", message))
+    entries = tuple(ProfileEntry(f"e{i}", us * US, 1, kind, op=op) for i, (us, kind, op) in enumerate(kinds))
+    divided = decompose(line, np.full(3, "hbm"))
+    wall = wall_profile(Profile(entries, timeline=line), divided)
+    by_name = {entry.name: entry for entry in wall.entries}
+    assert by_name["e1"].time_s == pytest.approx(2 * US)
+    assert (by_name["e1"].op, by_name["e2"].op) == (None, message)
+    # 1 MB at NVLink's bandwidth takes longer than the 2 us in sight, which is no sign of a wrong machine
+    rows = {row.name: row for row in headroom(wall, hardware=pm.hardware("h100")).rows}
+    assert rows["e1"].efficiency is None
+    assert "kernels hide a part of it" in rows["e1"].verdict
+    assert rows["e2"].efficiency is not None
+    # of one rank alone, the second one may wait for others as well
+    one_rank = headroom(Profile(entries, timeline=line), hardware=pm.hardware("h100"))
+    (alone,) = [row for row in one_rank.rows if row.name == "e2"]
+    assert alone.efficiency is None
+    assert "may hold waits for other ranks" in alone.verdict
 
 
 def test_several_gpus_give_the_mean(traced):

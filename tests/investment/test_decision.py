@@ -38,6 +38,16 @@ def test_a_launch_bound_run_gets_a_cuda_graph_first(bert, h100):
     assert made.parts.rows[0].name == "[launch gaps]"
 
 
+def test_one_rank_of_several_says_so_and_its_waits_are_no_headroom(data_dir):
+    rank = read_profile(data_dir / "traces" / "tracelens_mi300_resnet_act_checkpoint_ddp.json.gz")
+    made = decide(rank, hardware=pm.hardware("mi300x"))
+    assert any("This is rank 0 alone. Missing: rank 1-7 of 8." in note for note in made.ranking.notes)
+    first = made.parts.rows[0]
+    assert "allreduce" in first.name
+    assert (first.efficiency, first.max_local_speedup) == (None, None)
+    assert made.parts.decision.endswith("of the time; its time may hold waits for other ranks.")
+
+
 def test_a_plan_of_a_trace_is_held_against_the_wall_time_and_the_bounds(bert, h100):
     plan = Plan((Candidate("faster products", ("aten::addmm*",), 1e6, dev_days=1),))
     made = decide(bert, plan=plan, hardware=h100)

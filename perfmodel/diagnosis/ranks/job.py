@@ -280,24 +280,30 @@ def _beyond_mean(times_s: Floats) -> float:
 def incomplete_notes(job: Job) -> tuple[str, ...]:
     """Return sentences about ranks that are missing, files that were left out, and what could not be matched."""
     size = max((rank.world_size or 0 for rank in job.ranks), default=0)
-    missing = (_missing(job.missing, size),) if job.missing else ()
+    missing = [_missing(job.missing, size)] if job.missing else []
     lacking = sum(not one.whole for one in job.exchanges)
     if lacking:
-        missing += (
+        missing.append(
             f"In {lacking} of {len(job.exchanges)} exchanges a rank takes part that is not given: their times may hold "
-            "waits for it, so that they may be faster than they seem.",
+            "waits for it, so that they may be faster than they seem."
         )
     return (*missing, *(f"Left out: {reason}" for reason in job.left_out), *job.remarks)
 
 
-def alone_notes(profile: Profile) -> tuple[str, ...]:
-    """Return a sentence that a profile is of one rank of several; none where it is of a job of its own."""
+def alone_notes(profile: Profile, command: str = "diagnose") -> tuple[str, ...]:
+    """Return a sentence that a profile is of one rank of several; none where it is of a job of its own.
+
+    Parameters
+    ----------
+    profile : of the rank.
+    command : that takes all ranks.
+    """
     missing = missing_beside(profile)
     if not missing:
         return ()
     return (
         f"This is rank {profile.rank} alone. {_missing(missing, profile.world_size or 0)} Waits for them count as "
-        "communication; `perfmodel diagnose rank*.json.gz` compares all ranks of a job.",
+        f"communication; `perfmodel {command} rank*.json.gz` compares all ranks of a job.",
     )
 
 
