@@ -95,9 +95,21 @@ def _(calibration: LinkCalibration, *, context: Mapping[str, Any] | None = None)
         f"{of_network if calibration.link == NETWORK_LINK else of_line} The last column is "
         "half of the 80 % interval of ln(measured / predicted) of sizes that were left out of the fit.",
         f"Link {calibration.link}: {calibration.source}.",
+        *_rough_note(calibration),
     )
     title = f"Link between {calibration.num_gpus} ranks of {calibration.machine.title}"
     return Report("calibrate", columns, rows, context or {}, notes, title)
+
+
+def _rough_note(calibration: LinkCalibration) -> tuple[str, ...]:
+    """Return a sentence about lines that say little, and none where each fits its messages."""
+    if not calibration.rough:
+        return ()
+    worst = max(calibration.parts[name].error for name in calibration.rough)
+    return (
+        f"Warning: up to {100 * worst:.0f} % off their messages are the lines of {', '.join(calibration.rough)}, as on "
+        "a busy machine. Measure again when nothing else runs.",
+    )
 
 
 def _figures(

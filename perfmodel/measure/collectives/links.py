@@ -47,6 +47,9 @@ _FIGURES = 2
 _HELD = 0.8
 #: the least deviation that is stated of a line: `bench` stops at a standard error of 1 %, as the next run does
 _LEAST_DEVIATION = 0.02
+#: error of the fit from which on a line says little about its messages. Between two processes on gloo lines were 40 to
+#: 64 % off with twice as many busy processes as cores
+_ROUGH = 0.5
 _PROBE_RULE = StandardErrorRule(0.02, time_limit_s=0.25, min_time_s=0.1)
 
 
@@ -97,6 +100,11 @@ class LinkCalibration(Reportable):
     backend: str
     num_gpus: int
     source: str
+
+    @property
+    def rough(self) -> tuple[str, ...]:
+        """The collectives whose messages are far off their line, as where other processes used the machine."""
+        return tuple(name for name, fit in self.parts.items() if fit.error > _ROUGH)
 
 
 def fit_alpha_beta(operators: Sequence[Collective], times_s: Sequence[float]) -> AlphaBeta:

@@ -275,6 +275,17 @@ def test_the_heading_of_the_table_takes_a_line_in_80_columns(cpu_machine) -> Non
     assert whole.startswith("all ")
 
 
+def test_lines_that_say_little_about_their_messages_are_warned_of(cpu_machine) -> None:
+    steady, rough = AlphaBeta(1e-4, 1e9, 1.1e9, 0.1, 0.2), AlphaBeta(3.4e-3, 5e9, 5e9, 0.6, 2.0)
+
+    def notes(**parts: AlphaBeta) -> str:
+        return " ".join(report(LinkCalibration(cpu_machine, "process", steady, parts, "gloo", 2, "test")).notes)
+
+    warned = notes(all_reduce=steady, send_recv=rough)
+    assert "Warning: up to 60 % off their messages are the lines of send_recv, as on a busy machine." in warned
+    assert "Warning" not in notes(all_reduce=steady)
+
+
 def test_one_size_has_no_line(cpu_machine) -> None:
     with pytest.raises(InputFileError, match="two sizes"):
         calibrate_link(record(SIZES[:1]), cpu_machine)
