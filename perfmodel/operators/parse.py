@@ -237,6 +237,13 @@ def _size(op: str, key: str, value: Any) -> Any:
         return float(text)
     except ValueError:
         pass
+    if "," in text:
+        listed = "/".join(part.strip() for part in text.split(",") if part.strip())
+        raise UsageError(
+            f"{key}={text!r} has a comma.",
+            place=op,
+            remedy=f"Write a list as {key}={listed}, and a number without commas.",
+        )
     if key == "bytes" and any(map(str.isdigit, text)):
         try:
             return parse_quantity(text, "B")

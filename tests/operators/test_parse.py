@@ -87,6 +87,7 @@ def test_flags_are_true_or_false_in_several_words(words: tuple[str, ...], meant:
         ("gemm m=1/2/ n=1 k=1", "^gemm: '1/2/' has an empty item. Write 1/2, or"),
         ("memcpy bytes=1Gb", r"^memcpy: bytes='1Gb' is in bits; .* '0\.125GB', or write '1GB' for bytes"),
         ("memcpy bytes=1KiB/1gb", "^memcpy: bytes='1gb' is not in B. Write it as in '1GB' or '1GiB'"),
+        ("alltoall bytes=4096,65536 num_gpus=2", r"has a comma. Write a list as bytes=4096/65536, and"),
         ("gemm m=1Gb n=1 k=1", "'1Gb' is not a whole number"),
         ("memcpy bytes=many", "'many' is not a whole number"),
         ("gemm m=1..inf n=1 k=1", "is not a rising range"),
