@@ -39,8 +39,7 @@ def connected(address: str) -> Iterator[Any]:
         When the scheduler ends before the block does, stays without workers, or a piece of work ends each worker that
         begins it.
     """
-    if "://" not in address:
-        raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy="Write tcp://HOST:8786.")
+    _check_address(address)
     try:
         from distributed import KilledWorker
         from distributed.client import ClosedClientError
@@ -117,6 +116,21 @@ def _watched(client: Any, alone: threading.Event) -> Iterator[None]:
     finally:
         done.set()
         watcher.join(_LOOK_S)
+
+
+def _check_address(address: str) -> None:
+    """Raise a UsageError for what cannot be an address: Dask would look for it for ten seconds."""
+    from urllib.parse import urlsplit
+
+    remedy = "Write tcp://HOST:8786."
+    if "://" not in address:
+        raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy=remedy)
+    try:
+        possible = urlsplit(address).port != 0
+    except ValueError:
+        possible = False
+    if not possible:
+        raise UsageError(f"{address!r} has no port from 1 to 65535.", place="--scheduler", remedy=remedy)
 
 
 def _client(address: str, place: str) -> Any:

@@ -157,6 +157,12 @@ def test_a_worker_that_is_replaced_in_time_changes_nothing(connected: Any, monke
     assert not client.closed.wait(0.1)  # the block is over, and nobody looks any more
 
 
+@pytest.mark.parametrize("port", ["99999", "0", "-1", "many"])
+def test_a_port_that_cannot_exist_is_refused_before_anything_waits_for_it(port: str) -> None:
+    with pytest.raises(UsageError, match="has no port from 1 to 65535"), cluster.connected(f"tcp://127.0.0.1:{port}"):
+        pass
+
+
 def test_workers_beside_a_scheduler_have_no_effect() -> None:
     with pytest.raises(UsageError, match="--workers has no effect"), executor(2, ADDRESS):
         pass
