@@ -219,13 +219,26 @@ class Timeline:
         return replace(self, window_s=(max(low, first), min(high, last)))
 
     def count_steps(self) -> int:
-        """Return how many steps of the profiler ("ProfilerStep#5") have more than half of their time in the window."""
-        ranges, (start, end) = self.annotations, self.window_s
+        """Return how many steps of the profiler ("ProfilerStep#5") the window has (`steps_inside`)."""
+        return len(self.steps_inside())
+
+    def steps_inside(self) -> set[str]:
+        """Return the names of the profiler's steps of which more than half is in the window.
+
+        That is half of the GPU work that a step launched, since a GPU may run behind the host, and half of its time on
+        the host where it launched nothing.
+        """
+        ranges, launch = self.annotations, self.gpu.launch
+        in_window = self.in_window()[launch >= 0] if launch.size else np.empty(0, dtype=bool)
+        launched_s = self.api.start_s[launch[launch >= 0]]
         steps = set()
-        for name, start_s, duration_s in zip(
-            ranges.name.tolist(), ranges.start_s.tolist(), ranges.duration_s.tolist(), strict=True
+        for name, start_s, end_s in zip(
+            ranges.name.tolist(), ranges.start_s.tolist(), ranges.end_s.tolist(), strict=True
         ):
-            inside_s = min(start_s + duration_s, end) - max(start_s, start)
-            if self.names[name].startswith(STEP_NAME) and inside_s > duration_s / 2:
+            if not self.names[name].startswith(STEP_NAME):
+                continue
+            own = in_window[(launched_s >= start_s) & (launched_s < end_s)]
+            inside_s = min(end_s, self.window_s[1]) - max(start_s, self.window_s[0])
+            if float(own.mean()) > 0.5 if own.size else inside_s > (end_s - start_s) / 2:
                 steps.add(self.names[name])
-        return len(steps)
+        return steps

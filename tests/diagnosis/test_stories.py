@@ -164,10 +164,10 @@ def test_a_decode_step_that_was_asked_for_is_held_up(story):
 def test_ddp_has_more_to_say_than_to_compute(story):
     made = story("act_checkpoint")
     divided = made.decomposition
-    assert _share(made, "transfer") == pytest.approx(0.638, abs=0.01)
+    assert _share(made, "transfer") == pytest.approx(0.620, abs=0.01)
     advice = _best(made, "overlap-communication")
     kernels_s = sum(divided.time_s[name] for name in ("compute", "memory", "other kernels"))
-    # 28.71 ms of kernels hide 16.23 already
+    # what kernels hide already is no more to save
     assert advice.time_saved_s == pytest.approx(kernels_s - divided.hidden_communication_s)
     assert "8 ranks" in made.part("transfer").evidence[0].what
 

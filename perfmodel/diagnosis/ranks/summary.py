@@ -265,14 +265,15 @@ def _times(timeline: Timeline, compute: Floats, exposed_s: float) -> dict[str, f
 
 def _steps(timeline: Timeline, compute: Floats, communication: Floats, origin_s: float) -> list[Step]:
     """Return the profiler's steps in the window; the window itself where the trace has none."""
-    ranges = timeline.annotations
+    ranges, inside = timeline.annotations, timeline.steps_inside()
     low, high = timeline.window_s
     spans = [
         (timeline.names[name], start, start + length)
         for name, start, length in zip(
             ranges.name.tolist(), ranges.start_s.tolist(), ranges.duration_s.tolist(), strict=True
         )
-        if timeline.names[name].startswith(STEP_NAME) and start < high and start + length > low
+        if timeline.names[name].startswith(STEP_NAME)
+        and ((start < high and start + length > low) or timeline.names[name] in inside)
     ] or [("", low, high)]
     return [_step(name, start, end, compute, communication, origin_s) for name, start, end in spans]
 

@@ -92,7 +92,22 @@ def window_of(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[flo
         # forward pass, where other threads launch the rest
         first_s = float(gpu.start_s[launched].min()) if launched.any() else on_gpu.start_s
         return (min(on_gpu.start_s, first_s), max(on_gpu.end_s, last_s)), "the profiler's steps on the GPU"
-    return (on_cpu.start_s, max(on_cpu.end_s, last_s)), "the profiler's steps on the CPU and what they launched"
+    begin_s = on_cpu.start_s
+    if last_s > on_cpu.end_s:
+        begin_s += min(_older_work_s(timeline, launched, begin_s), last_s - on_cpu.end_s)
+    return (begin_s, max(on_cpu.end_s, last_s)), "the profiler's steps on the CPU and what they launched"
+
+
+def _older_work_s(timeline: Timeline, launched: NDArray[np.bool_], start_s: float) -> float:
+    """Return how long the GPUs still do what was launched before the steps, until the first work of these [s].
+
+    A GPU that runs behind the host does so at the start as at the end: with what it still does at the end, and without
+    this, the window would have the work of one step more.
+    """
+    gpu = timeline.gpu
+    first_s = float(gpu.start_s[launched].min()) if launched.any() else start_s
+    older = ~launched & (gpu.start_s < first_s) & (gpu.end_s > start_s)
+    return max(min(first_s, float(gpu.end_s[older].max())) - start_s, 0.0) if older.any() else 0.0
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,28 @@ def test_steps_on_the_gpu_begin_with_what_the_steps_launched(read):
     assert profile.timeline.window_s == pytest.approx((99e-6, 209e-6))  # from 104 to 214
 
 
+def behind(steps=2, length=100, late=0):
+    """Return steps on the CPU, each of which launches one kernel of its length, and what the GPU does before these."""
+    found = [launch(-60, 90), kernel("older", -50, 50 + late, 90)]
+    for step in range(steps):
+        begin = step * length
+        found += [event("user_annotation", f"ProfilerStep#{step}", begin, length), launch(begin + 5, step)]
+        found.append(kernel("work", max(begin + 10, late + begin), length - 20, step))
+    return [{**one, "ts": one["ts"] + 1000} for one in found]
+
+
+def test_a_gpu_that_runs_a_step_behind_the_host_has_the_work_of_the_steps_alone(read):
+    # the host does both steps in 200 us; the GPU ends what came before at 150, and these steps at 330
+    late = read(*behind(late=150))
+    low, high = late.timeline.window_s
+    assert high - low == pytest.approx((330 - 130) * 1e-6), "the start moves by as much as the end"
+    assert late.timeline.in_window().tolist() == [False, True, True]
+    assert late.timeline.count_steps() == 2
+    on_time = read(*behind())
+    assert on_time.timeline.window_s[1] - on_time.timeline.window_s[0] == pytest.approx(200e-6)
+    assert on_time.timeline.count_steps() == 2
+
+
 def test_steps_on_the_cpu_last_until_what_they_launched(read):
     # the steps end at 200; "late" was launched at 195 and ends at 214
     profile = read(*STEPPED, *CPU_STEPS)
