@@ -166,7 +166,7 @@ def whole_numbers(text: str, place: str) -> list[int]:
     UsageError
         When one is none.
     """
-    values = parse_sizes(text, place=place)
+    values = parse_sizes(text, place=place, key=place.removeprefix("--"))
     for value in values:
         if not 1 <= value <= _LARGEST or value != int(value):
             raise UsageError(
@@ -183,7 +183,7 @@ def rates(text: str) -> tuple[float, ...]:
     UsageError
         When one is not above 0.
     """
-    values = [math.inf] if text.strip() == "inf" else parse_sizes(text, place="--qps")
+    values = [math.inf] if text.strip() == "inf" else parse_sizes(text, place="--qps", key="qps")
     for value in values:
         if not value > 0:
             raise UsageError(

@@ -212,7 +212,7 @@ def test_a_path_is_read_though_it_has_no_suffix_of_a_document(tmp_path: Path) ->
         ("p4de.24xlarge", "a100-sxm4-80gb"),
         ("p5en.48xlarge", "h200-sxm-141gb"),
         ("g5.xlarge", "a10g"),
-        ("g7e.48xlarge", "rtx-pro-6000-server-96gb"),
+        ("g7e.48xlarge", "rtx-pro-6000-server"),
         ("p6-b300.48xlarge", "b300-sxm-288gb"),
         ("a2-highgpu-1g", "a100-sxm4-40gb"),
         ("a4x-highgpu-4g", "gb200-nvl72"),

@@ -280,7 +280,7 @@ def test_moving_to_another_machine_scales_what_runs_on_the_gpu():
     moved = project(Profile(profile.entries[:1]), A100, h100).whole
     assert (step.total_low_s, step.total_high_s) == pytest.approx((moved.low + 1e-3, moved.high + 1e-3))
     misspelt = _scenario({"name": "move", "kind": "hardware", "hardware": "h100-smx5-80gb"})
-    with pytest.raises(InputFileError, match="Did you mean .h100-sxm5-80gb."):
+    with pytest.raises(InputFileError, match="Did you mean 'h100-sxm5-80gb'"):
         what_if(profile, misspelt, A100, find=hardware)
     with pytest.raises((UsageError, InputFileError), match="needs the machine"):
         what_if(profile, scenario, None, find=hardware)
