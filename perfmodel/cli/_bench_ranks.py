@@ -236,7 +236,8 @@ def placed(operators: Sequence[Operator], machine: Hardware, hosts: int) -> list
 
     found: list[Operator] = []
     for op in operators:
-        nodes, stated = nodes_of(hosts, machine), op.params().get("nodes")
+        params = op.params()
+        nodes, stated = nodes_of(hosts, machine, params["num_gpus"]), params.get("nodes")
         if machine.kind == "gpu" and stated is None and nodes is not None:
             op = op.changed(nodes=nodes)
         elif machine.kind == "gpu" and stated is not None and stated != (nodes or 1):

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from perfmodel.core.hardware import Fabric, Hardware
-from perfmodel.core.machine_parts import reached_rate
+from perfmodel.core.machine_parts import GPUS_IN_A_HOST, reached_rate
 from perfmodel.core.units import parse_network_rate
 from perfmodel.errors import UsageError
 
@@ -36,8 +36,8 @@ class Cluster:
 
     hardware: Hardware
     gpus: int
-    gpus_per_node: int = 8
-    nvlink_domain: int = 8
+    gpus_per_node: int = GPUS_IN_A_HOST
+    nvlink_domain: int = GPUS_IN_A_HOST
     nic_bytes_per_s: float = math.nan
     nic_efficiency: float = 0.85
     alpha_s: float = 14e-6
@@ -129,7 +129,7 @@ class Cluster:
 def _domain(hardware: Hardware, node: int) -> int:
     """Return how many GPUs reach each other over NVLink: a rack's where the link says so, else those of a node."""
     domains = [link.domain for link in hardware.links if link.name == "nvlink" and link.domain]
-    return max([node, *(domain for domain in domains if domain > 8)])
+    return max([node, *(domain for domain in domains if domain > GPUS_IN_A_HOST)])
 
 
 def _first(*values: float | None) -> float:

@@ -195,6 +195,10 @@ class Launch:
 SLOW_NETWORK, MOST_SLOWER, OF_SLOWER = 25e9, 4.0, 1.2
 
 
+#: devices that share a host where a machine's specification does not say
+GPUS_IN_A_HOST = 8
+
+
 @dataclass(frozen=True)
 class Fabric:
     """What joins devices of a kind to a cluster, as their vendor's usual systems do: ``[cluster]`` of a specification.
@@ -211,7 +215,7 @@ class Fabric:
         efficiency and alpha; None where nobody measured this network.
     """
 
-    gpus_per_node: int = 8
+    gpus_per_node: int = GPUS_IN_A_HOST
     nic_bytes_per_s: float | None = None
     nic_efficiency: float = 0.85
     alpha_s: float = 14e-6

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perfmodel.core.machine_parts import GPUS_IN_A_HOST
 from perfmodel.prediction.latency.tables import LatencySpec, Quantity
 
 Count = Annotated[int, msgspec.Meta(gt=0, le=10**9)]
@@ -240,7 +241,7 @@ class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         efficiency and alpha (``calibrate --links``).
     """
 
-    gpus_per_node: Count = 8
+    gpus_per_node: Count = GPUS_IN_A_HOST
     nic: str | None = None
     nic_efficiency: Positive | None = None
     alpha: Quantity | None = None

@@ -25,7 +25,8 @@ PROCESS_LINK = "processes"
 NETWORK_LINK = "nic"
 #: links between GPUs, in the order in which collectives prefer them; "nic" leaves the node
 PEER_LINKS = ("nvlink", "xgmi", "pcie", NETWORK_LINK, PROCESS_LINK)
-#: the most devices of one host: 16 in a DGX-2 and in hosts with PCIe switches
+#: the most devices that a host may have: 16 in a DGX-2 and in hosts with PCIe switches. A machine whose specification
+#: has no ``[cluster]`` has `GPUS_IN_A_HOST` of them, unless its user states that more are on one node
 MOST_IN_A_HOST = 16
 
 
@@ -56,8 +57,16 @@ def most_joined(hardware: Hardware) -> int:
 
     These are those of a host, or of a larger domain of NVLink (72 in an NVL72).
     """
-    host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
-    return max([host, *(link.domain or 0 for link in hardware.links)])
+    return _joined(hardware, (hardware.fabric or Fabric()).gpus_per_node)
+
+
+def most_in_a_node(hardware: Hardware) -> int:
+    """Return how many devices may share a node: `most_joined`, and any host's where the machine states none."""
+    return most_joined(hardware) if hardware.fabric else _joined(hardware, MOST_IN_A_HOST)
+
+
+def _joined(hardware: Hardware, in_a_host: int) -> int:
+    return max([in_a_host, *(link.domain or 0 for link in hardware.links)])
 
 
 @record
@@ -80,8 +89,8 @@ class Spread:
 def spread_of(op: Collective, hardware: Hardware | None) -> Spread:
     """Return how the GPUs of an exchange are spread over the nodes of a machine.
 
-    ``op.nodes`` says over how many; by default they are as few as hold the GPUs. ``hardware`` is None for a machine
-    that is made of symbols, whose nodes hold any number.
+    ``op.nodes`` says over how many; by default they are as few as `most_joined` holds the GPUs. ``hardware`` is None
+    for a machine that is made of symbols, whose nodes hold any number.
 
     Raises
     ------
@@ -98,20 +107,25 @@ def spread_of(op: Collective, hardware: Hardware | None) -> Spread:
 
 
 def _spread_of(op: Collective, hardware: Hardware | None) -> Spread:
-    joined: float = math.inf if hardware is None else most_joined(hardware)
     nodes = op.nodes
     if nodes is None:
+        joined: float = math.inf if hardware is None else most_joined(hardware)
         if not anywhere(op.num_gpus > joined):
             return Spread(1.0, op.num_gpus, op.num_gpus, False)
         nodes = ceil(op.num_gpus / joined)
     most = ceil(op.num_gpus / nodes)
-    if hardware is not None and anywhere(most > joined):
-        raise _crowded(op, hardware, most, int(joined))
+    if hardware is not None and anywhere(most > most_in_a_node(hardware)):
+        raise _crowded(op, hardware, most, most_in_a_node(hardware))
     return Spread(nodes, floor(op.num_gpus / nodes), most, nodes > 1)
 
 
-def nodes_of(hosts: int, hardware: Hardware) -> int | None:
-    """Return over how many nodes GPUs of some hosts are spread; None where the machine itself says it."""
+def nodes_of(hosts: int, hardware: Hardware, gpus: Number) -> int | None:
+    """Return over how many nodes GPUs of some hosts are spread; None where the machine itself says it.
+
+    It does not say it of one host that has more of them than hosts are taken to have.
+    """
+    if hosts == 1 and anywhere(gpus > most_joined(hardware)) and not anywhere(gpus > most_in_a_node(hardware)):
+        return 1
     in_a_host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
     joined = hosts <= 1 or joins_hosts((link.domain for link in hardware.links), in_a_host)
     return None if joined else hosts
@@ -147,11 +161,12 @@ def network_of(op: Collective, hardware: Hardware) -> Fabric:
     if rate is None:
         gpus, joined = int(np.max(op.num_gpus)), most_joined(hardware)
         over = "several nodes" if op.nodes is not None else f"more than one node of {joined}"
+        one = op.nodes is None and gpus <= most_in_a_node(hardware)
         raise UsageError(
             f"{gpus} GPUs reach over {over}, and the specification of {hardware.name} has no network.",
             place=op.op,
             remedy="Give the network of one GPU and direction, as in nic=400Gb/s, or nic in a table [cluster] of the "
-            "specification.",
+            f"specification.{' Where one host has them all: nodes=1.' if one else ''}",
         )
     return fabric.at(rate)
 

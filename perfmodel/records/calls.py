@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips
+from perfmodel.core.machine_parts import GPUS_IN_A_HOST
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular, opened
@@ -96,15 +98,22 @@ def placed_rows(record: Record) -> list[Row]:
     Where NVLink joins hosts (NVL72), and on CPUs, hosts are no nodes.
     """
     ranks, spec = record.facts.get("ranks"), record.facts.get("spec")
-    hosts = len(ranks.get("ranks_by_host") or ()) if isinstance(ranks, dict) and ranks.get("backend") == "nccl" else 1
-    if hosts < 2 or _links_join_hosts(spec if isinstance(spec, dict) else {}):
+    hosts = len(ranks.get("ranks_by_host") or ()) if isinstance(ranks, dict) and ranks.get("backend") == "nccl" else 0
+    stated: dict[str, Any] = spec if isinstance(spec, dict) else {}
+    if not hosts or _links_join_hosts(stated):
         return record.rows
-    return [
-        msgspec.structs.replace(row, params={**row.params, "nodes": hosts})
-        if "num_gpus" in row.params and "nodes" not in row.params
-        else row
-        for row in record.rows
-    ]
+    # one host is what a specification means, unless it states no [cluster] and the host has more than the usual GPUs
+    fewest = 0 if hosts > 1 else GPUS_IN_A_HOST if stated and "cluster" not in stated else math.inf
+    return [_placed(row, hosts) if _gpus(row) > fewest and "nodes" not in row.params else row for row in record.rows]
+
+
+def _placed(row: Row, hosts: int) -> Row:
+    return msgspec.structs.replace(row, params={**row.params, "nodes": hosts})
+
+
+def _gpus(row: Row) -> float:
+    gpus = row.params.get("num_gpus")
+    return gpus if isinstance(gpus, int | float) else 0
 
 
 def _links_join_hosts(spec: Mapping[str, Any]) -> bool:

@@ -120,7 +120,8 @@ class Deployment:
                 f"{self.hardware.name} join.",
                 place="deployment",
                 remedy=f"Serving is predicted with tp, and tp x dp of shared experts, up to {most}; pp, replicas, and "
-                "copies without ep take more GPUs.",
+                "copies without ep take more GPUs. gpus_per_node in [cluster] of the specification says how many "
+                "share a host.",
             )
 
     @cached_property

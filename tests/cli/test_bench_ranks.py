@@ -428,6 +428,8 @@ def test_ranks_on_several_hosts_are_an_exchange_between_nodes() -> None:
     assert [one.params().get("nodes") for one in placed([op], h100, 2)] == [2]
     assert [one.params().get("nodes") for one in placed([op], h100, 1)] == [None]
     assert [one.params().get("nodes") for one in placed([op], pm.hardware("gb200"), 4)] == [None]  # NVLink joins them
+    l40s = pm.hardware("l40s")  # which does not say how many share a host
+    assert [one.params().get("nodes") for one in placed([op, op.changed(num_gpus=8)], l40s, 1)] == [1, None]
     assert placed([op.changed(nodes=2)], h100, 2)[0].params()["nodes"] == 2
     with pytest.raises(UsageError, match=r"nodes=4, and the ranks are on 2 hosts"):
         placed([op.changed(nodes=4)], h100, 2)

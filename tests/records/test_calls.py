@@ -112,6 +112,8 @@ EXCHANGE = {
 @pytest.mark.parametrize(
     ("params", "ranks", "spec", "nodes"),
     [
+        ({"num_gpus": 16}, {"backend": "nccl", "ranks_by_host": {"a": 16}}, {"name": "l40s"}, 1),
+        ({"num_gpus": 16}, {"backend": "nccl", "ranks_by_host": {"a": 16}}, {"cluster": {}}, None),
         ({}, {"backend": "nccl", "ranks_by_host": {"a": 1, "b": 1}}, {}, 2),
         ({"nodes": 2}, {"backend": "nccl", "ranks_by_host": {"a": 1, "b": 1}}, {}, 2),
         ({}, {"backend": "nccl", "ranks_by_host": {"a": 2}}, {}, None),

@@ -113,7 +113,7 @@ def _operator(operation: str, size: float, ranks: int) -> Collective | None:
 
 def _predicted(op: Collective, hardware: Hardware, hosts: int) -> tuple[float, float, float]:
     try:
-        placed = op.changed(nodes=nodes_of(hosts, hardware))
+        placed = op.changed(nodes=nodes_of(hosts, hardware, op.num_gpus))
         prediction = predict(placed, hardware, library="nccl")
     except PerfModelError:  # ranks beyond one node and an unknown network, or a machine without a link
         return (np.nan,) * 3

@@ -161,6 +161,23 @@ def test_the_machine_says_how_many_nodes_there_are() -> None:
     assert (stated.nodes, stated.fewest) == (2, 4)
 
 
+def test_a_host_whose_gpus_nobody_states_has_as_many_in_an_exchange_as_in_a_cluster() -> None:
+    l40s, op = pm.hardware("l40s"), pm.AllReduce(bytes=GIB, num_gpus=16)
+    assert l40s.fabric is None
+    for gpus in (8, 9, 16, 17):
+        found = spread_of(op.changed(num_gpus=gpus), l40s)
+        assert bool(found.crosses) == (gpus > pm.Cluster("l40s", gpus=8).nvlink_domain) == (found.nodes > 1)
+    assert (
+        pm.predict(op.changed(nic="100Gb/s"), l40s).bound_time_s
+        == pm.predict(op.changed(nic="100Gb/s", nodes=2), l40s).bound_time_s
+    )
+    with pytest.raises(UsageError, match=r"more than one node of 8.*nic=400Gb/s.*one host has them all: nodes=1"):
+        pm.predict(op, l40s)
+    assert "nic" not in pm.predict(op.changed(nodes=1), l40s).predicted_terms_s  # a host with switches of PCIe
+    with pytest.raises(UsageError, match=r"more than the 16 that links inside a node"):
+        pm.predict(op.changed(num_gpus=17, nodes=1), l40s)
+
+
 def test_the_operator_states_the_network() -> None:
     op = pm.AllGather(bytes=GIB, num_gpus=16)
     named = pm.predict(op.changed(nic="400Gb/s"), H100)

@@ -168,14 +168,14 @@ def test_two_gpus_of_a_dgx_1_have_two_of_six_links(machine: str) -> None:
     assert machine not in MESHES
     (nvlink,) = (link for link in pm.hardware(machine).links if link.name == "nvlink")
     assert nvlink.domain == 8
-    sixteen = pm.AllReduce(bytes=2**30, num_gpus=16, dtype="bf16")
+    sixteen = pm.AllReduce(bytes=2**30, num_gpus=16, nodes=1, dtype="bf16")
     assert "nvlink" not in pm.predict(sixteen, machine).predicted_terms_s
 
 
 def test_more_gpus_than_have_links_to_each_other_exchange_through_the_host() -> None:
-    """Sixteen MI300X in one host, where the specification says nothing of nodes; else they are two nodes of eight."""
+    """Sixteen MI300X in one host, where the operator says so and the specification nothing; else two nodes of eight."""
     op = pm.AllReduce(bytes=2**30, num_gpus=np.array([8.0, 16.0]), dtype="bf16")
-    adds = pm.predict(op, replace(pm.hardware("mi300x"), fabric=None)).predicted_terms_s
+    adds = pm.predict(op.changed(nodes=1), replace(pm.hardware("mi300x"), fabric=None)).predicted_terms_s
     assert [over.tolist() for over in (np.asarray(adds["xgmi"]) > 0, np.asarray(adds["pcie"]) > 0)] == [
         [True, False], [False, True],
     ]  # fmt: skip
