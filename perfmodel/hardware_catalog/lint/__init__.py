@@ -40,6 +40,7 @@ RULES = (
     peaks.check_peaks,
     peaks.check_engines,
     links.check_links,
+    links.check_network,
     measured.check_launch,
     measured.check_sustained,
 )

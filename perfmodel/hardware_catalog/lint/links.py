@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_si, network_text, parse_network_rate
 from perfmodel.hardware_catalog.lint._compare import near, unit_slip
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 from perfmodel.hardware_catalog.schema import LinkSpec
@@ -17,6 +17,8 @@ PCIE |= {6: (64.0, 242 / 256), 7: (128.0, 242 / 256)}
 NVLINK_GB_PER_S = {"7.0": 150.0, "8.0": 300.0, "9.0": 450.0, "10.0": 900.0, "10.3": 900.0}
 #: rates of one network port [Gbit/s]. Source: IEEE 802.3, InfiniBand HDR, NDR, XDR
 PORT_GBIT_PER_S = (100, 200, 400, 800)
+#: what leaves a GPU over its network [B/s]: from 10 Gb/s of old Ethernet to four ports of 800 Gb/s
+NETWORK_BYTES_PER_S = (10e9 / 8, 4 * 800e9 / 8)
 NETWORK_NAMES = ("nic", "network", "infiniband", "ib", "ethernet", "roce")
 
 
@@ -33,6 +35,28 @@ def check_links(draft: Draft) -> Iterator[Finding]:
         elif name in NETWORK_NAMES and any(near(value, port * 1e9) for port in PORT_GBIT_PER_S):
             message = f"{_rate(value)} is the rate of a port in Gbit/s ({_rate(value / 8)}). Divide by 8, and per GPU."
             yield draft.finding(key, "error", "bits-for-bytes", message)
+
+
+def check_network(draft: Draft) -> Iterator[Finding]:
+    """Check the rate of the network between nodes, which is easily eight times too high: ports are sold in bits."""
+    cluster, key = draft.spec.cluster, "cluster.nic"
+    if cluster is None or cluster.nic is None:
+        return
+    value = parse_network_rate(cluster.nic)
+    ports = [port for port in PORT_GBIT_PER_S if near(value, port * 1e9)]
+    least, most = NETWORK_BYTES_PER_S
+    if ports and "B" in cluster.nic and value > PORT_GBIT_PER_S[-1] * 1e9 / 8:
+        message = (
+            f"{_rate(value)} is {network_text(value)}, and {_rate(value / 8)} that of a port of {ports[0]}Gb/s. Write "
+            "the network of one GPU and direction in bits."
+        )
+        yield draft.finding(key, "error", "bits-for-bytes", message)
+    elif not least <= value <= most:
+        message = (
+            f"{cluster.nic} is {network_text(value)} of one GPU and direction, outside {network_text(least)} to "
+            f"{network_text(most)} of known networks. Check the prefix, and bits against bytes."
+        )
+        yield draft.finding(key, "error" if value > most else "warning", "implausible-figure", message)
 
 
 def _expected(draft: Draft, name: str, link: LinkSpec) -> tuple[float | None, str]:
