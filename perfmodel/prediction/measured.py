@@ -16,6 +16,7 @@ from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.bounds import boost_of
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import floor_time, predict
@@ -217,10 +218,10 @@ def _slow(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
     sustained_s = _expected_s(op, hardware, p, load=Load.SUSTAINED)
     if p.load == Load.BURST and sustained_s > 1.1 * float(p.predicted_time_s) and time_s <= sustained_s * _CLOSE:
         yield f"the power limit after minutes of load ({format_si(sustained_s, 's')} expected with --load sustained)"
-    yield from _usual(p, time_s)
+    yield from _usual(op, p, time_s)
 
 
-def _usual(p: Prediction, time_s: float) -> Iterator[str]:
+def _usual(op: Operator, p: Prediction, time_s: float) -> Iterator[str]:
     """Yield the causes of slow kernels that no prediction tells apart."""
     unknown = unmeasured(p.uncertainty)
     if unknown and time_s < _WRONG * float(p.predicted_time_high_s):
@@ -229,10 +230,18 @@ def _usual(p: Prediction, time_s: float) -> Iterator[str]:
         passes = time_s / float(p.predicted_time_s)
         yield f"more traffic than the operator needs, {passes:.1f} times: strided access, casts, or several passes"
     elif p.limiter == Limiter.LINK:
-        yield "ranks that wait for each other, another path than the fastest link, or pageable memory"
+        yield _slow_link(op)
     else:
         yield "another kernel than the library's best: its choice for the layout, or an old version"
     yield "the first calls (compilation, autotuning), other work on the GPU, or a lower clock (nvidia-smi -q -d CLOCK)"
+
+
+def _slow_link(op: Operator) -> str:
+    """Return why bytes may cross a link slowly: a copy between host and device has no ranks."""
+    if not isinstance(op, Memcpy):
+        return "ranks that wait for each other, or another path than the fastest link"
+    pageable = "pageable memory (pinned=false), " if op.pinned else ""
+    return f"{pageable}memory of another CPU than the GPU's, fewer lanes than the link has, or other copies over it"
 
 
 def _expected_s(op: Operator, hardware: Hardware, p: Prediction, **changes: Any) -> float:

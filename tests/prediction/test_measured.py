@@ -44,6 +44,16 @@ def test_a_rate_of_a_link_is_the_one_over_the_link():
     assert measured_time("1TB/s", Memcpy(bytes=1e9, direction="d2d")) == pytest.approx(2e-3)  # read and written
 
 
+def test_a_copy_has_no_ranks_and_a_pageable_one_is_not_told_so():
+    ops = (*(Memcpy(bytes=10**9, pinned=pinned) for pinned in (True, False)), AllReduce(bytes=10**9, num_gpus=8))
+    causes = [" ".join(judge_measured(op, A100, 1.0).causes) for op in ops]
+    assert [["pageable" in text, "ranks" in text, "fewer lanes" in text] for text in causes] == [
+        [True, False, True],
+        [False, False, True],
+        [False, True, False],
+    ]
+
+
 def test_rates_of_a_link_are_shares_of_its_peak():
     judged = judge_measured(AllReduce(bytes=1e9, num_gpus=8), A100, 7e-3)
     table = "\n".join(render(report(judged), width=200).splitlines()[:3])
