@@ -22,6 +22,30 @@ def check_ranks(num_gpus: int, timeout_s: float) -> None:
         raise UsageError(f"{timeout_s} is no number of seconds.", place="--rank-timeout", remedy="Give 120, say.")
 
 
+def refuse_unmeasured(words: Sequence[str]) -> None:
+    """Raise a UsageError for an operator that no single device runs, before a CPU is calibrated for it.
+
+    Parameters
+    ----------
+    words : those of the command line. In a file such operators are skipped, and the others are measured.
+    """
+    from perfmodel.core.machine_parts import COLLECTIVES
+
+    for name in (word.replace("-", "_").lower() for word in words if "=" not in word):
+        if name in COLLECTIVES:
+            raise UsageError(
+                f"{name} runs among ranks.",
+                place="bench",
+                remedy="Measure collectives in a run of their own, with --num-gpus 2, say.",
+            )
+        if name == "memcpy":
+            raise UsageError(
+                "bench does not measure memcpy.",
+                place="bench",
+                remedy="perfmodel calibrate measures what copies reach.",
+            )
+
+
 def check_gpus(num_gpus: int) -> None:
     """Raise an UnavailableError where this machine has fewer GPUs."""
     from perfmodel.kernels.device.cuda import gpu_count

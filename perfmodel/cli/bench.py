@@ -140,6 +140,7 @@ def command(
     Example: perfmodel bench all_reduce bytes=1KiB..64MiB --num-gpus 2 --device cpu
     """
     from perfmodel.cli import _bench, _bench_algorithms, _bench_files
+    from perfmodel.cli._bench_collectives import refuse_unmeasured
     from perfmodel.cli._check import run_check
     from perfmodel.kernels.device import open_device
     from perfmodel.measure.benchmark import presets
@@ -169,6 +170,7 @@ def command(
         long = preset == "full"
         with _bench_files.claimed(destination, resume=False, overwrite=overwrite):
             return _bench_algorithms.run(ops or (), opened, on, chosen, destination, plot, long=long)
+    refuse_unmeasured((*(op or ()), *(ops or ())))
     selection = _bench.selected_operators(ops, op, preset, opened)
     settings = _bench.settings_of(
         selection.preset,

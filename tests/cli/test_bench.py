@@ -150,6 +150,9 @@ def test_no_progress_bar_where_stderr_is_no_terminal(perfmodel, spec):
     ("arguments", "code", "words"),
     [
         (("gem", "m=8"), 2, "Did you mean 'gemm'"),
+        (("all-reduce", "bytes=1KiB"), 2, "all_reduce runs among ranks. Measure collectives in a run of their own"),
+        (("gemm", "m=8", "n=8", "k=8", "alltoall", "num_gpus=2"), 2, "with --num-gpus 2"),
+        (("bytes=1KiB", "--op", "memcpy"), 2, "bench does not measure memcpy. perfmodel calibrate"),
         (("--preset", "quik"), 2, "Did you mean 'quick'"),
         (("gemm", "m=8", "n=8", "k=8", "--preset", "quick"), 2, "exclude each other"),
         (("gemm", "m=8", "n=8", "k=8", "--preset", "quik"), 2, "Did you mean 'quick'"),
