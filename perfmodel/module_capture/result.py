@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfmodel import hardware_catalog as catalog
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.operators import Operator
@@ -144,15 +146,16 @@ class Captured(Reportable):
         """Return the operators with their counts, each named after its module: what `perfmodel analyze` reads."""
         return [_named(call) for call in self.modelled]
 
-    def predict(self, hardware: Hardware) -> WholeModel:
-        """Return the time to expect on a machine.
+    def predict(self, hardware: Hardware | str | os.PathLike[str]) -> WholeModel:
+        """Return the time to expect on a machine, or on the one that a name, an alias or a spec file stands for.
 
         Raises
         ------
         UsageError
-            When no call has an operator, or the machine has no peak for a dtype.
+            When no call has an operator, no machine has the name, or it has no peak for a dtype.
         """
-        return predict_model(self.operators(), hardware)
+        machine = hardware if isinstance(hardware, Hardware) else catalog.hardware(hardware)
+        return predict_model(self.operators(), machine)
 
 
 def _named(call: CapturedCall) -> Operator:

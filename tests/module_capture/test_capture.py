@@ -116,6 +116,9 @@ def test_a_large_model_takes_no_memory() -> None:
     captured = pm.capture(lambda: modules.Decoder(2, 8192, 64, 8, 128_256), torch.zeros(1, 2048, dtype=torch.int64))
     assert captured.root.parameters > 2e9
     assert captured.predict(pm.hardware("h100")).kernels_s > captured.flop / 2e15
+    assert captured.predict("h100").kernels_s == captured.predict(pm.hardware("h100")).kernels_s
+    with pytest.raises(UsageError, match="h100"):
+        captured.predict("h1000")
 
 
 def test_the_module_is_unchanged() -> None:
