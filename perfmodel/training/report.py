@@ -234,9 +234,8 @@ def _(
     columns = columns_of(study.steps, plans=True, clusters=several, ranked=True)
     if study.priced:
         columns = tuple(dataclasses.replace(one, shown=one.shown or one.key == "run_cost") for one in columns)
-    return Report(
-        "search", columns, rows, {**(context or {}), **facts}, tuple(notes), f"Best set-ups of {found.model} on {where}"
-    )
+    title = f"Best set-ups of {found.model} on {where}"
+    return Report("search train", columns, rows, {**(context or {}), **facts}, tuple(notes), title)
 
 
 def _tight(found: Search) -> list[str]:

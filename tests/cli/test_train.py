@@ -310,6 +310,7 @@ def test_a_search_ranks_what_fits(perfmodel, tmp_path):
     assert set(rows[0]) >= KEYS | {"plan", "rank"}
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
     assert rows[0]["rank"] == 1
+    assert ran.json["command"] == "search train"
     assert all(row["fits"] for row in rows)
     assert ran.json["context"]["considered"] >= ran.json["context"]["fit"]
     assert path.stat().st_size > 20_000

@@ -21,7 +21,7 @@ def answer(report: Report) -> Answer:
         "analyze": _operators,
         "bench": _operators,
         "train": _training,
-        "search": _searched,
+        "search train": _searched,
         "search serve": _served,
         "serve": _served,
         "roi": _ranked,

@@ -78,6 +78,8 @@ def json_report(document: dict[str, Any], place: str) -> Report:
     """
     rows = [row for row in _listed(document, "rows") if isinstance(row, dict)]
     command = str(document.get("command", ""))
+    if command == "search":  # as both searches wrote until 0.2
+        command = "search train" if any("mfu" in row for row in rows) else "search serve"
     more = {
         key: Report(command, columns_of(command, value, key), value, title=key.replace("_", " ").capitalize())
         for key, value in document.items()

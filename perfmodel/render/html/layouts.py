@@ -29,7 +29,7 @@ _SHOWN: Mapping[str, Mapping[str, str]] = {
         "time_s": "step", "tokens_per_s_per_gpu": "tokens/s/GPU", "mfu": "MFU", "hfu": "HFU",
         "memory_total_bytes": "memory", "fits": "fits",
     },
-    "search": {
+    "search train": {
         "rank": "#", "hardware": "machine", "plan": "plan", "time_s": "step", "tokens_per_s_per_gpu": "tokens/s/GPU",
         "mfu": "MFU", "memory_total_bytes": "memory", "run_cost": "cost of a run",
     },
@@ -79,8 +79,6 @@ def columns_of(command: str, rows: Rows, table: str = "") -> tuple[Column, ...]:
     table : key of a further table; "" for the rows of the command itself.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
-    if command == "search" and "mfu" not in keys:
-        command = "search serve"
     shown = _SHOWN.get(command, {}) if not table else {}
     if not shown.keys() & keys:
         return tuple(_column(key, rows) for key in keys)

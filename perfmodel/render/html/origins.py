@@ -216,7 +216,7 @@ _BY_COMMAND = {
     "project": _PROJECTION,
     "validate": {**_OPERATORS, **_VALIDATION},
     "train": _TRAINING,
-    "search": {**_SERVING, **_TRAINING},
+    "search train": _TRAINING,
     "search serve": _SERVING,
     "serve": _SERVING,
     "roi": _INVESTMENT,
@@ -235,8 +235,6 @@ def origins_of(command: str, keys: set[str]) -> dict[str, dict[str, Any]]:
     keys : of its columns.
     """
     known = _BY_COMMAND.get(command, _OPERATORS)
-    if command == "search" and "mfu" not in keys:
-        known = _SERVING
     found = {}
     for key, origin in known.items():
         if key in keys:

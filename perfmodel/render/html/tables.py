@@ -18,7 +18,7 @@ _PACKED_ROWS = 300
 #: the headings of the first table
 TITLES = {
     "analyze": "Operators", "bench": "Measured operators", "train": "Training step", "serve": "Loads",
-    "search serve": "Deployments", "search": "Set-ups", "whatif": "Steps", "diagnose": "Dimensions",
+    "search serve": "Deployments", "search train": "Set-ups", "whatif": "Steps", "diagnose": "Dimensions",
     "roi": "Changes, ranked", "capture": "Operators by module", "monitor": "Readings", "compare": "Changes of time",
 }  # fmt: skip
 
