@@ -188,7 +188,7 @@ def search(
     cluster: _Cluster | Sequence[_Cluster],
     plan: TrainingPlan,
     *,
-    top: int = 10,
+    top: int | None = 10,
     workers: int = 1,
     scheduler: str = "",
     **ranges: Sequence[object],
@@ -200,7 +200,7 @@ def search(
     config : a `ModelConfig`, or what `perfmodel.find_model` takes.
     cluster : the GPUs, or several clusters to choose from.
     plan : what the search does not change: sequence, batch, dtype, framework, ...
-    top : set-ups to return.
+    top : set-ups to return; None for all that are ranked.
     workers, scheduler : processes that share the work, or the address of a Dask scheduler.
     ranges : values of batch, micro_batch, tp, cp, pp, vp, ep, zero and recompute; the rest is what may be useful.
 

@@ -104,6 +104,18 @@ AlgorithmsOption = Annotated[
         "--plot draws time over size.",
     ),
 ]
+#: rows of a ranking that people see where nobody says how many
+SEEN = 10
+TopOption = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        metavar="N",
+        help=f"List only the first N rows. Default: all in JSON and CSV; text has the first {SEEN} of long lists.",
+        min=1,
+        show_default=False,
+    ),
+]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, in lines of any length.")]
 PlotOption = Annotated[
     str | None,

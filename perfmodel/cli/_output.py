@@ -68,6 +68,11 @@ class Destination:
             status(f"warning: {output} is written as {chosen.name} because of --format; its suffix means {of_suffix}.")
         return cls(chosen, output, wide)
 
+    @property
+    def holds_every_row(self) -> bool:
+        """Whether programs read the format, which gets all rows, and not people, who see the first."""
+        return self.renderer.name in ("json", "csv")
+
     def write(self, report: Report, *, quiet: bool = False, result: object = None) -> None:
         """Print a report, or write its file and report that on stderr unless ``quiet``.
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli._options import (
+    SEEN,
     FormatOption,
     MachinesOption,
     OutputOption,
     PlotOption,
     SchedulerOption,
+    TopOption,
     WideOption,
     WorkersOption,
 )
@@ -116,7 +118,7 @@ def command(
     ] = None,
     policy: PolicyOption = "",
     max_num_seqs: MaxNumSeqsOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="List only the first N.", min=1)] = 10,
+    top: TopOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
     format_: FormatOption = None,
@@ -304,12 +306,14 @@ def _report(
     study: Study,
     by: str,
     for_qps: float | None,
-    top: int,
+    top: int | None,
     remarks: tuple[str, ...],
 ) -> Report:
     from perfmodel.core.report import Column, Report
 
-    shown = [{key: value for key, value in row.items() if key != "point"} for row in rows]
+    shown = [{key: value for key, value in row.items() if key != "point"} for row in rows[:top]]
+    seen = shown[: top or SEEN]
+    rest = f"{len(rows) - len(seen)} more deployments: --top {len(rows)} lists them." if len(rows) > len(seen) else ""
     priced = any("cost_per_million_tokens" in row for row in shown)
     columns = (
         Column("rank", "#"),
@@ -335,8 +339,7 @@ def _report(
             slo=None if study.slo is None else str(study.slo),
             ranked_by=by,
         ),
-        (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=shown[:top],
-        unlisted=f"{len(shown) - top} more deployments: --top {len(shown)} lists them." if len(shown) > top else "",
+        (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=seen, unlisted=rest,
         decision=_decision(rows, study),
     )  # fmt: skip
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from dataclasses import replace
+from typing import Any
 
 from perfmodel.cli._options import (
+    SEEN,
     FormatOption,
     MachinesOption,
     OutputOption,
     PlotOption,
     PriceOption,
     SchedulerOption,
+    TopOption,
     WideOption,
     WorkersOption,
 )
@@ -81,7 +82,7 @@ def command(
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1)] = 10,
+    top: TopOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
     price_per_gpu_hour: PriceOption = None,
@@ -149,13 +150,14 @@ def command(
     sequences = {"seq": lengths[0]} if lengths else {}
     base = plan_of(default_sizes(model, clusters[0], sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
+    listed = top or (None if destination.holds_every_row else SEEN)
     with counted(space.points * len(clusters)) as advance:
-        found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance)
+        found = search(model, clusters, base, space, top=listed, workers=workers, scheduler=scheduler, progress=advance)
     machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
     facts = context(hardware=machines, model=config, parameters=model.parameters)
     destination.write(report(found, context=facts, tokens=run_tokens, price_per_gpu_hour=price_per_gpu_hour))
     if plot:
         from perfmodel.render.plots import plot as draw
 
-        save_plot(draw(found), plot)
+        save_plot(draw(replace(found, best=found.best[: top or SEEN])), plot)
     return end_code(found.ended)

@@ -23,6 +23,7 @@ from perfmodel.cli._options import (
     RanksOption,
     SchedulerOption,
     TargetMachinesOption,
+    TopOption,
     WholeTraceOption,
     WideOption,
     WorkersOption,
@@ -141,9 +142,7 @@ def command(
     ranks: RanksOption = False,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
-    top: Annotated[
-        int | None, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1, show_default=False)
-    ] = None,
+    top: TopOption = None,
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,

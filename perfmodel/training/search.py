@@ -79,7 +79,7 @@ def search(
     plan: TrainingPlan,
     space: Space,
     *,
-    top: int = 10,
+    top: int | None = 10,
     workers: int = 1,
     scheduler: str = "",
     progress: Callable[[int], None] | None = None,
@@ -98,7 +98,7 @@ def search(
     clusters : machines to choose from.
     plan : what the space does not change.
     space : the sizes to combine.
-    top : set-ups to return.
+    top : set-ups to return; None for all that are ranked.
     workers, scheduler : processes that share the work, or the address of a Dask scheduler; see `perfmodel.workers`.
     progress : is called with the number of combinations that were tried.
 

@@ -39,7 +39,6 @@ SEVERAL = {
     "--for-qps": 2,
     "--price-per-gpu-hour": 2,  # of each machine in a search
     "--title": 2,  # of a picture, of a page
-    "--top": 2,
     "--rank": 2,  # by gain, by throughput or cost
     "--explain": 2,  # terms of times, and of a step with its memory
     "--seed": 2,  # of inputs, of arrivals

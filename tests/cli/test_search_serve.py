@@ -20,6 +20,12 @@ def test_deployments_are_ranked_by_tokens_a_second_and_gpu(perfmodel):
     assert {row["plan"]["tp"] for row in rows} == {1, 2}
 
 
+def test_top_shortens_what_programs_read_too_and_says_how_many_there_are(perfmodel):
+    words = (*SMALL, "--tp", "1/2", "--weights", "bf16/fp8", "--kv", "bf16", "--top", "1")
+    assert [row["rank"] for row in perfmodel(*words, "--format", "json").json["rows"]] == [1]
+    assert "3 more deployments: --top 4 lists them." in perfmodel(*words).out
+
+
 def test_a_quantised_checkpoint_is_tried_as_it_is_stored(perfmodel):
     options = ("--on", "h100", "--isl", "128", "--osl", "32", "--batch", "4", "--tp", "1", "--kv", "bf16", "-f", "json")
     tried = {}

@@ -316,6 +316,21 @@ def test_a_search_ranks_what_fits(perfmodel, tmp_path):
     assert path.stat().st_size > 20_000
 
 
+def test_only_top_shortens_what_programs_read(perfmodel):
+    words = (*SEARCH, "--seq", 4096, "--tp", "1..4", "--zero", 1)
+    every = perfmodel(*words, "--format", "json").json
+    assert len(every["rows"]) == every["context"]["fit"] - every["context"]["tight"] > 10
+    assert len(perfmodel(*words, "--format", "csv").out.splitlines()) == 1 + len(every["rows"])
+    assert (
+        sum(
+            "zero1 mbs" in line and line.startswith("|")
+            for line in perfmodel(*words, "--format", "markdown").out.splitlines()
+        )
+        == 10
+    )
+    assert perfmodel(*words, "--top", 2, "--format", "json").json["rows"] == every["rows"][:2]
+
+
 def test_a_search_compares_machines(perfmodel):
     ran = perfmodel(*SEARCH, "--on", "a100-sxm4-80gb", "--seq", 4096, "--top", 1000, "--format", "json")
     assert {row["hardware"] for row in ran.json["rows"]} == {"h100-sxm5-80gb", "a100-sxm4-80gb"}
