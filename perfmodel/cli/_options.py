@@ -218,7 +218,12 @@ EffortOption = Annotated[
     ),
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", help="Processes that share the work; the result is the same.")
+    int,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Processes that share the work; the result is the same. An address is that of a --scheduler.",
+    ),
 ]
 SchedulerOption = Annotated[
     str,

@@ -1,4 +1,7 @@
-"""Spellings of the command line before version 0.2. Version 0.2 accepts them with a warning; 0.3 removes them."""
+"""Other spellings of the command line: those before version 0.2, and a scheduler that stands for its workers.
+
+Version 0.2 accepts the old ones with a warning; 0.3 removes them.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,18 @@ def with_new_names(arguments: Sequence[str]) -> list[str]:
         elif not assigned and at + 1 < len(words) and (new_value := _VALUES.get((command, option, words[at + 1]))):
             _warn(f"{option} {words[at + 1]}", f"{option} {new_value}")
             words[at + 1] = new_value
+    return words
+
+
+def with_scheduler(arguments: Sequence[str]) -> list[str]:
+    """Return a command line in which ``--workers tcp://HOST:PORT`` names the scheduler whose workers share the work."""
+    words = list(arguments)
+    for at, word in enumerate(words):
+        if word == "--":
+            break
+        option, assigned, value = word.partition("=")
+        if option == "--workers" and "://" in (value if assigned else "".join(words[at + 1 : at + 2])):
+            words[at] = f"--scheduler{assigned}{value}"
     return words
 
 

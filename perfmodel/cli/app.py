@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import itertools
 import os
 import re
 import signal
@@ -23,7 +22,7 @@ import typer
 
 from perfmodel import __version__
 from perfmodel.cli._output import INTERRUPTED, remember_words
-from perfmodel.cli._renamed import with_new_names
+from perfmodel.cli._renamed import with_new_names, with_scheduler
 from perfmodel.cli._stdin import with_stdin
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
@@ -132,7 +131,7 @@ def run(arguments: Sequence[str]) -> int:
     if "--no-color" in arguments[:2]:
         os.environ["NO_COLOR"] = "1"
     try:
-        arguments = with_stdin(with_new_names(arguments))
+        arguments = with_stdin(with_scheduler(with_new_names(arguments)))
         remember_words(arguments)
         named = _named_command(arguments)
         asks = named and any(word in _HELP for word in arguments)
@@ -173,20 +172,11 @@ def _interrupted() -> int:
 
 
 def _remedy(message: str, arguments: Sequence[str]) -> str:
-    """Return a remedy for a shape without quotes, the address of a scheduler, and options of other tools."""
+    """Return a remedy for a shape without quotes, and for options of other tools."""
     if message.startswith("Got unexpected extra") and re.search(r"\b(layers|hidden|heads|vocab)=", message):
         return "A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes. "
-    if message.startswith("Invalid value for '--workers'") and any("://" in word for word in _given(arguments)):
-        return "The workers of a Dask scheduler are named by --scheduler, as --scheduler tcp://HOST:8786. "
     option = message.removeprefix("No such option: ").partition(" ")[0]
     return next((remedy for words, remedy in _OTHER_WORDS if option in words), "")
-
-
-def _given(arguments: Sequence[str], option: str = "--workers") -> Iterator[str]:
-    """Yield the values that a command line gives an option."""
-    for word, value in itertools.zip_longest(arguments, arguments[1:], fillvalue=""):
-        if word == option or word.startswith(f"{option}="):
-            yield value if word == option else word
 
 
 def _missing_last(error: typer.TyperException, arguments: Sequence[str]) -> str:

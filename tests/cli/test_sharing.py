@@ -191,11 +191,12 @@ def test_a_projection_keeps_the_ranks_that_are_done(
     assert any("1 ranks, since the run was interrupted" in note for note in ran.json["notes"])
 
 
-def test_the_address_of_a_scheduler_as_workers_names_the_option(perfmodel: Any) -> None:
-    for words in (("--workers", "tcp://head:8786"), ("--workers=tcp://head:8786",)):
-        ran = perfmodel("validate", "table.csv", *words)
-        assert ran.code == 2
-        assert "named by --scheduler, as --scheduler tcp://HOST:8786." in ran.err
+def test_the_address_of_a_scheduler_may_stand_for_its_workers(perfmodel: Any) -> None:
+    for words in (("--workers", "tcp://head:nn"), ("--workers=tcp://head:nn",)):
+        ran = perfmodel("search", "train", "gpt2", "--on", "h100", "--batch", "8", *words)
+        named = perfmodel("search", "train", "gpt2", "--on", "h100", "--batch", "8", "--scheduler", "tcp://head:nn")
+        assert (ran.code, ran.err) == (named.code, named.err)
+        assert "--scheduler" in ran.err
     assert "--scheduler" not in perfmodel("validate", "table.csv", "--workers", "many").err
 
 
