@@ -101,5 +101,6 @@ PROBLEM = Problem(
     sizes=(64.0, 65536.0),
     costs=costs,
     resized=_resized,
+    defaults={"m": 4096, "n": 4096, "k": 4096},
     note="Sizes are square products. Strassen's sums round more: its error grows by a factor with each level.",
 )

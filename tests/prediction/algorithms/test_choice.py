@@ -127,6 +127,19 @@ def test_a_line_names_operators_and_problems() -> None:
     assert stated[0][1].params() == op.params()
 
 
+@pytest.mark.parametrize("name", problem_names())
+def test_defaults_complete_a_problem_whether_it_or_its_operator_is_named(name: str) -> None:
+    problem = find_problem(name)
+    ((found, op),) = parse_problems([name])
+    assert found is problem
+    if problem.main:
+        words = [f"{key}={value}" for key, value in problem.stating.items()]
+        ((of_operator, same),) = parse_problems([problem.op, *words])
+        assert (of_operator, same.params(), same.dtype) == (problem, op.params(), op.dtype)
+    with pytest.raises(UsageError, match="numel is missing"):
+        parse_problems(["elementwise"])  # of which one kind has a choice
+
+
 @given(st.integers(2, 10**9), st.integers(1, 10**9))
 def test_bisection_finds_the_first_size(first: int, more: int) -> None:
     found = bisect(lambda size: size >= first, 1.0, float(first + more))
