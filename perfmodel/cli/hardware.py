@@ -113,14 +113,19 @@ def _write_template(machine: str, output: str | None) -> None:
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.write import template_text
 
-    if output is None or output == "-":
-        write_atomic("-", template_text(hardware(machine).path))
+    place = "-" if output is None else output
+    if place != "-":
+        check_writable(place)
+    text, left_out = template_text(hardware(machine).path)
+    if left_out:
+        status(f"note: {left_out}.")
+    if place == "-":
+        write_atomic("-", text)
         return
-    check_writable(output)
-    if storage.suffix_of(output) != f".{_TEMPLATE}":
-        status(f"warning: {output} is written as {_TEMPLATE} because of --format; specifications end in .{_TEMPLATE}.")
-    write_atomic(output, template_text(hardware(machine).path))
-    wrote(output)
+    if storage.suffix_of(place) != f".{_TEMPLATE}":
+        status(f"warning: {place} is written as {_TEMPLATE} because of --format; specifications end in .{_TEMPLATE}.")
+    write_atomic(place, text)
+    wrote(place)
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -44,8 +45,10 @@ def spec_text(hardware: Hardware | HardwareSpec) -> str:
     return "\n\n".join(_blocks((), ordered)) + "\n"
 
 
-def template_text(path: str | os.PathLike[str]) -> str:
-    """Return the specification in a file as a template for another machine: without the constants fitted on this one.
+def template_text(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the specification in a file as a template for another machine, and what it leaves out, or "".
+
+    It has none of the constants that were fitted on this machine, and a comment says so.
 
     Raises
     ------
@@ -53,8 +56,15 @@ def template_text(path: str | os.PathLike[str]) -> str:
         When the file cannot be read or is wrong.
     """
     spec = read_spec(path)
-    spec.latency = {}
-    return spec_text(spec)
+    fitted, spec.latency = bool(spec.latency), {}
+    if not fitted:
+        return spec_text(spec), ""
+    left_out = (
+        f"without the [latency] constants that were fitted on {spec.name}: predictions with this file differ from "
+        "those of the catalog's machine"
+    )
+    comment = f"Template for another machine, {left_out}. Give it a name of its own."
+    return "".join(f"# {line}\n" for line in textwrap.wrap(comment, 100)) + "\n" + spec_text(spec), left_out
 
 
 def latency_text(specs: Mapping[str, LatencySpec]) -> str:
