@@ -31,6 +31,10 @@ def whole_name(facts: Mapping[str, Any]) -> str:
     return " ".join((facts["hardware"], *plan, facts["weights"], f"kv {facts['kv']}"))
 
 
+#: what the formula of the steady state does not know, and is null in its rows
+OF_SIMULATIONS = ("itl_s", "queued_s", "preemptions", "busy_share", "sustained_requests_per_s")
+
+
 def row_of(point: Point, name: str = "") -> dict[str, Any]:
     """Return the row of a point in JSON and CSV."""
     row: dict[str, Any] = {
@@ -51,6 +55,7 @@ def row_of(point: Point, name: str = "") -> dict[str, Any]:
         "growth_per_s": point.growth_per_s,
         "capacity_per_s": point.capacity_per_s,
     }
+    row |= {key: None for key in OF_SIMULATIONS if key not in row}
     if not math.isnan(point.price_per_gpu_hour):
         row["cost_per_million_tokens"] = point.cost_per_million_tokens
         row["requests_per_money"] = point.requests_per_money

@@ -72,6 +72,8 @@ def test_the_steady_state_is_that_of_the_simulation(perfmodel):
     arguments, spread = (*SMALL, "--concurrency", "8", "--format", "json"), ("--length-spread", "0.3")
     loads = (*spread, "--num-requests", "400"), ("--steady",)
     simulated, steady = (perfmodel(*arguments, *more).json["rows"][0] for more in loads)
+    assert set(steady) == set(simulated), "what a formula does not know is null, and not absent"
+    assert (steady["queued_s"], steady["busy_share"]) == (None, None)
     assert steady["tpot_s"]["mean"] == pytest.approx(simulated["tpot_s"]["mean"], rel=0.1)
     assert steady["output_tokens_per_s"] == pytest.approx(simulated["output_tokens_per_s"], rel=0.1)
 
