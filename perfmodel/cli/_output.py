@@ -64,7 +64,8 @@ class Destination:
         check_writable(output, replaces=command == "bench")  # which has --resume and --overwrite
         of_suffix = format_of_suffix(output, command)
         chosen = renderer(format_ or of_suffix or _no_format(output, command), command)
-        if of_suffix not in (None, chosen.name) and storage.suffix_of(output):
+        suffix = storage.suffix_of(output)
+        if of_suffix not in (None, chosen.name) and suffix and suffix not in chosen.also:
             status(f"warning: {output} is written as {chosen.name} because of --format; its suffix means {of_suffix}.")
         return cls(chosen, output, wide)
 

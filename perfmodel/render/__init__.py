@@ -3,6 +3,7 @@
 A module of this folder, or one that the entry-point group ``perfmodel.renderers`` names, has
 
     SUFFIXES = (".json",)     # suffixes of files in this format
+    ALSO = (".jsonl",)        # optional: suffixes of other formats that its files may have as well
     COMMANDS = ("bench",)     # optional: the only commands whose reports the format can hold
 
     def render(report: Report) -> str: ...
@@ -43,6 +44,7 @@ class Renderer:
     ----------
     name : name of the format.
     suffixes : suffixes of files in the format.
+    also : suffixes of other formats that files in this one may have, where it is asked for by name.
     commands : the only commands whose reports the format can hold; empty for every command.
     options : keywords that the function takes besides the report.
     function : turns a report into text.
@@ -56,6 +58,7 @@ class Renderer:
     options: frozenset[str]
     function: Callable[..., str]
     pieces: Callable[[Report, GoesOn], Iterator[str]] | None = None
+    also: tuple[str, ...] = ()
 
     def writes(self, command: str) -> bool:
         """Whether the format can hold the reports of a command."""
@@ -84,7 +87,8 @@ def _load(name: str) -> Renderer | None:
         return None
     suffixes, commands = getattr(module, "SUFFIXES", ()), getattr(module, "COMMANDS", ())
     options = frozenset(inspect.signature(function).parameters)
-    return Renderer(name, tuple(suffixes), tuple(commands), options, function, getattr(module, "pieces", None))
+    pieces, also = getattr(module, "pieces", None), getattr(module, "ALSO", ())
+    return Renderer(name, tuple(suffixes), tuple(commands), options, function, pieces, tuple(also))
 
 
 def _loaded(command: str, *, plugins: bool) -> Iterator[Renderer]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from perfmodel.core.report import Report
 
 SUFFIXES = (".csv.gz",)
+ALSO = (".csv",)
 COMMANDS = ("bench",)
 
 

@@ -236,6 +236,13 @@ def test_measurements_on_stdout_are_csv(perfmodel, spec):
     assert float(row["time_s"]) > 0
 
 
+def test_a_measurement_table_is_csv_without_a_warning(perfmodel, spec, tmp_path):
+    for name, warned in (("table.csv", False), ("table.json", True)):
+        ran = perfmodel("bench", *TINY, "--on", spec, "--format", "measurements", "-o", tmp_path / name)
+        assert ("its suffix means" in ran.err) is warned
+        assert (tmp_path / name).read_text().startswith("hardware,op,dtype,")
+
+
 def test_a_users_function_is_timed_on_the_same_terms(perfmodel, spec, tmp_path, monkeypatch):
     (tmp_path / "own_kernels.py").write_text("import torch\n\ndef product(a, b):\n    return torch.matmul(a, b)\n")
     monkeypatch.chdir(tmp_path)
