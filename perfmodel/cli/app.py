@@ -53,12 +53,13 @@ def command_modules() -> Mapping[str, str]:
     return module_names("perfmodel.cli", "commands", _NO_COMMANDS)
 
 
-def build_app(only: str = "", *, helps: bool = False) -> typer.Typer:
+def build_app(only: str = "", *, helps: bool = False, boxes: bool = True) -> typer.Typer:
     """Return the program with all commands, or with one, so that the others are not imported.
 
-    With ``helps`` the help of a command ends with what its module's function ``epilog`` returns.
+    With ``helps`` the help of a command ends with what its module's function ``epilog`` returns. ``boxes`` are drawn
+    round the options.
     """
-    app = _new_app()
+    app = _new_app(boxes=boxes)
     app.callback()(_program)
     modules = command_modules()
     for name in [only] if only else sorted(modules):
@@ -69,15 +70,19 @@ def build_app(only: str = "", *, helps: bool = False) -> typer.Typer:
             warn_of_plugin(name, modules[name], fault)
         elif module is not None:
             _add(app, name, module, helps=helps)
-    return app
+    if sys.flags.optimize < 2:
+        return app
+    from perfmodel.cli._help import with_purposes
+
+    return with_purposes(app)
 
 
-def _new_app() -> typer.Typer:
+def _new_app(*, boxes: bool = True) -> typer.Typer:
     return typer.Typer(
         name="perfmodel",
         help="The physical bound of a GPU operator, its predicted and its measured time, and what to optimise first.",
         no_args_is_help=True,
-        rich_markup_mode="markdown",
+        rich_markup_mode="markdown" if boxes else None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": list(_HELP)},
     )
@@ -135,7 +140,7 @@ def run(arguments: Sequence[str]) -> int:
         remember_words(arguments)
         named = _named_command(arguments)
         asks = named and any(word in _HELP for word in arguments)
-        app = build_app(named, helps=True) if asks else build_app(named)
+        app = _helping(named, arguments) if asks else build_app(named)
         code = _exit_code(app, arguments)
         sys.stdout.flush()  # here, so that a full disk or a closed stdout is an error of this run
         return _interrupted() if code == INTERRUPTED else code
@@ -149,6 +154,14 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exception(error)
         return _explain(error, arguments)
+
+
+def _helping(named: str, arguments: Sequence[str]) -> typer.Typer:
+    """Return the program with a command whose help is asked for, without boxes where they would cut its options."""
+    from perfmodel.cli._help import fits_boxes
+
+    app = build_app(named, helps=True)
+    return app if fits_boxes(app, arguments) else build_app(named, helps=True, boxes=False)
 
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:

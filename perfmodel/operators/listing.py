@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel.core.docstrings import docstring
 from perfmodel.core.report import Reportable
 from perfmodel.operators import load_operator, operator_names
 
@@ -72,7 +73,7 @@ def describe_operator(name: str) -> OperatorInfo:
         When there is no such operator; the message names the nearest.
     """
     kind = load_operator(name)
-    summary = (kind.__doc__ or "").strip().partition("\n")[0].replace("`", "")
+    summary = docstring(kind).partition("\n")[0].replace("`", "")
     return OperatorInfo(name, summary, tuple(_dimensions(dataclasses.fields(kind))))
 
 

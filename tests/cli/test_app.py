@@ -261,6 +261,27 @@ def test_wrong_usage_names_the_help_of_its_command(perfmodel, words, help_of):
     assert ran.err.rstrip().endswith(f"See: {help_of} --help")
 
 
+@pytest.mark.parametrize("words", [("search", "train"), ("serve",), ("roi",), ("hardware", "show")])
+def test_help_has_whole_names_of_options_in_lines_of_any_length(perfmodel, monkeypatch, words):
+    def names(columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        text = perfmodel(*words, "--help").out
+        assert max(map(len, text.splitlines())) <= columns
+        assert "…" not in text
+        return set(re.findall(r"^[│ ]*(?:-\w, )?(--[a-z-]*[a-z])", text, re.MULTILINE))
+
+    for columns in (100, 80, 60, 50):
+        assert names(200) - names(columns) == set()
+
+
+@pytest.mark.parametrize("words", [("roi", "--help"), ("hardware", "lint", "--help"), ("operators", "gemm")])
+def test_help_is_the_same_where_python_drops_docstrings(words):
+    bare = subprocess.run(
+        [sys.executable, "-OO", "-m", "perfmodel", *words], capture_output=True, text=True, check=True
+    )
+    assert bare.stdout == program(*words).stdout
+
+
 def test_every_example_of_a_help_stands_alone(perfmodel, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     for words in (("hardware", "show"), ("bench",), ("diagnose",)):
