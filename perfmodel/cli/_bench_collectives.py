@@ -30,8 +30,9 @@ def refuse_unmeasured(words: Sequence[str]) -> None:
     words : those of the command line. In a file such operators are skipped, and the others are measured.
     """
     from perfmodel.core.machine_parts import COLLECTIVES
+    from perfmodel.operators import spelled
 
-    for name in (word.replace("-", "_").lower() for word in words if "=" not in word):
+    for name in (spelled(word) for word in words if "=" not in word):
         if name in COLLECTIVES:
             raise UsageError(
                 f"{name} runs among ranks.",

@@ -14,7 +14,7 @@ from perfmodel.errors import expect, unknown_name
 from perfmodel.operators.base import Operator, wrong_dimensions
 from perfmodel.plugins import load_attribute, module_names, warn_of_plugin
 
-__all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_names"]
+__all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_names", "spelled"]
 
 #: modules of this folder that are not operators
 HELPERS = ("base", "checks", "collective", "listing", "lookup", "parse", "report", "routing", "scales", "spans")
@@ -28,6 +28,11 @@ def _modules() -> Mapping[str, str]:
 def operator_names() -> tuple[str, ...]:
     """Return the names of all operators, those of plugins among them, without importing any."""
     return tuple(sorted(_modules()))
+
+
+def spelled(word: str) -> str:
+    """Return how an operator that somebody writes with hyphens or capitals is named here: "rms_norm" for "RMS-norm"."""
+    return word.replace("-", "_").lower()
 
 
 def load_operator(name: str, *, place: str = "") -> type[Operator]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.core.docstrings import docstring
 from perfmodel.core.report import Reportable
-from perfmodel.operators import load_operator, operator_names
+from perfmodel.operators import load_operator, operator_names, spelled
 
 #: parameters that every operator has
 COMMON = ("dtype", "engine", "name", "count")
@@ -65,16 +65,16 @@ class OperatorListing(Reportable):
 
 
 def describe_operator(name: str) -> OperatorInfo:
-    """Return an operator and its dimensions.
+    """Return an operator and its dimensions; its name may be written with hyphens and capitals.
 
     Raises
     ------
     UsageError
         When there is no such operator; the message names the nearest.
     """
-    kind = load_operator(name)
+    kind = load_operator(spelled(name) if spelled(name) in operator_names() else name)
     summary = docstring(kind).partition("\n")[0].replace("`", "")
-    return OperatorInfo(name, summary, tuple(_dimensions(dataclasses.fields(kind))))
+    return OperatorInfo(kind.op, summary, tuple(_dimensions(dataclasses.fields(kind))))
 
 
 def list_operators() -> OperatorListing:

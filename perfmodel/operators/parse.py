@@ -23,7 +23,7 @@ from perfmodel.core.lists import list_items
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
-from perfmodel.operators import load_operator, operator_names
+from perfmodel.operators import load_operator, operator_names, spelled
 from perfmodel.operators.base import Operator, wrong_dimensions
 from perfmodel.operators.checks import LARGEST_SIZE
 
@@ -281,7 +281,7 @@ def _limit_points(op: str, points: float) -> None:
 
 def _operator_name(word: str, after: str = "") -> str:
     """Return the operator that a word names; ``after`` is the operator that the words before it describe, if any."""
-    name = word.replace("-", "_").lower()
+    name = spelled(word)
     if name in operator_names():
         return name
     dimensions = load_operator(after).dimensions() if after else {}
@@ -300,4 +300,4 @@ def _is_file(token: str) -> bool:
     """Return whether a word is a file: by its suffix, its folders, or because it exists and names no operator."""
     if storage.suffix_of(token) in DOCUMENT_SUFFIXES or os.sep in token:
         return True
-    return os.path.exists(token) and token.replace("-", "_").lower() not in operator_names()
+    return os.path.exists(token) and spelled(token) not in operator_names()

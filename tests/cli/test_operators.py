@@ -24,6 +24,11 @@ def test_the_dimensions_of_one_say_what_has_to_be_given(perfmodel):
     assert all(row["meaning"] for row in rows.values())
 
 
+@pytest.mark.parametrize("word", ["rms-norm", "RMS_norm"])
+def test_an_operator_is_spelled_as_for_analyze(perfmodel, word):
+    assert perfmodel("operators", word).out == perfmodel("operators", "rms_norm").out
+
+
 def test_a_misspelt_operator_gets_the_nearest(perfmodel):
     ran = perfmodel("operators", "atention")
     assert ran.code == 2

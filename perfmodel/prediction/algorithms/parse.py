@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfmodel.errors import unknown_name
-from perfmodel.operators import operator_names
+from perfmodel.operators import operator_names, spelled
 from perfmodel.operators.base import Operator
 from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction.algorithms import find_problem, problem_names, problem_of, problems
@@ -35,7 +35,7 @@ def parse_problems(tokens: Sequence[str]) -> list[tuple[Problem, Operator]]:
 
 def _parsed(group: Sequence[str]) -> list[tuple[Problem, Operator]]:
     word, *given = group
-    name = word.replace("-", "_").lower()
+    name = spelled(word)
     values = {key: value for key, _, value in (token.partition("=") for token in given)}
     if name in problem_names():
         problem = find_problem(name)
