@@ -82,6 +82,14 @@ class Sheet:
 
     values: NDArray[np.float64]
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether all values are the same."""
+        return np.array_equal(self.values, other.values) if isinstance(other, Sheet) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Return a number that equal sheets share."""
+        return hash(self.values.shape)
+
     @functools.cached_property
     def coefficients(self) -> NDArray[np.float64]:
         """What a cell of knots is made of: a row of cells for each corner, the last axis changing first.
@@ -101,7 +109,7 @@ class Sheet:
         return np.ascontiguousarray(self.coefficients.T)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Surface:
     """The surface of a family on a machine.
 
@@ -126,6 +134,10 @@ class Surface:
     common: float = 1.0
     source: str = ""
     date: str = ""
+
+    def __hash__(self) -> int:
+        """Return a number that equal surfaces share."""
+        return hash((self.name, self.axes, self.source, self.date))
 
     def sheet(self, *names: str) -> Sheet:
         """Return the values of the first of some libraries that has any, else what holds for another one.

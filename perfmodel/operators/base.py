@@ -127,6 +127,25 @@ class Operator(abc.ABC):
         self._check_shapes()
         self.check()
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether another operator is the same call: of one class, with equal parameters, name and count.
+
+        Arrays are equal where their shapes and all of their numbers are. What an operator keeps of its own results, and
+        whether a value was given or derived, make no difference.
+        """
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        own, others = vars(self), vars(other)
+        return all(_same(own[name], others[name]) for name in _declared(type(self)))
+
+    def __hash__(self) -> int:
+        """Return a number that equal operators share; of arrays the shapes count alone."""
+        own = vars(self)
+        values = (own[name] for name in _declared(type(self)))
+        return hash((type(self), *(value.shape if isinstance(value, np.ndarray) else value for value in values)))
+
     def _check_shapes(self) -> None:
         """Check that the dimensions that are arrays can be broadcast together."""
         if np.ndarray in map(type, self.__dict__.values()):
@@ -329,6 +348,12 @@ class Operator(abc.ABC):
         for name, value in missing.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_derived", frozenset(missing))
+
+
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, np.ndarray) or isinstance(other, np.ndarray):
+        return np.shape(value) == np.shape(other) and np.array_equal(value, other)
+    return bool(value == other)
 
 
 @functools.cache

@@ -27,6 +27,9 @@ from perfmodel.prediction.uncertainty import Uncertainty
 
 __all__ = ["ROW_KEYS", "Prediction"]
 
+#: the times that a prediction states
+_TIMES = ("bound_time_s", "predicted_time_s", "predicted_time_low_s", "predicted_time_high_s")
+
 
 @record
 class Prediction(Reportable):
@@ -53,6 +56,15 @@ class Prediction(Reportable):
     peak: Peak | None
     bound: roofline.Bound
     estimate: Estimate
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another prediction was asked for alike and says the same, at every point of a sweep."""
+        if not isinstance(other, Prediction):
+            return NotImplemented
+        asked = ("operator", "machine", "conditions", "peak")
+        return all(getattr(self, name) == getattr(other, name) for name in asked) and all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in _TIMES
+        )
 
     @functools.cached_property
     def work(self) -> Work:
