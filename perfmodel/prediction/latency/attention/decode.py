@@ -19,6 +19,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
 from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, LARGE_HEADS
+from perfmodel.prediction.latency.attention.blocks import LARGE
 from perfmodel.prediction.latency.attention.choice import is_by_pytorch
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
@@ -214,9 +215,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     run = trtllm.run_of(attention, machine, c, keys) if kernel.heads_alone else None
     if run is None or anywhere(attention.seq_q > 1):
         run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
-    if kernel.one_query and anywhere(attention.head_dim > prefill.LARGE):
+    if kernel.one_query and anywhere(attention.head_dim > LARGE):
         large = _one_query_of_large_heads(attention, machine, c, keys)
-        here = attention.head_dim > prefill.LARGE
+        here = attention.head_dim > LARGE
         run = Run(where(here, large.busy, run.busy), where(here, large.parts, run.parts), run.launches)
     body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads
