@@ -11,7 +11,7 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Load
-from perfmodel.core.work import Number, ceil, clipped, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, clipped, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention import flash2
 from perfmodel.prediction.latency.attention.choice import masks_window
@@ -21,6 +21,7 @@ from perfmodel.prediction.latency.attention.rates import ada_8bit, on_lanes, rea
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import s_per_flop, sustained_share
+from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import smooth_max
 
 #: speed of L2 over that of device memory
@@ -120,27 +121,43 @@ def _mask_cycles(op: Attention, kernel: Kernel) -> Number:
 
 @record
 class BlockTimes:
-    """What all blocks take together [s]: the parts of ``run``: arithmetic, softmax, waste, setup, tail, held clock."""
+    """What all blocks take together [s]: the parts of ``run``, of which ``joining`` is of the parts of split keys."""
 
     math: Number
     softmax: Number
     waste: Number
     setup: Number
     tail: Number
+    joining: Number
     held: Number
     run: Number
 
     def waiting(self, time_s: Number) -> BlockTimes:
         """Return the same with time in which all blocks wait for memory, and compute nothing [s]."""
         setup, run = self.setup + time_s, self.run + time_s
-        return BlockTimes(self.math, self.softmax, self.waste, setup, self.tail, self.held, run)
+        return BlockTimes(self.math, self.softmax, self.waste, setup, self.tail, self.joining, self.held, run)
+
+    def or_faster(self, other: BlockTimes) -> BlockTimes:
+        """Return the same where that takes no longer than other blocks do, and else those."""
+        faster = other.run < self.run
+        return BlockTimes(
+            *(where(faster, getattr(other, name), getattr(self, name)) for name in BlockTimes.__annotations__)
+        )
 
 
 def block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load) -> BlockTimes:
-    """Return what the blocks take."""
-    whole = flash2.parts(op, machine) if flash2.chooses_splits(kernel) else None
-    rows: Number = kernel.rows if whole is None else flash2.rows_of(op, machine, kernel, whole)
-    step = kernel.step_keys(op.head_dim) if whole is None else flash2.step_of(op.head_dim, whole)
+    """Return what the blocks take; no keys are split where joining their parts takes longer than that saves."""
+    split = _with_parts(op, machine, c, kernel, load, math.inf)
+    if not anywhere(split.joining > 0.0):
+        return split
+    return _with_parts(op, machine, c, kernel, load, 1.0).or_faster(split)
+
+
+def _with_parts(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load, most: float) -> BlockTimes:
+    """Return what the blocks take with the parts of the keys that the kernel has, or as many at most."""
+    chosen = minimum(flash2.parts(op, machine), most) if flash2.chooses_splits(kernel) else None
+    rows: Number = kernel.rows if chosen is None else flash2.rows_of(op, machine, kernel, chosen)
+    step = kernel.step_keys(op.head_dim) if chosen is None else flash2.step_of(op.head_dim, chosen)
     blocks = _Blocks.of(op, kernel, rows, step, on_lanes(op, machine, kernel))
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
@@ -169,7 +186,7 @@ def block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load
     if kernel.filled:
         block = block * (1.0 - kernel.filled) + block * kernel.filled * blocks.filled
     setup = heads * blocks.a_head * block / cycles
-    split, joining = _split(op, machine, kernel, blocks, whole)
+    split, joining = _split(op, machine, kernel, blocks, chosen, most)
     longest = (blocks.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
     tail: Number = kernel.tail * longest
@@ -181,32 +198,43 @@ def block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load
         # No more than would be busy if all blocks were as long as the longest: a mask makes no call slower.
         later = kernel.ascending * (1.0 - blocks.keys / blocks.most_keys) * longest
         tail = tail + minimum(later, (blocks.most_keys / blocks.keys - 1.0) * visited * pair / cycles)
-    run = smooth_max(4, busy + tail, kernel.sharing * longest) + joining
+    alone = smooth_max(4, busy + tail, kernel.sharing * longest)
+    run = alone + joining
     held = _held_down(op, machine, c, kernel, load, visited, run)
-    return BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, held, run + held)
+    waste = visited * pair / cycles - math - softmax
+    return BlockTimes(math, softmax, waste, setup, alone - busy, joining, held, run + held)
 
 
 def _split(
-    op: Attention, machine: Machine, kernel: Kernel, blocks: _Blocks, chosen: Number | None
+    op: Attention, machine: Machine, kernel: Kernel, blocks: _Blocks, chosen: Number | None, most_parts: float
 ) -> tuple[Number, Number]:
     """Return the parts that a block's keys are split into over idle SMs, and the time of joining those [s].
 
     A chunk of few queries has at most as many parts as keys for each query, a whole prompt one for each
     ``SPLIT_STEPS`` steps of keys. Joining starts and writes in proportion to the parts beyond one, so that nothing
-    jumps where the blocks begin to fill the SMs. ``chosen`` are the parts where the kernel chooses them.
+    jumps where the blocks begin to fill the SMs. ``chosen`` are the parts where the kernel chooses them; there are no
+    more than ``most_parts``.
     """
     if chosen is not None:
-        moved = PART_BYTES * op.batch * op.heads * op.seq_q * op.head_dim * chosen
-        return chosen, where(chosen > 1.0, JOIN_S + moved / machine.bandwidth_bytes_per_s, 0.0)
+        return chosen, where(chosen > 1.0, JOIN_S + _parts_s(op, machine, chosen, near=True), 0.0)
     count = 1.0 * op.batch * op.heads * blocks.a_head
-    steps = blocks.most_keys / kernel.keys
+    steps = blocks.most_keys / kernel.step_keys(op.head_dim)
     most = minimum(op.seq_kv / op.seq_q, steps) if kernel.splits else 1.0
     if not kernel.splits_whole:
         return maximum(minimum(machine.sm_count / count, most), 1.0), 0.0
     most = maximum(most, steps / SPLIT_STEPS)
-    split = maximum(minimum(machine.sm_count / count, most), 1.0)
-    moved = PART_BYTES * op.batch * op.heads * op.seq_q * op.head_dim * (split - 1.0)
-    return split, JOIN_S * minimum(split - 1.0, 1.0) + moved / machine.bandwidth_bytes_per_s
+    split = maximum(minimum(machine.sm_count / count, minimum(most, most_parts)), 1.0)
+    return split, JOIN_S * minimum(split - 1.0, 1.0) + _parts_s(op, machine, split - 1.0)
+
+
+def _parts_s(op: Attention, machine: Machine, parts: Number, *, near: bool = False) -> Number:
+    """Return the time of writing the sums of some parts and of reading them again, from L2 where they are near [s].
+
+    Constants of FlashAttention-3 are fitted with parts that pass through device memory.
+    """
+    moved = PART_BYTES * op.batch * op.heads * op.seq_q * op.head_dim * parts
+    held = fitting_share(0.5 * moved, machine.l2_bytes) if near and machine.l2_bytes else 0.0
+    return moved / (machine.bandwidth_bytes_per_s * (1.0 + (L2_SPEED - 1.0) * held))
 
 
 def _held_down(

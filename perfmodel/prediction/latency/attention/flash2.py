@@ -57,8 +57,9 @@ def parts(op: Attention, machine: Machine) -> Number:
     """Return the parts that the keys of a prompt are split into: as many as there are places for, 1 where none.
 
     FlashAttention-2 takes the fewest whole parts whose waves are filled to 0.85 of the best filling, which is near it.
+    The longest part is a whole step.
     """
-    steps = ceil(op.seq_kv / head_step_keys(op.head_dim))
+    steps = op.seq_kv / head_step_keys(op.head_dim)
     split = maximum(minimum(places_left(op, machine), minimum(steps, MOST_PARTS)), 1.0)
     found: Number = where(whole(op, machine), 1.0, split)
     return found

@@ -33,7 +33,17 @@ from perfmodel.prediction.latency.gemm.times import POWER_LIMIT
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import warm_bandwidth
-from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Terms, smooth_max
+from perfmodel.prediction.latency.terms import (
+    CONTENTION,
+    HBM,
+    LAUNCH,
+    MATH,
+    SPLIT_K,
+    TILE_WASTE,
+    WAVES,
+    Terms,
+    smooth_max,
+)
 
 CONSTANTS = (
     Constant("launch", "s", 9e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
@@ -101,6 +111,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions, k
         TILE_WASTE: where(computes, maximum(blocks.waste, 0.0), 0.0),
         BLOCK: where(computes, blocks.setup, 0.0),
         WAVES: where(computes, blocks.tail, 0.0),
+        SPLIT_K: where(computes, blocks.joining, 0.0),
         POWER_LIMIT: where(computes, blocks.held, 0.0),
         HBM: where(computes, 0.0, hbm),
         CONTENTION: smooth_max(4, blocks.run, hbm) - maximum(blocks.run, hbm),
@@ -153,7 +164,7 @@ PREFILL = Family(
     "attention_prefill",
     CONSTANTS,
     formula,
-    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, POWER_LIMIT, HBM, CONTENTION, KV_WRITE, LAUNCH, MASK),
+    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, SPLIT_K, POWER_LIMIT, HBM, CONTENTION, KV_WRITE, LAUNCH, MASK),
     applies,
     chooses=choices,
     borrows=lenders,
