@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import perfmodel as pm
+from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.prefill import PREFILL
@@ -16,10 +19,100 @@ from perfmodel.prediction.latency.machine import Machine
 
 Floats = NDArray[np.float64]
 
+COUNT = 300
+#: of all instructions, with residual surfaces and without, measured and not
+MACHINES = (
+    "a100-sxm4-80gb", "a2", "b200-sxm-180gb", "h100-sxm5-80gb", "l40s", "mi300x", "rtx-4060", "rtx-4090",
+    "rtx-5000-ada",
+)  # fmt: skip
+#: all but TensorRT-LLM, whose choices among its kernels step both ways
+LIBRARIES = ("", "fa2", "fa3", "flashinfer", "sglang", "torch-2.8", "triton", "vllm")
 #: what rounding, and the exponent of a smooth maximum, leave
 TOLERANCE = 1.02
-#: what a smooth maximum adds to a wave of equal blocks, 2^(1/4)
-WAVE = 1.19
+#: residual surfaces of causal prompts, which were fitted to rows, may fall by so much; and what a smooth maximum adds
+#: to a wave of equal blocks, 2^(1/4)
+SURFACE, WAVE = 1.1, 1.19
+
+
+def random_calls(seed: int, most_queries: float) -> dict[str, Floats]:
+    """Return sizes of calls of 1 to 2^``most_queries`` queries, two fifths of them prompts and the rest of a cache."""
+    rng = np.random.default_rng(seed)
+    kv_heads = np.exp2(rng.integers(0, 5, COUNT))
+    queries = np.floor(np.exp2(rng.uniform(0, most_queries, COUNT)))
+    cached = np.where(rng.random(COUNT) < 0.4, 0.0, np.floor(np.exp2(rng.uniform(0, 14, COUNT))))
+    return {
+        "batch": np.floor(np.exp2(rng.uniform(0, 8, COUNT))),
+        "heads": kv_heads * rng.choice([1.0, 2, 3, 4, 5, 8, 16], COUNT),
+        "kv_heads": kv_heads,
+        "head_dim": rng.choice([64.0, 128, 256], COUNT),
+        "seq_q": queries,
+        "seq_kv": queries + cached,
+    }
+
+
+def seconds(machine: str, library: str, sizes: Mapping[str, Floats], *, causal: bool, dtype: str = "bf16") -> Floats:
+    op = Attention(dtype=dtype, causal=causal, **sizes)  # type: ignore[arg-type]
+    return np.asarray(pm.predict(op, machine, library=library).predicted_time_s)
+
+
+def larger(sizes: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
+    """Return calls with more of one size."""
+    queries, keys = sizes["seq_q"], sizes["seq_kv"]
+    return {
+        "twice the batch": {**sizes, "batch": 2.0 * sizes["batch"]},
+        "a sequence": {**sizes, "batch": sizes["batch"] + 1.0},
+        "a query": {**sizes, "seq_q": queries + 1.0, "seq_kv": np.maximum(keys, queries + 1.0)},
+        "twice the queries": {**sizes, "seq_q": 2.0 * queries, "seq_kv": np.maximum(keys, 2.0 * queries)},
+        "a key": {**sizes, "seq_kv": keys + 1.0},
+        "half as many keys": {**sizes, "seq_kv": np.ceil(1.5 * keys)},
+    }
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_more_of_a_size_takes_no_less_time(machine: str, library: str, causal: bool) -> None:
+    for most_queries in (7.2, 12.0):
+        sizes = random_calls(7, most_queries)
+        with contextlib.suppress(UsageError):  # no such kernel on the machine
+            here = seconds(machine, library, sizes, causal=causal)
+            for name, more in larger(sizes).items():
+                ratio = here / seconds(machine, library, more, causal=causal)
+                limit = SURFACE if causal else TOLERANCE
+                worst = {size: int(values[ratio.argmax()]) for size, values in sizes.items()}
+                assert ratio.max() <= limit, f"{name} more is {ratio.max():.3f} times as fast: {worst}"
+
+
+@pytest.mark.parametrize("machine", ["a2", "rtx-4060", "b200-sxm-180gb", "h100-sxm5-80gb"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp8"])
+def test_kernels_that_nobody_measured_keep_the_order_of_few_queries(machine: str, dtype: str) -> None:
+    sizes = random_calls(8, 6.0)
+    with contextlib.suppress(UsageError):
+        here = seconds(machine, "", sizes, causal=False, dtype=dtype)
+        for name, more in larger(sizes).items():
+            assert np.all(here <= TOLERANCE * seconds(machine, "", more, causal=False, dtype=dtype)), name
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "sizes"),
+    [
+        ("b200-sxm-180gb", "", {"batch": 29, "heads": 296, "kv_heads": 37, "head_dim": 64, "seq_q": 3}),
+        ("b200-sxm-180gb", "vllm", {"batch": 64, "heads": 12, "head_dim": 64, "seq_q": 8}),
+        ("a100-sxm4-80gb", "torch", {"batch": 64, "heads": 12, "head_dim": 64, "seq_q": 8}),
+    ],
+)
+def test_a_short_prompt_of_attention_alone_is_as_many_queries_of_a_cache(
+    machine: str, library: str, sizes: dict[str, int]
+) -> None:
+    prompt, cached = (
+        float(
+            pm.predict(
+                pm.Attention(**sizes, seq_kv=sizes["seq_q"] + more, causal=True, dtype="bf16"), machine, library=library
+            ).predicted_time_s
+        )
+        for more in (0, 3)
+    )
+    assert prompt <= cached < 1.1 * prompt
 
 
 @pytest.mark.parametrize("machine", ["l40s", "rtx-5000-ada", "h100-sxm5-80gb", "rtx-4090"])

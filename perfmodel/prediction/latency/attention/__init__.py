@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfmodel.prediction.latency.attention.backward import BACKWARD
 from perfmodel.prediction.latency.attention.decode import DECODE
-from perfmodel.prediction.latency.attention.prefill import PREFILL
+from perfmodel.prediction.latency.attention.prompts import PROMPTS
 
 SERVES = {"attention_prefill": ("attention",), "attention_decode": ("attention",), "attention_backward": ("attention",)}
-FAMILIES = (PREFILL, DECODE, BACKWARD)
+FAMILIES = (PROMPTS, DECODE, BACKWARD)

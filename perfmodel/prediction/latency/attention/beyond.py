@@ -24,8 +24,8 @@ UNSEEN_MASK = (0.1, 0.2, 0.2)
 #: sizes of the heads of all tables are multiples of it; kernels pad others to one, or to multiples of 32, so that 80
 #: columns may take as long as 96 or as 128. The deviation is assumed: half of ln(128 / 80), and rounded up
 HEAD, PADDED = 64.0, (0.1, 0.3, 0.3)
-#: constants of PyTorch's FlashAttention-2 rest on six rows; 36 prompts that were drawn at random are 21 % off on an
-#: H200 (`examples/records`, 2026-11-27): those of up to 64 tokens are faster, sizes that fill no whole blocks slower
+#: constants of PyTorch's FlashAttention-2 rest on six rows; 74 prompts that were drawn at random are 14 % off on an
+#: H200 (`examples/records`, 2026-11-27)
 FEW_ROWS = (0.25, 0.2, 0.1)
 #: larger heads than those of all tables: libraries have kernels of their own for them, or none that is tuned. Assumed:
 #: published ones of 320 to 896 columns reach 13 to 80 % of the tensor peak on three chips (README.md of

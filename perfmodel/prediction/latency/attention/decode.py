@@ -7,13 +7,12 @@ of them (Flash-Decoding, T. Dao et al., 2023). TensorRT-LLM's kernels are in `tr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, plain, where
+from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, maximum, minimum, plain, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -31,10 +30,11 @@ from perfmodel.prediction.latency.attention.kernels import (
     head_step_keys,
     kernel_of,
 )
-from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, is_decode
+from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, filled, is_decode
 from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.run import KEYS, TILE_MATH, Run
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import FACTOR, Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import warm_bandwidth
@@ -46,6 +46,8 @@ from perfmodel.prediction.latency.terms import (
     SPLIT_K,
     Term,
     Terms,
+    between,
+    faster,
     overlapped,
     smooth_max,
 )
@@ -94,6 +96,8 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     if kernel.apart_in_windows:
         blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / rows), blocks)
     first: Number = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
+    if flash2.chooses_splits(kernel):
+        first = flash2.first_keys(op, machine)
     if kernel.small_rows < rows:
         rows = where(op.seq_q * group <= kernel.small_rows, kernel.small_rows, rows)
     if on_lanes(op, machine, kernel):
@@ -190,7 +194,7 @@ def _join(c: Values, parts: Number, kernel: Kernel | None = None) -> Number:
     return joined
 
 
-def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+def few_queries(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return launch + || traffic, SMs ||_4 + heads + joining [s].
 
     With B blocks, the keys k of each split into s parts, SM cycles ``a`` of a key, steps of n keys, and f the clock:
@@ -202,8 +206,6 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     TensorRT-LLM's kernels run in whole waves: SMs = waves cycles / f, with the parts that its sources choose.
 
     The cache lies in L2 as far as it fits when it is used again (`perfmodel.prediction.latency.streams.fitting_share`).
-
-    Of many queries the time turns into that of a prompt of as many (`_towards_a_prompt`).
     """
     attention = cast(Attention, op)
     kernel = kernel_of(attention, machine, conditions.library)
@@ -228,33 +230,45 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         SPLIT_K: _join(c, run.parts, kernel),
         LAUNCH: c["launch"] * run.launches * (1.0 if writes else WITHOUT_WRITE) + narrowing_s(attention, kernel),
     }
-    few = Terms(adds, body.alone)
-    share = 0.0 if kernel.one_query else _of_a_prompt(attention)
+    return Terms(adds, body.alone)
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of `few_queries`, and of many queries those of a prompt of as many, by and by.
+
+    In a serving library's calls it is a matter of the keys, too (`_of_a_prompt`), else `handed_over`.
+    """
+    attention = cast(Attention, op)
+    few = few_queries(attention, machine, c, conditions)
+    kernel = kernel_of(attention, machine, conditions.library)
     if flash2.chooses_splits(kernel):
-        return _of_two_kernels(few, share, attention, machine, c, conditions)
-    return _towards_a_prompt(few, share, attention, machine, c, conditions) if anywhere(share) else few
+        found = few
+        for here, call in flash2.by_blocks(attention):
+            prompt = _as_a_prompt(call, machine, c, conditions)
+            handed = handed_over(few, prompt, attention, machine, c, conditions)
+            found = between(found, handed, where(here, 1.0, 0.0))
+        return found
+    several = anywhere(attention.seq_q > 1)
+    if attention.kv_write and not several:
+        return few
+    if not kernel.one_query and not several:
+        return faster(few, _of_a_block(attention, machine, c, conditions))
+    prompt = _as_a_prompt(attention, machine, c, conditions)
+    if kernel.one_query:  # its library has the kernel of prompts, too
+        return faster(few, prompt)
+    if attention.kv_write:
+        return between(few, prompt, _of_a_prompt(attention))
+    return handed_over(few, prompt, attention, machine, c, conditions)
 
 
 def _of_a_prompt(op: Attention) -> Number:
     """Return the weight of a prompt's time: 1 where a decode ends, at `BLOCK_QUERIES` or `LONGER` times as many keys.
 
     It is 0 up to half of the queries, and from twice as many keys on; between them it goes with the logarithm.
+    In vLLM's calls one query of few keys takes longer than 16 (13.5 and 9.7 us on an RTX 4090, LLMServingSim).
     """
-    filled = maximum(2.0 * op.seq_q / BLOCK_QUERIES, 1.0)
     short = where(op.seq_q > FEW_QUERIES, maximum(2.0 * LONGER * op.seq_q / op.seq_kv, 1.0), 1.0)
-    return minimum(plain(np.log2(maximum(filled, short))), 1.0)
-
-
-def _towards_a_prompt(
-    few: Terms, share: Number, op: Attention, machine: Machine, c: Values, conditions: Conditions
-) -> Terms:
-    """Return a mean of the terms of a few queries and of a prompt.
-
-    The one counts no exponentials, which few queries hide behind the cache, and fills a block with queries of any head;
-    the other is fitted to whole blocks. That the one holds for tens of queries was measured of
-    FlashAttention-2 alone (30 rows of LLMServingSim); where they meet is assumed.
-    """
-    return _between(few, _as_a_prompt(op, machine, c, conditions), share)
+    return maximum(filled(op), minimum(plain(np.log2(short)), 1.0))
 
 
 def _as_a_prompt(op: Attention, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -263,29 +277,44 @@ def _as_a_prompt(op: Attention, machine: Machine, c: Values, conditions: Conditi
     return scaled(prefill.formula(op, machine, values, conditions), values).times(1.0 / c.get(FACTOR.name, 1.0))
 
 
-def _of_two_kernels(
-    few: Terms, share: Number, op: Attention, machine: Machine, c: Values, conditions: Conditions
-) -> Terms:
-    """Return the terms of FlashAttention-2: of its kernel of prompts where the keys are not split.
+def _of_a_block(op: Attention, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a prompt of `BLOCK_QUERIES`: fewer take no longer."""
+    keys = maximum(1.0 * op.seq_kv, BLOCK_QUERIES)
+    return _as_a_prompt(op.changed(seq_q=BLOCK_QUERIES, seq_kv=keys), machine, c, conditions)
 
-    That takes no less time than the other one would, as it has fewer blocks of more rows.
+
+def handed_over(few: Terms, prompt: Terms, op: Attention, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of attention alone, which the kernels of a few queries serve or those of prompts.
+
+    With q queries of k keys, t(q, k) of `few_queries`, p(q, k) of a prompt and a block of Q queries:
+
+        max(min(t(min(q, 8, k / 8), k), p(Q, k)), min(t(q, k), p(q, k)))
+
+    A query or a key more takes no less time then, wherever a call passes from one form to the other. The first counts
+    no exponentials, which few queries hide behind the cache, and fills a block with queries of any head; the other is
+    fitted to whole blocks, and holds from half of them on, by and by. That the first holds for tens of queries was
+    measured of FlashAttention-2 alone (30 rows of LLMServingSim); where they meet is assumed. FlashAttention-2 runs its
+    kernel of prompts wherever it does not split the keys.
     """
-    found = few
-    for here, call in flash2.by_blocks(op):
-        prompt = _as_a_prompt(call, machine, c, conditions)
-        weight = where(flash2.whole(op, machine), where(prompt.time_s > few.time_s, 1.0, 0.0), share)
-        found = _between(found, prompt, where(here, weight, 0.0))
+    kernel = kernel_of(op, machine, conditions.library)
+    share = filled(op)
+    if flash2.chooses_splits(kernel):
+        share = where(flash2.whole(op, machine), 1.0, share)
+    found = between(faster(few, prompt), prompt, share)
+    fewer = clipped(floor(op.seq_kv / (2.0 * LONGER)), 1.0, minimum(1.0 * op.seq_q, FEW_QUERIES))
+    block = _of_a_block(op, machine, c, conditions)
+    # Where the heads of a group share a block for one query alone, that may take longer than two.
+    for queries in (1.0, fewer) if kernel.varlen else (fewer,):
+        least = faster(few_queries(op.changed(seq_q=queries), machine, c, conditions), block)
+        found = between(found, least, where(least.time_s > found.time_s, 1.0, 0.0))
     return found
 
 
-def _between(one: Terms, other: Terms, share: Number) -> Terms:
-    """Return the mean of two calls' terms, with a share of the other."""
-
-    def mean(first: Mapping[Term, Number], second: Mapping[Term, Number]) -> dict[Term, Number]:
-        names = dict.fromkeys((*first, *second))
-        return {name: (1.0 - share) * first.get(name, 0.0) + share * second.get(name, 0.0) for name in names}
-
-    return Terms(mean(one.adds, other.adds), mean(one.alone, other.alone))
+def values_on(machine: Machine, library: str, dtype: str) -> Values:
+    """Return the constants of a few queries on a machine, for families that use them."""
+    if machine.hardware is None:
+        return {constant.name: constant.default for constant in DECODE.all_constants}
+    return constants(DECODE, machine.hardware, library, dtype).values
 
 
 DECODE = Family(

@@ -84,6 +84,18 @@ def step_of(head_dim: Number, split: Number) -> Number:
     return found
 
 
+def first_keys(op: Attention, machine: Machine) -> Number:
+    """Return the keys of the first step of few queries, which is done in full.
+
+    The other kernel, whose steps are shorter, has calls whose keys are one step at most, and those whose keys stay
+    whole.
+    """
+    split, step = head_step_keys(op.head_dim), step_of(op.head_dim, 1.0)
+    alone = whole(op, machine) | (op.keys() <= split)
+    found: Number = where(alone, minimum(split, step * ceil(op.keys() / step)), split)
+    return found
+
+
 def by_blocks(op: Attention) -> tuple[tuple[Any, Attention], ...]:
     """Return the call as its blocks see it, for the points that a mask names: the heads of a group as queries."""
     together = packed(op) & (op.heads > op.kv_heads)

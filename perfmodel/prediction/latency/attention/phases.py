@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from perfmodel.core.work import Number, clipped, plain
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention.kernels import kernel_of
 from perfmodel.prediction.latency.machine import Machine
@@ -32,3 +35,24 @@ def is_decode(op: Attention, machine: Machine, library: str) -> Any:
         return (op.seq_q == 1) & ((op.seq_kv > 1) | prompts_of_one)
     few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
     return (few & (op.seq_kv > op.seq_q)) | ((op.seq_q == 1) & prompts_of_one)
+
+
+def may_be_few(op: Attention, machine: Machine, library: str) -> Any:
+    """Whether each point that is no decode is short enough for the kernels of a few queries: attention alone."""
+    kernel = kernel_of(op, machine, library)
+    if op.backward or op.kv_write or kernel.one_query or not kernel.decodes:
+        return False
+    return op.seq_q < BLOCK_QUERIES
+
+
+def filled(op: Attention) -> Number:
+    """Return 0 up to half of `BLOCK_QUERIES`, 1 at all of them, with the logarithm between."""
+    return clipped(plain(np.log2(2.0 * op.seq_q / BLOCK_QUERIES)), 0.0, 1.0)
+
+
+def measured_share(op: Attention) -> Number:
+    """Return the share of a prompt's residual surface that holds: those measured are causal and write the cache.
+
+    A short prompt that writes none may have the kernels of a few queries (`may_be_few`).
+    """
+    return float(op.causal) * (1.0 if op.kv_write else filled(op))

@@ -25,7 +25,7 @@ from perfmodel.prediction.latency.attention.kernels import (
     kernel_of,
     lenders,
 )
-from perfmodel.prediction.latency.attention.phases import is_decode
+from perfmodel.prediction.latency.attention.phases import is_decode, measured_share
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, MASK, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Constant, Family, Values
@@ -172,5 +172,5 @@ PREFILL = Family(
     for_pytorch=is_by_pytorch,
     doubts=(*BEYOND, ANOTHERS_KERNEL, LARGE_HEADS),
     axes=PREFILL_AXES,
-    surfaced=lambda op: float(op.causal),  # all that was measured is
+    surfaced=measured_share,
 )
