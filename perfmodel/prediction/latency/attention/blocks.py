@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Load
@@ -156,7 +158,7 @@ def block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load
 def _with_parts(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load, most: float) -> BlockTimes:
     """Return what the blocks take with the parts of the keys that the kernel has, or as many at most."""
     chosen = minimum(flash2.parts(op, machine), most) if flash2.chooses_splits(kernel) else None
-    rows: Number = kernel.rows if chosen is None else flash2.rows_of(op, machine, kernel, chosen)
+    rows = kernel.rows_for(op.seq_q) if chosen is None else flash2.rows_of(op, machine, kernel, chosen)
     step = kernel.step_keys(op.head_dim) if chosen is None else flash2.step_of(op.head_dim, chosen)
     blocks = _Blocks.of(op, kernel, rows, step, on_lanes(op, machine, kernel))
     cycles = machine.sm_count * machine.clock_hz
@@ -191,9 +193,12 @@ def _with_parts(op: Attention, machine: Machine, c: Values, kernel: Kernel, load
     busy = visited * pair / cycles + setup
     tail: Number = kernel.tail * longest
     if kernel.in_waves:
+        equal = (blocks.keys == blocks.most_keys) & np.logical_not(blocks.windowed)
         loads = heads * blocks.a_head * split / machine.sm_count
         last = where(loads > 1.0, clipped(ceil(loads) - loads, kernel.tail, LAST_WAVE), 1.0 - loads)
-        tail = where(blocks.keys == blocks.most_keys, last * longest, tail)
+        # The first blocks of a causal prompt are shorter than equal ones: a mask makes no call slower.
+        shorter = (blocks.most_keys / blocks.keys - 1.0) * visited * pair / cycles
+        tail = where(equal, last * longest, minimum(tail, last * longest + shorter))
     if kernel.ascending:
         # No more than would be busy if all blocks were as long as the longest: a mask makes no call slower.
         later = kernel.ascending * (1.0 - blocks.keys / blocks.most_keys) * longest

@@ -25,6 +25,7 @@ from perfmodel.prediction.latency.attention.kernels import (
     KERNELS,
     MMA,
     TCGEN05,
+    WGMMA,
     Kernel,
     decoding_lenders,
     head_step_keys,
@@ -164,6 +165,8 @@ def _start_of_a_block(op: Attention, machine: Machine, c: Values, kernel: Kernel
 def _one_query_of_large_heads(op: Attention, machine: Machine, c: Values, keys: Number) -> Run:
     """The kernel of cuDNN of one query for heads of more than 128 columns (16x128x256 and 64x64x256 by its names).
 
+    It is Hopper's: PyTorch has no other chip run heads of so many columns there.
+
     It pads heads to 256 columns and is bound by its own steps: a key of a block costs `LARGE_KEY` SM cycles, however
     few the queries. Keys are split over idle SMs, in whole parts; blocks end together.
     """
@@ -217,7 +220,7 @@ def few_queries(op: Operator, machine: Machine, c: Values, conditions: Condition
     run = trtllm.run_of(attention, machine, c, keys) if kernel.heads_alone else None
     if run is None or anywhere(attention.seq_q > 1):
         run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
-    if kernel.one_query and anywhere(attention.head_dim > LARGE):
+    if kernel.one_query and machine.matrix_instruction == WGMMA and anywhere(attention.head_dim > LARGE):
         large = _one_query_of_large_heads(attention, machine, c, keys)
         here = attention.head_dim > LARGE
         run = Run(where(here, large.busy, run.busy), where(here, large.parts, run.parts), run.launches)

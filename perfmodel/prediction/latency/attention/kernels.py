@@ -16,7 +16,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.machine import Machine
 
@@ -34,6 +34,7 @@ class Kernel:
     ----------
     name : what people call it.
     rows, keys : query rows of a block of a prefill, and the keys of a step.
+    few_rows : rows of a block of a prefill of no more queries, where there is such a tile; 0 where not.
     packed : the query heads that share a key head fill one block together (FlashAttention's pack_gqa).
     splits : whether the keys of a chunk of few queries are split over idle SMs.
     prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
@@ -85,6 +86,7 @@ class Kernel:
     name: str
     rows: float = 128.0
     keys: float = 128.0
+    few_rows: float = 0.0
     packed: bool = True
     splits: bool = True
     prepares_q: bool = False
@@ -122,6 +124,13 @@ class Kernel:
     narrowing_s: float = 0.0
     write_token: float = 0.0
     write_column: float = 0.0
+
+    def rows_for(self, queries: Number) -> Number:
+        """Return the rows of a block of a prefill."""
+        if not self.few_rows:
+            return self.rows
+        found: Number = where(queries <= self.few_rows, self.few_rows, self.rows)
+        return found
 
     def step_keys(self, head_dim: Number) -> Number:
         """Return the keys of a step of a prefill."""
@@ -161,7 +170,12 @@ _FA2 = Kernel(
 # FlashAttention-1, cut as the second: assumed. Its rate is read off 20 rows of five sources on A100, which reach 41 to
 # 79 TFLOP/s and, of gradients, 26 to 83 (`examples/published`).
 _FA1 = replace(_FA2, name="fa1", rate=0.3, sizes=(16.0, 32.0, 64.0, 128.0))
-_CUDNN = Kernel("cudnn", packed=False, splits=False, sizes=(64.0, 128.0, 192.0, 256.0), large_blocks=True)
+# It splits keys for one query alone: 68 queries of 32 heads and 7961 keys take an H200 327 us, and 256 of 8192 keys
+# 210 us (`examples/records`), where one takes 17; nobody asks how many they are.
+_CUDNN = Kernel(
+    "cudnn", packed=False, splits=False, one_query=True, in_waves=True, sizes=(64.0, 128.0, 192.0, 256.0),
+    large_blocks=True,
+)  # fmt: skip
 _TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
 # github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
@@ -217,7 +231,11 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
         **dict.fromkeys((MFMA, WMMA), replace(_FA2, name="efficient", rate=IN_TRITON)),
     }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
-    "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0)}),
+    # By mma.sync there are tiles of 64 rows, too: its names end in 128x64x64_4x1x1 and 64x64x128_4x1x1.
+    "cudnn": (_CUDNN, {
+        WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0),
+        MMA: replace(_CUDNN, few_rows=64.0),
+    }),
     "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0, filled=0.5), {
         # Every tile of a window is masked in its wgmma kernels.
         WGMMA: replace(_TRTLLM, window_cost=3.7, filled=0.2),
@@ -244,9 +262,7 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 MASK_CYCLES = (2.0, 3.2, 6.5)
 #: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
 #: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it
-#: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor, which
-#: its kernels of prompts read. These split no keys: 68 queries of 32 heads and 7961 keys take an H200 327 us, and 256
-#: of 8192 keys 210 us (`examples/records`), where one query takes 17. The dispatcher does not ask how many they are.
+#: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor, which its kernels of prompts read.
 #: It has no argument for a window, which is a tensor to cuDNN and the memory-efficient kernel alike.
 IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -254,8 +270,6 @@ IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "masks": True,
             "masks_ends": True,
             "mask_cycles": MASK_CYCLES,
-            "one_query": True,
-            "in_waves": True,
         },
         "efficient": {"masks": True, "mask_cycles": MASK_CYCLES},
         "fa2": {"in_waves": True},
