@@ -14,6 +14,7 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES
 from perfmodel.prediction.latency.attention.prefill import PREFILL
 from perfmodel.prediction.latency.machine import Machine
 
@@ -191,3 +192,18 @@ def test_waves_of_equal_blocks_of_cudnn_are_whole() -> None:
         float(pm.predict(op.changed(seq_q=n), "a100-pcie-80gb", library="cudnn").predicted_time_s) for n in (128, 1024)
     )
     assert many < 1.1 * few
+
+
+def test_a_kernel_that_nobody_described_may_not_split_the_keys_of_a_few_queries() -> None:
+    op = pm.Attention(heads=9, seq_q=4, seq_kv=62208, head_dim=128, dtype="bf16")
+
+    def width(library: str, **changed: float) -> float:
+        found = pm.predict(op.changed(**changed), "a100-pcie-80gb", library=library)
+        return float(found.predicted_time_high_s / found.predicted_time_s)
+
+    assert width("nobody") > 1.5 * width("nobody", batch=64)
+    assert width("nobody") > 1.5 * width("nobody", seq_q=1)
+    assert width("nobody") > 1.5 * width("nobody", seq_q=BLOCK_QUERIES + 1)
+    # the name of a kernel within another's name is none of its
+    assert width("cudnn_oss") == pytest.approx(width("nobody"))
+    assert width("fa3") == pytest.approx(width("fa3", seq_q=1), rel=0.2)

@@ -10,6 +10,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.choice import masks_window
 from perfmodel.prediction.latency.attention.flash2 import chooses_splits
 from perfmodel.prediction.latency.attention.kernels import KERNELS, kernel_of
+from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, LONGER
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import FRAMEWORKS
@@ -40,11 +41,19 @@ ANOTHERS = (0.25, 0.25, 0.25)
 
 
 def _is_of_another(op: Attention, machine: Machine, conditions: Conditions) -> bool:
-    """Whether a library runs kernels of its own that nobody described."""
+    """Whether a library runs kernels of its own that nobody described: "cudnn_oss" has none of cuDNN's."""
     caller = conditions.caller
     if not caller or caller in FRAMEWORKS or caller in Attention.WRITING or "triton" in conditions.library:
         return False
-    return caller not in KERNELS or caller == "fa1"
+    return conditions.library.partition("/")[0] not in KERNELS or caller == "fa1"
+
+
+def _may_not_split(op: Attention, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a few queries of long sequences leave half of the SMs idle, unless a kernel splits their keys."""
+    if not _is_of_another(op, machine, conditions):
+        return False
+    few = (op.seq_q > 1) & (op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q)
+    return few & (2.0 * op.batch * op.heads <= machine.sm_count)
 
 
 def _masked(op: Attention, machine: Machine, conditions: Conditions) -> Any:
@@ -77,6 +86,10 @@ def _flash2_of_torch(op: Attention, machine: Machine, conditions: Conditions) ->
 
 #: libraries whose kernels are neither the vendor's nor described by `KERNELS`
 ANOTHERS_KERNEL = Doubt(ErrorSource.LIBRARY, _is_of_another, ANOTHERS, part_of=ErrorSource.VENDOR, lasting=True)
+#: such kernels may not split the keys of several queries: neither cuDNN's nor its open one does, whose 4 queries of
+#: 62208 keys take an A100 1.4 and 2.5 ms with 9 heads, and 0.2 if all SMs work (`examples/published`). Assumed: a
+#: quarter do not, and take three times as long or more
+UNSPLIT = Doubt(ErrorSource.KERNEL, _may_not_split, (0.3, 0.9, 0.9), lasting=True)
 BEYOND = (
     Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED),
     Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED),
