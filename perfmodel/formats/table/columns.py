@@ -39,6 +39,10 @@ _ONE_CALL = {"call", "launch", "instance", "invocation", "iteration", "iter"}
 _SELF = {"self", "direct", "exclusive"}
 _SUM = {"total", "sum"}
 _NESTED = {"subtree", "inclusive", "children", "cumulative", "cum"}
+#: a limit or an expectation, which is taken for the time only where nothing else is
+_NOT_MEASURED = {"bound", "predicted", "prediction", "attainable", "theoretical", "ideal", "roofline", "projected"} | {
+    *("saved", "saving", "resident")
+}
 _HOST = {"cpu", "host"}
 _DEVICE = {"kernel", "gpu", "device", "cuda", "hip"}
 
@@ -85,7 +89,8 @@ def choose_columns(headers: Sequence[str], unit_in_cells: Callable[[int], bool],
     """Choose the columns of name, time and calls.
 
     Totals are preferred to averages of one call, device time to host time, and the time of an entry alone to the time
-    with its children, since nested times count twice. Percentages, extremes, time stamps and rates are never chosen.
+    with its children, since nested times count twice. Limits and predictions come last. Percentages, extremes, time
+    stamps and rates are never chosen.
 
     Parameters
     ----------
@@ -166,7 +171,8 @@ def _time_column(index: int, header: str) -> TimeColumn | None:
     kind = _kind(parts)
     order = ("total", "mean", "median").index(kind)
     where = 2 if bag & _HOST else 0 if bag & _DEVICE else 1
-    return TimeColumn(index, header, unit, kind, (order, int(not bag & _TIME), where, _scope(bag)))
+    model = int(bool(bag & _NOT_MEASURED))
+    return TimeColumn(index, header, unit, kind, (model, order, int(not bag & _TIME), where, _scope(bag)))
 
 
 def _kind(parts: list[str]) -> str:
@@ -190,8 +196,11 @@ def _notes(
 ) -> tuple[str, ...]:
     """Return notes on what was chosen where there was a choice, and on what may be wrong."""
     notes = []
-    others = [column.header for column in times if column is not time and column.kind == time.kind]
-    if others:
+    measured = [column for column in times if not set(words(column.header)) & _NOT_MEASURED]
+    others = [column.header for column in measured or times if column is not time and column.kind == time.kind]
+    if not measured:
+        notes.append(f"Times come from column {time.header!r}: a limit or a prediction, not what was measured.")
+    elif others:
         listed = ", ".join(repr(header) for header in others[:4]) + (", ..." if len(others) > 4 else "")
         notes.append(f"Times come from column {time.header!r}, not from {listed}.")
     if time.kind != "total":

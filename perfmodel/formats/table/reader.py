@@ -24,6 +24,7 @@ from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns
+from perfmodel.formats.table.own import own_parts, refuse_own_columns
 from perfmodel.formats.text.double_counting import may_be_total, percent_notes, without_kernels, without_total
 from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, unit_s, whole_count
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -74,6 +75,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     """
     place = os.fspath(path)
     table = _load(path, place)
+    refuse_own_columns(table.headers, place)
     columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
     skipped: Counter[str] = Counter()
     timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
@@ -108,14 +110,12 @@ def _from_document(document: Any, place: str) -> _Table:
             raise InputFileError(
                 "is a trace of events, not a table.", place=place, remedy="Export a table of names and times from it."
             )
-        if "schema_version" in document and document.get("command") in ("analyze", "bench"):
-            raise InputFileError(
-                f"is a record of perfmodel {document['command']}, not a profile.",
-                place=place,
-                remedy="Give a table of names and measured times.",
-            )
         lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
-        document = lists.get("rows") or (next(iter(lists.values())) if len(lists) == 1 else None)
+        parts = own_parts(document, place)
+        if parts is not None:
+            document = parts
+        else:
+            document = lists.get("rows") or (next(iter(lists.values())) if len(lists) == 1 else None)
     if not isinstance(document, list) or not document:
         raise InputFileError(
             "holds no list of rows.",

@@ -94,6 +94,13 @@ def test_a_choice_between_times_is_noted():
     assert columns.notes == ("Times come from column 'fwd_time_ms', not from 'bwd_time_ms'.",)
 
 
+def test_a_limit_or_a_prediction_is_the_time_only_where_nothing_was_measured():
+    assert choose("name", "bound_time_ms", "predicted_ms", "median_ms")[1] == "median_ms"
+    assert choose("name", "ideal_kernel_time_us", "time_us")[1] == "time_us"
+    columns = choose_columns(["name", "predicted_ms"], lambda _: False, place="")
+    assert columns.notes == ("Times come from column 'predicted_ms': a limit or a prediction, not what was measured.",)
+
+
 def test_ranges_may_nest_and_it_is_said():
     columns = choose_columns(["Total Time (ns)", "Range"], lambda _: False, place="")
     assert "nest" in columns.notes[0]

@@ -52,9 +52,40 @@ def test_documents_hold_the_same_profile(read, text, suffix):
     assert times(read(text, suffix)) == NAMES_AND_TIMES
 
 
-def test_perfmodels_own_json_rows_are_a_profile(read):
-    document = {"schema_version": 1, "command": "roi", "context": {}, "rows": [{"name": "a", "time_s": 2.0}]}
-    assert times(read(json.dumps(document), ".json")) == {"a": 2.0}
+@pytest.mark.parametrize(("command", "key"), [("project", "rows"), ("diagnose", "operators")])
+def test_the_parts_of_a_run_in_perfmodels_own_json_are_a_profile(read, command, key):
+    parts = [{"name": "a", "time_s": 2.0, "bound_time_s": 1.0, "predicted_time_s": 1.5}]
+    document = {"schema_version": 2, "command": command, "context": {}, "rows": [{"dimension": "idle"}], key: parts}
+    profile = read(json.dumps(document), ".json")
+    assert times(profile) == {"a": 2.0}
+    assert not profile.notes, "a limit and a prediction are no other times to choose from"
+
+
+#: rows of results that are no parts of a run, though each has a name and a time
+ANALYZED = {"op": "gemm", "name": "a", "count": 3, "hardware": "h", "bound_time_s": 1.0, "predicted_time_s": 2.0}
+NO_PARTS = {
+    "analyze": ANALYZED,
+    "bench": {**ANALYZED, "kernel": "torch.matmul", "status": "ok", "measured_time_s": 3.0},
+    "compare": {"op": "gemm", "name": "a", "before_s": 1.0, "after_s": 2.0, "verdict": "slower"},
+    "roi": {"rank": 1, "name": "a", "targets": "x;y", "time_s": 2.0, "time_saved_s": 1, "max_overall_speedup": 2},
+    "whatif": {"step": 1, "name": "a", "targets": "x", "time_before_s": 2.0, "time_after_s": 1.0, "total_time_s": 9.0},
+}
+
+
+@pytest.mark.parametrize("command", NO_PARTS)
+def test_results_of_perfmodel_that_are_no_parts_of_a_run_are_no_profile(read, command):
+    row = NO_PARTS[command]
+    document = {"schema_version": 2, "command": command, "context": {}, "rows": [row]}
+    csv_text = ",".join(row) + "\n" + ",".join(map(str, row.values()))
+    for text, suffix in ((csv_text, ".csv"), (json.dumps([row]), ".json"), (json.dumps(document), ".json")):
+        with pytest.raises(InputFileError, match=f"is a record of perfmodel {command}, not a profile"):
+            read(text, suffix)
+
+
+def test_a_result_without_rows_of_names_and_times_is_no_profile_either(read):
+    document = {"schema_version": 2, "command": "train", "rows": [{"name": "a", "time_s": 1.0}]}
+    with pytest.raises(InputFileError, match="is a record of perfmodel train"):
+        read(json.dumps(document), ".json")
 
 
 def test_units_in_cells_may_be_mixed(read):

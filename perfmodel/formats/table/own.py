@@ -1,0 +1,64 @@
+"""What perfmodel itself writes: which of its results hold the parts of a run, and which are no profiles.
+
+A sum over rows that are candidates, steps, limits or predictions is no time of a run, though each row has a name and a
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfmodel.errors import InputFileError
+
+#: command -> the key of those of its rows that are the measured parts of a run
+_PARTS = {"diagnose": "operators", "profile": "rows", "project": "rows"}
+#: columns of results as CSV that are no parts of a run -> the command that writes them; the first that fits counts
+_COLUMNS = (
+    ({"op", "hardware", "bound_time_s", "predicted_time_s", "kernel", "status"}, "bench"),
+    ({"problem", "op", "algorithm", "least_time_s", "status"}, "bench"),
+    ({"op", "hardware", "bound_time_s", "predicted_time_s"}, "analyze"),
+    ({"problem", "op", "algorithm", "why_not"}, "analyze"),
+    ({"op", "before_s", "after_s", "verdict"}, "compare"),
+    ({"module", "op", "predicted_time_s"}, "capture"),
+    ({"rank", "targets", "time_saved_s", "max_overall_speedup"}, "roi"),
+    ({"step", "targets", "time_before_s", "time_after_s"}, "whatif"),
+)
+
+
+def own_parts(document: Mapping[str, Any], place: str) -> list[Any] | None:
+    """Return the parts of a run in a result of perfmodel, None for a document of another kind.
+
+    Raises
+    ------
+    InputFileError
+        When it is a result whose rows are no parts of a run.
+    """
+    command = document.get("command")
+    if "schema_version" not in document or not isinstance(command, str):
+        return None
+    parts = document.get(_PARTS.get(command, ""))
+    if not isinstance(parts, list):
+        raise _no_profile(command, place)
+    return parts
+
+
+def refuse_own_columns(headers: Sequence[str], place: str) -> None:
+    """Refuse a result of perfmodel as CSV whose rows are no parts of a run.
+
+    Raises
+    ------
+    InputFileError
+        When it is one.
+    """
+    found = next((command for columns, command in _COLUMNS if columns.issubset(headers)), "")
+    if found:
+        raise _no_profile(found, place)
+
+
+def _no_profile(command: str, place: str) -> InputFileError:
+    return InputFileError(
+        f"is a record of perfmodel {command}, not a profile.",
+        place=place,
+        remedy="Give a table of names and measured times.",
+    )
