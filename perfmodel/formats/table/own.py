@@ -1,4 +1,4 @@
-"""What perfmodel itself writes: which of its results hold the parts of a run, and which are no profiles.
+"""Files of perfmodel itself: which of its results hold the parts of a run, and which files are no profiles.
 
 A sum over rows that are candidates, steps, limits or predictions is no time of a run, though each row has a name and a
 time.
@@ -24,6 +24,11 @@ _COLUMNS = (
     ({"rank", "targets", "time_saved_s", "max_overall_speedup"}, "roi"),
     ({"step", "targets", "time_before_s", "time_after_s"}, "whatif"),
 )
+#: key of a list that perfmodel reads -> keys that tell its rows, what the file is, and what takes it
+_READ = {
+    "candidates": ({"targets"}, "a plan", "Give it to --plan, beside a profile."),
+    "steps": ({"kind", "set"}, "a scenario", "Give it to perfmodel whatif, behind a profile."),
+}
 
 
 def own_parts(document: Mapping[str, Any], place: str) -> list[Any] | None:
@@ -32,8 +37,11 @@ def own_parts(document: Mapping[str, Any], place: str) -> list[Any] | None:
     Raises
     ------
     InputFileError
-        When it is a result whose rows are no parts of a run.
+        When it is a result whose rows are no parts of a run, a plan or a scenario.
     """
+    for key, (of_rows, what, remedy) in _READ.items():
+        if _have_one(document.get(key), of_rows):
+            raise InputFileError(f"is {what}, not a profile.", place=place, remedy=remedy)
     command = document.get("command")
     if "schema_version" not in document or not isinstance(command, str):
         return None
@@ -54,6 +62,11 @@ def refuse_own_columns(headers: Sequence[str], place: str) -> None:
     found = next((command for columns, command in _COLUMNS if columns.issubset(headers)), "")
     if found:
         raise _no_profile(found, place)
+
+
+def _have_one(rows: Any, keys: set[str]) -> bool:
+    """Whether this is a list of tables of which some have one of the keys."""
+    return isinstance(rows, list) and any(isinstance(row, Mapping) and keys & row.keys() for row in rows)
 
 
 def _no_profile(command: str, place: str) -> InputFileError:

@@ -88,6 +88,22 @@ def test_a_result_without_rows_of_names_and_times_is_no_profile_either(read):
         read(json.dumps(document), ".json")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[candidates]]\nname="a"\ntargets=["x"]\nnew_time="2 ms"', "is a plan, not a profile. Give it to --plan"),
+        ('[[steps]]\nname="a"\nkind="scale"\nnew_time="2 ms"', "is a scenario, not a profile.*perfmodel whatif"),
+    ],
+)
+def test_plans_and_scenarios_are_no_profiles(read, text, message):
+    with pytest.raises(InputFileError, match=message):
+        read(text, ".toml")
+
+
+def test_a_profile_may_call_its_parts_steps(read):
+    assert times(read('[[steps]]\nname="a"\ntime="2 ms"', ".toml")) == {"a": 0.002}
+
+
 def test_units_in_cells_may_be_mixed(read):
     assert times(read("op,time\na,12 ms\nb,3us\nc,1.5 s\nd,0\n")) == {"a": 12e-3, "b": 3e-6, "c": 1.5, "d": 0.0}
 
