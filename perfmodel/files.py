@@ -23,6 +23,8 @@ from perfmodel.errors import InputFileError, UsageError
 from perfmodel.storage import gzipped
 from perfmodel.storage.foreign import foreign
 
+#: what is wrong where one of two values would be lost
+_TWICE = "the key {!r} stands twice"
 _PACKAGE = Path(__file__).resolve().parent
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 #: first bytes that tell what a file is
@@ -224,14 +226,37 @@ def _parse_toml(text: str) -> Any:
 def _parse_yaml(text: str) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Reads plain data; a key that stands twice in one mapping is an error, as in TOML."""
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            seen = set()
+            for key, _ in node.value:
+                name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
+                if name in seen:
+                    raise yaml.MarkedYAMLError(problem=_TWICE.format(key.value), problem_mark=key.start_mark)
+                seen.add(name or key)
+            return node
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)  # noqa: S506 -- a safe one
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
 
 
 def _parse_json(text: str) -> Any:
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; a key that stands twice in it is an error, unless both have one value."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        for key, value in pairs:
+            if value != document[key]:
+                raise ValueError(_TWICE.format(key))
+    return document
 
 
 _PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json}

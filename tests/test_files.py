@@ -22,6 +22,12 @@ from perfmodel.files import read_document, read_text, write_atomic, written_atom
         ("a.yaml", "x: 1", {"x": 1}),
         ("a.yml", "- 1", [1]),
         ("a.json", '{"x": 1}', {"x": 1}),
+        (
+            "merged.yaml",
+            "a: {b: &b {x: 1, y: 1}}\nc: {<<: *b, x: 2}",
+            {"a": {"b": {"x": 1, "y": 1}}, "c": {"x": 2, "y": 1}},
+        ),
+        ("same.json", '{"x": 1, "x": 1}', {"x": 1}),
         ("bom.json", '\ufeff{"x": 1}', {"x": 1}),
     ],
 )
@@ -41,6 +47,9 @@ def test_documents_read_packed_or_not(tmp_path: Path, name: str, text: str, valu
         ("a.yaml", b"x: [1", "not valid YAML.*line"),
         ("a.json", b'{"x": 1', "not valid JSON.*line 1"),
         ("deep.json", b"[" * 100_000, "not valid JSON|nested too deeply"),
+        ("a.toml", b"x = 1\nx = 2", "not valid TOML: Cannot overwrite"),
+        ("a.yaml", b"- {y: 1, x: 1}\n- y: 1\n  x: 1\n  y: 2", "not valid YAML: the key 'y' stands twice.*line 4"),
+        ("a.json", b'[{"y": {"x": 1, "z": 1, "x": 2}}]', "not valid JSON: the key 'x' stands twice"),
         ("a.json", b"", "empty"),
         ("a.json", b" \n", "empty"),
         ("a.json", b'{"x": \0}', "NUL"),
