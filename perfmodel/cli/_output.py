@@ -174,30 +174,15 @@ def _is_same(name: str, target: str) -> bool:
     return False
 
 
-def _check_no_measurements(output: str) -> None:
-    """Refuse to replace what `bench` or `calibrate` wrote, whose measurements cannot be reproduced exactly."""
-    from perfmodel.records.output_file import measurements_in
+def _check_not_held(output: str, may_replace: Callable[[str], bool] | None) -> None:
+    """Refuse to replace what was measured or what a profiler wrote, unless the command may replace this very file."""
+    from perfmodel.cli._held import held_in
 
     held = ""
     with contextlib.suppress(InputFileError):  # who may write to a store need not be allowed to read there
-        held = measurements_in(output) if storage.is_file(output) else ""
-    if held:
-        raise UsageError(f"holds {held}.", place=output, remedy="Choose another file.")
-
-
-def _check_no_profile(output: str, own_traces: bool) -> None:
-    """Refuse to replace what a profiler wrote, but for a trace that `diagnose --annotate` wrote if it does again."""
-    from perfmodel.records.output_file import profile_in
-
-    held = ""
-    with contextlib.suppress(InputFileError):
-        held = profile_in(output) if storage.is_file(output) else ""
-    if held and own_traces:
-        from perfmodel.formats.torch_trace.annotate import is_annotated
-
-        held = "" if is_annotated(output) else held
-    if held:
-        raise UsageError(f"holds {held}.", place=output, remedy="Choose another file.")
+        held = held_in(output) if storage.is_file(output) else ""
+    if held and (may_replace is None or not may_replace(output)):
+        raise UsageError(f"{held}.", place=output, remedy="Choose another file.")
 
 
 def _no_format(output: str, command: str) -> str:
@@ -262,7 +247,9 @@ def check_plot(path: str | None) -> None:
         check_writable(path, *PLOT_SUFFIXES)
 
 
-def check_writable(path: str, *suffixes: str, replaces: bool = False, own_traces: bool = False) -> None:
+def check_writable(
+    path: str, *suffixes: str, replaces: bool = False, may_replace: Callable[[str], bool] | None = None
+) -> None:
     """Check before the work starts that a file can be written, and that nothing is lost by it.
 
     Raises
@@ -270,19 +257,17 @@ def check_writable(path: str, *suffixes: str, replaces: bool = False, own_traces
     UsageError
         When ``suffixes`` are not empty and lack the file's suffix, the folder does not exist, the path is a folder, or
         a remote store cannot be written; when the command line names the file as an input too, or it holds measurements
-        or what a profiler wrote, and the command does not say itself when it ``replaces`` them, nor are they its
-        ``own_traces``.
+        or what a profiler wrote, and the command does not say itself when it ``replaces`` them, nor is this a file that
+        it ``may_replace``, or adds to.
     """
     if not path:
         raise UsageError("the name of the file is empty.", place="output", remedy="Name a file.")
     suffix = storage.suffix_of(path)
     if suffixes and suffix not in suffixes and path != _STDOUT:
         raise UsageError(f"the suffix {suffix!r} is not supported.", place=path, remedy=f"Use {', '.join(suffixes)}.")
-    if not replaces:
-        _check_no_measurements(path)
     _check_no_input(path)
     if not replaces:
-        _check_no_profile(path, own_traces)
+        _check_not_held(path, may_replace)
     if storage.is_remote(path):
         storage.check_writable(path)
         return

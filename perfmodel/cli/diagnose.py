@@ -99,6 +99,7 @@ def command(
     from perfmodel.core.report import report
     from perfmodel.diagnosis.diagnose import diagnose
     from perfmodel.diagnosis.ranks.job import alone_notes
+    from perfmodel.formats.torch_trace.annotate import is_annotated
     from perfmodel.profile.effort import parse_effort
 
     table = parse_effort(effort or ())
@@ -107,7 +108,7 @@ def command(
     if plan_output is not None:
         check_writable(plan_output, ".toml")
     if annotate is not None:
-        check_writable(annotate, ".json", ".gz", own_traces=True)
+        check_writable(annotate, ".json", ".gz", may_replace=is_annotated)
     profiles = storage.expand(profiles)
     is_job = ranks or len(profiles) > 1
     refuse_idle(ctx, (

@@ -81,7 +81,9 @@ def command(
     if not interval > 0 or (duration is not None and not duration > 0):
         raise UsageError("an interval or duration is not above 0 s.", remedy="Give --interval 1 --duration 60, say.")
     if record is not None:
-        check_writable(record, ".jsonl")
+        from perfmodel.measure.monitor.record import is_monitored
+
+        check_writable(record, ".jsonl", may_replace=is_monitored)  # which is continued
     return _watch(program or [], pid, (interval, duration), record, prometheus, destination)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
+from perfmodel.cli._held import ROOMS
 from perfmodel.cli._idle import Idle, refuse_idle
 from perfmodel.cli._options import (
     FormatOption,
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from perfmodel.accuracy.validate import Accuracy
     from perfmodel.cli._judging import JudgedFile, Judging
     from perfmodel.core.report import Report
-
-#: modules that judge published runs: each has ``recognises(columns)`` and ``judge(table, find)``
-_ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
 
 
 def command(
@@ -214,7 +212,7 @@ def _published_room(path: str) -> ModuleType | None:
     if storage.name_of(path).removesuffix(".gz").endswith((".json", ".parquet")) or not storage.is_file(path):
         return None  # a record of bench, or what the reader of measurements explains
     columns = frozenset(run_columns(path))
-    found = next((module for module in map(import_module, _ROOMS) if module.recognises(columns)), None)
+    found = next((module for module in map(import_module, ROOMS) if module.recognises(columns)), None)
     if found is None and (lacking := missing(columns)):
         raise InputFileError(
             f"looks like a table of training runs, and has no column {', '.join(lacking)}.",

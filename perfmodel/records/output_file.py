@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import datetime
 import gzip
 import os
@@ -16,22 +17,14 @@ from filelock import FileLock, Timeout
 from perfmodel import storage
 from perfmodel.errors import UsageError
 
-#: bytes of a file that show whether it holds measurements, and whether a profiler wrote it: a trace begins with the
-#: properties of its devices
-_HEAD_BYTES, _PROFILE_BYTES = 4096, 65536
+#: bytes of a file that hold the header of a table, and the command of a record
+_HEAD_BYTES, _COMMAND_BYTES = 65536, 4096
 _RECORD = re.compile(rb'^\s*\{.*?"command"\s*:\s*"bench"', re.DOTALL)
-#: columns of tables of `bench`: those of a measurement table, and one of rows as CSV
-_TABLE, _ROWS = {b"hardware", b"op", b"dtype", b"time_s"}, {b"op", b"kernel", b"time_s.median"}
+#: columns of rows of `bench` as CSV, and of those of its algorithms
+_ROWS = ({"op", "kernel", "time_s.median"}, {"op", "algorithm", "least_time_s"})
 #: what `calibrate` writes into a specification or a profile of an engine, and nothing else does
 _CALIBRATED = re.compile(rb'^\[latency\.|"[^"\n]*perfmodel calibrate', re.MULTILINE)
 _GZIP = b"\x1f\x8b"
-#: what files of profilers begin with -> what they are; of a trace the key of its events, or the first of a bare list
-_PROFILES = (
-    (re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"traceEvents"\s*:', re.DOTALL), "a trace of a profiler"),
-    (re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{[^{}]*"ph"\s*:'), "a trace of a profiler"),
-    (re.compile(rb"SQLite format 3\0"), "an SQLite database, as nsys exports it"),
-    (re.compile(rb'(?:.*\n)*?(?:==PROF== |"ID","Process ID",)'), "a report of ncu"),
-)
 
 
 @contextlib.contextmanager
@@ -96,17 +89,30 @@ def _check_new(path: str | os.PathLike[str], target: Path, remedy: str) -> None:
 
 
 def measurements_in(path: str | os.PathLike[str]) -> str:
-    """Return what perfmodel measured that is in an existing file, also packed; "" if it holds nothing of the kind.
+    """Return what measurements in words of perfmodel are in an existing file, also packed; "" if there are none.
 
-    A record or a table of `bench` is told from its beginning, a file of `calibrate` (.toml) from what only that command
+    A record of `bench` or a table is told from its beginning, a file of `calibrate` (.toml) from what only that command
     writes.
     """
+    from perfmodel.records.layouts import tidy
+    from perfmodel.records.table import REQUIRED
+
     if storage.suffix_of(os.fspath(path)) == ".toml":
         return "what perfmodel calibrate found" if _CALIBRATED.search(_head(path, -1)) else ""
     head = _head(path, _HEAD_BYTES)
-    columns = set(head.partition(b"\n")[0].rstrip(b"\r").split(b","))
-    of_bench = bool(_RECORD.match(head)) or columns >= _TABLE or columns >= _ROWS
-    return "measurements of perfmodel bench" if of_bench else ""
+    columns = header(head)
+    if _RECORD.match(head[:_COMMAND_BYTES]) or any(rows.issubset(columns) for rows in _ROWS):
+        return "measurements of perfmodel bench"
+    return "a table of measurements" if {*REQUIRED}.issubset(tidy(dict.fromkeys(columns, ()))) else ""
+
+
+def header(head: bytes) -> tuple[str, ...]:
+    """Return the names in the first line of a table, by its first bytes."""
+    first = head.decode("utf-8-sig", "replace").partition("\n")[0]
+    try:
+        return tuple(name.strip() for name in next(csv.reader([first]), []))
+    except csv.Error:
+        return ()
 
 
 def check_new(path: str | os.PathLike[str], remedy: str) -> None:
@@ -125,12 +131,6 @@ def _target(path: str | os.PathLike[str]) -> Path:
     if storage.is_remote(path):
         return storage.working_path(path)
     return Path(os.path.realpath(storage.place_of(path)))
-
-
-def profile_in(path: str | os.PathLike[str]) -> str:
-    """Return what a profiler wrote into an existing file, told from its beginning; "" for any other; also packed."""
-    head = _head(path, _PROFILE_BYTES)
-    return next((what for beginning, what in _PROFILES if beginning.match(head)), "")
 
 
 def _head(path: str | os.PathLike[str], most: int) -> bytes:

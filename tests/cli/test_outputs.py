@@ -18,29 +18,69 @@ from perfmodel.files import read_text
 from perfmodel.render import renderer
 
 ROOT = Path(__file__).parents[2]
+PROFILE = ROOT / "examples" / "profile_abc.csv"
 RECORD = b'{"schema_version": 2, "command": "bench", "context": {}, "rows": []}\n'
 TABLE = b"hardware,op,dtype,m,n,k,time_s,timing\nh100,gemm,fp16,8,8,8,1e-5,kernel\n"
+QUOTED = b'\xef\xbb\xbf"hardware","op","dtype","time_s"\nh100,gemm,fp16,1e-5\n'
 ROWS = b"op,name,kernel,status,time_s.median,time_s.mean\ngemm,gemm,torch.matmul,ok,1e-5,1e-5\n"
 GEMM = ("analyze", "gemm", "m=64", "n=64", "k=64", "--on", "h100", "-o")
 Program = Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "said"),
     [
-        ("record.json", RECORD),
-        ("record.json.gz", gzip.compress(RECORD, mtime=0)),
-        ("table.csv", TABLE),
-        ("table.csv.gz", gzip.compress(TABLE, mtime=0)),
-        ("rows.csv", ROWS),
+        ("record.json", RECORD, "measurements of perfmodel bench"),
+        ("record.json.gz", gzip.compress(RECORD, mtime=0), "measurements of perfmodel bench"),
+        ("rows.csv", ROWS, "measurements of perfmodel bench"),
+        ("table.csv", TABLE, "a table of measurements"),
+        ("table.csv.gz", gzip.compress(TABLE, mtime=0), "a table of measurements"),
+        ("spreadsheet.csv", QUOTED, "a table of measurements"),
+        ("readings.jsonl", b'{"time": 1.0, "metric": "power_w", "of": "gpu 0", "value": 300.0}\n', "readings"),
+        ("nv.json", b'{"meta": {}, "benchmarks": [{"name": "copy", "states": []}]}', "measurements of nvbench"),
+        ("py.json", b'{"benchmarks": [{"name": "a", "stats": {"mean": 1.0}}]}', "measurements of pytest-benchmark"),
+        ("runs.csv", b"hardware,num_gpus,gbs,seq,step_time_s\nh100,8,64,2048,1.5\n", "a table of measured runs"),
+        ("profile.csv", b"# of a step\nname;time_ms\na;1.5\n", "a profile"),
+        ("profile.toml", b'[[kernels]]\nname = "a"\ntime = "2 ms"\n', "a profile"),
+        ("nodes.csv", b"op,latency,dtype,Name\ncall,1.5,fp32,gemm\n", "a profile"),
     ],
 )
-def test_measurements_are_not_replaced(perfmodel: Program, tmp_path: Path, name: str, content: bytes) -> None:
+def test_measurements_are_not_replaced(
+    perfmodel: Program, tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    ran = perfmodel(*GEMM, path)
-    assert (ran.code, "holds measurements of perfmodel bench" in ran.err) == (2, True)
+    ran = perfmodel(*GEMM, path, "--format", "json")
+    assert (ran.code, f"holds {said}" in ran.err) == (2, True)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diagnose", PROFILE),
+        ("project", PROFILE, "--from", "a100", "--to", "h100"),
+        ("roi", PROFILE),
+        ("analyze", "gemm", "m=64", "n=64", "k=64", "--algorithms", "--on", "h100"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.md"])
+def test_what_perfmodel_can_make_again_is_replaced(perfmodel: Program, tmp_path: Path, words: Any, name: str) -> None:
+    assert [perfmodel(*words, "-o", tmp_path / name).code for _ in range(2)] == [0, 0]
+
+
+def test_a_recording_of_monitor_is_continued(perfmodel: Program, tmp_path: Path) -> None:
+    words = ("monitor", "--interval", "0.05", "--duration", "0.1", "--record", tmp_path / "run.jsonl")
+    lengths = []
+    for _ in range(2):
+        assert perfmodel(*words).code == 0
+        lengths.append(len((tmp_path / "run.jsonl").read_text().splitlines()))
+    assert lengths[1] > lengths[0] > 0
+
+
+def test_a_plot_is_replaced(perfmodel: Program, tmp_path: Path) -> None:
+    words = (*GEMM[:-1], "--plot", tmp_path / "a.png")
+    assert [perfmodel(*words).code for _ in range(2)] == [0, 0]
 
 
 MEASURED = b'name = "mine"\n[sustained]\nsource = "perfmodel calibrate 0.2.0 on a GPU"\n'
@@ -72,7 +112,8 @@ TRACE = b'{"schemaVersion": 1, "deviceProperties": [{"id": 0}],\n "traceEvents":
         ("events.json", b'[\n{"name": "k", "ph": "X", "ts": 1}]', "holds a trace of a profiler"),
         ("export.json", b"SQLite format 3\0...", "holds an SQLite database"),
         ("ncu.csv", b'==PROF== Connected\n"ID","Process ID","Kernel Name"\n', "holds a report of ncu"),
-        ("page.csv", b'"ID","Process ID","Kernel Name"\n', "holds a report of ncu"),
+        ("page.csv", b'"ID","Process ID","Kernel Name","gpu__time_duration.sum"\n', "holds a report of ncu"),
+        ("sum.csv", b"Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Name\n", "holds a report of nsys stats"),
     ],
 )
 def test_what_a_profiler_wrote_is_not_replaced(

@@ -1,5 +1,6 @@
 """Plain tables with a name and a time."""
 
-from perfmodel.formats.table.reader import NAME, PRECEDENCE, read, sniff
+from perfmodel.formats.table.own import is_derived
+from perfmodel.formats.table.reader import NAME, PRECEDENCE, holds_profile, read, sniff
 
-__all__ = ["NAME", "PRECEDENCE", "read", "sniff"]
+__all__ = ["NAME", "PRECEDENCE", "holds_profile", "is_derived", "read", "sniff"]

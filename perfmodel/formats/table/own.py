@@ -24,6 +24,8 @@ _COLUMNS = (
     ({"rank", "targets", "time_saved_s", "max_overall_speedup"}, "roi"),
     ({"step", "targets", "time_before_s", "time_after_s"}, "whatif"),
 )
+#: columns of the parts of a run as CSV: of diagnose and of project
+_PART_COLUMNS = ({"name", "op", "time_s", "fraction", "not_modelled"}, {"name", "time_s", "projected_time_s", "basis"})
 #: key of a list that perfmodel reads -> keys that tell its rows, what the file is, and what takes it
 _READ = {
     "candidates": ({"targets"}, "a plan", "Give it to --plan, beside a profile."),
@@ -59,9 +61,17 @@ def refuse_own_columns(headers: Sequence[str], place: str) -> None:
     InputFileError
         When it is one.
     """
-    found = next((command for columns, command in _COLUMNS if columns.issubset(headers)), "")
-    if found:
-        raise _no_profile(found, place)
+    if command := _command(headers):
+        raise _no_profile(command, place)
+
+
+def is_derived(headers: Sequence[str]) -> bool:
+    """Whether these are the columns of a result as CSV that perfmodel can make again: all but those of bench."""
+    return _command(headers) not in ("", "bench") or any(columns.issubset(headers) for columns in _PART_COLUMNS)
+
+
+def _command(headers: Sequence[str]) -> str:
+    return next((command for columns, command in _COLUMNS if columns.issubset(headers)), "")
 
 
 def _have_one(rows: Any, keys: set[str]) -> bool:

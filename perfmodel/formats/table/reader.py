@@ -96,9 +96,35 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     return profile
 
 
+def holds_profile(path: str | os.PathLike[str], head: bytes) -> bool:
+    """Whether a file that no other format recognises has columns of names and times.
+
+    Parameters
+    ----------
+    path : the file; a document is read as a whole.
+    head : its first bytes, which are enough of a table in text.
+    """
+    place = os.fspath(path)
+    try:
+        if _is_document(path):
+            table = _from_document(read_document(path), place)
+        else:
+            whole_lines = head[: head.rfind(b"\n") + 1] or head
+            table = _from_text(whole_lines.decode("utf-8", "replace"), place)
+    except InputFileError:
+        return False
+    is_markdown = table.headers[:1] == [""]  # it begins a row with a bar
+    has_both = find_name(table.headers) is not None and bool(time_columns(table.headers))
+    return has_both and not is_markdown
+
+
+def _is_document(path: str | os.PathLike[str]) -> bool:
+    return storage.suffix_of(path) in DOCUMENT_SUFFIXES
+
+
 def _load(path: str | os.PathLike[str], place: str) -> _Table:
     """Read the file as a document or as delimited text."""
-    if storage.suffix_of(path) in DOCUMENT_SUFFIXES:
+    if _is_document(path):
         return _from_document(read_document(path), place)
     return _from_text(read_text(path), place)
 

@@ -1,0 +1,83 @@
+"""What an existing file holds that cannot be made again: somebody's measurements, or what a profiler wrote.
+
+Those who read such files recognise them, so that a format that perfmodel reads is a format that it does not replace.
+Results that perfmodel derived from them, as a diagnosis or a projection, are replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module
+from types import ModuleType
+from typing import Any, cast
+
+from perfmodel.errors import InputFileError
+
+#: modules that judge tables of published runs: each has ``recognises(columns)`` and ``judge(table, find)``
+ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
+_PROFILES = {
+    "torch trace": "a trace of a profiler",
+    "nsys sqlite": "an SQLite database, as nsys exports it",
+    "nsys stats": "a report of nsys stats",
+    "key_averages": "a table of key_averages",
+}
+_TABLE = "table"
+#: what JSON of perfmodel begins with
+_OWN = re.compile(rb'\s*\{\s*"schema_version"\s*:')
+_SQLITE, _PARQUET = b"SQLite format 3\0", b"PAR1"
+
+
+def held_in(path: str) -> str:
+    """Return what a file is or holds that no command may replace, as the end of "FILE ..."; "" for any other file."""
+    from perfmodel.formats.detect import find_format, read_head
+    from perfmodel.formats.table import is_derived
+    from perfmodel.measure.monitor.record import is_monitored
+    from perfmodel.records.output_file import header, measurements_in
+
+    try:
+        head = read_head(path)
+    except InputFileError:  # empty, unreadable or of no kind that perfmodel reads
+        return ""
+    if is_derived(header(head)):
+        return ""
+    if found := measurements_in(path):
+        return f"holds {found}"
+    if is_monitored(path):
+        return "holds readings of perfmodel monitor"
+    if _OWN.match(head):
+        return ""
+    if head.startswith(_PARQUET):
+        return "holds a table of measurements"
+    if b"\0" in head and not head.startswith(_SQLITE):  # no text: a picture
+        return ""
+    name = find_format(path).reader.NAME
+    if name != _TABLE:
+        return f"holds {_PROFILES.get(name, f'a report of {name}')}"
+    return _held_in_text(path, head)
+
+
+def _held_in_text(path: str, head: bytes) -> str:
+    """Return what a text holds that no profiler of a format of its own wrote."""
+    from perfmodel.formats.table import holds_profile
+    from perfmodel.records.output_file import header
+
+    if head.lstrip().startswith(b"{"):
+        if tool := _benchmark_tool(path):
+            return f"holds measurements of {tool}"
+    elif any(import_module(room).recognises(frozenset(header(head))) for room in ROOMS):
+        return "holds a table of measured runs"
+    return "holds a profile: a table of names and times" if holds_profile(path, head) else ""
+
+
+def _benchmark_tool(path: str) -> str:
+    """Return the tool whose record a JSON document is, "" if it is none."""
+    from perfmodel.files import read_text
+    from perfmodel.records.runs import benchmark_formats
+
+    try:
+        document: Any = json.loads(read_text(path))
+        found = next((module for module in benchmark_formats() if module.recognises(document)), None)
+    except (InputFileError, ValueError, RecursionError):
+        return ""
+    return cast(ModuleType, found).__name__.rpartition(".")[2].replace("_", "-") if found is not None else ""
