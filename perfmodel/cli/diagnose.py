@@ -101,12 +101,14 @@ def command(
     from perfmodel.diagnosis.ranks.job import alone_notes
     from perfmodel.formats.torch_trace.annotate import is_annotated
     from perfmodel.profile.effort import parse_effort
+    from perfmodel.records.output_file import check_new
 
     table = parse_effort(effort or ())
     destination = Destination.of("diagnose", format_, output, wide=wide)
     check_plot(plot)
     if plan_output is not None:
         check_writable(plan_output, ".toml")
+        check_new(plan_output, "Write to another file: somebody may have edited this one.")
     if annotate is not None:
         check_writable(annotate, ".json", ".gz", may_replace=is_annotated)
     profiles = storage.expand(profiles)

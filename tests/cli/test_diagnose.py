@@ -105,6 +105,14 @@ def test_the_plan_goes_to_roi(perfmodel, bert, tmp_path):
     assert 'risk = "high"' in text
 
 
+def test_a_plan_that_exists_is_kept_since_somebody_may_have_edited_it(perfmodel, bert, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text("# mine", encoding="utf-8")
+    ran = perfmodel("diagnose", bert, "--plan-output", plan)
+    assert (ran.code, "exists already. Write to another file" in ran.err) == (2, True)
+    assert plan.read_text(encoding="utf-8") == "# mine"
+
+
 def test_a_run_without_candidates_writes_no_plan(perfmodel, data_dir, tmp_path):
     trace = data_dir / "traces" / "tracelens_sglang_qwen3-8b_decode_cudagraph_mi300.json.gz"
     ran = perfmodel("diagnose", trace, "--plan-output", tmp_path / "plan.toml")
