@@ -236,13 +236,15 @@ class Session:
         return len(self.before) + len(self.jobs)
 
     def record(self, rows: Rows) -> Record:
-        """Return the record of the earlier rows and some new ones."""
+        """Return the record of the earlier rows and some new ones; a note says how many are missing."""
         from perfmodel.measure.benchmark.findings import findings
         from perfmodel.records.schema import Record
 
         rows = [*self.before, *rows]
         title = f"Measured on {self.facts['device']['name']}, compared with {self.machine.title}"
-        return Record("bench", rows, self.facts, (*self.notes, *findings(rows)), title=title)
+        missing = f"Incomplete: {len(rows)} of {self.planned} rows are measured."
+        notes = (*((missing,) if len(rows) < self.planned else ()), *self.notes, *findings(rows))
+        return Record("bench", rows, self.facts, notes, title=title)
 
     def measure(self, destination: Destination) -> tuple[Rows, KeyboardInterrupt | UnavailableError | None]:
         """Measure the jobs and write the record as rows come; return all rows, and the exception that ended the run.

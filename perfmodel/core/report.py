@@ -213,17 +213,17 @@ class Report:
     def _before(self) -> dict[str, Any]:
         return {"schema_version": SCHEMA_VERSION, "command": self.command, "context": finite(self.context)}
 
-    def _behind(self) -> dict[str, Any]:
+    def _behind(self, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         tables: dict[str, Any] = {key: [finite(row) for row in table.rows] for key, table in self.more.items()}
-        notes = [*self.notes, *(column.note for column in self.columns if column.note)]
-        return tables | ({"notes": notes} if notes else {})
+        notes = (*notes, *self.notes, *(column.note for column in self.columns if column.note))
+        return tables | ({"notes": list(notes)} if notes else {})
 
     def json_text(self) -> str:
         """Return the report as JSON text; a number that is not finite is null."""
         return "".join(self.json_pieces(lambda rows: True))
 
     def json_pieces(self, goes_on: GoesOn) -> Iterator[str]:
-        """Yield the text of `json_text` a piece at a time; where it does not go on, the rows so far are all rows.
+        """Yield the text of `json_text` a piece at a time; where it does not go on, a note says how many rows it has.
 
         Parameters
         ----------
@@ -233,14 +233,16 @@ class Report:
             yield _json(self.as_json()) + "\n"
             return
         yield _json(self._before()).removesuffix("\n}") + ',\n  "rows": ['
-        between = ""
+        between, written = "", 0
         for rows in blocks(self.rows):
             for row in rows:
                 yield f"{between}\n    " + _json(finite(row)).replace("\n", "\n    ")
                 between = ","
+            written += len(rows)
             if not goes_on(len(rows)):
                 break
-        behind = self._behind()
+        total = len(self.rows)
+        behind = self._behind((f"Interrupted: the first {written} of {total} rows.",) if written < total else ())
         yield "\n  ]" + ("," + _json(behind).removeprefix("{") if behind else "\n}") + "\n"
 
     def _repr_html_(self) -> str:

@@ -105,7 +105,11 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(perfmodel, spec, tmp_path,
     ran = perfmodel("bench", *TINY, "--on", spec, "-o", path)
     assert ran.code == 130
     assert "1 of 2 rows" in ran.err
-    assert [row.kernel for row in read_record(path).rows] == ["F.layer_norm"]
+    record = read_record(path)
+    assert [row.kernel for row in record.rows] == ["F.layer_norm"]
+    assert record.notes[0] == "Incomplete: 1 of 2 rows are measured."
+    assert perfmodel("bench", *TINY, "--on", spec, "-o", path, "--resume").code == 0
+    assert not any("Incomplete" in note for note in read_record(path).notes)
 
 
 def test_kernel_filter_and_out_of_memory(perfmodel, spec):

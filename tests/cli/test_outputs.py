@@ -217,7 +217,7 @@ def test_ctrl_c_leaves_the_rows_of_a_long_table_that_are_finished(
     if name == "a.json":
         document = json.loads(content)
         assert document["rows"] == [{"number": place} for place in range(13_000)]
-        assert document["notes"] == ["a note"]
+        assert document["notes"] == ["Interrupted: the first 13000 of 50000 rows.", "a note"]
     else:
         assert content.splitlines() == ["number", *map(str, range(13_000))]
 

@@ -193,7 +193,8 @@ def test_pieces_are_the_text_and_end_as_a_whole_document() -> None:
         assert json_format.render(report) == json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n"
     asked: list[int] = []
     cut = "".join(json_format.pieces(long, lambda rows: not asked.append(rows) and len(asked) < 2))
-    assert json.loads(cut) == replace(long, rows=long.rows[: sum(asked)]).as_json()
+    missing = f"Interrupted: the first {sum(asked)} of 2500 rows."
+    assert json.loads(cut) == replace(long, rows=long.rows[: sum(asked)], notes=(missing, *long.notes)).as_json()
     assert 0 < sum(asked) < 2500
     lines = "".join(csv_format.pieces(long, lambda rows: False)).splitlines()
     assert lines == csv_format.render(long).splitlines()[: len(lines)]
