@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import glob
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel import __version__, storage
+from perfmodel.cli._stdin import told
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.render import DEFAULT, Renderer, format_of_suffix, known_suffixes, renderer
 
@@ -34,7 +35,7 @@ _MEMORY = "memory://"
 _words: list[str] = []
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Destination:
     """The format of a result, and its file.
 
@@ -84,6 +85,7 @@ class Destination:
         UsageError
             When the file cannot be written, or the format cannot hold the report.
         """
+        report = _told(report)
         if self.renderer.pieces is not None and len(report.rows) > _MANY_ROWS:
             self._write_pieces(report, self.renderer.pieces)
         elif self.path is None:
@@ -142,6 +144,12 @@ class Destination:
         return self.renderer.render(
             report, width=_width(), color=color, wide=self.wide, find=known_machines, result=result
         )
+
+
+def _told(report: Report) -> Report:
+    """Return a report that names standard input as the user did, and not its copy."""
+    texts = {name: told(getattr(report, name)) for name in ("rows", "people_rows", "context", "notes", "title")}
+    return dataclasses.replace(report, **texts, more={key: _told(table) for key, table in report.more.items()})
 
 
 def remember_words(words: Sequence[str]) -> None:
@@ -210,7 +218,7 @@ def context(**facts: Any) -> Mapping[str, Any]:
 
 def status(message: str) -> None:
     """Print one line on stderr."""
-    print(message, file=sys.stderr)  # noqa: T201 -- all messages pass here
+    print(told(message), file=sys.stderr)  # noqa: T201 -- all messages pass here
 
 
 def wrote(path: str) -> None:

@@ -23,7 +23,7 @@ import typer
 from perfmodel import __version__
 from perfmodel.cli._output import INTERRUPTED, remember_words
 from perfmodel.cli._renamed import with_new_names, with_scheduler
-from perfmodel.cli._stdin import with_stdin
+from perfmodel.cli._stdin import told, with_stdin
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 
@@ -251,7 +251,7 @@ def _hoist(arguments: Sequence[str]) -> list[str]:
 def _complain(message: str) -> None:
     """Print a message on stderr; where it cannot be written, the exit code tells all the same."""
     try:
-        sys.stderr.write(f"perfmodel: {message.strip()}\n")
+        sys.stderr.write(f"perfmodel: {told(message.strip())}\n")
         sys.stderr.flush()
     except OSError:
         with contextlib.suppress(OSError):  # the interpreter flushes stderr again at exit, which would fail

@@ -14,7 +14,9 @@ import sys
 import tempfile
 import tomllib
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from perfmodel.errors import InputFileError
 from perfmodel.storage import gzipped
@@ -76,6 +78,24 @@ def copy_of(path: AnyPath) -> str:
             _folders.append(tempfile.TemporaryDirectory(prefix="perfmodel-"))
         _copies[text] = _copied(text, Path(_folders[0].name) / f"{STEM}{len(_copies) or ''}")
     return _copies[text]
+
+
+def told(value: Any) -> Any:
+    """Return a text, or what holds texts, with the names of streams in the place of those of their copies.
+
+    Parameters
+    ----------
+    value : a text, a mapping or a list, or anything else, which stays as it is.
+    """
+    if not _copies:
+        return value
+    if isinstance(value, str):
+        for stream, copy in _copies.items():
+            value = value.replace(copy, stream)
+        return value
+    if isinstance(value, Mapping):
+        return {key: told(inner) for key, inner in value.items()}
+    return type(value)(map(told, value)) if type(value) in (list, tuple) else value
 
 
 def _copied(text: str, target: Path) -> str:

@@ -89,13 +89,25 @@ def test_pipes_of_the_shell_are_files(tmp_path: Path) -> None:
     [
         (("diagnose", "-", "--workers", "2"), 2, b"-: standard input and pipes cannot be shared with workers."),
         (("serve", "-", *LOAD, "--scheduler=tcp://127.0.0.1:1"), 2, b"cannot be shared with workers"),
-        (("roi", "-", "--plan", "plan.json"), 3, b"stdin.csv: the file is empty."),
+        (("roi", "-", "--plan", "plan.json"), 3, b"perfmodel: -: the file is empty."),
     ],
 )
 def test_what_cannot_be_read_is_one_message(words: tuple[str, ...], code: int, said: bytes, tmp_path: Path) -> None:
     ran = piped(b"", *words, folder=tmp_path)
     assert (ran.returncode, ran.stderr.count(b"\n")) == (code, 1)
     assert said in ran.stderr
+
+
+def test_results_and_messages_name_standard_input_as_the_user_did(tmp_path: Path) -> None:
+    document = json.loads(piped(PROFILE, "diagnose", "-", "-f", "json", folder=tmp_path).stdout)
+    assert document["context"]["profile"] == "-"
+    wrong = CATALOG.replace(b'bandwidth = "3352 GB/s"', b'bandwidth = "3352 MB/s"')
+    assert wrong != CATALOG
+    for words in (("-f", "json"), ()):
+        ran = piped(wrong, "hardware", "lint", "-", *words, folder=tmp_path)
+        assert ran.returncode == 1
+        assert str(tmp_path).encode() not in ran.stdout + ran.stderr
+    assert b"-: no column holds a name" in piped(b"a,b\n1,2\n", "roi", "-", folder=tmp_path).stderr
 
 
 def test_closed_standard_input_is_one_message(tmp_path: Path) -> None:
