@@ -14,7 +14,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -171,21 +171,28 @@ def _unpacked(data: bytes, place: str) -> bytes:
     return content
 
 
-def read_document(path: str | os.PathLike[str]) -> Any:
+def read_document(
+    path: str | os.PathLike[str], suffixes: Sequence[str] = DOCUMENT_SUFFIXES, *, remedy: str = ""
+) -> Any:
     """Parse a TOML, YAML or JSON file into plain Python data; the suffix chooses the format, ``.gz`` behind it aside.
+
+    Parameters
+    ----------
+    path : the file.
+    suffixes : those that a document of this kind may have.
+    remedy : what to do about a file with another suffix, in place of a list of them.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, or its syntax is wrong (with the line).
+        When the file cannot be read, has another suffix, or its syntax is wrong (with the line).
     """
     place = storage.one(path)
     text = read_text(place)
     suffix = storage.suffix_of(storage.name_of(place).removesuffix(".gz"))
-    if suffix not in DOCUMENT_SUFFIXES:
-        allowed = ", ".join(DOCUMENT_SUFFIXES)
+    if suffix not in suffixes:
         what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
-        raise InputFileError(f"{what}.", place=place, remedy=f"Allowed: {allowed}.")
+        raise InputFileError(f"{what}.", place=place, remedy=remedy or f"Allowed: {', '.join(suffixes)}.")
     try:
         return _PARSERS[suffix](text)
     except RecursionError:

@@ -74,7 +74,7 @@ def command(
 
     figure_format(output)
     records = storage.expand(records)
-    if any(map(is_monitored, records)):
+    if any(is_monitored(path) or storage.suffix_of(path) == ".jsonl" for path in records):
         _draw_monitored(records, output, title)
         return
     read = {path: read_record(path) for path in records}

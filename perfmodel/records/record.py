@@ -26,6 +26,8 @@ _EXAMPLES = {
     "analyze": "perfmodel analyze OPS... --on HW -o record.json",
     "bench": "perfmodel bench OPS... -o record.json",
 }
+#: suffixes of records, ``.gz`` behind it aside
+SUFFIXES = (".json",)
 #: words of version 1 for the limiter "link", and for the terms of a prediction that belong to "compute"
 _LINKS_1 = ("pcie", "nvlink", "xgmi", "transfer")
 _ARITHMETIC_1 = ("math", "tile waste", "wave quantisation", "pipeline", "power", "split-k")
@@ -46,7 +48,8 @@ def read_record(path: str | os.PathLike[str], commands: Sequence[str] = COMMANDS
         rows.
     """
     place = storage.one(path)
-    return parse_record(read_document(place), place, commands)
+    document = read_document(place, SUFFIXES, remedy=f"A record is JSON. {_remedy(commands)}")
+    return parse_record(document, place, commands)
 
 
 def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) -> Record:
@@ -58,7 +61,7 @@ def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) 
     place : the file, for messages.
     commands : the commands whose records are accepted.
     """
-    remedy = f"Write one with: {' or '.join(_EXAMPLES[command] for command in commands)}."
+    remedy = _remedy(commands)
     if isinstance(document, dict):
         document = _in_current_words(document, place)
         _check_command(document, place, commands, remedy)
@@ -70,6 +73,10 @@ def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) 
         raise InputFileError("the record has no rows.", place=place, remedy=remedy)
     facts = document.get("context", {})
     return Record(checked.command, document["rows"], facts, tuple(checked.notes), place)
+
+
+def _remedy(commands: Sequence[str]) -> str:
+    return f"Write one with: {' or '.join(_EXAMPLES[command] for command in commands)}."
 
 
 def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[str], remedy: str) -> None:

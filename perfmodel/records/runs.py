@@ -21,7 +21,7 @@ from perfmodel.comparison.pairing import BenchRun
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document
 from perfmodel.plugins import load_attribute, load_module, module_names
-from perfmodel.records.record import reason_of
+from perfmodel.records.record import SUFFIXES, reason_of
 
 _PACKAGE = "perfmodel.records.benchmark_formats"
 
@@ -55,7 +55,7 @@ def read_bench_run(path: str | os.PathLike[str]) -> BenchRun:
         When the file cannot be read, is not a benchmark record of a known tool, or has no rows.
     """
     place = os.fspath(path)
-    document = read_document(path)
+    document = read_document(path, SUFFIXES, remedy=f"A record is JSON. {_remedy()}")
     reader = next((module for module in benchmark_formats() if module.recognises(document)), None)
     if reader is None:
         keys = ", ".join(list(document)[:6]) or "none" if isinstance(document, dict) else "not a JSON object"

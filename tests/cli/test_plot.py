@@ -274,3 +274,9 @@ def test_no_truncation_escapes_as_another_error(tmp_path_factory, cut):
     path.write_text(json.dumps(bench_record())[:cut])
     with contextlib.suppress(PerfModelError):
         assert read_record(path).rows
+
+
+def test_lines_that_are_no_readings_of_a_monitor_are_told_to_be_none(perfmodel, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    ran = perfmodel("plot", tmp_path / "run.jsonl", "-o", tmp_path / "a.png")
+    assert (ran.code, "run.jsonl:1: is no reading of a monitor" in ran.err) == (3, True)

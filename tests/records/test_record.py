@@ -15,6 +15,7 @@ from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
 from perfmodel.records.record import parse_record, read_record, record_text
+from perfmodel.records.runs import read_bench_run
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Row, Status
 
 ROW = {"op": "gemm", "hardware": "a100-sxm4-40gb", "dtype": "fp16"}
@@ -22,6 +23,15 @@ ROW = {"op": "gemm", "hardware": "a100-sxm4-40gb", "dtype": "fp16"}
 
 def document(**changes):
     return {"schema_version": SCHEMA_VERSION, "command": "bench", "rows": [ROW], "context": {}} | changes
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.toml", "a"])
+@pytest.mark.parametrize("read", [read_record, read_bench_run])
+def test_a_file_that_is_no_json_is_told_how_to_get_a_record(tmp_path, name, read):
+    (tmp_path / name).write_text("op,kernel\ngemm,torch.matmul\n")
+    with pytest.raises(InputFileError, match=r"A record is JSON. Write one with: perfmodel .*record.json") as caught:
+        read(tmp_path / name)
+    assert "Allowed" not in str(caught.value)
 
 
 # --- what is written is read back
