@@ -249,9 +249,9 @@ def _size(op: str, key: str, value: Any) -> Any:
             return parse_quantity(text, "B")
         except UsageError as error:
             raise UsageError(f"{key}={error.message}", place=op, remedy=error.remedy) from None
-    raise UsageError(
-        f"{key}={text!r} is not a whole number.", place=op, remedy="Write 4096, 4096..8192, 64..512+64 or 64/96/128."
-    )
+    # how often an operator is called is no size that a sweep goes through
+    remedy = "Write one, as count=48." if key == "count" else "Write 4096, 4096..8192, 64..512+64 or 64/96/128."
+    raise UsageError(f"{key}={text!r} is not a whole number.", place=op, remedy=remedy)
 
 
 def _spread(op: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -90,6 +90,7 @@ def test_flags_are_true_or_false_in_several_words(words: tuple[str, ...], meant:
         ("alltoall bytes=4096,65536 num_gpus=2", r"has a comma. Write a list as bytes=4096/65536, and"),
         ("gemm m=1Gb n=1 k=1", "'1Gb' is not a whole number"),
         ("memcpy bytes=many", "'many' is not a whole number"),
+        ("gemm m=1 n=1 k=1 count=2/4", "'2/4' is not a whole number. Write one, as count=48"),
         ("gemm m=1..inf n=1 k=1", "is not a rising range"),
         ("gemm m=nan..8 n=1 k=1", "is not a rising range"),
         ("gemm m=1 n=1 k=1 bias=maybe", "neither true nor false"),
