@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from perfmodel.errors import InputFileError
-from perfmodel.formats.text.numbers import unit_s
+from perfmodel.formats.text.numbers import long_unit_s, unit_s
 
 _WORDS = re.compile(r"[^\W_]+|[%/#]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -108,15 +108,12 @@ def choose_columns(headers: Sequence[str], unit_in_cells: Callable[[int], bool],
         raise _missing("a name", headers, place, "Name one 'name', 'kernel', 'op' or 'region'.")
     times = [column for column in time_columns(headers) if column.index != name]
     if not times:
-        raise _missing("a time", headers, place, "Name one 'time_ms', 'time_us' or 'Time (ns)', for example.")
+        minutes = any(bag & _TIME and bag - _TIME == {"min"} for bag in (set(words(header)) for header in headers))
+        means = " 'min' is taken for the least one: write 'minutes'." if minutes else ""
+        raise _missing("a time", headers, place, f"Name one 'time_ms', 'time_us' or 'Time (ns)', for example.{means}")
     usable = [column for column in times if column.unit_s is not None or unit_in_cells(column.index)]
     if not usable:
-        header = times[0].header
-        raise InputFileError(
-            f"the time in column {header!r} has no unit.",
-            place=place,
-            remedy=f"Add it to the header, as in '{header}_ms' (s, ms, us, ns), or to the cells, as in '12 ms'.",
-        )
+        raise _no_unit(times[0].header, place)
     chosen = min(usable, key=lambda column: (*column.preference, column.index))
     calls = _find_calls(headers)
     return Columns(name, chosen, calls, _notes(headers, name, chosen, times, calls))
@@ -157,7 +154,9 @@ def _time_column(index: int, header: str) -> TimeColumn | None:
     """Return a column of times as its header describes it, or None if its values are not times that add up."""
     parts = words(header)
     bag = set(parts)
-    units = [position for position, word in enumerate(parts) if unit_s(word) is not None]
+    # the columns h and w of an image hold no times, and "min" is the least one more often than minutes
+    found = [long_unit_s(word) if bag & _TIME and word != "min" else unit_s(word) for word in parts]
+    units = [position for position, unit in enumerate(found) if unit is not None]
     if not units and not bag & _TIME:
         return None
     # "end to end" is a duration, "end" alone a time stamp
@@ -167,7 +166,7 @@ def _time_column(index: int, header: str) -> TimeColumn | None:
         return None
     if units and units[-1] > 0 and parts[units[-1] - 1] in ("/", "per"):
         return None
-    unit = unit_s(parts[units[-1]]) if units else None
+    unit = found[units[-1]] if units else None
     kind = _kind(parts)
     order = ("total", "mean", "median").index(kind)
     where = 2 if bag & _HOST else 0 if bag & _DEVICE else 1
@@ -209,6 +208,17 @@ def _notes(
     if words(headers[name]) == ["range"]:
         notes.append("The rows are ranges. Where they nest, time counts twice and the total is too large.")
     return tuple(notes)
+
+
+def _no_unit(header: str, place: str) -> InputFileError:
+    """Return the error for a column of times whose unit is missing, or none that is known: "time (ticks)"."""
+    plain = re.split(r"[(\[]", header)[0].strip()
+    shown = f"{header}_ms" if plain == header or not plain else f"{plain} (ms)"
+    return InputFileError(
+        f"the time in column {header!r} has no unit.",
+        place=place,
+        remedy=f"Add it to the header, as in {shown!r} (s, ms, us, ns, minutes, hours), or to the cells: '12 ms'.",
+    )
 
 
 def _missing(what: str, headers: Sequence[str], place: str, remedy: str) -> InputFileError:

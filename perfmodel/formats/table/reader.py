@@ -26,7 +26,7 @@ from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns
 from perfmodel.formats.table.own import own_parts, refuse_own_columns
 from perfmodel.formats.text.double_counting import may_be_total, percent_notes, without_kernels, without_total
-from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, unit_s, whole_count
+from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, long_unit_s, whole_count
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "table"
@@ -238,7 +238,7 @@ def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:
     """Return a note if times have several units."""
     index = columns.time.index
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
-    matches = (match for match in map(_CELL.fullmatch, cells) if match is not None and unit_s(match.group(2)))
+    matches = (match for match in map(_CELL.fullmatch, cells) if match is not None and long_unit_s(match.group(2)))
     units = dict.fromkeys(match.group(2) for match in matches)
     return (f"Times have several units ({', '.join(units)}); each is converted.",) if len(units) > 1 else ()
 
@@ -268,7 +268,7 @@ def _percent(cell: Any) -> float | None:
 def _unit_in_cells(table: _Table, index: int) -> bool:
     """Whether any cell of a column is a number with a unit of time."""
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
-    return any(match is not None and unit_s(match.group(2)) is not None for match in map(_CELL.fullmatch, cells))
+    return any(match is not None and long_unit_s(match.group(2)) is not None for match in map(_CELL.fullmatch, cells))
 
 
 def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, place: str) -> float | None:
@@ -295,7 +295,7 @@ def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, f
         # a comparison with NaN is false, so NaN takes the first way
         return (math.inf if cell > 0 else -math.inf) if abs(cell) >= _LARGEST_INTEGER else float(cell), None
     match = _CELL.fullmatch(cell.strip()) if isinstance(cell, str) else None
-    unit = unit_s(match.group(2)) if match and match.group(2) else None
+    unit = long_unit_s(match.group(2)) if match and match.group(2) else None
     if match is None or (match.group(2) and unit is None):
         shown = str(cell).strip()[:40]
         raise InputFileError(f"{where}: {shown!r} is not a time.", place=place, remedy="Write it as in '12.5 ms'.")

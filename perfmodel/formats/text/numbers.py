@@ -22,6 +22,7 @@ _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 #: a longer run of digits may exceed the largest float64, 1.8e308
 _SAFE_DIGITS = 300
 _UNIT = re.compile(r"(milli|micro|nano|[munµμ])?(?:s|secs?|seconds?)")
+_LONG_UNIT = re.compile(r"min|minutes?|h|hours?")
 _PREFIX = {"milli": "m", "micro": "u", "nano": "n"}
 
 
@@ -36,6 +37,16 @@ def unit_s(word: str) -> float | None:
         return None
     prefix = match.group(1) or ""
     return parse_quantity(f"1 {_PREFIX.get(prefix, prefix)}s", "s")
+
+
+def long_unit_s(word: str) -> float | None:
+    """Return how many seconds a unit of time is, also minutes and hours, which profilers do not write and people do.
+
+    >>> long_unit_s("h"), long_unit_s("min"), long_unit_s("ms"), long_unit_s("GB")
+    (3600.0, 60.0, 0.001, None)
+    """
+    is_long = _LONG_UNIT.fullmatch(word.lower()) is not None
+    return parse_quantity(f"1 {word.lower()}", "s") if is_long else unit_s(word)
 
 
 def _evidence(decimal: str, grouping: str) -> re.Pattern[str]:

@@ -82,6 +82,24 @@ def test_a_time_without_a_unit_is_an_error_that_says_how_to_give_one():
         choose("name", "latency")
 
 
+@pytest.mark.parametrize(
+    ("header", "unit"), [("time (h)", 3600.0), ("time_hours", 3600.0), ("Duration [minutes]", 60.0), ("time_s", 1.0)]
+)
+def test_long_runs_have_minutes_and_hours(header, unit):
+    assert choose("name", header)[1:3] == (header, unit)
+
+
+def test_a_unit_that_is_none_is_replaced_and_not_continued():
+    with pytest.raises(InputFileError, match=r"'time \(ticks\)' has no unit.*, as in 'time \(ms\)'"):
+        choose("name", "time (ticks)")
+
+
+def test_min_is_the_least_time_and_the_message_says_so():
+    with pytest.raises(InputFileError, match="'min' is taken for the least one: write 'minutes'"):
+        choose("name", "time_min")
+    assert time_columns(["h", "w", "gpu hours"]) == [], "sizes of an image and what a run costs"
+
+
 def test_a_missing_column_lists_what_there_is():
     with pytest.raises(InputFileError, match="no column holds a name; the columns are 'a', 'time_ms'"):
         choose("a", "time_ms")

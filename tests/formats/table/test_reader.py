@@ -104,6 +104,10 @@ def test_a_profile_may_call_its_parts_steps(read):
     assert times(read('[[steps]]\nname="a"\ntime="2 ms"', ".toml")) == {"a": 0.002}
 
 
+def test_cells_may_be_minutes_and_hours_as_in_plans(read):
+    assert times(read("name,time\na,5 min\nb,2 h\nc,3 s\n")) == {"a": 300.0, "b": 7200.0, "c": 3.0}
+
+
 def test_units_in_cells_may_be_mixed(read):
     assert times(read("op,time\na,12 ms\nb,3us\nc,1.5 s\nd,0\n")) == {"a": 12e-3, "b": 3e-6, "c": 1.5, "d": 0.0}
 
