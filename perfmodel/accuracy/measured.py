@@ -17,6 +17,8 @@ from perfmodel.prediction.conditions import Conditions
 
 #: no call is as short as this [s], and ratios to shorter times overflow
 SHORTEST_S = 1e-15
+#: what times in seconds may have been entered in, and how many times too large they are then
+_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,16 @@ KERNELS = {
 }
 #: backends of torch's scaled_dot_product_attention, as our benchmarks name them -> the kernel within the library
 BACKENDS = {"torch.sdpa.flash": "fa2", "torch.sdpa.efficient": "efficient", "torch.sdpa.cudnn": "cudnn"}
+
+
+def likely_unit(slower: float) -> str:
+    """Return the unit in which times were most likely entered that should be in seconds, "" where they seem to be.
+
+    Parameters
+    ----------
+    slower : how many times as long as predicted they are, in the median.
+    """
+    return next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
 
 
 def library_of(implementation: str) -> str:

@@ -24,7 +24,7 @@ from perfmodel.accuracy.calibration import (
 )
 from perfmodel.accuracy.fit import Floats, Group
 from perfmodel.accuracy.libraries import FittedConstants, doubted, dtypes, sample, told_apart
-from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.measured import MeasuredCalls, likely_unit
 from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
@@ -39,8 +39,6 @@ FEWEST_ROWS = 10
 #: rows that a fit leaves off by more than this factor in the median do not describe what the family models: the widest
 #: interval that is stated without any measurement
 UNLIKE = WIDEST[1]
-#: what times in seconds may have been entered in, and how many times too large they are then
-_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ def _kept(
 def _unlike(found: FamilyCalibration) -> str:
     """Say that no constants describe the rows: by how much they are off, and whether that is a mistake of units."""
     slower = math.exp(-float(np.median(found.log_ratio_before)))
-    unit = next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
+    unit = likely_unit(slower)
     hint = f": are the times in {unit}?" if unit else ""
     ratio = max(slower, 1.0 / slower)
     shown = f"{ratio:,.0f}" if ratio >= 10.0 else f"{ratio:.2g}"

@@ -119,13 +119,17 @@ def _(
     fast = accuracy.too_fast
     if fast is not None:
         left_out.append(f"{format_count(fast.rows, 'row')} faster than the bound (first: {fast.place}): {_TOO_FAST}")
+    doubts = [
+        f"{storage.name_of(place)} has times far longer than predicted: are they in {unit}? They should be in seconds."
+        for place, unit in accuracy.likely_units.items()
+    ]
     facts = {"skipped": skipped, "faster_than_bound": fast.rows if fast else 0}
     return Report(
         "validate",
         (*labels, *extra, *FIGURES),
         accuracy.by(by),
         {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), **facts},
-        notes=(_LEGEND, *composed, *left_out, *notes),
+        notes=(*doubts, _LEGEND, *composed, *left_out, *notes),
         title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
         more={"worst": _worst_rows(accuracy, worst)} if worst else {},
     )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.judge import GROUPINGS, Floats, JudgedCalls, judge_calls
-from perfmodel.accuracy.measured import Measurements, Skipped, Skips
+from perfmodel.accuracy.measured import Measurements, Skipped, Skips, likely_unit
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.report import Reportable
@@ -78,6 +78,15 @@ class Accuracy(Reportable):
         for part in self.judged:
             skips.add("faster than the bound", part.calls.place, part.calls.line[part.too_fast()])
         return next(iter(skips.all()), None)
+
+    @property
+    def likely_units(self) -> dict[str, str]:
+        """The files whose times are most likely not in seconds, and the unit of each."""
+        slower: dict[str, list[Floats]] = {}
+        for part in filter(lambda one: len(one.calls), self.judged):
+            slower.setdefault(part.calls.place, []).append(part.calls.time_s / part.predicted_s)
+        units = {place: likely_unit(float(np.median(_concatenated(parts)))) for place, parts in slower.items()}
+        return {place: unit for place, unit in units.items() if unit}
 
     def where(self, keep: Callable[[JudgedCalls], Any]) -> Accuracy:
         """Return the rows that a mask of each group of calls selects; True is all of them."""

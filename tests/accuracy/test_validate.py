@@ -13,6 +13,7 @@ from perfmodel.accuracy.gate import Gate
 from perfmodel.accuracy.judge import JudgedCalls
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped
 from perfmodel.accuracy.validate import Accuracy, judge, score
+from perfmodel.core.report import report
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.elementwise import Elementwise
@@ -260,3 +261,15 @@ def test_the_model_beats_the_datasheet_roofline_on_open_rows(data_dir):
     some = [calls.take(slice(None, None, 20)) for calls in table.calls]
     for row in judge([Measurements(table.place, tuple(some))], hardware).by():
         assert row["mape"] < 0.5 * row["bound_mape"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(1.0, ""), (20.0, ""), (1e3, "milliseconds"), (1e6, "microseconds"), (1e9, "nanoseconds")]
+)
+def test_times_in_another_unit_than_seconds_are_noticed(made, factor, unit):
+    times = np.array([1e-5, 2e-5, 3e-5]) * factor
+    accuracy = made((times, np.array([1.2, 1.0, 0.9]) / factor, {}))
+    assert accuracy.likely_units == ({"t.csv": unit} if unit else {})
+    notes = [note for note in report(accuracy).notes if "should be in seconds" in note]
+    assert len(notes) == bool(unit)
+    assert all(f"t.csv has times far longer than predicted: are they in {unit}?" in note for note in notes)
