@@ -122,11 +122,13 @@ def runs_layers(library: str) -> bool:
 def fitting_share(used_bytes: Number, l2_bytes: float) -> Number:
     """Return the share of data, used again and again, that L2 holds.
 
-    All of it up to 0.95 of the capacity, none of it from 1.15 on, linear between.
+    All of it up to 0.95 of the capacity, none of it from 1.15 on, linear between; none without an L2.
 
     >>> fitting_share(9e6, 1e7), round(fitting_share(10.5e6, 1e7), 6), fitting_share(12e6, 1e7)
     (1.0, 0.5, 0.0)
     """
+    if not l2_bytes:
+        return 0.0 * used_bytes
     return minimum(1.0, maximum(0.0, (NONE_FIT * l2_bytes - used_bytes) / ((NONE_FIT - ALL_FIT) * l2_bytes)))
 
 

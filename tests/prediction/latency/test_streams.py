@@ -29,6 +29,11 @@ def test_what_is_used_again_fits_or_not() -> None:
     assert fitting_share(np.array([1e6, 9.5e6, 10.5e6, 11.5e6, 1e9]), 1e7).tolist() == pytest.approx([1, 1, 0.5, 0, 0])
 
 
+def test_nothing_fits_without_an_l2() -> None:
+    assert fitting_share(1e6, 0.0) == 0.0
+    assert fitting_share(np.array([0.0, 1e6]), 0.0).tolist() == [0.0, 0.0]
+
+
 def test_a_stream_survives_less_than_what_fits() -> None:
     # fill = 0.5: all up to 5 MB, half at (0.5 + 1.1) / 2 = 0.8 of the capacity, none from 11 MB on
     shares = surviving_share(np.array([5e6, 8e6, 11e6]), ROUND, {"fill": 0.5}, WARM)
