@@ -528,6 +528,12 @@ UNKNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
 ]
 
 
+def test_a_module_of_few_watts_is_no_mistake_of_kilowatts(tmp_path: Path) -> None:
+    edits: Edits = {"name": '"module"', "aliases": "[]", "device_names": "[]", "chip.tdp": '"7 W"'}
+    codes = {finding.code for finding in lint_file(write_edited(tmp_path, "t4", edits)) if finding.key == "chip.tdp"}
+    assert not codes
+
+
 @pytest.mark.parametrize(
     ("base", "edits", "code", "key"), [row[1:] for row in UNKNOWN_PRODUCTS], ids=[row[0] for row in UNKNOWN_PRODUCTS]
 )

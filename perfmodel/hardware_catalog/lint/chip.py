@@ -25,8 +25,8 @@ FULL_DIE_SMS = {
 #: the full AD104, the die of the L4, is in other products. Source: NVIDIA Ada whitepaper v2.1
 FULL_DIE_OF_PRODUCT = {"l4": 60}
 CLOCKS_HZ = (0.3e9, 6e9)
-#: power limits of boards and sockets [W]: a third of the least in the catalog (70 W) to three times the most (1400 W)
-POWER_W = (20.0, 4200.0)
+#: power limits [W]: from below a Jetson Nano's lower mode (5 W) to three times the most in the catalog (1400 W)
+POWER_W = (3.0, 4200.0)
 #: most resident threads per SM. Source: CUDA C++ Programming Guide 13, Compute Capabilities
 THREADS_PER_SM = {
     "6.0": 2048,

@@ -130,12 +130,12 @@ class Doubted:
             if everywhere(mask):
                 of_all |= 1 << place
             elif anywhere(mask):
-                of_some.append(mask * np.uint8(1 << place))
+                of_some.append(mask * np.uint16(1 << place))
         if not of_some:
             if of_all:
                 yield True, of_all
             return
-        which: Any = functools.reduce(np.bitwise_or, of_some, np.uint8(of_all))
+        which: Any = functools.reduce(np.bitwise_or, of_some, np.uint16(of_all))
         for code in np.unique(which):
             if code:
                 yield which == code, int(code)

@@ -18,6 +18,7 @@ from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import NO_DISPATCH, OTHER_HOST, Doubt
+from perfmodel.prediction.latency.few_watts import FEW_WATTS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import (
     BOUND,
@@ -258,10 +259,13 @@ class Family:
 
     @functools.cached_property
     def all_doubts(self) -> tuple[Doubt, ...]:
-        """The calls that are less sure than others; with those dispatched by another host than the one measured."""
+        """The calls that are less sure than others; with those dispatched by another host than the one measured.
+
+        So are those that the power limit of a small module sets.
+        """
         if self.dispatched_like is not None:
             return (*self.doubts, NO_DISPATCH)
-        return (*self.doubts, OTHER_HOST) if self.dispatched and not self.on_cpu else self.doubts
+        return (*self.doubts, FEW_WATTS, OTHER_HOST) if self.dispatched and not self.on_cpu else self.doubts
 
     @functools.cached_property
     def table_constants(self) -> tuple[Constant, ...]:

@@ -5,8 +5,10 @@ power grows with the clock; above it the voltage grows with the clock, so that a
 
     x P e(f) = TDP - base,   f = x f_peak,   e(f) = e max(1, f / knee)^2
 
-with P the peak at the clock f_peak, and x the share of both that the limit leaves. A FLOP takes at least 1 / (x P), and
-a byte that crosses device memory takes its energy's time of TDP - base besides (`s_per_byte`).
+with P the peak at the clock f_peak, and x the share of both that the limit leaves. The base has a constant part, which
+would leave nothing of 22 W; it is at most a share of the limit, since modules of few watts are built for them. A FLOP
+takes at least 1 / (x P), and a byte that crosses device memory takes its energy's time of TDP - base besides
+(`s_per_byte`).
 
 The prior energies of a FLOP in TSMC 4N are 4.8 pJ in fp32 on the vector engine and 0.58 pJ in 16 bits on the tensor
 engine (``energy`` of the families), times bytes / 2 for narrower dtypes. They are assumed: they were chosen on open
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import math
 
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Load
 from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.prediction.latency.machine import Machine
@@ -30,6 +33,9 @@ VECTOR_ENERGY = 4.8e-12
 #: clock up to which the lowest voltage is enough [Hz]; power of memory, leakage and regulators: a constant part [W] and
 #: a share of the limit. Chosen by hand on T4, V100, H100 and L40S (rows of NeuSight and aiconfigurator).
 KNEE_HZ, BASE_W, BASE_SHARE = 1.2e9, 20.0, 0.10
+#: the most of a limit that the base takes (assumed): a little more than on the board of the lowest one in the catalog,
+#: 26 of an A2's 60 W. It holds below 57 W, where nobody measured arithmetic
+BASE_MOST = 0.45
 #: process -> energy of an operation at equal speed over that of TSMC 4N. A process that is not listed counts as 4N.
 #:
 #: What a foundry states, and what the factors make of it:
@@ -86,7 +92,12 @@ def available_w(machine: Machine, load: Load = Load.BURST) -> float:
     A benchmark has a device of a module alone, and with it what the others leave; minutes of real work use them all.
     """
     limit = machine.alone_w if machine.alone_w and load is Load.BURST else machine.tdp_w
-    return limit * (1.0 - BASE_SHARE) - BASE_W
+    return max(limit * (1.0 - BASE_SHARE) - BASE_W, limit * (1.0 - BASE_MOST))
+
+
+def is_of_few_watts(hardware: Hardware) -> bool:
+    """Return whether a limit is so low that the base is the assumed share of it, `BASE_MOST`."""
+    return hardware.tdp_w is not None and hardware.tdp_w * (BASE_MOST - BASE_SHARE) < BASE_W
 
 
 def limited_share(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST) -> Number:

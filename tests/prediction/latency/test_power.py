@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.core.vocabulary import Load
+from perfmodel.core.vocabulary import ErrorSource, Load
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import (
     SUSTAINED_ENERGY,
+    available_w,
     limited_share,
     process_energy,
     s_per_flop,
@@ -59,7 +61,7 @@ def test_above_the_knee_voltage_falls_with_the_clock() -> None:
     fast = replace(SLOW, clock_hz=2.4e9)
     assert limited_share(fast, 1e-12) == pytest.approx((0.7 / 4) ** (1 / 3))
     # where the limit leaves less than the knee's clock, the law below the knee holds again
-    assert limited_share(replace(fast, tdp_w=50.0), 1e-12) == pytest.approx(0.25)
+    assert limited_share(replace(fast, tdp_w=60.0), 1e-12) == pytest.approx(0.34)
 
 
 def test_the_two_laws_meet_at_the_knee() -> None:
@@ -78,9 +80,32 @@ def test_an_older_process_takes_more_energy_and_tensor_engines_less_of_that() ->
 
 @given(st.floats(1.0, 2000.0), st.floats(1.0, 2000.0), st.floats(0.5e9, 3e9))
 def test_more_power_is_never_slower(first: float, second: float, clock: float) -> None:
-    low, high = sorted((first + 30, second + 30))
+    low, high = sorted((first, second))
     of_low, of_high = (limited_share(replace(SLOW, tdp_w=w, clock_hz=clock), 1e-12) for w in (low, high))
     assert of_low <= of_high * (1 + 1e-12)
+
+
+@given(st.floats(0.5, 2000.0), st.sampled_from(list(Load)))
+def test_a_limit_leaves_more_than_half_of_itself_to_arithmetic(watts: float, load: Load) -> None:
+    assert 0.5 * watts < available_w(replace(SLOW, tdp_w=watts), load) < watts
+    assert 0.0 < sustained_share(replace(SLOW, tdp_w=watts), 0.9) <= 0.9
+
+
+@pytest.mark.parametrize("op", [
+    pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"),
+    pm.Gemm(m=4096, n=4096, k=4096, dtype="fp32"),
+    pm.Attention(heads=32, seq_q=4096, head_dim=128, dtype="fp16"),
+])  # fmt: skip
+@pytest.mark.parametrize("load", Load)
+def test_a_module_of_half_the_watts_takes_at_most_a_little_over_twice_as_long(op: pm.Operator, load: Load) -> None:
+    board = pm.hardware("t4")
+    found = [pm.predict(op, replace(board, tdp_w=watts), load=load) for watts in (70.0, 40.0, 20.0, 10.0)]
+    times = [float(one.predicted_time_s) for one in found]
+    assert times == sorted(times)
+    assert max(slower / faster for faster, slower in itertools.pairwise(times)) < 2.1
+    assert all(ErrorSource.POWER in set(one.uncertainty) for one in found[1:])
+    widths = [float(one.predicted_time_high_s / one.predicted_time_low_s) for one in found]
+    assert widths[1] > 1.2 * widths[0]
 
 
 def test_without_a_power_limit_nothing_is_limited() -> None:
