@@ -107,7 +107,10 @@ def data_dir() -> Path:
 
 @pytest.fixture
 def simple_gpu() -> Hardware:
-    """A made-up machine with round numbers: 100 TFLOP/s tensor, 10 vector, 1 TB/s, 4 TB/s L2 of 10 MB, 1 us."""
+    """A made-up machine with round numbers: 100 TFLOP/s tensor, 10 vector, 1 TB/s, 4 TB/s L2 of 10 MB, 1 us.
+
+    It has all figures that predictions need, and power to spare.
+    """
     return Hardware(
         name="simple",
         title="Simple GPU",
@@ -122,6 +125,9 @@ def simple_gpu() -> Hardware:
             Peak("fp32", "vector", 10e12),
         ),
         links=(Link("pcie", 10e9),),
+        sm_count=50,
+        clocks_hz=MappingProxyType({"vector": 1.5e9, "tensor": 1.5e9}),
+        tdp_w=1000.0,
         launch=Launch(floor_s=1e-6, overhead_s=2e-6),
         sustained_links=MappingProxyType({"pcie": 8e9, "pcie_pageable": 4e9}),
     )

@@ -161,6 +161,7 @@ class ErrorSource(Vocabulary):
     RELEASE = "release"  # of the library, where several differ and none that was measured is named
     POWER = "power"  # that a board needs, where its limit sets the clock
     CACHE = "cache"  # what stays in it from one call to the next
+    SPECIFICATION = "specification"  # leaves figures out, and usual ones stand for them
     RUN = "run"  # of a whole model
 
 

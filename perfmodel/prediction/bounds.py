@@ -10,15 +10,18 @@ from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
 from perfmodel.core.vocabulary import CacheState, Limiter
 from perfmodel.core.work import Number, Text, Work, anywhere, maximum, plain, where
+from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import (
     ceiling_limiter,
     ceiling_times,
     datasheet_ceilings,
+    lacks_vector_rate,
     link_load,
     resolve_peak,
     smallest_fit,
 )
+from perfmodel.prediction.usual_figures import with_largest_cache
 
 #: a member of an enumeration takes longer to find than all else that is done with it
 _LAUNCH = Limiter.LAUNCH
@@ -54,12 +57,24 @@ def share_of_peak(hardware: Hardware, times: Mapping[Limiter, Number], time_s: N
 
 
 def peak_of(op: Operator, hardware: Hardware, work: Work) -> Peak | None:
-    """Return the peak that the operator's arithmetic runs on, None where it computes nothing."""
-    return resolve_peak(op, hardware) if anywhere(work.flop > 0) else None
+    """Return the peak that the operator's arithmetic runs on, None where it computes nothing.
+
+    It is None, too, where the arithmetic of a GPU's vector engine has no rate in the specification: bytes alone bound
+    it then.
+    """
+    if not anywhere(work.flop > 0):
+        return None
+    return None if lacks_vector_rate(op, hardware) else resolve_peak(op, hardware)
 
 
 def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[Limiter, Number]:
-    """Return the time that each datasheet ceiling alone would take [s], the launch floor among them."""
+    """Return the time that each datasheet ceiling alone would take [s], the launch floor among them.
+
+    Raises
+    ------
+    UsageError
+        When the specification has no rate of what the operator does.
+    """
     links = link_load(op, hardware)
     ceilings = datasheet_ceilings(hardware, peak, links)
     times: dict[Limiter, Number] = {}
@@ -68,6 +83,12 @@ def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | No
         times[limiter] = maximum(times[limiter], time) if limiter in times else time
     if ceilings.launch_s is not None:
         times[_LAUNCH] = ceilings.launch_s
+    if not times:
+        memory = hardware.main_memory.name
+        raise UsageError(
+            f"{hardware.name} has no rate in its specification that bounds {op.op}.",
+            remedy=f"Add the bandwidth of [memory.{memory}] to the file.",
+        )
     return times
 
 
@@ -117,10 +138,13 @@ def boost_of(hardware: Hardware) -> float:
 def times_beyond_caches(
     work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cache: CacheState
 ) -> Mapping[Limiter, Number]:
-    """Return the times of the ceilings [s]; warm, main memory moves only the bytes that the caches cannot hold."""
+    """Return the times of the ceilings [s]; warm, main memory moves only the bytes that the caches cannot hold.
+
+    Where the specification of a GPU leaves out its L2, it may be as large as is plausible.
+    """
     if cache == CacheState.COLD:
         return times
-    held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
+    held = sum(cache.capacity_bytes or 0.0 for cache in with_largest_cache(hardware).caches)
     outer = ceiling_limiter(hardware.main_memory.name)
     beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.least_bytes, 1.0)) if outer in times else 0.0
     return {**{name: time for name, time in times.items() if name != outer}, outer: beyond}

@@ -77,6 +77,18 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     return _scaled_peak(op, peak) if peak.microscaled_flop_per_s else peak
 
 
+def lacks_vector_rate(op: Operator, hardware: Hardware) -> bool:
+    """Return whether a GPU's specification has no rate for arithmetic that goes to the vector engine by itself.
+
+    Bytes bound it all the same, if the bandwidth is stated.
+    """
+    if hardware.kind != "gpu" or op.engine != "auto" or op.preferred_engine == "tensor":
+        return False
+    if hardware.main_memory.bandwidth_bytes_per_s is None:
+        return False
+    return all(hardware.find_peak(dtype, "vector") is None for dtype in (op.dtype, "fp32"))
+
+
 def _scaled_peak(op: Operator, peak: Peak) -> Peak:
     """Return a peak at the rate of instructions for scaled operands, where an operator has such."""
     weights, scale = getattr(op, "weight_dtype", op.dtype), getattr(op, "scale", "none")

@@ -18,7 +18,7 @@ from perfmodel.prediction.bounds import bounding_times, floor_of, peak_of
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.copies import work_on
 from perfmodel.prediction.latency.estimate import Estimate, joined
-from perfmodel.prediction.latency.model import estimate
+from perfmodel.prediction.latency.usual import estimate_by_usual
 from perfmodel.prediction.result import Prediction
 
 #: points that are predicted at a time: their arrays fit a processor's L2 cache
@@ -176,7 +176,7 @@ def predict_piece(
         floor = _floor(op, hardware, work, times, conditions.cache)
     else:
         floor = floor_of(work, hardware, times, conditions.cache)
-    expected = estimate(op, hardware, peak, conditions, floor, parts=parts)
+    expected = estimate_by_usual(op, hardware, peak, conditions, floor, parts)
     return Prediction(op, hardware, conditions, peak, bound, expected)
 
 

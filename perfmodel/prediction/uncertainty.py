@@ -40,6 +40,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
     ErrorSource.POWER: "nobody measured how much power a product takes of this board, whose limit sets the clock",
     ErrorSource.CACHE: "nobody measured the same call again where a large L2 keeps what it reads",
+    ErrorSource.SPECIFICATION: "the machine's specification leaves figures out, and usual ones stand for them",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }
 

@@ -25,6 +25,7 @@ from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import Z80, half_width, of_sum, shape_of
+from perfmodel.prediction.usual_figures import completed
 
 #: standard deviation of ln(measured / predicted) of a whole model whose operators are known, where the machine's
 #: specification states none: about the largest of the medians on the machines of scripts/whole_models.py (fp32
@@ -196,7 +197,7 @@ def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
 
     It is the constant ``host`` of the operator's family for one call; see `dispatched_s` for several.
     """
-    machine = Machine.of(hardware, resolve_peak(op, hardware) if op.flop() else None)
+    machine = Machine.of(hardware, resolve_peak(op, completed(hardware)) if op.flop() else None)
     (_, family), *_ = families_of(op, machine, hardware.kind)
     values = constants(family, hardware, library).values
     return float(dispatched_s(values.get("host", 0.0), values.get("hidden", 0.0), op.calls()))

@@ -196,6 +196,9 @@ KNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     # Vidur device_sku_config.py
     ("Vidur H100", H100, {"peak.tensor.fp16": '"1000 TFLOP/s"'}, "peak-differs", "peak.tensor.fp16"),
     ("Vidur no bandwidth", A100_80, {"memory.hbm.bandwidth": None}, "missing-bandwidth", "memory.hbm"),
+    ("no SMs", A100_80, {"chip.sm_count": None}, "missing-figure", "chip.sm_count"),
+    ("no power limit", A100_80, {"chip.tdp": None}, "missing-figure", "chip.tdp"),
+    ("no L2", "t4", {"memory.l2.capacity": None}, "missing-figure", "memory.l2.capacity"),
     # LLMCompass configs/GA100.json: the full die
     ("LLMCompass cores", A100_80, {"chip.sm_count": "128"}, "full-die-sm-count", "chip.sm_count"),
     ("LLMCompass buffer", A100_80, {"memory.l2.capacity": '"48 MB"'}, "full-die-l2", "memory.l2.capacity"),
@@ -448,7 +451,14 @@ def test_a_line_of_a_collective_is_below_its_link(tmp_path: Path) -> None:
 
 
 #: findings that leave every bound as it is, or nearly so
-NO_ERRORS = {"capacity-gb-gib", "rounded-up-peak", "rounded-up-bandwidth", "sustained-implausible", "dtype-order"}
+NO_ERRORS = {
+    "missing-figure",
+    "capacity-gb-gib",
+    "rounded-up-peak",
+    "rounded-up-bandwidth",
+    "sustained-implausible",
+    "dtype-order",
+}
 
 
 # (what it is, base file, edits, code, key) of a product that nobody knows: arithmetic, relatives and physics
@@ -752,8 +762,9 @@ def test_what_follows_from_an_error_is_no_second_one_and_what_does_not_is(tmp_pa
     path = tmp_path / "mine.toml"
     path.write_text(SEVERAL_ERRORS)
     missing = {(finding.code, finding.key) for finding in lint_file(path) if finding.code.startswith("missing-")}
-    # of hbm the bandwidth and the source are misspelt; the others never had a source
+    # of hbm the bandwidth and the source are misspelt, as are the chip's SMs; the others never had a source
     assert missing == {
+        ("missing-figure", "memory.l2.capacity"),
         ("missing-source", "peak.vector"),
         ("missing-source", "link.pcie"),
         ("missing-source", "kernels"),
@@ -793,7 +804,9 @@ def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
         '"peak": {"vector": {"fp32": "1 TFLOP/s"}}}'
     )
     findings = lint_file(path)
-    assert {finding.code for finding in findings} == {"missing-source", "missing-bandwidth", "unknown-vendor"}
+    assert {finding.code for finding in findings} == {
+        *("missing-source", "missing-bandwidth", "missing-figure", "unknown-vendor"),
+    }
     assert {finding.line for finding in findings} == {None}
 
 

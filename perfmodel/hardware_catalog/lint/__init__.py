@@ -30,6 +30,7 @@ RULES = (
     form.check_assumptions,
     form.check_names,
     form.check_bandwidth_given,
+    form.check_figures_given,
     design.check_design,
     chip.check_sm_count,
     chip.check_clocks,

@@ -16,6 +16,7 @@ CODES = MappingProxyType(
         "fact-without-source": "a fact that datasheets leave out is not named in the source of its table",
         "assumption-without-reason": "a source says 'assumed' without a reason",
         "missing-bandwidth": "the main memory of a GPU has no bandwidth, so that nothing can be memory-bound",
+        "missing-figure": "a GPU lacks a figure that predictions need, so that a usual one stands for it",
         "name-differs-from-file": "a file of the catalog, which uses the name of the file, is not named as its machine",
         "name-claimed": "a name, alias or device name is that of another product, as in a copy of its file",
         "unknown-vendor": "no machine of the catalog has the vendor, whose measurements machines share",

@@ -50,13 +50,17 @@ class Shape:
 
     def explains(self, finding: Finding) -> bool:
         """Whether a finding of a rule only follows from what was taken out."""
-        # a table without its misspelt source has no source
-        lacks = finding.code.removeprefix("missing-") if finding.code.startswith("missing-") else ""
+        # a table without its misspelt source has no source, and a chip without its misspelt SMs has none
+        within, lacks = finding.key, ""
+        if finding.code == "missing-figure":
+            within, _, lacks = finding.key.rpartition(".")
+        elif finding.code.startswith("missing-"):
+            lacks = finding.code.removeprefix("missing-")
         for key in self.doubtful:
             if finding.key == key or finding.key.startswith(f"{key}."):
                 return True
             table, _, name = key.rpartition(".")
-            if lacks and table == finding.key and (name == lacks or nearest(name, [lacks])):
+            if lacks and table == within and (name == lacks or nearest(name, [lacks])):
                 return True
         return False
 

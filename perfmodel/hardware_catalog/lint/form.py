@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel import storage
+from perfmodel.errors import InputFileError
 from perfmodel.hardware_catalog.find import search_folders
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
 from perfmodel.hardware_catalog.names import name_key
+from perfmodel.hardware_catalog.read import to_hardware
 from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
+from perfmodel.prediction.usual_figures import left_out
 
 #: texts shorter than "DS-1" are placeholders
 SOURCE_LENGTH = 4
@@ -122,3 +125,14 @@ def check_bandwidth_given(draft: Draft) -> Iterator[Finding]:
     if draft.spec.kind == "gpu" and "hbm" in draft.spec.memory and draft.spec.memory["hbm"].bandwidth is None:
         message = "the bandwidth is missing: every kernel would be compute-bound. Add bandwidth = '... GB/s'."
         yield draft.finding("memory.hbm", "error", "missing-bandwidth", message)
+
+
+def check_figures_given(draft: Draft) -> Iterator[Finding]:
+    """Find figures of a GPU that predictions need, and for which usual ones stand where they are left out."""
+    try:
+        machine = to_hardware(draft.spec, draft.file, lazy=True)
+    except InputFileError:
+        return  # of which other findings tell
+    for figure in left_out(machine):
+        message = f"it is missing: predictions assume {figure.words}, and their intervals are wider."
+        yield draft.finding(figure.key, "warning", "missing-figure", message)

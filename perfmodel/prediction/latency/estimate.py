@@ -188,6 +188,20 @@ def reaching(one: Estimate, other_s: Number) -> Estimate:
     return replace(one, spread=spread, uncertainty=Uncertainty(((True, parts),)))
 
 
+def reaching_further(one: Estimate, down: Number, up: Number) -> Estimate:
+    """Return an estimate whose interval reaches further, in the logarithm of the time, since figures are left out.
+
+    What the squares of the half widths grow by is the variance of that, as in `reaching`.
+    """
+    low, high = one.spread.factors
+    ends = (plain(low * np.exp(np.negative(down))), plain(high * np.exp(up)))
+    spread = Spread(0, (ends,), one.spread.floor_s)
+    variances = one.uncertainty.variances(one.regime)
+    variances[ErrorSource.SPECIFICATION] = plain((spread.half_width() ** 2 - one.spread.half_width() ** 2) / Z80**2)
+    parts = {source: (value,) * len(REGIMES) for source, value in variances.items()}
+    return replace(one, spread=spread, uncertainty=Uncertainty(((True, parts),)))
+
+
 def between_events(one: Estimate) -> Estimate:
     """Return the estimate of a call between two events, given that of its kernels.
 

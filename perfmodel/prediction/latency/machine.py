@@ -13,10 +13,9 @@ import numpy as np
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import USUAL_THREADS_PER_SM, Hardware, Kernels, Link, Peak, cached_per_machine
 from perfmodel.core.work import Number, minimum
+from perfmodel.prediction.usual_figures import completed
 
-#: stand-ins for figures that a specification leaves out
-#: fp32 FLOP/s of one SM: near V100 (80 SMs at 15.7 TFLOP/s) and A100 (108 at 19.5)
-USUAL_SM_FLOP_PER_S = 0.19e12
+#: stand-in for the clock of a CPU; those of GPUs are in `perfmodel.prediction.usual_figures`
 USUAL_CLOCK_HZ = 1.5e9
 #: the most threads of an SM that kernels of rows reach: MI100 could hold 2560, and its LayerNorm and softmax rows in
 #: NeuSight fit better with 2048 (2.8 and 3.3 % off against 3.0 and 3.3 %)
@@ -150,12 +149,13 @@ class Machine:
 
     @classmethod
     def of(cls, hardware: Hardware, peak: Peak | None) -> Machine:
-        """Return the symbols of a machine; the ``USUAL_`` figures stand in for what its specification leaves out."""
+        """Return the symbols of a machine; usual figures stand for those that its specification leaves out."""
         return _machine(hardware, peak)
 
 
 @cached_per_machine
 def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
+    hardware = completed(hardware)
     vector = hardware.find_peak("fp32", "vector") or peak
     clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
     fp32 = vector.flop_per_s if vector else np.nan
@@ -163,7 +163,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
     cache = hardware.caches[-1] if hardware.caches else None
     memory = hardware.main_memory
     return Machine(
-        sm_count=float(hardware.sm_count or max(1.0, fp32 / USUAL_SM_FLOP_PER_S)),
+        sm_count=float(hardware.sm_count or 1),
         clock_hz=float(clock),
         peak_flop_per_s=chosen.flop_per_s if chosen else np.nan,
         engine=chosen.engine if chosen else "",
