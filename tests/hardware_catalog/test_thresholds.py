@@ -63,7 +63,9 @@ LIMITS = [
     ("slow network", H100, "cluster.nic", '"1.3 GB/s"', '"400 MB/s"', ("warning", "implausible-figure"), {}, False),
     ("short launch", "t4", "launch.floor", '"0.31 us"', '"0.29 us"', ("error", "launch-implausible"), {}, False),
     ("long launch", "t4", "launch.floor", '"99 us"', '"101 us"', ("error", "launch-implausible"), {}, False),
-    ("sustained", "t4", "sustained.memory.hbm", '"32.1 GB/s"', '"31.9 GB/s"', ("warning", "sustained-implausible"),
+    ("sustained", "l40s", "sustained.tensor.bf16", '"36.8 TFLOP/s"', '"36.5 TFLOP/s"',
+     ("warning", "sustained-implausible"), {}, False),
+    ("sustained memory", "t4", "sustained.memory.hbm", '"226 GB/s"', '"222 GB/s"', ("warning", "sustained-implausible"),
      {}, False),
     ("source", "t4", "memory.l2.source", '"DS-1"', '"DS1"', ("error", "missing-source"), {}, False),
 ]  # fmt: skip

@@ -62,6 +62,6 @@ CODES = MappingProxyType(
         "launch-implausible": "a launch figure is not within 0.3 to 100 us",
         "launch-order": "the launch floor is above the usual overhead",
         "sustained-above-peak": "a measured figure is above the peak: sparse, cached, or a wrong peak",
-        "sustained-implausible": "a measured figure is below a tenth of the peak",
+        "sustained-implausible": "a measured figure is below a tenth of the peak, or below 70 % for device memory",
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfmodel.core.hardware import MAIN_MEMORY
 from perfmodel.core.units import format_si
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 from perfmodel.prediction.topology import PROCESS_LINK
@@ -12,6 +13,8 @@ from perfmodel.prediction.topology import PROCESS_LINK
 LAUNCH_S = (0.3e-6, 100e-6)
 #: a lower share of the peak is more likely a wrong unit than a measurement
 LEAST_SHARE = 0.1
+#: a lower share of what device memory delivers is more likely that of another peak: the catalog's least is 0.75 (P4)
+LEAST_OF_MEMORY = 0.7
 
 
 def check_launch(draft: Draft) -> Iterator[Finding]:
@@ -48,6 +51,16 @@ def check_sustained(draft: Draft) -> Iterator[Finding]:
         elif peak and value < LEAST_SHARE * peak and not of_line and key != f"sustained.link.{PROCESS_LINK}":
             message = f"{format_si(value, unit)} is {100 * value / peak:.2g} % of the peak {format_si(peak, unit)}."
             yield draft.finding(key, "warning", "sustained-implausible", f"{message} Check the unit.")
+        elif peak and table == "memory" and value < _least_of_memory(draft, name) * peak:
+            message = f"{format_si(value, unit)} is {100 * value / peak:.2g} % of the peak {format_si(peak, unit)}."
+            hint = "Streams reach over 70 % of it. Is the rate of another machine, or the peak edited?"
+            yield draft.finding(key, "warning", "sustained-implausible", f"{message} {hint}")
+
+
+def _least_of_memory(draft: Draft, name: str) -> float:
+    """Return the least plausible share of the peak of a level: 0 of caches."""
+    main = name in MAIN_MEMORY and name in draft.spec.memory
+    return LEAST_OF_MEMORY * draft.spec.memory[name].delivered if main else 0.0
 
 
 def _peak_key(table: str, name: str) -> str:
