@@ -96,6 +96,8 @@ class Hardware(Reportable):
     sustained_source : where the measured figures come from.
     run_deviation : standard deviation of ln(measured / predicted) of whole runs; None for that of all machines.
     latency : constants of the latency model that were fitted on this machine, by family.
+    fitted_with : family -> the figures of the machine that its constants were fitted on
+        (`perfmodel.core.fitted_with`), which may be another one that has lent them to a copy of its file.
     fabric : how these devices are joined to a cluster; None where the specification does not say.
     kernels : how the libraries' kernels for this machine are cut.
     sources, notes : table of the specification -> its source, and its note.
@@ -130,6 +132,7 @@ class Hardware(Reportable):
     kernels: Kernels = field(default_factory=Kernels)
     fabric: Fabric | None = None
     latency: Mapping[str, LatencyTable] = field(default_factory=lambda: MappingProxyType({}))
+    fitted_with: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     path: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,14 @@ from perfmodel.core.hardware import ENGINES, Hardware, Launch
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.hardware_catalog.explain import found_and_allowed
+from perfmodel.hardware_catalog.origin import (
+    as_lent,
+    fitted_with,
+    is_shipped,
+    lent_families,
+    number_lent,
+    possible_lenders,
+)
 from perfmodel.hardware_catalog.parts import Quantities, to_fabric, to_kernels, to_link, to_memory, to_peaks
 from perfmodel.hardware_catalog.schema import HardwareSpec, LinkSpec, MemorySpec, RateSpec
 from perfmodel.prediction.latency.tables import LatencySpec, LazyTables, to_tables
@@ -27,14 +36,23 @@ CHIP_KEYS = (
 def read_hardware(path: str | os.PathLike[str], *, lazy: bool = False) -> Hardware:
     """Return the machine that a specification file (TOML, YAML or JSON) describes.
 
-    ``lazy`` leaves each ``[latency]`` table unchecked until it is asked for, which is quicker.
+    A copy of a shipped file, with other figures, is told which machine its measurements are of
+    (`perfmodel.hardware_catalog.origin`). ``lazy`` leaves each ``[latency]`` table unchecked until it is asked for,
+    which is quicker.
 
     Raises
     ------
     InputFileError
         When the file cannot be read, a key is unknown or missing, or a quantity has the wrong unit.
     """
-    return to_hardware(read_spec(path), os.fspath(path), lazy=lazy)
+    place, spec = os.fspath(path), read_spec(path)
+    machine = to_hardware(spec, place, lazy=lazy)
+    lenders = [] if is_shipped(place) else [(lender, read_spec(lender)) for lender in possible_lenders(spec)]
+    lenders = [one for one in lenders if number_lent(spec, one[1])]
+    if not lenders:
+        return machine
+    path, lender = max(lenders, key=lambda one: (number_lent(spec, one[1]), one[1].name == spec.name))
+    return as_lent(machine, lent_families(spec, lender), to_hardware(lender, os.fspath(path), lazy=True))
 
 
 def read_spec(path: str | os.PathLike[str]) -> HardwareSpec:
@@ -137,6 +155,11 @@ def to_hardware(spec: HardwareSpec, place: str, *, lazy: bool = False) -> Hardwa
     InputFileError
         When a quantity has no unit or the wrong one, is not positive, or a name is unknown.
     """
+    made = _converted(spec, place, lazy=lazy)
+    return replace(made, fitted_with=fitted_with(made, made.latency))
+
+
+def _converted(spec: HardwareSpec, place: str, *, lazy: bool) -> Hardware:
     read = Quantities(place)
     sustained = spec.sustained
     memory = to_memory(spec, read)

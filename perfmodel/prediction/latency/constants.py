@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.fitted_with import LINK, POWER, changed
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
@@ -91,6 +92,7 @@ class Constants(Stating):
     surface : the correction over the sizes, where the nearest table has one.
     apart : how sure they are of the calls that the family tells apart, where a table does.
     doubted : how sure they are of the calls that the family doubts; without those that a table knows.
+    changed : the machine's figures that are not those that the constants were fitted with.
     """
 
     values: Values
@@ -102,11 +104,14 @@ class Constants(Stating):
     surface: Correction | None = None
     apart: Stated | None = None
     doubted: Doubted = field(default_factory=Doubted)
+    changed: tuple[str, ...] = ()
 
     @functools.cached_property
     def origin(self) -> str:
         """Whose constants they are, and their source."""
         whose = "defaults from other vendors" if ErrorSource.VENDOR in self.variances else _ORIGINS[self.nearest]
+        if self.changed:
+            whose = f"constants of a machine with another {', '.join(self.changed)}"
         return f"{whose}: {self.source}"
 
 
@@ -150,7 +155,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     doubts = tuple(doubt.on(hardware) for doubt in family.all_doubts if doubt.machines(hardware))
     made = combined(
         family, found, library, dtype, measured, least, link=link, own_vendor=own_vendor, lender=lender,
-        other_chip=chip, doubts=doubts,
+        other_chip=chip, doubts=doubts, changed=changed_figures(family, hardware),
     )  # fmt: skip
     if family.dispatched_like is None or any(_tells_dispatch(table) for _, table in found):
         return made
@@ -189,15 +194,31 @@ def _like(family: Family, near: Constants) -> Constants:
 def found_tables(family: Family, hardware: Hardware) -> list[Found]:
     """Return the tables of a family that may hold for a machine, the nearest to it first.
 
-    A table that only rows of other operators have scaled knows the machine no better than the one that it scales.
+    A table that only rows of other operators have scaled knows the machine no better than the one that it scales. One
+    that was fitted on a machine with other figures is that of a machine of the same generation.
     """
     found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
     own = family.own_table(hardware) if family.own_table else None
     if own is not None:
         return [(Calibration.CALIBRATED, own)]
+    if changed_figures(family, hardware):
+        return [(Calibration.SAME_GENERATION, found[0][1]), *found[1:]]
     if found and is_of_siblings(found[0][1]):
         found[0] = (found[1][0] if len(found) > 1 else Calibration.NEVER_SEEN, found[0][1])
     return found
+
+
+@cached_per_machine
+def _changed(hardware: Hardware, family: str, crosses: bool) -> tuple[str, ...]:
+    return tuple(key for key in changed(hardware, family) if crosses or not key.startswith(LINK))
+
+
+def changed_figures(family: Family, hardware: Hardware) -> tuple[str, ...]:
+    """Return the keys of a machine's figures that are not those that its own constants of a family were fitted with.
+
+    Those of links count for families whose calls cross one.
+    """
+    return _changed(hardware, family.name, bool(family.link(hardware.links)))
 
 
 def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, LatencyTable]], ...]:
@@ -236,6 +257,7 @@ def combined(
     lender: str = "",
     other_chip: bool = False,
     doubts: Sequence[Doubt] = (),
+    changed: Sequence[str] = (),
 ) -> Constants:
     """Return the constants that some tables give.
 
@@ -250,6 +272,8 @@ def combined(
     other_chip : whether the nearest table is of machines with another chip.
     lender : the library whose constants hold, where it is not ``library``. The interval stays that of ``library``.
     doubts : the family's doubts about calls of the machine.
+    changed : figures of the machine that the nearest table was not fitted with; where any but power limits are among
+        them, it has another chip.
     """
     lender = lender or library
     tables = [table for _, table in found]
@@ -268,7 +292,10 @@ def combined(
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, doubted=doubted)
     state = found[0][0]
     covered = dtype if family.by_dtype else ""
-    effects = effects_of(tables, state, library, covered, link, own_vendor, other_chip=other_chip)
+    effects = effects_of(
+        tables, state, library, covered, link, own_vendor,
+        other_chip=other_chip or not set(changed) <= set(POWER), lent=bool(changed),
+    )  # fmt: skip
     deviation = applied(tables, ErrorSource.LIBRARY)
     if typical and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
@@ -295,7 +322,7 @@ def combined(
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
     doubted = _doubted(doubts, tables, shape, effects, within if other is None else apart)
     state_now = state_of(state, effects, library)
-    return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted)
+    return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted, tuple(changed))
 
 
 def _of_tables(family: Family, tables: Sequence[LatencyTable], lender: str) -> dict[str, float]:

@@ -37,16 +37,18 @@ def effects_of(
     own_vendor: bool,
     *,
     other_chip: bool = False,
+    lent: bool = False,
 ) -> dict[ErrorSource, tuple[float, ...]]:
     """Return the deviations that apply: of what the constants of the nearest table have not seen.
 
     A machine of a generation with one chip differs from it by little, one with another chip (``other_chip``) by as much
-    as those of other generations do, which the next table states.
+    as those of other generations do, which the next table states. So does a machine that the nearest table was not
+    fitted on (``lent``): its figures are other ones.
     """
     nearest = tables[0]
     names = [ErrorSource.HOST]
     if state != Calibration.CALIBRATED:
-        names.append(ErrorSource.MACHINE_HERE if is_of_siblings(nearest) else ErrorSource.MACHINE)
+        names.append(ErrorSource.MACHINE_HERE if is_of_siblings(nearest) and not lent else ErrorSource.MACHINE)
     if library:
         if library not in nearest.known_libraries:
             elsewhere = any(library in table.known_libraries for table in tables)
@@ -64,7 +66,7 @@ def effects_of(
         names.append(ErrorSource.LINK)
     found = {name: deviation for name in names if any(deviation := applied(tables, name) or ())}
     if other_chip and ErrorSource.MACHINE in found:
-        wider = deviation_of(tables[1:], ErrorSource.MACHINE) or found[ErrorSource.MACHINE]
+        wider = deviation_of(tables[2 if lent else 1 :], ErrorSource.MACHINE) or found[ErrorSource.MACHINE]
         found[ErrorSource.MACHINE] = tuple(map(max, found[ErrorSource.MACHINE], wider))
     return found
 
