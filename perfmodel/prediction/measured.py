@@ -208,7 +208,8 @@ def _slow(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
             f"the time includes the host's dispatch ({format_si(event_s, 's')} expected with --timing event): time "
             "many calls between two events, or a CUDA graph"
         )
-    if p.limiter == Limiter.COMPUTE and p.engine.startswith("tensor"):
+    vector = hardware.find_peak(op.dtype, "vector") or hardware.find_peak("fp32", "vector")
+    if vector is not None and p.limiter == Limiter.COMPUTE and p.engine.startswith("tensor"):
         vector_s = float(p.flop) / hardware.vector_peak(op.dtype).flop_per_s
         if time_s >= vector_s / _CLOSE:
             yield f"the tensor cores are not used: the vector units alone need {format_si(vector_s, 's')} or more"

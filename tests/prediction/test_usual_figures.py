@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +14,7 @@ import perfmodel as pm
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.hardware_catalog.find import load_all
+from perfmodel.hardware_catalog.write import write_spec
 from perfmodel.prediction.usual_figures import FIGURES, completed, left_out, missing
 
 #: a specification of what a press release states
@@ -148,3 +150,21 @@ def test_a_sweep_has_the_intervals_of_its_points() -> None:
         assert sweep.predicted_time_low_s[place] == pytest.approx(float(one.predicted_time_low_s))
     # data that may lie in an L2 of unknown size may be faster than device memory
     assert sweep.predicted_time_low_s[1] < sweep.bound_time_s[1]
+
+
+@pytest.mark.parametrize("text", ["topk", "gelu", "sort", "scan", "optimizer"])
+def test_algorithms_are_compared_without_a_rate_of_the_vector_engine(text: str, perfmodel, tmp_path: Path) -> None:
+    path = tmp_path / "bare.toml"
+    write_spec(BARE, path)
+    ran = perfmodel("analyze", text, "--algorithms", "--on", path, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert all(row["time_s"] > 0.0 for row in ran.json["rows"])
+
+
+def test_a_slow_product_is_judged_without_a_rate_of_the_vector_engine(perfmodel, tmp_path: Path) -> None:
+    path = tmp_path / "bare.toml"
+    write_spec(BARE, path)
+    product = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16")
+    ran = perfmodel("analyze", *product, "--measured", "50 ms", "--on", path)
+    assert ran.code == 0, ran.err
+    assert "vector units" not in ran.out

@@ -14,7 +14,8 @@ from perfmodel.measure.benchmark.settings import BenchSettings
 from perfmodel.measure.timing.timer import TimedCall
 from perfmodel.operators import Operator
 from perfmodel.prediction.advice import advise
-from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_load, resolve_peak
+from perfmodel.prediction.bounds import peak_of
+from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_load
 from perfmodel.prediction.predict import bound_time, predict, predict_piece
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Status
@@ -134,6 +135,6 @@ def _flags(op: Operator, timed: TimedCall, hardware: Hardware) -> list[str]:
 def _slowest_ceiling_s(op: Operator, hardware: Hardware) -> float:
     """Return the longest of the times that each datasheet rate alone would take [s]."""
     work, links = op.work(), link_load(op, hardware)
-    peak = resolve_peak(op, hardware) if work.flop else None
+    peak = peak_of(op, hardware, work)
     times = ceiling_times(work, datasheet_ceilings(hardware, peak, links), links)
     return max(float(time) for time in times.values())

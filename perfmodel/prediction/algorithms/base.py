@@ -16,6 +16,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak, sustained_ceilings
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.usual_figures import completed
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ class Rates:
 
     @classmethod
     def for_op(cls, op: Operator, hardware: Hardware) -> Rates:
-        """Return the rates of the engine that an operator runs on."""
-        return cls.of(hardware, resolve_peak(op, hardware))
+        """Return the rates of the engine that an operator runs on, a usual one where the specification has none."""
+        return cls.of(hardware, resolve_peak(op, completed(hardware)))
 
     def time_s(self, flop: float, moved_bytes: float, kernels: float = 1.0) -> float:
         """Return kernels x start + max(FLOP / F, bytes / B) [s]."""

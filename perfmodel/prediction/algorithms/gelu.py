@@ -13,6 +13,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.usual_figures import completed
 
 #: cycles of one lane for an element: estimates of the instructions of erff and of tanhf; a table is one load from
 #: shared memory, where 32 of 128 lanes load in a clock. Not measured
@@ -34,7 +35,7 @@ def costs(op: Elementwise, hardware: Hardware) -> list[Cost]:
                          moved_bytes=moved, kernels=1.0, basis="torch's kernels on one CPU")
                  for name, time_s in CPU_S.items()]  # fmt: skip
         return [*known, Cost("table", why_not="no library has it on a CPU")]
-    machine = Machine.of(hardware, resolve_peak(op, hardware))
+    machine = Machine.of(hardware, resolve_peak(op, completed(hardware)))
     lanes = LANES * machine.sm_count * machine.clock_hz
     return [_cost(name, cycles * elements / lanes, whole) for name, cycles in CYCLES.items()]
 

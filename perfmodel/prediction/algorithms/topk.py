@@ -13,6 +13,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.host import CALL_S, HEAP_S, PARTITION_S, STABLE_S
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.passes import STARTS, alone_s
+from perfmodel.prediction.usual_figures import completed
 
 #: kernels of a digit where many blocks share a row: counts of each block, then their sum (PyTorch, TensorTopK.cu,
 #: namespace mbtopk)
@@ -38,7 +39,7 @@ def costs(op: Topk, hardware: Hardware) -> list[Cost]:
 
 def _of_one_block(found: Cost, op: Topk, hardware: Hardware) -> Cost:
     """Return the cost of one block a row also where the prediction lets several share it, which takes less."""
-    alone = float(alone_s(op, Machine.of(hardware, resolve_peak(op, hardware))))
+    alone = float(alone_s(op, Machine.of(hardware, resolve_peak(op, completed(hardware)))))
     if alone <= found.time_s:
         return found
     start_s = Rates.for_op(op, hardware).start_s
