@@ -1,8 +1,8 @@
 """What stands for the figures that a GPU's specification leaves out, and how far that may be off.
 
 A prediction needs the SMs, the clock, the fp32 rate of the vector engine, the capacity of the L2 and the power limit.
-Where a specification lacks one of them, a usual figure takes its place (`completed`), and the interval reaches as far
-as the time does between the ends of what is plausible (`left_out`). Bounds know nothing of usual figures.
+Where a specification lacks one of them, a usual figure takes its place (`completed`), and the interval reaches those of
+the machines with the ends of what is plausible (`left_out`, `extremes`). Bounds know nothing of usual figures.
 
 Usual figures are those of the GPUs of the catalog, fitted to the figures that a specification is more likely to have:
 with W the bandwidth of device memory in TB/s and P the fp32 rate in TFLOP/s, 75 W^0.56 SMs, or 20 P^0.39 W^0.33 where P
@@ -157,28 +157,36 @@ def left_out(hardware: Hardware) -> tuple[LeftOut, ...]:
         LeftOut(
             figure.key,
             f"{figure.shown(usual[figure.key])} (within a factor of {figure.off:g})",
-            (_filled(hardware, figure, 1.0 / figure.off)[0], _filled(hardware, figure, figure.off)[0]),
+            (_filled(hardware, {figure.key: 1.0 / figure.off})[0], _filled(hardware, {figure.key: figure.off})[0]),
         )
         for figure in missing(hardware)
     )
 
 
 @cached_per_machine
+def extremes(hardware: Hardware) -> tuple[Hardware, Hardware]:
+    """Return the machine with the lowest, and with the highest plausible one of all figures that are left out."""
+    lowest = {figure.key: 1.0 / figure.off for figure in missing(hardware)}
+    return _filled(hardware, lowest)[0], _filled(hardware, {key: 1.0 / factor for key, factor in lowest.items()})[0]
+
+
+@cached_per_machine
 def with_largest_cache(hardware: Hardware) -> Hardware:
     """Return the machine with the largest plausible L2, which floors of warm calls need; itself if it states one."""
-    figure = next((figure for figure in missing(hardware) if figure.put is _put_l2), None)
-    return hardware if figure is None else _put_l2(hardware, figure.off * _filled(hardware)[1][figure.key])
+    if not any(figure.put is _put_l2 for figure in missing(hardware)):
+        return hardware
+    return _put_l2(hardware, extremes(hardware)[1].caches[-1].capacity_bytes or 0.0)
 
 
 def _filled(
-    hardware: Hardware, other: Figure | None = None, factor: float = 1.0
+    hardware: Hardware, factors: Mapping[str, float] = MappingProxyType({})
 ) -> tuple[Hardware, Mapping[str, float]]:
     """Return a machine with all figures, and the usual ones among them by key, each of which follows from those before.
 
-    Of the figure ``other`` it is ``factor`` times the usual one.
+    Some are so many times the usual ones; ``factors`` says which.
     """
     figures = {}
     for figure in missing(hardware):
-        figures[figure.key] = figure.usual(hardware) * (factor if figure is other else 1.0)
+        figures[figure.key] = figure.usual(hardware) * factors.get(figure.key, 1.0)
         hardware = figure.put(hardware, figures[figure.key])
     return hardware, figures

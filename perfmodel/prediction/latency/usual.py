@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.estimate import Estimate, reaching_further
 from perfmodel.prediction.latency.model import estimate
-from perfmodel.prediction.usual_figures import completed, left_out
+from perfmodel.prediction.usual_figures import completed, extremes, left_out
 
 #: what nothing stands for, since most times go with it
 BANDWIDTH = "bandwidth of its main memory"
@@ -32,8 +33,8 @@ def estimate_by_usual(
 ) -> Estimate:
     """Return the time to expect on a machine that may lack figures; parameters as for `estimate`.
 
-    With one figure left out, the interval reaches those of the machines with the ends of what is plausible. Of several
-    the distances are independent of each other, and their squares add.
+    The interval reaches those of the machines with the ends of what is plausible, of each figure and of all of them, so
+    that who knows less is never surer.
     """
     whole = completed(hardware)
     if whole is hardware:
@@ -47,19 +48,22 @@ def estimate_by_usual(
     found = on(whole)
     if hardware.main_memory.bandwidth_bytes_per_s is None:
         return replace(found, basis=f"{found.basis}; but no time, since the specification has no {BANDWIDTH}")
-    squares, words = [0.0 * found.time_s, 0.0 * found.time_s], []
-    for figure in left_out(hardware):
-        moved = _moved(found, [on(machine) for machine in figure.ends])
-        if any(anywhere(distance > NEGLIGIBLE) for distance in moved):
-            squares = [total + distance**2 for total, distance in zip(squares, moved, strict=True)]
-            words.append(figure.words)
-    if not words:
+    figures = [(figure, _moved(found, [on(machine) for machine in figure.ends])) for figure in left_out(hardware)]
+    together = _moved(found, [on(machine) for machine in extremes(hardware)])
+    down, up = (functools.reduce(maximum, (moved[which] for _, moved in figures), together[which]) for which in (0, 1))
+    if not (_counts(down) or _counts(up)):
         return found
-    told = f"{found.basis}; assumed, since the specification leaves it out: {', '.join(words)}"
-    return replace(reaching_further(found, *map(np.sqrt, squares)), basis=told)
+    words = [figure.words for figure, moved in figures if any(map(_counts, moved))]
+    told = ", ".join(words or [figure.words for figure, _ in figures])
+    basis = f"{found.basis}; assumed, since the specification leaves it out: {told}"
+    return replace(reaching_further(found, down, up), basis=basis)
 
 
-def _moved(one: Estimate, others: Sequence[Estimate]) -> list[Number]:
+def _counts(distance: Number) -> bool:
+    return bool(anywhere(distance > NEGLIGIBLE))
+
+
+def _moved(one: Estimate, others: Sequence[Estimate]) -> tuple[Number, Number]:
     """Return how much further down, and up, the intervals of some estimates reach, in the logarithm of the time."""
     low, high = one.spread.factors
     down: Number = 0.0 * one.time_s
@@ -68,4 +72,4 @@ def _moved(one: Estimate, others: Sequence[Estimate]) -> list[Number]:
         ratio = np.divide(other.time_s, one.time_s)
         down = maximum(down, -np.log(ratio * other.spread.factors[0] / low))
         up = maximum(up, np.log(ratio * other.spread.factors[1] / high))
-    return [down, up]
+    return down, up
