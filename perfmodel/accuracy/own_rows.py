@@ -26,6 +26,7 @@ from perfmodel.accuracy.fit import Floats, Group
 from perfmodel.accuracy.libraries import FittedConstants, doubted, dtypes, sample, told_apart
 from perfmodel.accuracy.measured import MeasuredCalls, likely_unit
 from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
+from perfmodel.core.fitted_with import with_tables
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
@@ -65,7 +66,7 @@ class MachineCalibration(Reportable):
         """The machine with the fitted constants."""
         tables = {told.family.name: told.table for told in self.siblings}
         tables |= {calibration.family.name: calibration.table for calibration in self.families}
-        machine = replace(self.before, latency={**self.before.latency, **tables})
+        machine = with_tables(self.before, tables)
         return self.network.on(machine) if self.network else machine
 
 
@@ -194,7 +195,7 @@ def _kept(
     A constant that the rows do not determine has its value from before in the fit, which may be that of a table that
     the new one replaces, or of kernels of which there were no rows. Those of a library that is ``alone`` are shared.
     """
-    given = constants(family, replace(hardware, latency={**hardware.latency, family.name: table}), library).values
+    given = constants(family, with_tables(hardware, {family.name: table}), library).values
     other = {name: value for name, value in values.items() if not math.isclose(value, given[name], rel_tol=1e-9)}
     of_library = {constant.name for constant in family.all_constants if constant.library and library and not alone}
     shared = {name: value for name, value in other.items() if name not in of_library}

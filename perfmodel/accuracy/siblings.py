@@ -21,6 +21,7 @@ import numpy as np
 
 from perfmodel.accuracy.fit import Floats, Group
 from perfmodel.accuracy.measured import shape_hash
+from perfmodel.core.fitted_with import with_tables
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import ErrorSource
@@ -191,7 +192,7 @@ def _told(
         source=origin[0],
         date=origin[1],
     )
-    after = constants(model, replace(hardware, latency={**others, model.name: table}))
+    after = constants(model, with_tables(hardware, {model.name: table}))
     return SiblingCalibration(model, siblings, before, table, after)
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.latency_table import LatencyTable
 
 #: figures that differ by less are the same: roundings, and clocks of boards
 TOLERANCE = 0.05
@@ -49,3 +52,9 @@ def changed(hardware: Hardware, family: str) -> tuple[str, ...]:
         for key, value in figures(hardware).items()
         if key in before and abs(math.log(value / before[key])) > math.log(1.0 + TOLERANCE)
     )
+
+
+def with_tables(hardware: Hardware, tables: Mapping[str, LatencyTable]) -> Hardware:
+    """Return a machine with constants of some families that were fitted on this very machine."""
+    lent = {name: before for name, before in hardware.fitted_with.items() if name not in tables}
+    return replace(hardware, latency={**hardware.latency, **tables}, fitted_with=MappingProxyType(lent))

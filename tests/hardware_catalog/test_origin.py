@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
+from perfmodel.core.fitted_with import with_tables
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.files import shipped_folder
@@ -122,3 +123,10 @@ def test_the_shipped_machines_have_their_own_constants() -> None:
         assert machine.fitted_with.keys() == machine.latency.keys()
         found = {key for name in machine.latency for key in machine.fitted_with[name]}
         assert not found or "chip.sm_count" in found
+
+
+def test_constants_that_were_fitted_on_the_changed_machine_are_its_own(copied: Copied) -> None:
+    machine = copied(("sm_count = 132", "sm_count = 100"))
+    fitted = with_tables(machine, {"elementwise": machine.latency["elementwise"]})
+    assert pm.predict(STREAM, fitted, library="torch").calibration == Calibration.CALIBRATED
+    assert pm.predict(PRODUCT, fitted, library="torch").calibration == Calibration.SAME_GENERATION
