@@ -148,6 +148,6 @@ def unknown_name(
     shown = sorted(main) or names
     known = f"Allowed: {', '.join(shown)}." if shown else "There is none."
     if listing and len(shown) > _LISTED:
-        known = f"`{listing}` lists the {len(shown)} that there are."
+        known = f"Allowed: the {len(shown)} of `{listing}`."
     remedy = f"{nearest(name, names)} {known}".strip()
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)

@@ -107,7 +107,7 @@ def test_a_name_and_its_machine_give_the_same() -> None:
     for name, call in calls.items():
         assert call("a100-sxm4-40gb") == call("A100-SXM4-40GB") == call(a100), name
         with pytest.raises(pm.UsageError, match="Did you mean"):
-            call("a100-sxm4-40g")
+            call("a100-smx4-40gb")
 
 
 def _scenario(document: object) -> object:

@@ -60,7 +60,6 @@ def test_a_plot_has_a_curve_for_each_algorithm_and_marks_the_crossovers(tmp_path
         (["srt"], "unknown problem 'srt'"),
         (["sort", "cols=64..256"], "cols has several values"),
         (["topk", "cols=4", "k=9"], "k=9 is above cols=4"),
-        (["product"], "m, n, k are missing"),
     ],
 )
 def test_wrong_problems_are_one_message(ops: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:

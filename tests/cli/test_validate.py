@@ -294,7 +294,7 @@ def test_rows_of_unknown_hardware_and_operators_are_named(perfmodel, tmp_path):
     path.write_text(
         HEADER
         + ADD.format(1)
-        + ADD.format(2).replace("v100-pcie-32gb", "v100-pcie-32gbb")
+        + ADD.format(2).replace("v100-pcie-32gb", "v100-pice-32gb")
         + ADD.format(3).replace("elementwise", "elementwize")
         + ADD.format(4).replace(",,,", ",2,3,")
     )
@@ -302,7 +302,7 @@ def test_rows_of_unknown_hardware_and_operators_are_named(perfmodel, tmp_path):
     assert ran.code == 0
     assert "on 1 measured row" in ran.out
     for part in (
-        f"Left out: 1 row: unknown hardware 'v100-pcie-32gbb'. Did you mean 'v100-pcie-32gb'? (first: {path}:3).",
+        f"Left out: 1 row: unknown hardware 'v100-pice-32gb'. Did you mean 'v100-pcie-32gb'? (first: {path}:3).",
         f"Left out: 1 row: unknown operator 'elementwize'. Did you mean 'elementwise'? (first: {path}:4).",
         f"Left out: 1 row: elementwise: numel is not rows x cols (first: {path}:5).",
     ):

@@ -208,7 +208,7 @@ def test_other_numbers_of_ranks_are_no_surer_than_those_that_were_measured(
     cpu_machine, name: str, noise: float
 ) -> None:
     machine = calibrate_link(six(noise), cpu_machine).machine
-    op = load_operator(name)(bytes=2.0**20, num_gpus=np.array([2, 3, 4, 16]), dtype="fp32")
+    op = load_operator(name)(bytes=2.0**20, num_gpus=np.array([2, 3, 4, 16]), nodes=1, dtype="fp32")
     found = pm.predict(op, machine, library="gloo")
     for end in (found.predicted_time_low_s, found.predicted_time_high_s):
         half = np.abs(np.log(end / found.predicted_time_s))
