@@ -25,6 +25,7 @@ from fit_shared import (
     Origins,
     Shared,
     joined,
+    kernels_of,
     shared,
 )
 from fit_surface import MOST_POINTS, NESTED_POINTS, chain, residual_surface
@@ -45,7 +46,7 @@ from perfmodel.accuracy.libraries import (
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.constants import WIDEST, Constants
-from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 
@@ -122,6 +123,7 @@ def fit_family(
             anew=anew,
         )
     }
+    kernels = kernels_of(family, tables["generic"].table)
     # From the widest to the narrowest, each from the one around it. The rows of one machine tell no two of them apart,
     # and would count once for each: then all start from what is known before any fit.
     several = len(groups) > 1
@@ -143,6 +145,7 @@ def fit_family(
                 wider=wider[next(iter(members))],
                 between=between,
                 near=known.get(name),
+                kernels=kernels,
             )
             if several:
                 around |= dict.fromkeys(members, under(tables[name].table, base))
@@ -151,7 +154,7 @@ def fit_family(
     for name, rows in groups.items() if near is None else ():
         alone = generation(machines[name])
         chip = tables[alone] if are_siblings(generations[alone], machines) else None
-        made[name] = machine_table(family, name, rows, around[name], chip, joined(origins, [name]))
+        made[name] = machine_table(family, name, rows, around[name], chip, joined(origins, [name]), kernels)
         if _one_die(machines[name]) and chip is None:
             tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, made[name]))
     most = MOST_POINTS if near is None else NESTED_POINTS
@@ -160,7 +163,13 @@ def fit_family(
 
 
 def machine_table(
-    family: Family, name: str, rows: Sequence[Group], around: Constants, chip: Shared | None, origins: str
+    family: Family,
+    name: str,
+    rows: Sequence[Group],
+    around: Constants,
+    chip: Shared | None,
+    origins: str,
+    kernels: Mapping[str, Values],
 ) -> LatencyTable:
     """Return the table of a machine: fitted to its rows, or how far these are from the constants of its chip.
 
@@ -171,10 +180,11 @@ def machine_table(
     chip : the constants that it has in common with its siblings, which were fitted to its rows, too; None where it has
         no siblings that were measured.
     origins : whose measurements those are.
+    kernels : what all machines told of each library's kernels.
     """
     source = f"fitted on {origins}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
     if chip is None:
-        found = calibrate_family(family, rows, around, source, today())
+        found = calibrate_family(family, rows, around, source, today(), kernels=kernels)
         table, ratio, kept = found.table, found.log_ratio, ", ".join(found.fit.unidentified) or "none"
     else:
         rows = sample(rows, MOST_ROWS)

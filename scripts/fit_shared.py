@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from fit_deviations import FEWEST, GENERATIONS, MAD, SIBLINGS, LeftOut, LibraryOffset, LibraryOffsets
@@ -48,15 +49,36 @@ ASSUMED_VENDOR = {"vendor": (0.5, 0.5, 0.5)}
 HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}
 
 
+def kernels_of(family: Family, widest: LatencyTable) -> dict[str, Values]:
+    """Return what all machines told of the constants of each library that differ most between kernels."""
+    names = {constant.name for constant in family.all_constants if constant.between_kernels}
+    if not names:
+        return {}
+    return {
+        library: {
+            name: widest.libraries.get(library, widest.constants).get(name, widest.without_library[name])
+            for name in names
+        }
+        for library in widest.known_libraries
+    }
+
+
 def left_out(
-    family: Family, groups: Groups, start: Constants, judged: Sequence[Groups], near: FittedConstants, *, host: bool
+    family: Family,
+    groups: Groups,
+    start: Constants,
+    judged: Sequence[Groups],
+    near: FittedConstants,
+    *,
+    host: bool,
+    kernels: Mapping[str, Values],
 ) -> list[LeftOut]:
     """Return the residuals of each machine whose part was left out of the fit."""
     found = []
     for part in judged:
         kinds = links_of(family, {name: rows for name, rows in groups.items() if name not in part})
         others = {name: rows for name, rows in groups.items() if name not in part}
-        fitted = fit_libraries(family, sampled_rows(others), start.values, host=host, near=near)
+        fitted = fit_libraries(family, sampled_rows(others), start.values, host=host, near=near, kernels=kernels)
         libraries = {g.conditions.library for rows in others.values() for g in rows}
         together = " ".join(part)
         for name, rows in part.items():
@@ -187,6 +209,7 @@ def shared(
     family: Family, groups: Groups, start: Constants, origins: Origins, judged: Sequence[Groups], *,
     host: bool = False, shrunk: bool = True, between: str = GENERATIONS, wider: LatencyTable | None = None,
     near: Shared | None = None, anew: bool = True, final: bool = False,
+    kernels: Mapping[str, Values] = MappingProxyType({}),
 ) -> Shared:  # fmt: skip
     """Return constants that several machines share, with the residuals of machines that were left out.
 
@@ -208,10 +231,13 @@ def shared(
     anew : whether the deviations of libraries are estimated, in the widest table.
     final : whether the machines have no constants of their own: then these are fitted to more rows, and the dispatch
         is among them.
+    kernels : what all machines told of each library's kernels (`kernels_of`); none for the widest table.
     """
     sampled = sampled_rows(groups, MOST_ROWS if final else ROWS_OF_MACHINE)
-    fitted = fit_libraries(family, sampled, start.values, host=host or final, near=near.fitted if near else None)
-    machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
+    fitted = fit_libraries(
+        family, sampled, start.values, host=host or final, near=near.fitted if near else None, kernels=kernels
+    )
+    machines = left_out(family, groups, start, judged, fitted, host=host, kernels=kernels) if len(judged) > 1 else []
     weight = len(groups) / (len(groups) + 1.0) if shrunk and between != SIBLINGS else 1.0
     known_rows = in_sample(family, groups, fitted)
     known = libraries_of(sampled)

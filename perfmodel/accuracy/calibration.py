@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from perfmodel.accuracy.libraries import (
     fit_libraries,
     intervals,
     libraries_of,
+    names_of,
     residuals,
     sample,
     stated_apart,
@@ -138,6 +140,7 @@ def calibrate_family(
     own: Collection[str] = (),
     *,
     follow: bool = False,
+    kernels: Mapping[str, Values] = MappingProxyType({}),
 ) -> FamilyCalibration:
     """Return the constants of a family that fit some rows best, with the interval of rows that were not fitted.
 
@@ -149,11 +152,12 @@ def calibrate_family(
     that is, and a regime with few rows widens the interval of ``start``, too: the rows are all that is known of this
     machine and its library. Where physical limits hold the constants back, a `FACTOR` of the kernels' time is fitted
     with them, if it brings the mean error of rows that were not fitted to less than `EARNED` of that without it.
-    Without ``follow``, they are some of the rows of many machines that tell what is usual.
+    Without ``follow``, they are some of the rows of many machines that tell what is usual, and ``kernels`` are what
+    these told of each library's kernels (`perfmodel.accuracy.libraries.fit_libraries`).
     """
     groups = sample(groups, MOST_ROWS)
-    fitted = fit_libraries(family, groups, start.values, centred=follow)
-    held_out = _cross_validated(family, groups, start.values, fitted, centred=follow)
+    fitted = fit_libraries(family, groups, start.values, centred=follow, kernels=kernels)
+    held_out = _cross_validated(family, groups, start.values, fitted, centred=follow, kernels=kernels)
     if follow and mean_off(held_out[0]) > NOISE:
         with_factor = fit_libraries(family, groups, start.values, centred=True, factor=True)
         inside = [mean_off(residuals(family, groups, found)[0]) for found in (fitted, with_factor)]
@@ -162,9 +166,10 @@ def calibrate_family(
             if mean_off(told[0]) < EARNED * mean_off(held_out[0]):
                 fitted, held_out = with_factor, told
     ratio, *_ = held_out
+    common = {name: value for name, value in fitted.common().items() if name not in names_of(kernels)}
     stated, others = stated_by(start, *held_out, follow=follow)
     table = LatencyTable(
-        constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
+        constants={name: value for name, value in common.items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
         intervals=stated,
         apart=others,
@@ -215,6 +220,7 @@ def _cross_validated(
     *,
     centred: bool,
     factor: bool = False,
+    kernels: Mapping[str, Values] = MappingProxyType({}),
 ) -> tuple[Floats, NDArray[np.intp], Floats, NDArray[np.bool_]]:
     """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes.
 
@@ -226,9 +232,8 @@ def _cross_validated(
         fitted = list(_part(groups, part, inside=False))
         held_out = list(_part(groups, part, inside=True))
         if fitted and held_out:
-            own = residuals(
-                family, held_out, fit_libraries(family, fitted, start, near=near, centred=centred, factor=factor)
-            )
+            found = fit_libraries(family, fitted, start, near=near, centred=centred, factor=factor, kernels=kernels)
+            own = residuals(family, held_out, found)
             results.append((*own, numbered(held_out, libraries), told_apart(family, held_out)))
     ratios, regimes, every_shape, apart = map(np.concatenate, zip(*results, strict=True))
     return ratios, regimes, every_shape, apart

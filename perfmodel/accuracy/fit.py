@@ -144,6 +144,7 @@ def fit(
     unidentified = [c.name for c in chosen if c.name in hidden]
     guess: Mapping[str, float] = base
     starts: list[Mapping[str, float]] = [base] if typical == base else [base, typical]
+    starts += [{**base, c.name: value} for c in chosen for value in c.starts]
     if near is not None:
         unidentified += [
             c.name
@@ -158,7 +159,7 @@ def fit(
         if not problem.free:
             guess, scale = base, problem.scale(problem.residuals(problem.prior))
             break
-        # a constant of a path that is never the fastest has no slope; two starts find more than one
+        # a constant of a path that is never the fastest has no slope; several starts find more than one
         point, scale = min(
             (_minimise(problem, problem.point(values), steps) for values in starts), key=lambda end: problem.total(*end)
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,7 @@ def fit_libraries(
     near: FittedConstants | None = None,
     centred: bool = False,
     factor: bool = False,
+    kernels: Mapping[str, Values] = MappingProxyType({}),
 ) -> FittedConstants:
     """Fit the shared constants to all rows, then those of each library to its rows, starting from the shared ones.
 
@@ -100,32 +102,55 @@ def fit_libraries(
     host : whether the constants of the dispatch are fitted too.
     near : a fit to nearly the same rows, from which the search starts.
     factor : whether the kernels may take `FACTOR` times as long as their formula says.
+    kernels : what other machines told of the constants of each library that differ most between kernels, which are
+        shared by no two libraries. Without it, they may be those of any kernel.
     """
+    if not kernels:
+        family = _of_any_kernel(family)
     known = family.table_constants if factor else family.all_constants
-    chosen = [constant.name for constant in known if host or constant not in HOST_CONSTANTS]
-    shared = fit(family, groups, start, chosen, near=near.shared if near else None, centred=centred)
+    told = names_of(kernels)
+    chosen = [c.name for c in known if c.name not in told and (host or c not in HOST_CONSTANTS)]
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_library[group.conditions.library].append(group)
+    # the mean of kernels of different kinds is neither; most are of the usual one
+    usual = {c.name: c.default for c in known if c.name in told}
+    own = kernels.get(next(iter(by_library)), usual) if len(by_library) == 1 else usual
+    shared = fit(family, groups, {**start, **own}, chosen, near=near.shared if near else None, centred=centred)
     event = host and any(group.conditions.timing.includes_host for group in groups)
     free = [c.name for c in known if c.library and (event or c not in HOST_CONSTANTS)]
     if len(by_library) < 2 or not free:
         return FittedConstants(shared)
-    return FittedConstants(
-        shared,
-        {
-            library: fit(
-                family,
-                rows,
-                shared.values,
-                free,
-                near=near.libraries.get(library) if near else None,
-                centred=centred,
-            )
-            for library, rows in sorted(by_library.items())
-            if sum(map(len, rows)) >= ENOUGH_ROWS
-        },
-    )
+    found = {
+        library: fit(
+            family,
+            rows,
+            {**shared.values, **kernels.get(library, {})},
+            free,
+            near=near.libraries.get(library) if near else None,
+            centred=centred,
+        )
+        for library, rows in sorted(by_library.items())
+        if sum(map(len, rows)) >= ENOUGH_ROWS
+    }
+    return FittedConstants(shared, {library: _with(one, told) for library, one in found.items()})
+
+
+def _with(found: Fit, told: Collection[str]) -> Fit:
+    """Return a fit that has some constants whether its rows identify them or not: another library's are unlike them."""
+    unidentified = tuple(name for name in found.unidentified if name not in told)
+    return replace(found, unidentified=unidentified, certainty={**dict.fromkeys(told, 1.0), **found.certainty})
+
+
+def names_of(kernels: Mapping[str, Values]) -> set[str]:
+    """Return the names of the constants that some kernels have."""
+    return {name for values in kernels.values() for name in values}
+
+
+def _of_any_kernel(family: Family) -> Family:
+    """Return a family whose constants differ as much as those of kernels of different libraries do."""
+    constants = tuple(replace(c, spread=c.between_kernels or c.spread) for c in family.constants)
+    return family if constants == family.constants else replace(family, constants=constants)
 
 
 def residuals(

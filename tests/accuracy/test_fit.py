@@ -20,6 +20,7 @@ from perfmodel.prediction.latency.family import Constant, Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
 
+COLD = Conditions()
 MACHINE = Machine(100, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 0.0, np.inf)
 RATE = Constant("rate", "", 0.8, 0.1, 1.0, 0.2, "share of the bandwidth")
 START = Constant("start", "s", 2e-6, 1e-7, 1e-4, 0.5, "start of a kernel", library=True)
@@ -103,6 +104,46 @@ def test_a_library_has_its_own_constants_only_beside_another() -> None:
     assert both.values("other") == both.shared.values
     # what is not the library's is shared
     assert both.values("fast")["rate"] == both.values("slow")["rate"]
+
+
+BLOCKS = Constant("blocks", "", 2.0, 0.1, 1e4, 0.4, "ns of a block", True, between_kernels=1.2, starts=(50.0,))
+#: a stream, or as long as its blocks take where that is longer: the blocks have no slope where they are hidden
+BY_BLOCKS = Family(
+    "blocks",
+    (RATE, BLOCKS),
+    lambda op, machine, c, conditions: Terms(
+        {
+            HBM: np.maximum(
+                op.work().bytes / (c["rate"] * machine.bandwidth_bytes_per_s), c["blocks"] * 1e-9 * op.numel / 1024.0
+            )
+        }
+    ),
+    (HBM,),
+    dispatched=False,
+)
+
+
+def by_blocks(library: str, blocks: float) -> Group:
+    """Rows of a kernel whose blocks take some nanoseconds each; 1024 elements stream in 15 ns."""
+    group = rows(60, 0.8, 0.0, library)
+    return replace(group, time_s=BY_BLOCKS.formula(group.op, MACHINE, {"rate": 0.8, "blocks": blocks}, COLD).time_s)
+
+
+def test_a_kernel_of_another_kind_is_found_where_nothing_leads_to_it() -> None:
+    """Blocks of 2 ns are hidden by the stream, and so are those of 4: no slope says that they take 100."""
+    assert fit(BY_BLOCKS, [by_blocks("", 100.0)]).values["blocks"] == pytest.approx(100.0, rel=0.1)
+    blind = replace(BY_BLOCKS, constants=(RATE, replace(BLOCKS, starts=())))
+    assert fit(blind, [by_blocks("", 100.0)]).values["blocks"] == BLOCKS.default
+
+
+def test_what_all_machines_told_of_a_kernel_stays_its_own_on_a_machine_that_does_not_tell() -> None:
+    """Kernels of two libraries differ by much, and one library's on two machines by little."""
+    groups = [by_blocks("slow", 100.0), by_blocks("fast", 1.0)]
+    typical = {constant.name: constant.default for constant in BY_BLOCKS.constants}
+    found = fit_libraries(BY_BLOCKS, groups, typical, kernels={"slow": {"blocks": 90.0}, "fast": {"blocks": 3.0}})
+    assert found.own()["fast"]["blocks"] == pytest.approx(3.0)
+    assert 90.0 < found.own()["slow"]["blocks"] <= 101.0
+    assert "blocks" not in {name for name in found.common() if name in found.shared.certainty}
 
 
 def test_a_constant_that_only_some_libraries_identify_is_in_the_table_for_the_others() -> None:

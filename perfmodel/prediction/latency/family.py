@@ -52,6 +52,10 @@ class Constant:
         own value.
     unmeasured : the value for the kernels of a library that no table has rows of, where it is not that of the others.
     of_kernel : whether the kernel alone sets it, so that the ratio of two libraries' is the same on all machines.
+    between_kernels : how much kernels of different libraries differ in it, where that is more than the spread of one
+        over machines; None where they differ as machines do.
+    starts : values of kernels of other kinds, from each of which a fit starts, too: where another path takes longer,
+        the constant has no slope that leads there.
     """
 
     name: str
@@ -64,6 +68,8 @@ class Constant:
     library: bool = False
     unmeasured: float | None = None
     of_kernel: bool = False
+    between_kernels: float | None = None
+    starts: tuple[float, ...] = ()
 
 
 #: exponent of the smooth maximum of dispatch and kernel: measured corners are within 3 % of the larger one
