@@ -14,6 +14,7 @@ from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import PerfModelError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.implementations import library_of, version_of
 
 #: no call is as short as this [s], and ratios to shorter times overflow
 SHORTEST_S = 1e-15
@@ -65,8 +66,7 @@ class MeasuredCalls:
     @property
     def version(self) -> str:
         """The version of the library: "torch-2.1-cudnn" has 2.1; "" where the name has none."""
-        _, *details = self.implementation.partition("/")[0].split("-")
-        return details[0] if details and details[0][:1].isdigit() else ""
+        return version_of(self.implementation)
 
     @property
     def conditions(self) -> Conditions:
@@ -167,20 +167,6 @@ class Measurements:
     notes: tuple[str, ...] = ()
 
 
-#: kernels that differ from the others of their library as much as another library's do: they count as libraries
-KERNELS = {
-    "DeepGemmFp8BlockScaledMMKernel": "deepgemm",
-    "FlashInferFp8BlockScaledMMKernel": "flashinfer",
-    "CutlassFp8BlockScaledMMKernel": "cutlass",
-    "TritonFp8BlockScaledMMKernel": "triton",
-    "moe_torch_flow_min_latency": "min_latency",
-    # kernels that torch.compile writes, not those of torch
-    "compiled": "compiled",
-}
-#: backends of torch's scaled_dot_product_attention, as our benchmarks name them -> the kernel within the library
-BACKENDS = {"torch.sdpa.flash": "fa2", "torch.sdpa.efficient": "efficient", "torch.sdpa.cudnn": "cudnn"}
-
-
 def likely_unit(slower: float) -> str:
     """Return the unit in which times were most likely entered that should be in seconds, "" where they seem to be.
 
@@ -189,24 +175,6 @@ def likely_unit(slower: float) -> str:
     slower : how many times as long as predicted they are, in the median.
     """
     return next((name for name, factor in _UNITS.items() if factor / 4.0 < slower < factor * 4.0), "")
-
-
-def library_of(implementation: str) -> str:
-    """Return the library's name of an implementation: the part before the first hyphen or slash.
-
-    The kernels of `KERNELS` count as libraries of their own; those of `BACKENDS` are named within theirs.
-
-    >>> library_of("sglang_custom_allreduce-0.5.10"), library_of("torch-2.1-cudnn"), library_of("cublas")
-    ('sglang_custom_allreduce', 'torch', 'cublas')
-    >>> library_of("vllm-0.24.0/TritonFp8BlockScaledMMKernel"), library_of("torch-torch.sdpa.flash.backward")
-    ('vllm_triton', 'torch/fa2')
-    """
-    name, _, detail = implementation.partition("/")
-    library, _, kernel = name.partition("-")
-    if backend := BACKENDS.get(kernel.removesuffix(".backward")):
-        return f"{library}/{backend}"
-    own = KERNELS.get(detail or kernel)
-    return f"{library}_{own}" if own else library
 
 
 def shape_hash(op: Operator, rows: int) -> NDArray[np.float64]:

@@ -7,9 +7,7 @@ import re
 from dataclasses import dataclass
 
 from perfmodel.core.vocabulary import CacheState, Load, Timing
-
-#: a library with its version, as tables name it: "torch-2.1"
-_VERSIONED = re.compile(r"(.+)-(\d[\w.]*)")
+from perfmodel.prediction.implementations import asked_for
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Conditions:
     def parse(
         cls, timing: str = Timing.KERNEL, cache: str = CacheState.COLD, library: str = "", load: str = Load.BURST
     ) -> Conditions:
-        """Return the conditions that these words name; a library may have its version behind a hyphen, "torch-2.1".
+        """Return the conditions that these words name; a library may be any implementation that a table names.
 
         Raises
         ------
@@ -69,6 +67,5 @@ class Conditions:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(timing: str, cache: str, library: str, load: str) -> Conditions:
-    match = _VERSIONED.fullmatch(str(library))
-    name, version = match.groups() if match else (library, "")
+    name, version = asked_for(str(library))
     return Conditions(Timing.parse(timing), CacheState.parse(cache), name, Load.parse(load), version)

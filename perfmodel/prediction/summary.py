@@ -18,8 +18,9 @@ from perfmodel.prediction.copies import stays_within
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.doubts import TUNED
 from perfmodel.prediction.latency.families import family as latency_family
-from perfmodel.prediction.latency.families import has_family
+from perfmodel.prediction.latency.families import has_family, serving
 from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.named import knows_kernel
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
@@ -67,6 +68,11 @@ def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str,
     """
     warnings = {}
     for p in predictions:
+        library, _, kernel = p.conditions.library.partition("/")
+        known = [name for family in serving(p.op) for name in family.kernels] if kernel else []
+        if known and not knows_kernel(p.op, machines[p.hardware], p.conditions.library):
+            hint = nearest(kernel, known)
+            warnings[p.op] = f"no kernel of {p.op} is named {kernel!r}; those of {library} are assumed. {hint}".strip()
         if p.library and ErrorSource.LIBRARY in p.uncertainty:
             for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
                 warnings[family] = _unmeasured(p, latency_family(family), machines[p.hardware])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips, library_of, reason_of
+from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips, reason_of
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import load_operator, operator_names
@@ -30,6 +30,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.parse import build_operator
+from perfmodel.prediction.implementations import library_of
 from perfmodel.records.layouts import as_computed, moe_words
 from perfmodel.records.schema import is_measured
 from perfmodel.records.table import Lines, Table, read_table

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.accuracy.measured import MeasuredCalls, Skipped, library_of
+from perfmodel.accuracy.measured import MeasuredCalls, Skipped
 from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.prediction.implementations import library_of
 from perfmodel.records.measurements import read_measurements
 
 HEADER = "hardware,op,dtype,m,n,k,batch,bias,time_s,timing,cache,implementation,flags\n"

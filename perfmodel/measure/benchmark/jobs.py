@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.accuracy.measured import library_of
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import Kernel, find_kernels, load_kernel
 from perfmodel.operators import Operator
+from perfmodel.prediction.implementations import library_of
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 

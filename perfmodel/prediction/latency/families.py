@@ -194,6 +194,11 @@ def choices_of(op: Operator, machine: Machine, kind: str, conditions: Conditions
     return first.chooses(op, machine, conditions)
 
 
+def serving(op: str) -> tuple[Family, ...]:
+    """Return the families that serve an operator, given by its name."""
+    return tuple(family(name) for name in _serving(op))
+
+
 @functools.cache
 def known_terms() -> Mapping[str, Term]:
     """Return every term that a prediction may have by its name, in the order of the limiters; loads all families."""

@@ -24,6 +24,7 @@ from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, betwe
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.named import as_known
 from perfmodel.prediction.latency.streams import FRAMEWORKS, FUSED
 from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of
@@ -55,6 +56,7 @@ def estimate(
     whole : whether the terms are found with the time, and not only when they are asked for.
     parts : the operators that the call runs one after another, each ``count`` times, in place of the library's kernels.
     """
+    conditions = as_known(op.op, hardware, conditions)
     if conditions.timing == Timing.DO_BENCH:
         kernel = estimate(op, hardware, peak, replace(conditions, timing=Timing.KERNEL), floor_s, whole, parts)
         return kernel if hardware.kind == "cpu" else between_events(kernel)

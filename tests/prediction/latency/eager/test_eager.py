@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.accuracy.measured import library_of, shape_hash
+from perfmodel.accuracy.measured import shape_hash
 from perfmodel.operators import load_operator
 from perfmodel.operators.optimizer import Optimizer
 from perfmodel.operators.scan import Scan
+from perfmodel.prediction.implementations import library_of
 from perfmodel.prediction.latency.eager.lookups import missed
 from perfmodel.prediction.latency.eager.selections import KERNELS
 from perfmodel.prediction.latency.eager.steps import KERNELS as STEPS

@@ -1,0 +1,68 @@
+"""A name of a library means the same in a measurement table and where a prediction asks for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.operators.attention import Attention
+from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.swiglu import Swiglu
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.summary import unmeasured_library
+
+DECODE = Attention(batch=8, heads=32, kv_heads=8, seq_q=1, seq_kv=4096, head_dim=128, dtype="bf16")
+PRODUCT = Gemm(m=4096, n=64, k=64, dtype="fp8")
+
+
+@pytest.mark.parametrize(
+    "implementation",
+    [
+        "trtllm-1.3.0rc10/torch_flow",
+        "vllm-0.24.0/CutlassFP8ScaledMMLinearKernel",
+        "vllm-0.24.0/TritonFp8BlockScaledMMKernel",
+        "sglang_custom_allreduce-0.5.10",
+        "torch-2.1-cudnn",
+        "torch-torch.sdpa.efficient",
+        "torch-compiled",
+        "vidur-vllm-2024",
+        "flash-attn",
+        "nccl",
+        "",
+    ],
+)
+def test_what_a_table_says_of_a_row_is_what_a_prediction_is_asked_for(implementation):
+    none = np.array([])
+    row = MeasuredCalls("h100", PRODUCT, none, Timing.KERNEL, CacheState.COLD, implementation, none, "", none)
+    assert Conditions.parse(library=implementation) == row.conditions
+
+
+@pytest.mark.parametrize(
+    ("op", "machine", "table", "library"),
+    [
+        (DECODE, "b200", "trtllm-1.3.0rc10/torch_flow", "trtllm"),
+        (DECODE, "h100", "sglang-0.5.10/flash_attention", "sglang"),
+        (PRODUCT, "h100", "vllm-0.24.0/CutlassFP8ScaledMMLinearKernel", "vllm"),
+        (PRODUCT, "h100", "vllm/CutlassFP8ScaledMMLinearKernel", "vllm"),
+        (PRODUCT, "h100", "torch/fa2", "torch"),
+        (Swiglu(rows=4096, cols=4096, dtype="bf16"), "h100", "torch/fa2", "torch"),
+    ],
+)
+def test_a_kernel_that_no_family_tells_apart_has_the_constants_of_its_library(op, machine, table, library):
+    named, plain = (pm.predict(op, pm.hardware(machine), library=name) for name in (table, library))
+    assert (named.predicted_time_s, named.calibration) == (plain.predicted_time_s, plain.calibration)
+    assert named.predicted_time_high_s == plain.predicted_time_high_s
+
+
+def test_a_kernel_that_attention_knows_stays_itself_and_one_that_it_does_not_is_said():
+    chip = pm.hardware("h100")
+    fa2, efficient, mistaken = (
+        pm.predict(DECODE, chip, library=name) for name in ("torch/fa2", "torch/efficient", "torch/fa22")
+    )
+    assert fa2.predicted_time_s != efficient.predicted_time_s
+    (warning,) = unmeasured_library([mistaken], {chip.name: chip})
+    assert "'fa22'" in warning
+    assert "fa2" in warning.replace("fa22", "")
