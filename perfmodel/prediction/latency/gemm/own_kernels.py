@@ -73,12 +73,14 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
     """Return the time of products without their launch [s], given that of tiles of multiply-adds in fp32.
 
     Where blocks of fp64 do not fill the SMs, a lone product's sum may be split, and keeps its time; batches are not.
+    From where they do until every SM has two, nobody measured which it is: the time lies between both.
     """
     time = body_s
     if machine.engine == "tensor" and machine.dtype == "fp64":
         blocks = ceil(product.m / SIDE) * ceil(product.n / SIDE) * product.batch
         in_blocks = maximum(_fp64_s(product, blocks, machine, c), _moved_s(product, machine) / c["eta"])
-        longer = where(blocks > machine.sm_count, maximum(time, in_blocks), time)
+        whole = clipped(blocks / machine.sm_count - 1.0, 0.0, 1.0)
+        longer = time ** (1.0 - whole) * maximum(time, in_blocks) ** whole
         time = where(product.batch > 1, in_blocks, longer)
     if not is_narrow(product) or everywhere((tiled := in_tiles(product, machine)) >= 1.0):
         return time

@@ -18,8 +18,9 @@ an SM, the resources take
   vector engine, and l P a / 64 on the tensor engine, where l = 1 feeds tiles of 64 x 64 at the peak P.
 
 The time is the least over tiles and splits of (t_math^4 + t_hbm^4 + t_l2^4)^(1/4) + launch, and for a split the
-reduction of the parts. A product is split only while that makes at most ``SPLIT_WAVES`` blocks an SM. Where a library
-chooses its tile by the rows m (`tiles_by_rows`), that tile is taken, and nothing is split.
+reduction of the parts. A product is split only while that makes at most ``SPLIT_WAVES`` blocks an SM, and in two
+where fewer do not keep it busy. Where a library chooses its tile by the rows m (`tiles_by_rows`), that tile is taken,
+and nothing is split.
 
 The structure follows what libraries do (cuBLAS kernel names; Huang et al. 2018, "Implementing Strassen's algorithm
 with CUTLASS", section 2; NVIDIA, "Matrix multiplication background user's guide", on tile and wave quantisation); the
@@ -35,11 +36,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import Number, anywhere, floor, maximum, minimum, raised
+from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, raised
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Product, Rates, launch_s, rates_of
 from perfmodel.prediction.latency.gemm.sizes import Sizes, depth_of, fourth_power
+from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.gemm.times import (
     ProductTime,
     fourth_root,
@@ -140,7 +142,7 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     tile = r.tiles[index] if isinstance(index, int) else r.tile_of(index.astype(np.intp))
     blocks, k, gathered = sizes.blocks(tile), sizes.k, None
     if anywhere(split):
-        parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
+        parts = 1.0 + split * (_most_parts(blocks, r, tile) - 1.0)
         blocks, k, gathered = blocks * parts, k / parts, split * parts
     return time_of(sizes, r, tile, split, blocks, depth_of(k, r), gathered)
 
@@ -221,16 +223,19 @@ def _parted(sizes: Sizes, r: Rates) -> Iterator[tuple[int, Any]]:
     rows, columns = sizes.counts(r)
     for index, tile in enumerate(r.tiles):
         blocks = rows[tile.per_row] * columns[tile.per_column]
-        parts = _most_parts(blocks, r)
+        parts = _most_parts(blocks, r, tile)
         if type(parts) is float and parts == 1.0:
             continue  # one part is the whole product, and takes its reduction besides
         loads = loads_of(sizes, r, tile, blocks * parts, depth_of(sizes.k / parts, r), parts)
         yield index, power_of_time(sizes, r, tile, loads)
 
 
-def _most_parts(blocks: Number, r: Rates) -> Number:
-    """Return how many parts of k make at most ``SPLIT_WAVES`` blocks an SM."""
-    return minimum(raised(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0), r.c["parts"])
+def _most_parts(blocks: Number, r: Rates, tile: Tile) -> Number:
+    """Return how many parts of k make at most ``SPLIT_WAVES`` blocks an SM; two where fewer do not keep it busy."""
+    parts = raised(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0)
+    if type(tile.least) is not float or tile.least > 1.0:
+        parts = maximum(parts, minimum(ceil(tile.least * r.sm_count / blocks), 2.0))
+    return minimum(parts, r.c["parts"])
 
 
 def _cheapest(times: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -1,0 +1,31 @@
+"""Products of few rows: neighbours in size take times that are near each other, whatever kernels they take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.operators.gemm import Gemm
+
+COLUMNS = np.arange(64.0, 16000.0, 64.0)
+
+
+@pytest.mark.parametrize("rows", [4, 8, 16, 32])
+@pytest.mark.parametrize(
+    ("machine", "dtype"),
+    [*((name, "fp64") for name in ("b200", "a100", "p100-sxm2-16gb", "rtx-4090", "t4")),
+     *((name, "fp32") for name in ("b200", "a100", "p100-sxm2-16gb", "p4", "gtx-1080", "l4"))],
+)  # fmt: skip
+def test_one_column_more_is_a_little_slower_where_the_depth_of_the_sum_binds(machine: str, dtype: str, rows: int):
+    """Blocks that do not keep an SM busy are split along k, until there are enough of them."""
+    for k in (4096, 65536):
+        times = [
+            np.asarray(
+                pm.predict(Gemm(m=rows, n=COLUMNS + more, k=k, dtype=dtype), pm.hardware(machine)).predicted_time_s
+            )
+            for more in (0.0, 32.0)
+        ]
+        step = times[1] / times[0]
+        assert step.max() < 2.2
+        assert step.min() > 0.9
