@@ -29,3 +29,15 @@ def test_one_column_more_is_a_little_slower_where_the_depth_of_the_sum_binds(mac
         step = times[1] / times[0]
         assert step.max() < 2.2
         assert step.min() > 0.9
+
+
+@pytest.mark.parametrize("machine", ["gb300", "rtx-4090", "t4", "b200", "a100", "p100-sxm2-16gb"])
+def test_one_row_more_in_fp64_is_at_most_a_few_times_as_slow(machine: str):
+    """Between a kernel of single rows and tiles that pad them to 32 there are others, which nobody measured."""
+    product = Gemm(m=np.arange(1.0, 17.0), n=4096, k=4096, dtype="fp64")
+    found = pm.predict(product, pm.hardware(machine))
+    time = np.asarray(found.predicted_time_s)
+    assert (time[1:] / time[:-1]).max() < 3.0
+    assert (time[1:] / time[:-1]).min() > 0.9
+    # twice what physics allows is not ruled out
+    assert (np.asarray(found.predicted_time_low_s) < 2.5 * np.asarray(found.bound_time_s))[:4].all()

@@ -33,6 +33,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     BATCH_OF_VECTORS,
     BY_TRITON,
     FEW_ROWS_IN_FP32,
+    FEW_ROWS_IN_FP64,
     IN_L2,
     NOBODYS_TABLE,
     ON_RADEON,
@@ -330,8 +331,8 @@ GEMM_FP32 = Family(
     call_cost=_call_cost,
     apart=_is_single,
     doubts=(
-        FEW_ROWS_IN_FP32, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE,
-        ON_RADEON,
+        FEW_ROWS_IN_FP32, FEW_ROWS_IN_FP64, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION, VENDOR_ELSEWHERE,
+        NOBODYS_TABLE, ON_RADEON,
     ),
 )  # fmt: skip
 GEMM_BF16 = Family(

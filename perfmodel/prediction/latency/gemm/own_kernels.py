@@ -34,6 +34,9 @@ TILE_ROWS = 8.0
 #: results/timing, both in view), a third of what tiles take. Single products of 3 columns run in tiles (NeuSight); what
 #: runs 2, nobody measured: there the time lies between both, as its mean in ln
 VECTOR_SHARE, TILE_COLUMNS = 0.85, 3.0
+#: the same of fp64, of whose products without tensor cores no table has a row: as kernels of few rows in fp32 do
+#: (`TILE_ROWS`). A tile's 32 rows take a board with few lanes 50 times as long as a stream
+TILE_COLUMNS_FP64 = TILE_ROWS
 #: the same of a batch of products with a vector, whose kernels nobody measured either. Batches of 2 columns run in
 #: tiles (NeuSight), which take up to 48 times as long as a stream (A100). Assumed, so that a column more takes at most
 #: three times as long
@@ -59,14 +62,15 @@ def in_tiles(product: Product | Gemm, machine: Machine) -> Number:
     """Return how likely products run in tiles: 0 for vectors, on Hopper for few rows, and 1 for all but narrow ones."""
     rows = machine.matrix_instruction != INSTRUCTION  # on Hopper few rows, down to one, have a kernel, columns do not
     narrow = minimum(product.m, product.n) if rows else product.n
-    tiled: Number = where(product.batch > 1, minimum(BATCH_IN_TILES * narrow, 1.0), _single_in_tiles(narrow))
+    tiled: Number = where(product.batch > 1, minimum(BATCH_IN_TILES * narrow, 1.0), _single_in_tiles(narrow, machine))
     if rows:
         return tiled
     return minimum(tiled, clipped((product.m - FEW_ROWS) / (TILE_ROWS - FEW_ROWS), 0.0, 1.0))
 
 
-def _single_in_tiles(narrow: Number) -> Number:
-    return clipped((narrow - 1.0) / (TILE_COLUMNS - 1.0), 0.0, 1.0)
+def _single_in_tiles(narrow: Number, machine: Machine) -> Number:
+    last = TILE_COLUMNS_FP64 if machine.dtype == "fp64" else TILE_COLUMNS
+    return clipped((narrow - 1.0) / (last - 1.0), 0.0, 1.0)
 
 
 def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Number:
@@ -88,7 +92,9 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
     shared = (product.n <= product.m) | product.rows_apart
     each = where(shared, SHARED_CLOCKS, clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS))
     clocks = FEW_CLOCKS + each * product.k
-    least = minimum(body_s, clocks / machine.clock_hz)
+    # a kernel without tiles pads nothing, and computes what there is
+    computed = 2.0 * product.batch * product.m * product.n * product.k / machine.peak_flop_per_s
+    least = minimum(body_s, maximum(clocks / machine.clock_hz, computed))
     if machine.matrix_instruction == INSTRUCTION:
         is_vector = minimum(product.m, product.n) <= 1.0
         streamed = maximum(moved / where(is_vector, VECTOR_SHARE, FEW_SHARE), least)

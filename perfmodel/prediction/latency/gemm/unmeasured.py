@@ -99,6 +99,9 @@ def _is_of_nobodys_table(op: Any, machine: Machine, conditions: Conditions) -> b
 
 #: rows of half the smallest tile of products in fp32
 HALF_TILE = 16
+#: FLOP in fp64 for each byte of device memory, up to which padded rows outweigh the traffic: boards for graphics and
+#: GB300 have 0.2 to 1.3, others 4 and more
+FEW_FLOP = 2.0
 
 
 def _has_few_rows_in_fp32(op: Any, machine: Machine, conditions: Conditions) -> Any:
@@ -117,6 +120,16 @@ def _is_with_a_vector(op: Any, machine: Machine, conditions: Conditions) -> Any:
         return False
     narrow = minimum(op.m, op.n)
     return (narrow <= 1) | ((narrow <= 2) & (op.batch == 1))
+
+
+def _has_few_rows_in_fp64(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether tiles of a product in fp64 compute rows that it does not have for longer than it reads its operands."""
+    if not isinstance(op, Gemm) or machine.dtype != "fp64" or not has_own_kernels(machine):
+        return False
+    if machine.peak_flop_per_s > FEW_FLOP * machine.bandwidth_bytes_per_s:
+        return False
+    narrow = minimum(op.m, op.n)
+    return (narrow > 1) & (narrow <= HALF_TILE)
 
 
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
@@ -154,6 +167,8 @@ FEW_ROWS_IN_FP32 = Doubt(
 #: two products with a vector are 10 and 18 % off, by the share of the bandwidth that they set: how releases and layouts
 #: differ is assumed
 WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
+#: between a stream of few rows and tiles, 50 times as long, where nobody measured any: assumed, to reach both mostly
+FEW_ROWS_IN_FP64 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp64, (0.5, 0.9, 0.9))
 #: a batch of vectors lies between streams and tiles, which differ 8 times, and up to 48: assumed, to reach both mostly
 BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 0.9, 0.9))
 #: with `SAME_CALL` 83 rows of ten sources take 0.41 to 2.8 times the predicted time, four of five 0.6 to 1.5 times: ln
