@@ -29,7 +29,7 @@ class Gemm(Operator):
     weight_dtype : dtype of B; by default ``dtype``.
     scale : how B is scaled, and A where it has 8 or 4 bits: none, column, group:G or block:RxC (`scale_tensors`).
     out_dtype : dtype of C and the bias; by default ``dtype``, or bf16 for 8- and 4-bit inputs.
-    bias : adds a bias of length n.
+    bias : adds a bias of length n, as a linear layer does, so that B lies [n, k]; without one it may lie either way.
     activation : "none" or an elementwise kind with one input, fused into the epilogue.
     quantized : A comes in 8 or 4 bits already. Otherwise a serving library (`QUANTISING`) quantises it first, which its
         measured time has in it; others compute the product alone, as torch._scaled_mm and cuBLASLt do. FLOP, traffic
@@ -49,7 +49,7 @@ class Gemm(Operator):
     weight_dtype: str = dtype_of(doc="dtype of B; default: dtype")
     scale: str = scale_of(doc="scales of quantised operands: none, column, group:128, block:128x128")
     out_dtype: str = dtype_of(doc="dtype of C; default: dtype, or bf16 for 8- and 4-bit inputs")
-    bias: bool = flag(False, doc="add a bias of length n")
+    bias: bool = flag(False, doc="add a bias of length n, as a linear layer does, whose weights lie [n, k]")
     activation: str = choice("none", ("none", *ACTIVATIONS), doc="fused into the epilogue")
     quantized: bool = flag(False, doc="A comes in 8 or 4 bits already, so that no serving library quantises it first")
 

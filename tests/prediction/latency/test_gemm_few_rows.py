@@ -41,3 +41,18 @@ def test_one_row_more_in_fp64_is_at_most_a_few_times_as_slow(machine: str):
     assert (time[1:] / time[:-1]).min() > 0.9
     # twice what physics allows is not ruled out
     assert (np.asarray(found.predicted_time_low_s) < 2.5 * np.asarray(found.bound_time_s))[:4].all()
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100", "v100-sxm2-16gb"])
+def test_how_the_weights_of_a_vector_lie_is_in_the_interval_where_nothing_says_it(machine: str):
+    """A bias makes a linear layer, whose weights lie [n, k]: one warp reads a row of them."""
+    for n, k in ((1000, 2048), (472, 3464), (1000, 512), (1024, 4096), (4096, 4096)):
+        plain, linear = (
+            pm.predict(Gemm(m=1, n=n, k=k, dtype="fp32", bias=bias), pm.hardware(machine)) for bias in (False, True)
+        )
+        assert plain.predicted_time_low_s < 1.3 * linear.predicted_time_s
+        # it is no surer than the layer whose layout is known
+        assert (
+            plain.predicted_time_high_s / plain.predicted_time_low_s
+            > 0.99 * linear.predicted_time_high_s / linear.predicted_time_low_s
+        )

@@ -32,6 +32,7 @@ from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT
 from perfmodel.prediction.latency.gemm.unmeasured import (
     BATCH_OF_VECTORS,
     BY_TRITON,
+    EITHER_LAYOUT,
     FEW_ROWS_IN_FP32,
     FEW_ROWS_IN_FP64,
     IN_L2,
@@ -331,8 +332,8 @@ GEMM_FP32 = Family(
     call_cost=_call_cost,
     apart=_is_single,
     doubts=(
-        FEW_ROWS_IN_FP32, FEW_ROWS_IN_FP64, WITH_A_VECTOR, BATCH_OF_VECTORS, OTHER_INSTALLATION, VENDOR_ELSEWHERE,
-        NOBODYS_TABLE, ON_RADEON,
+        FEW_ROWS_IN_FP32, FEW_ROWS_IN_FP64, WITH_A_VECTOR, EITHER_LAYOUT, BATCH_OF_VECTORS, OTHER_INSTALLATION,
+        VENDOR_ELSEWHERE, NOBODYS_TABLE, ON_RADEON,
     ),
 )  # fmt: skip
 GEMM_BF16 = Family(

@@ -6,6 +6,9 @@ The last two are Hopper's, by the names and times of kernels on an H200 (torch.p
 
 from __future__ import annotations
 
+from typing import Any
+
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, anywhere, ceil, clipped, everywhere, maximum, minimum, where
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.family import Values
@@ -89,8 +92,7 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
     if not is_narrow(product) or everywhere((tiled := in_tiles(product, machine)) >= 1.0):
         return time
     moved = _moved_s(product, machine)
-    shared = (product.n <= product.m) | product.rows_apart
-    each = where(shared, SHARED_CLOCKS, clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS))
+    each = where(product.rows_apart, SHARED_CLOCKS, _own_sum_clocks(product))
     clocks = FEW_CLOCKS + each * product.k
     # a kernel without tiles pads nothing, and computes what there is
     computed = 2.0 * product.batch * product.m * product.n * product.k / machine.peak_flop_per_s
@@ -102,6 +104,21 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         streamed = minimum(maximum(moved / VECTOR_SHARE, least), body_s)
     found: Number = streamed * (time / streamed) ** tiled
     return found
+
+
+def _own_sum_clocks(product: Product | Gemm) -> Number:
+    """Return the clocks of a term where the columns of B lie apart, so that threads may have sums of their own."""
+    own = clipped(TERM_CLOCKS * product.n / LANES, SHARED_CLOCKS, TERM_CLOCKS)
+    clocks: Number = where(product.n <= product.m, SHARED_CLOCKS, own)
+    return clocks
+
+
+def layout_matters(product: Gemm, machine: Machine) -> Any:
+    """Return where a product without a bias is much faster if B lies [n, k], as the weights of a linear layer do."""
+    clocks = (_own_sum_clocks(product) - SHARED_CLOCKS) * product.k
+    streamed = 1.0 * product.k * product.n * dtype_bytes(product.dtype) * product.batch
+    waits = clocks / machine.clock_hz > streamed / machine.bandwidth_bytes_per_s
+    return waits & (in_tiles(product, machine) < 1.0) & (not product.bias)
 
 
 def _fp64_s(product: Product, blocks: Number, machine: Machine, c: Values) -> Number:

@@ -22,6 +22,7 @@ from perfmodel.prediction.latency.gemm.own_kernels import (
     has_own_kernels,
     in_tiles,
     is_narrow,
+    layout_matters,
 )
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share, runs_layers
@@ -132,6 +133,13 @@ def _has_few_rows_in_fp64(op: Any, machine: Machine, conditions: Conditions) -> 
     return (narrow > 1) & (narrow <= HALF_TILE)
 
 
+def _lies_either_way(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether the time of few rows depends on how B lies, which a product without a bias does not say."""
+    if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
+        return False
+    return layout_matters(op, machine)
+
+
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether products with a vector come in a batch, which may run in tiles of which they fill a row."""
     if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
@@ -169,6 +177,8 @@ FEW_ROWS_IN_FP32 = Doubt(
 WITH_A_VECTOR = Doubt(ErrorSource.EXTRAPOLATION, _is_with_a_vector, (0.2, 0.25, 0.2))
 #: between a stream of few rows and tiles, 50 times as long, where nobody measured any: assumed, to reach both mostly
 FEW_ROWS_IN_FP64 = Doubt(ErrorSource.EXTRAPOLATION, _has_few_rows_in_fp64, (0.5, 0.9, 0.9))
+#: few rows by weights [n, k] take down to a third of what they take by [k, n], and most products have such weights
+EITHER_LAYOUT = Doubt(ErrorSource.EXTRAPOLATION, _lies_either_way, (0.7, 0.7, 0.7))
 #: a batch of vectors lies between streams and tiles, which differ 8 times, and up to 48: assumed, to reach both mostly
 BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 0.9, 0.9))
 #: with `SAME_CALL` 83 rows of ten sources take 0.41 to 2.8 times the predicted time, four of five 0.6 to 1.5 times: ln
