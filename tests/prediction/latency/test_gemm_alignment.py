@@ -102,3 +102,12 @@ def test_measured_products_off_16_bytes(
     m, n, k = sizes
     found = pm.predict(pm.Gemm(m=m, n=n, k=k, dtype="bf16"), machine, library=library)
     assert found.predicted_time_s * 1e6 == pytest.approx(measured_us, rel=0.25)
+
+
+def test_narrow_loads_are_less_sure_on_an_engine_that_none_was_measured_on() -> None:
+    def reach(name: str, n: int) -> float:
+        found = pm.predict(pm.Gemm(m=8192, n=n, k=8192, dtype="bf16"), pm.hardware(name))
+        return found.predicted_time_s / found.predicted_time_low_s
+
+    assert reach("b200", 279) > 1.7 * reach("h100", 279)
+    assert reach("b200", 288) < 1.7 * reach("h100", 288)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, anywhere, ceil, clipped, floor, maximum, minimum, raised
 from perfmodel.operators.base import Operator
@@ -45,6 +46,10 @@ LOAD_CLOCKS, WAIT_CLOCKS = 0.22, 300.0
 #: Hopper, and nothing tells how the kernels of others load but products of an RTX 4090 (PyTorch, issue 181718). At
 #: launch it is assumed to hold for half of the time
 DOUBT = (0.2, 0.4, 0.4)
+#: the same of engines whose operands pass through no register, so that narrow loads take another way of which nothing
+#: is known, or another engine's kernels: the time lies between padded rows' and these, up to 12 times as long. Assumed,
+#: to reach most of the way
+DOUBT_OF_TCGEN05 = (0.4, 0.9, 0.9)
 #: SM clocks of a load of Triton's kernels, which know of sizes only whether 16 divides them, and else load element by
 #: element: that of its layers of experts in 16 bits on five machines (`perfmodel.prediction.latency.moe`). Two products
 #: by perfmodel's own kernel on an H100 whose k 16 does not divide come out 7 and 20 % too fast; neither was fitted
@@ -173,4 +178,9 @@ def _off_vectors(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     return off_vectors(op.m, op.n, op.k, dtype_bytes(op.dtype), dtype_bytes(op.out_dtype), conditions.library)
 
 
-OFF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _off_vectors, DOUBT)
+def _of_engine(hardware: Hardware) -> tuple[float, float, float] | None:
+    """Return the deviation on engines of which no row tells how their kernels load."""
+    return DOUBT_OF_TCGEN05 if hardware.matrix_instruction == "tcgen05" else None
+
+
+OFF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _off_vectors, DOUBT, of_machine=_of_engine)
