@@ -56,3 +56,14 @@ def test_how_the_weights_of_a_vector_lie_is_in_the_interval_where_nothing_says_i
             plain.predicted_time_high_s / plain.predicted_time_low_s
             > 0.99 * linear.predicted_time_high_s / linear.predicted_time_low_s
         )
+
+
+def test_one_product_takes_no_longer_than_two_in_a_batch():
+    """On a P4, weights [n, k] are read again for each row of tiles; those of plain products, alone or not, are not."""
+    one, two, layer = (
+        pm.predict(Gemm(m=1450, n=3456, k=5768, batch=batch, bias=bias, dtype="fp32"), pm.hardware("p4"))
+        for batch, bias in ((1, False), (2, False), (1, True))
+    )
+    assert one.predicted_time_s < two.predicted_time_s
+    # but nobody measured as large ones alone
+    assert one.predicted_time_high_s > 0.5 * layer.predicted_time_s

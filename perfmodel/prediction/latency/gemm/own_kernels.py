@@ -118,7 +118,7 @@ def layout_matters(product: Gemm, machine: Machine) -> Any:
     clocks = (_own_sum_clocks(product) - SHARED_CLOCKS) * product.k
     streamed = 1.0 * product.k * product.n * dtype_bytes(product.dtype) * product.batch
     waits = clocks / machine.clock_hz > streamed / machine.bandwidth_bytes_per_s
-    return waits & (in_tiles(product, machine) < 1.0) & (not product.bias)
+    return waits & (in_tiles(product, machine) < 1.0)
 
 
 def _fp64_s(product: Product, blocks: Number, machine: Machine, c: Values) -> Number:

@@ -49,6 +49,17 @@ def fourth_power(value: Any) -> Any:
     return square
 
 
+def off_lines(m: Number, n: Number, k: Number) -> Any:
+    """Return whether two sizes are no multiples of a cache line; a remainder takes numpy five times as long."""
+    off_m, off_n, off_k = _off(m), _off(n), _off(k)
+    return (off_m & off_n) | (off_k & (off_m | off_n))
+
+
+def _off(size: Number) -> Any:
+    lines = size * (1.0 / WHOLE_LINES)
+    return ceil(lines) != lines
+
+
 #: what follows from the length of k that a block works through: whole steps that it takes; latency of the steps that no
 #: other block hides, None where there is none [s]; time in which L2 delivers one row of it [s]
 Depth = tuple[Any, Any, Any]
@@ -86,9 +97,9 @@ class Sizes:
         if rates.small:
             self._slow(self._small(rates))
         if rates.ragged_batch:
-            self._slow(where(self._off(self.n) & self._off(self.k), 1.0 + rates.ragged_batch, 1.0))
+            self._slow(where(_off(self.n) & _off(self.k), 1.0 + rates.ragged_batch, 1.0))
         if rates.ragged != 1.0 or rates.bounds != 1.0:
-            off = self._off_lines()
+            off = off_lines(self.m, self.n, self.k)
             self.power = self.power * where(off, rates.ragged, 1.0)
             if rates.bounds != 1.0:
                 self._slow(where(off, rates.bounds, 1.0))
@@ -98,15 +109,6 @@ class Sizes:
     def _slow(self, factor: Number) -> None:
         """Let the arithmetic take longer by a factor."""
         self.slowed = factor if self.slowed is None else self.slowed * factor
-
-    def _off(self, size: Number) -> Any:
-        lines = size * (1.0 / WHOLE_LINES)
-        return ceil(lines) != lines
-
-    def _off_lines(self) -> Any:
-        """Return whether two sizes are no multiples of a cache line; a remainder takes numpy five times as long."""
-        off_m, off_n, off_k = (self._off(size) for size in (self.m, self.n, self.k))
-        return (off_m & off_n) | (off_k & (off_m | off_n))
 
     def at(self, places: NDArray[np.intp]) -> Sizes:
         """Return the sizes of some of the products."""
@@ -139,7 +141,7 @@ class Sizes:
     def _addressing(self, r: Rates) -> Number:
         """Return the time with what rows that lie far apart cost, over that without."""
         walks = self._walks(r)
-        slower: Number = where(self._off_lines(), self._rereads(r), walks) if r.reread else walks
+        slower: Number = where(off_lines(self.m, self.n, self.k), self._rereads(r), walks) if r.reread else walks
         return slower
 
     def _rereads(self, r: Rates) -> Number:

@@ -24,6 +24,7 @@ from perfmodel.prediction.latency.gemm.own_kernels import (
     is_narrow,
     layout_matters,
 )
+from perfmodel.prediction.latency.gemm.sizes import off_lines
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share, runs_layers
 
@@ -134,10 +135,16 @@ def _has_few_rows_in_fp64(op: Any, machine: Machine, conditions: Conditions) -> 
 
 
 def _lies_either_way(op: Any, machine: Machine, conditions: Conditions) -> Any:
-    """Whether the time of few rows depends on how B lies, which a product without a bias does not say."""
-    if not isinstance(op, Gemm) or not is_narrow(op) or not has_own_kernels(machine):
+    """Whether the time depends on how B lies, which a product without a bias does not say.
+
+    It does for few rows, and where a machine reads the weights of linear layers again for each row of tiles.
+    """
+    if not isinstance(op, Gemm) or op.bias or not has_own_kernels(machine):
         return False
-    return layout_matters(op, machine)
+    matters: Any = layout_matters(op, machine) if is_narrow(op) else False
+    if machine.kernels.reread_cost and machine.dtype == "fp32":
+        matters = matters | ((op.batch == 1) & off_lines(op.m, op.n, op.k))
+    return matters
 
 
 def _is_batch_of_vectors(op: Any, machine: Machine, conditions: Conditions) -> Any:
