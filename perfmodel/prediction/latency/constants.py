@@ -27,6 +27,7 @@ from perfmodel.prediction.latency.effects import (
     deviation_of,
     effects_of,
     is_of_siblings,
+    of_one_kind,
     state_of,
     with_effects,
 )
@@ -310,8 +311,7 @@ def combined(
         shape, _ = with_effects(shape, {ErrorSource.KERNEL: (ANOTHER_KIND,) * len(REGIMES)})
     intervals, variances = with_effects(shape, effects)
     if family.of_any_kind:
-        named = {ErrorSource.SHAPE: ErrorSource.KERNEL}
-        variances = {named.get(source, source): values for source, values in variances.items()}
+        variances = of_one_kind(variances)
     correction, within = None, None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
@@ -321,6 +321,8 @@ def combined(
         correction = Correction(*with_effects(within, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
     doubted = _doubted(doubts, tables, shape, effects, within if other is None else apart)
+    if family.of_any_kind:
+        doubted = replace(doubted, one_kind=True)
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted, tuple(changed))
 

@@ -15,7 +15,7 @@ from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import anywhere, everywhere
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.effects import Stated, with_effects
+from perfmodel.prediction.latency.effects import Stated, of_one_kind, with_effects
 from perfmodel.prediction.latency.machine import Machine
 
 #: (operator, machine, conditions) -> the calls that something holds for, a mask
@@ -78,12 +78,14 @@ class Doubted:
     shape, effects : the intervals of calls without a doubt, and the deviations of what the constants have not seen.
     within : the intervals of those calls that the family tells apart, or that lie inside the data of a surface; None
         where there are no such.
+    one_kind : whether what shapes differ by is one error of all shapes of a kind of kernel.
     """
 
     doubts: tuple[tuple[Doubt, tuple[float, ...]], ...] = ()
     shape: Mapping[str, tuple[float, float]] | None = None
     effects: Mapping[ErrorSource, tuple[float, ...]] | None = None
     within: Mapping[str, tuple[float, float]] | None = None
+    one_kind: bool = False
 
     @functools.cached_property
     def _stated(self) -> dict[tuple[int, bool], Stated]:
@@ -105,7 +107,8 @@ class Doubted:
                 added[doubt.source] = tuple(map(math.hypot, added.get(doubt.source, _NOTHING), deviation))
         for source in added.keys() & self.effects.keys():
             added[source] = tuple(map(max, added[source], self.effects[source]))
-        return Stated(*with_effects(shape, {**self.effects, **added}))
+        intervals, variances = with_effects(shape, {**self.effects, **added})
+        return Stated(intervals, of_one_kind(variances) if self.one_kind else variances)
 
     def kinds(
         self, op: Any, machine: Machine, conditions: Conditions, within: Any = False

@@ -133,6 +133,13 @@ def with_effects(
     return intervals, {ErrorSource.SHAPE: tuple(of_shape), **variances}
 
 
+def of_one_kind(variances: Variances) -> Variances:
+    """Return variances where what shapes differ by is one error of all shapes of a kind of kernel."""
+    named = dict(variances)
+    both = zip(named.pop(ErrorSource.SHAPE), named.pop(ErrorSource.KERNEL, (0.0,) * len(REGIMES)), strict=True)
+    return {ErrorSource.KERNEL: tuple(shape + own for shape, own in both), **named}
+
+
 def widest_interval(*intervals: tuple[float, float]) -> tuple[float, float]:
     """Return the interval that contains all of some."""
     return min(low for low, _ in intervals), max(high for _, high in intervals)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -168,3 +170,19 @@ def test_fp8_by_fp4_is_an_8_bit_product_that_reads_less(m: int) -> None:
     # no table has such a product
     assert mixed.uncertainty.variances(mixed.regime)[ErrorSource.KERNEL] > 0
     assert _width(mixed) > _width(narrow)
+
+
+def _reach(machine: str, library: str, **params: Any) -> float:
+    """High over low end of the interval of a product."""
+    return _width(pm.predict(pm.Gemm(n=4096, k=4096, **params), pm.hardware(machine), library=library))
+
+
+def test_products_in_a_dtype_without_a_table_are_no_surer_on_a_machine_and_in_a_library_that_nobody_measured() -> None:
+    for rows in (64, 1024, 8192):
+        unknown = _reach("mi355x", "aiter", m=rows, batch=8, dtype="mxfp8")
+        assert unknown > _reach("mi355x", "aiter_ck", m=rows, batch=8, dtype="fp8")
+        assert unknown > _reach("mi355x", "torch", m=rows, batch=8, dtype="mxfp8")
+        assert unknown > 1.2 * _reach("b200", "torch", m=rows, batch=8, dtype="mxfp8")
+    # it is one error of all such products, so that it does not average out in a sum
+    found = pm.predict(pm.Gemm(m=1024, n=4096, k=4096, batch=8, dtype="mxfp8"), pm.hardware("mi355x"))
+    assert ErrorSource.SHAPE not in found.uncertainty
