@@ -45,6 +45,7 @@ from perfmodel.prediction.latency.gemm.product import product_terms
 from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, Product, is_fp32
 from perfmodel.prediction.latency.gemm.tiles import BLOCK_SCALED, BLOCK_SCALED_MMA, WEIGHT_ONLY
 from perfmodel.prediction.latency.gemm.times import DEQUANTISATION, POWER, PRODUCT_TERMS
+from perfmodel.prediction.latency.gemm.unmeasured import ROW_BY_ROW_OF_OTHERS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, Term, Terms, overlapped
@@ -215,6 +216,7 @@ GEMM_W4A16 = Family(
     weight_only,
     (*PRODUCT_TERMS, DEQUANTISATION),
     lambda op, machine, library: _is_weight_only(0.5, op, machine),
+    doubts=(ROW_BY_ROW_OF_OTHERS,),
 )
 GEMM_W8A16 = Family(
     "gemm_w8a16",
@@ -222,6 +224,7 @@ GEMM_W8A16 = Family(
     weight_only,
     (*PRODUCT_TERMS, DEQUANTISATION),
     lambda op, machine, library: _is_weight_only(1.0, op, machine),
+    doubts=(ROW_BY_ROW_OF_OTHERS,),
 )
 GEMM_W8A8 = Family(
     "gemm_w8a8",

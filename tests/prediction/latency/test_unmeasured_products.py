@@ -186,3 +186,12 @@ def test_products_in_a_dtype_without_a_table_are_no_surer_on_a_machine_and_in_a_
     # it is one error of all such products, so that it does not average out in a sum
     found = pm.predict(pm.Gemm(m=1024, n=4096, k=4096, batch=8, dtype="mxfp8"), pm.hardware("mi355x"))
     assert ErrorSource.SHAPE not in found.uncertainty
+
+
+@pytest.mark.parametrize("dtype", ["int4_wo", "int8_wo"])
+def test_few_rows_by_narrow_weights_are_less_sure_in_a_library_that_may_widen_them_for_each(dtype: str) -> None:
+    for rows in (2, 5, 16):
+        assert _reach("a100", "onnxruntime", m=rows, dtype=dtype) > 1.5 * _reach(
+            "a100", "onnxruntime", m=1, dtype=dtype
+        )
+        assert _reach("a100", "trtllm", m=rows, dtype=dtype) < 1.1 * _reach("a100", "trtllm", m=1, dtype=dtype)

@@ -99,6 +99,18 @@ def _is_of_nobodys_table(op: Any, machine: Machine, conditions: Conditions) -> b
     return isinstance(op, Gemm) and not known
 
 
+#: rows of which kernels for narrow weights may be those of a vector, called or looped over for each row; and whose
+#: kernels are known to be tiles: TensorRT-LLM's, of the tables, and Marlin, which SGLang and vLLM run
+ROW_BY_ROW, IN_TILES = 16, ("", "trtllm", "sglang", "vllm", "marlin")
+
+
+def _may_go_row_by_row(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a few rows by narrow weights may widen these for each row, by a library that no table has."""
+    if not isinstance(op, Gemm) or op.weight_dtype == op.dtype or conditions.caller in IN_TILES:
+        return False
+    return (op.m > 1) & (op.m <= ROW_BY_ROW)
+
+
 #: rows of half the smallest tile of products in fp32
 HALF_TILE = 16
 #: FLOP in fp64 for each byte of device memory, up to which padded rows outweigh the traffic: boards for graphics and
@@ -197,6 +209,10 @@ OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.
 #: nobody timed quantising alone: its constants are what products that quantise first take beside those that do not.
 #: Eight calls of SGLang's on an H20 took 1.4 to 1.9 times the predicted time, as their instructions take (one source)
 QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.3, 0.4, 0.4))
+#: of few rows by narrow weights in a library that no table has: onnxruntime's take an A100 1.2 times the predicted time
+#: with one row, and 2.8 times with 16 (4 bits) and 3.1 times with 5 (8 bits), since its kernels widen the weights for
+#: each row; those of two other libraries on an H100 take 0.9 to 1.1 times (`examples/published`, in view)
+ROW_BY_ROW_OF_OTHERS = Doubt(ErrorSource.KERNEL, _may_go_row_by_row, (0.4, 0.6, 0.6))
 #: products in Triton took 1.0 to 1.8 times the predicted time on A100 and B200, thin ones and those of a short k (19
 #: rows, two sources), where cuBLAS took 0.9 to 1.2
 BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2))
