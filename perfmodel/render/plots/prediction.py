@@ -73,6 +73,8 @@ _COLORS = {
     "alignment": "#FFE100",
     "mask": "#D2FFB4",
     "events": "#00B41E",
+    "few blocks": "#A55AFF",
+    "addressing": "#002D0F",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (

@@ -67,3 +67,13 @@ def test_one_product_takes_no_longer_than_two_in_a_batch():
     assert one.predicted_time_s < two.predicted_time_s
     # but nobody measured as large ones alone
     assert one.predicted_time_high_s > 0.5 * layer.predicted_time_s
+
+
+def test_what_holds_up_a_product_has_its_own_name():
+    """Blocks too few for an SM, and weights that a P4 reads again off cache lines, are no pipelines that fill."""
+    few = pm.predict(Gemm(m=32, n=32, k=4096, batch=4, dtype="fp32"), pm.hardware("v100-sxm2-16gb")).predicted_terms_s
+    assert few["few blocks"] > 2.0 * few["pipeline"]
+    again = pm.predict(Gemm(m=1450, n=3456, k=5768, bias=True, dtype="fp32"), pm.hardware("p4"))
+    assert again.predicted_terms_s["addressing"] > 0.5 * again.predicted_time_s
+    assert again.predicted_terms_s["pipeline"] < 0.1 * again.predicted_time_s
+    assert sum(again.predicted_terms_s.values()) == pytest.approx(again.predicted_time_s)

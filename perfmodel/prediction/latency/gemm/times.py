@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, maximum, where
+from perfmodel.core.work import Number, anywhere, ceil, maximum, where
 from perfmodel.prediction.latency.gemm.rates import Rates
 from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
 from perfmodel.prediction.latency.gemm.tiles import Tile
@@ -29,8 +29,13 @@ from perfmodel.prediction.latency.terms import (
 
 PIPELINE = Term("pipeline", Limiter.COMPUTE, "filling and draining the pipeline of each block, and its latency")
 DEQUANTISATION = Term("dequantisation", Limiter.COMPUTE, "widening of the weights to the engine's dtype")
+FEW_BLOCKS = Term("few blocks", Limiter.COMPUTE, "lanes that wait, since blocks are too few to keep an SM busy")
+ADDRESSING = Term("addressing", Limiter.COMPUTE, "rows off cache lines, or too far apart to be read at full rate")
 POWER_LIMIT = Term("power", Limiter.COMPUTE, "clock held down by the power limit")
-PRODUCT_TERMS = (MATH, TILE_WASTE, PIPELINE, WAVES, POWER_LIMIT, HBM, L2, CONTENTION, SPLIT_K, LAUNCH)
+PRODUCT_TERMS = (
+    *(MATH, TILE_WASTE, PIPELINE, WAVES, FEW_BLOCKS, ADDRESSING, POWER_LIMIT),
+    *(HBM, L2, CONTENTION, SPLIT_K, LAUNCH),
+)
 
 #: resources overlap as the POWER-norm of their times; 4 is a square of a square, so that no logarithm is taken
 POWER = 4
@@ -45,6 +50,7 @@ class ProductTime:
     math, tile_waste, pipeline, waves, power, hbm, l2, contention, split_k : parts that add up to the time.
     math_alone, hbm_alone, l2_alone : what each resource alone would take.
     dequantisation : part of the time that widens narrow weights.
+    few_blocks, addressing : parts in which lanes wait for other blocks, and for rows that are slow to read.
     """
 
     math: Number
@@ -60,6 +66,8 @@ class ProductTime:
     hbm_alone: Number
     l2_alone: Number
     dequantisation: Number = 0.0
+    few_blocks: Number = 0.0
+    addressing: Number = 0.0
 
     @classmethod
     def gathered(cls, parts: Iterable[tuple[Any, ProductTime]], shape: tuple[int, ...]) -> ProductTime:
@@ -89,9 +97,8 @@ class ProductTime:
             SPLIT_K: self.split_k,
             LAUNCH: launch_s,
         }
-        widening = self.dequantisation
-        if widening.any() if isinstance(widening, np.ndarray) else widening:
-            adds[DEQUANTISATION] = widening
+        some = {DEQUANTISATION: self.dequantisation, FEW_BLOCKS: self.few_blocks, ADDRESSING: self.addressing}
+        adds |= {term: part for term, part in some.items() if anywhere(part != 0.0)}
         return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
 
 
@@ -170,6 +177,7 @@ def time_of(
     """Return the time of one tile and split for each product, taken apart."""
     waves, block_s = blocks * r.per_sm, tile.step_s * depth[0]
     busy = busy_of(1.0 * waves, sizes, r, tile)
+    whole = maximum(ceil(waves) * r.rounds + waves * r.evened, 1.0)
     math_s, l2_s = loads_of(sizes, r, tile, blocks, depth, gathered)
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
@@ -180,7 +188,8 @@ def time_of(
     elsewhere = 1.0 - on_math
     ideal = sizes.flop / tile.flop_per_s
     full = waves * block_s
-    busy_s = busy * block_s
+    busy_s, whole_s = busy * block_s, whole * block_s
+    plain_s = math_s if sizes.slowed is None else math_s / sizes.slowed
     waste = (full - ideal) * on_math
     widening: Number = 0.0
     if r.widens:
@@ -189,8 +198,8 @@ def time_of(
     return ProductTime(
         math=ideal * on_math,
         tile_waste=waste,
-        pipeline=(math_s - busy_s) * on_math,
-        waves=(busy_s - full) * on_math,
+        pipeline=(plain_s - busy_s) * on_math,
+        waves=(whole_s - full) * on_math,
         power=(limited - math_s) * on_math,
         hbm=sizes.hbm * (on_hbm * elsewhere),
         l2=l2_s * ((1.0 - on_hbm) * elsewhere),
@@ -200,4 +209,6 @@ def time_of(
         hbm_alone=sizes.hbm,
         l2_alone=l2_s,
         dequantisation=widening,
+        few_blocks=(busy_s - whole_s) * on_math,
+        addressing=(math_s - plain_s) * on_math,
     )
