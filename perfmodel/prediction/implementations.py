@@ -20,6 +20,8 @@ KERNELS = {
     # kernels that torch.compile writes, not those of torch
     "compiled": "compiled",
 }
+#: who measured a library, as tables name it behind the library
+_MEASURED_BY = frozenset({"vllm-2024", "llmservingsim"})
 #: backends of torch's scaled_dot_product_attention, as our benchmarks name them -> the kernel within the library
 BACKENDS = {"torch.sdpa.flash": "fa2", "torch.sdpa.efficient": "efficient", "torch.sdpa.cudnn": "cudnn"}
 
@@ -51,12 +53,21 @@ def version_of(implementation: str) -> str:
 def asked_for(name: str) -> tuple[str, str]:
     """Return the library and the version that a caller names: as tables do, or a kernel within a library.
 
+    What stands behind a hyphen and is neither a version nor a kernel that is known is part of the library's name:
+    nobody measured "vllm-flashinfer".
+
     >>> asked_for("trtllm-1.3.0rc10/torch_flow"), asked_for("torch-2.1"), asked_for("torch/fa2-2.11")
     (('trtllm', '1.3.0rc10'), ('torch', '2.1'), ('torch/fa2', '2.11'))
+    >>> asked_for("torch-2.7/fa2"), asked_for("torch-torch.sdpa.flash"), asked_for("vllm-flashinfer")
+    (('torch/fa2', '2.7'), ('torch/fa2', ''), ('vllm-flashinfer', ''))
     """
     library, _, kernel = name.partition("/")
-    if not kernel or kernel in KERNELS or "-" in library:
-        return library_of(name), version_of(name)
     match = _VERSIONED.fullmatch(kernel)
-    kernel, version = match.groups() if match else (kernel, "")
-    return f"{library}/{kernel}", version
+    kernel, version = match.groups() if match else (kernel, version_of(library))
+    if kernel and kernel not in KERNELS and (not version_of(library) or kernel in BACKENDS.values()):
+        return f"{library_of(library) if version_of(library) else library}/{kernel}", version
+    _, hyphen, detail = library.partition("-")
+    known = version_of(name) or detail.removesuffix(".backward") in {*KERNELS, *BACKENDS, *_MEASURED_BY}
+    if hyphen and not known:
+        return name, ""
+    return library_of(name), version_of(name)

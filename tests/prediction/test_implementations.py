@@ -29,7 +29,6 @@ PRODUCT = Gemm(m=4096, n=64, k=64, dtype="fp8")
         "torch-torch.sdpa.efficient",
         "torch-compiled",
         "vidur-vllm-2024",
-        "flash-attn",
         "nccl",
         "",
     ],
@@ -38,6 +37,16 @@ def test_what_a_table_says_of_a_row_is_what_a_prediction_is_asked_for(implementa
     none = np.array([])
     row = MeasuredCalls("h100", PRODUCT, none, Timing.KERNEL, CacheState.COLD, implementation, none, "", none)
     assert Conditions.parse(library=implementation) == row.conditions
+
+
+@pytest.mark.parametrize("name", ["vllm-flashinfer", "sglang-triton", "cudnn-oss", "torch-nightly"])
+def test_what_nobody_measured_is_not_taken_for_the_library_before_its_hyphen(name):
+    named, plain = (pm.predict(DECODE, pm.hardware("h100"), library=one) for one in (name, name.partition("-")[0]))
+    assert unmeasured_library([named], {"h100-sxm5-80gb": pm.hardware("h100")})
+    assert (
+        named.predicted_time_high_s / named.predicted_time_low_s
+        > plain.predicted_time_high_s / plain.predicted_time_low_s
+    )
 
 
 @pytest.mark.parametrize(
