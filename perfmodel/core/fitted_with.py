@@ -54,6 +54,23 @@ def changed(hardware: Hardware, family: str) -> tuple[str, ...]:
     )
 
 
+def compared_as(hardware: Hardware, stated: Hardware) -> Hardware:
+    """Return a machine that is compared with what its constants were fitted with by the figures that another states.
+
+    The other is the machine without what is assumed of it: an assumed figure is no other one than that of the fit.
+    """
+    known = figures(stated)
+    return replace(
+        hardware,
+        fitted_with=MappingProxyType(
+            {
+                family: {key: value for key, value in before.items() if key in known}
+                for family, before in hardware.fitted_with.items()
+            }
+        ),
+    )
+
+
 def with_tables(hardware: Hardware, tables: Mapping[str, LatencyTable]) -> Hardware:
     """Return a machine with constants of some families that were fitted on this very machine."""
     lent = {name: before for name, before in hardware.fitted_with.items() if name not in tables}

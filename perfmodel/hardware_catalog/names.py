@@ -49,7 +49,9 @@ def words_of(name: str) -> list[str]:
         words = words[1:]
     if len(words) > 1 and words[-1] in _SIZES:
         words = words[:-1]
-    return [re.sub(r"^(\d+)g$", r"\1gb", word) for word in words]
+    # a board for export is written "5090 D" and "5090D"
+    apart = [part for word in words for part in re.sub(r"^(\d{4})d$", r"\1 d", word).split()]
+    return [re.sub(r"^(\d+)g$", r"\1gb", word) for word in apart]
 
 
 def product_of(name: str) -> list[str]:
@@ -83,7 +85,7 @@ def misspelt(name: str, known: Iterable[str]) -> list[str]:
     """
     digits, model = re.findall(r"\d+", name), product_of(name)[-1:]
     alike = [one for one in known if re.findall(r"\d+", one) == digits and product_of(one)[-1:] == model]
-    editions = [one for one in alike if same_edition(name, one)]
+    editions = [one for one in alike if same_edition(name, one) and not is_other_chip(name, one)]
     return difflib.get_close_matches(name.lower(), editions, n=1, cutoff=_TYPING_ERROR)
 
 

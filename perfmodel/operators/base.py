@@ -144,7 +144,7 @@ class Operator(abc.ABC):
         """Return a number that equal operators share; of arrays the shapes count alone."""
         own = vars(self)
         values = (own[name] for name in _declared(type(self)))
-        return hash((type(self), *(value.shape if isinstance(value, np.ndarray) else value for value in values)))
+        return hash((type(self), *(_hashed(value) for value in values)))
 
     def _check_shapes(self) -> None:
         """Check that the dimensions that are arrays can be broadcast together."""
@@ -348,6 +348,12 @@ class Operator(abc.ABC):
         for name, value in missing.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_derived", frozenset(missing))
+
+
+def _hashed(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return value.shape or value.item()  # an array of one number is equal to the number
 
 
 def _same(value: Any, other: Any) -> bool:

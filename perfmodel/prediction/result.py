@@ -66,6 +66,10 @@ class Prediction(Reportable):
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True) for name in _TIMES
         )
 
+    def __hash__(self) -> int:
+        """Return a number that equal predictions share: of the call, the machine's name and the conditions."""
+        return hash((self.operator, self.machine.name, self.conditions))
+
     @functools.cached_property
     def work(self) -> Work:
         """Counted FLOP, traffic and working set."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.fitted_with import compared_as
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak, cached_per_machine
 from perfmodel.core.units import format_si
 
@@ -185,8 +186,8 @@ def _filled(
 
     Some are so many times the usual ones; ``factors`` says which.
     """
-    figures = {}
-    for figure in missing(hardware):
+    stated, figures = hardware, {}
+    for figure in missing(stated):
         figures[figure.key] = figure.usual(hardware) * factors.get(figure.key, 1.0)
         hardware = figure.put(hardware, figures[figure.key])
-    return hardware, figures
+    return compared_as(hardware, stated), figures

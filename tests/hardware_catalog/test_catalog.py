@@ -257,6 +257,7 @@ LACKS = "The catalog lacks this board, whose chip is another one than that of"
         ("NVIDIA GTX 1660", ""),
         ("NVIDIA GeForce RTX 3050", ""),  # another product than the RTX 3090
         ("NVIDIA GeForce RTX 3080 Laptop GPU", f"{LACKS} rtx-3080"),
+        ("RTX 5090D", f"{LACKS} rtx-5090"),
         ("NVIDIA GeForce RTX 5090 D", f"{LACKS} rtx-5090"),
         ("rtx-4060-ti-8gb", "It may be rtx-4060-ti-16gb"),  # not the 4060, and not the 3060 Ti with its 8 GB
         ("MI300", "It may be one of mi300a, mi300x"),

@@ -29,6 +29,8 @@ def test_arrays_are_equal_where_all_numbers_are() -> None:
     sweep = gemm(m=[64, 128])
     assert sweep == gemm(m=np.array([64.0, 128.0]))
     assert hash(sweep) == hash(gemm(m=np.array([64.0, 128.0])))
+    one = gemm(m=np.array(64.0))
+    assert (one, hash(one)) == (gemm(), hash(gemm()))
     for other in (gemm(m=[64, 129]), gemm(m=[64, 128, 256]), gemm(m=64), gemm(m=[[64], [128]])):
         assert sweep != other
 
@@ -37,5 +39,6 @@ def test_predictions_are_equal_where_they_were_asked_for_alike() -> None:
     for op in (gemm(), gemm(m=[64, 128])):
         found = pm.predict(op, "h100")
         assert found == copy.deepcopy(found) == pm.predict(op, "h100")
+        assert len({found, pm.predict(op, "h100"), pm.predict(op, "a100")}) == 2
         assert found != pm.predict(op, "a100")
         assert found != pm.predict(op, "h100", timing="event")

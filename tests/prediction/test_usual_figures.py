@@ -167,3 +167,9 @@ def test_a_slow_product_is_judged_without_a_rate_of_the_vector_engine(perfmodel,
     ran = perfmodel("analyze", *product, "--measured", "50 ms", "--on", path)
     assert ran.code == 0, ran.err
     assert "vector units" not in ran.out
+
+
+def test_a_figure_that_is_assumed_is_no_other_one_than_that_of_the_fit() -> None:
+    h100, op = pm.hardware("h100"), pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
+    bases = [pm.predict(op, replace(h100, sm_count=count)).estimate.basis for count in (None, 66)]
+    assert ["another chip" in basis for basis in bases] == [False, True]

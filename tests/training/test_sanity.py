@@ -50,5 +50,5 @@ def test_tensor_parallel_ranks_may_have_less_than_a_token_each() -> None:
 def test_no_step_reaches_its_machines_peak(machine: str, model: str, seq: int) -> None:
     dtype = next(name for name in ("bf16", "fp16", "fp32") if name in pm.hardware(machine).dtypes())
     plan = {"batch": 8, "seq": seq, "dtype": dtype, "framework": "torchtitan"}
-    # most stay below 0.7; the memory of an H20-3e feeds its few units easily: 0.755
-    assert 0.0 < step(model, machine, 8, **plan).mfu < 0.8
+    # the memory of an H20-3e feeds its few units easily: 0.755
+    assert 0.0 < step(model, machine, 8, **plan).mfu < (0.8 if machine == "h20-3e-141gb" else 0.75)

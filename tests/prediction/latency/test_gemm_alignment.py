@@ -111,3 +111,13 @@ def test_narrow_loads_are_less_sure_on_an_engine_that_none_was_measured_on() -> 
 
     assert reach("b200", 279) > 1.7 * reach("h100", 279)
     assert reach("b200", 288) < 1.7 * reach("h100", 288)
+
+
+def test_a_column_of_rows_by_a_row_of_columns_is_the_same_as_each_pair() -> None:
+    rows, columns = np.array([1.0, 16.0, 64.0]), np.array([64.0, 4093.0])
+    for library in ("", "triton"):
+        grid, flat = (
+            pm.predict(pm.Gemm(m=m, n=n, k=1000, dtype="bf16"), "h100", library=library).predicted_time_s
+            for m, n in ((rows[:, None], columns[None, :]), (np.repeat(rows, 2), np.tile(columns, 3)))
+        )
+        assert np.array_equal(np.ravel(grid), flat), library

@@ -139,8 +139,7 @@ def _body_s(product: Product, loads: Number, machine: Machine, library: str, spl
     least: Number = float("inf")
     for side in sides:
         waves = ceil(product.m * (1.0 / side))
-        waves *= ceil(product.n * (1.0 / side))
-        waves *= product.batch / machine.sm_count
+        waves = waves * ceil(product.n * (1.0 / side)) * (product.batch / machine.sm_count)
         arithmetic_s = 2.0 * side * side * machine.sm_count / machine.peak_flop_per_s
         step_s = clipped(product.m, side / 2.0, side)
         step_s += clipped(product.n, side / 2.0, side)

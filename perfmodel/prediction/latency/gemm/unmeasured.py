@@ -101,12 +101,12 @@ def _is_of_nobodys_table(op: Any, machine: Machine, conditions: Conditions) -> b
 
 #: rows of which kernels for narrow weights may be those of a vector, called or looped over for each row; and whose
 #: kernels are known to be tiles: TensorRT-LLM's, of the tables, and Marlin, which SGLang and vLLM run
-ROW_BY_ROW, IN_TILES = 16, ("", "trtllm", "sglang", "vllm", "marlin")
+ROW_BY_ROW, TILED_LIBRARIES = 16, ("", "trtllm", "sglang", "vllm", "marlin")
 
 
 def _may_go_row_by_row(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether a few rows by narrow weights may widen these for each row, by a library that no table has."""
-    if not isinstance(op, Gemm) or op.weight_dtype == op.dtype or conditions.caller in IN_TILES:
+    if not isinstance(op, Gemm) or op.weight_dtype == op.dtype or conditions.caller in TILED_LIBRARIES:
         return False
     return (op.m > 1) & (op.m <= ROW_BY_ROW)
 
