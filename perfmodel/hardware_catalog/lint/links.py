@@ -50,7 +50,7 @@ def check_network(draft: Draft) -> Iterator[Finding]:
             f"{_rate(value)} is {network_text(value)}, and {_rate(value / 8)} that of a port of {ports[0]}Gb/s. Write "
             "the network of one GPU and direction in bits."
         )
-        yield draft.finding(key, "error" if value > most else "warning", "bits-for-bytes", message)
+        yield draft.finding(key, "error", "bits-for-bytes", message)
     elif not least <= value <= most:
         message = (
             f"{cluster.nic} is {network_text(value)} of one GPU and direction, outside {network_text(least)} to "

@@ -116,8 +116,7 @@ def beside(body_s: Number, loading_s: Number) -> Number:
     """Return the time of products that narrow loads hold up, as other resources overlap [s]."""
     if not isinstance(loading_s, np.ndarray):
         return fourth_root(fourth_power(body_s) + fourth_power(loading_s)) if loading_s > 0.0 else body_s
-    both = fourth_power(loading_s)
-    both += fourth_power(body_s)
+    both = fourth_power(loading_s) + fourth_power(body_s)
     time: Number = np.where(loading_s > 0.0, fourth_root(both), body_s)
     return time
 
@@ -141,9 +140,7 @@ def _body_s(product: Product, loads: Number, machine: Machine, library: str, spl
         waves = ceil(product.m * (1.0 / side))
         waves = waves * ceil(product.n * (1.0 / side)) * (product.batch / machine.sm_count)
         arithmetic_s = 2.0 * side * side * machine.sm_count / machine.peak_flop_per_s
-        step_s = clipped(product.m, side / 2.0, side)
-        step_s += clipped(product.n, side / 2.0, side)
-        step_s *= load_s
+        step_s = (clipped(product.m, side / 2.0, side) + clipped(product.n, side / 2.0, side)) * load_s
         step_s = fourth_root(fourth_power(step_s) + arithmetic_s**4)
         least = minimum(least, _in_steps(product.k, waves, step_s, wait_s))
         parts = minimum(floor(SPLIT_WAVES / waves), most)
@@ -156,11 +153,7 @@ def _body_s(product: Product, loads: Number, machine: Machine, library: str, spl
 def _in_steps(k: Number, waves: Number, step_s: Number, wait_s: float) -> Any:
     """Return the time of blocks that work through a length of k in whole steps, and wait for the loads of each [s]."""
     steps = ceil(k * (1.0 / STEP)) * STEP
-    time = (steps + FILL) * _rounds(waves)
-    time *= step_s
-    steps *= wait_s
-    time += steps
-    return time
+    return (steps + FILL) * _rounds(waves) * step_s + steps * wait_s
 
 
 def _rounds(waves: Number) -> Any:
