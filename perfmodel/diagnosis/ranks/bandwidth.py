@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,10 @@ from perfmodel.errors import PerfModelError
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.predict import predict
-from perfmodel.prediction.topology import nodes_of
+from perfmodel.prediction.topology import most_joined, nodes_of
+
+#: a time and its interval where nothing is expected
+_UNKNOWN = (math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ def _kind(key: _Same, members: list[Matched], hardware: Hardware | None) -> Exch
     time_s = float(np.median([one.time_s for one in members]))
     op = _operator(operation, size, ranks)
     known = op is not None and time_s > 0
-    predicted = _predicted(op, hardware, hosts) if op is not None and hardware is not None else (np.nan,) * 3
+    whole = all(one.whole for one in members)
+    predicted = _predicted(op, hardware, hosts, whole=whole) if op is not None and hardware is not None else _UNKNOWN
     return ExchangeKind(
         operation,
         group,
@@ -111,12 +116,16 @@ def _operator(operation: str, size: float, ranks: int) -> Collective | None:
     return op if isinstance(op, Collective) else None
 
 
-def _predicted(op: Collective, hardware: Hardware, hosts: int) -> tuple[float, float, float]:
+def _predicted(op: Collective, hardware: Hardware, hosts: int, *, whole: bool) -> tuple[float, float, float]:
+    """Return the expected time and its interval; unless the ranks are ``whole``, others may be on more hosts."""
+    nodes = nodes_of(hosts if whole or hosts > 1 else 0, hardware, op.num_gpus)
+    if nodes is not None and not whole:
+        nodes = max(nodes, math.ceil(op.num_gpus / most_joined(hardware)))
     try:
-        placed = op.changed(nodes=nodes_of(hosts, hardware, op.num_gpus))
+        placed = op.changed(nodes=nodes)
         prediction = predict(placed, hardware, library="nccl")
     except PerfModelError:  # ranks beyond one node and an unknown network, or a machine without a link
-        return (np.nan,) * 3
+        return _UNKNOWN
     return (
         float(prediction.predicted_time_s),
         float(prediction.predicted_time_low_s),

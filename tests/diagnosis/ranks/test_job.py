@@ -242,6 +242,26 @@ def test_ranks_on_hosts_of_different_names_are_on_different_hosts() -> None:
     assert job_of("a", "a", "b", "").hosts_of(range(4)) is None
 
 
+@pytest.mark.parametrize("size", [4, 64])
+def test_ranks_that_are_not_given_may_be_on_more_hosts_than_those_that_are(size: int) -> None:
+    import perfmodel as pm
+
+    def expected_s(*hosts: str) -> float:
+        given = late([0.0] * 3)
+        ranks = [
+            replace(one, world_size=size, ranks=np.full(3, size), host=host)
+            for one, host in zip(given, hosts, strict=True)
+        ]
+        return exchange_kinds(join(ranks), pm.hardware("h100"))[0].predicted_s
+
+    def all_reduce_s(nodes: int | None) -> float:
+        op = pm.AllReduce(bytes=10**6, num_gpus=size, nodes=nodes, dtype="bf16")
+        return float(pm.predict(op, "h100", library="nccl").predicted_time_s)
+
+    assert expected_s("a", "a") == pytest.approx(all_reduce_s(None))
+    assert expected_s("a", "b") == pytest.approx(all_reduce_s(max(2, size // 8)))
+
+
 def test_lateness_of_the_host_saves_what_the_others_wait() -> None:
     job = join(late([0.02] * 5))
     wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.25),)))
