@@ -12,7 +12,7 @@ goes to: the messages from one rank to another come in the order in which they a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -149,14 +149,15 @@ def count_alone(keys: Sequence[list[Key]], numbers: Sequence[int], groups: Group
         for group in {key.group for key in own if key.group != UNTOLD}:
             having.setdefault(group, []).append(index)
     members = {group: listed.get(group, tuple(ranks)) for group, ranks in having.items()}
-    places_of = [dict(_places_by_group(own)) for own in keys]
+    places_of = [_places(own) for own in keys]
+    ends = list(map(_ends_by_group, keys, places_of))
     counts = Counter(key for own in keys for key in own if key not in left_out)
     return sum(
         counts[key] == 1
         and len(others := _given(key, numbers, members)) > 1
-        and all(_inside(key, places_of[index].get(key.group)) for index in others)
-        for own in keys
-        for key in own
+        and all(_inside(*place, ends[index].get(key.group)) for index in others)
+        for own, own_places in zip(keys, places_of, strict=True)
+        for key, place in zip(own, own_places, strict=True)
     )
 
 
@@ -167,24 +168,35 @@ def _given(key: Key, numbers: Sequence[int], members: dict[str, tuple[int, ...]]
     return members.get(key.group, ())
 
 
-def _place(key: Key) -> tuple[bool, int]:
-    """Return where an exchange is in its trace: in which step, or which number it has where that counts them all."""
-    return key.counted, key.step if key.counted and key.step >= 0 else key.number
+def _places(own: Sequence[Key]) -> list[tuple[bool, int]]:
+    """Return where each exchange of a rank is in its trace, apart for counted ones and those with a number.
 
-
-def _places_by_group(own: Sequence[Key]) -> Iterator[tuple[str, dict[bool, tuple[int, int]]]]:
-    """Yield the first and the last place of the exchanges of each group, of the counted ones and of the others."""
-    found: dict[str, dict[bool, list[int]]] = {}
+    That is the number or the step; of a trace without steps the place among the exchanges of the group, since the count
+    of one kind says nothing beside that of another.
+    """
+    seen: Counter[str] = Counter()
+    found = []
     for key in own:
-        counted, place = _place(key)
+        place = key.step if key.counted and key.step >= 0 else key.number
+        if key.counted and key.step < 0 <= key.number:  # no step; before the first one numbers are below 0
+            place = seen[key.group]
+            seen[key.group] += 1
+        found.append((key.counted, place))
+    return found
+
+
+def _ends_by_group(own: Sequence[Key], places_of: Sequence[tuple[bool, int]]) -> dict[str, dict[bool, tuple[int, int]]]:
+    """Return the first and the last place of the exchanges of each group, of the counted ones and of the others."""
+    found: dict[str, dict[bool, list[int]]] = {}
+    for key, (counted, place) in zip(own, places_of, strict=True):
         found.setdefault(key.group, {}).setdefault(counted, []).append(place)
-    for group, sides in found.items():
-        yield group, {counted: (min(all_), max(all_)) for counted, all_ in sides.items()}
+    return {
+        group: {counted: (min(all_), max(all_)) for counted, all_ in sides.items()} for group, sides in found.items()
+    }
 
 
-def _inside(key: Key, ends: dict[bool, tuple[int, int]] | None) -> bool:
+def _inside(counted: bool, place: int, ends: dict[bool, tuple[int, int]] | None) -> bool:
     """Return whether an exchange is not at the end of a trace; a rank that has none of the group has no ends."""
-    counted, place = _place(key)
     if ends is None or counted not in ends:
         return True
     low, high = ends[counted]

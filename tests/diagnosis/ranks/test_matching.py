@@ -359,6 +359,26 @@ def test_exchanges_before_and_after_the_trace_of_another_rank_are_not_missed() -
     assert not any("not matched" in note for note in incomplete_notes(job))
 
 
+def test_exchanges_after_a_shorter_trace_without_steps_keep_no_late_rank_from_its_name() -> None:
+    # 40 all-reduces and 2 all-gathers, and then 5 all-gathers more in the trace of the second rank
+    operations = (*((*("all_reduce",) * 20, "all_gather") * 2), *("all_gather",) * 5)
+    late_s, every = 0.06, range(len(operations))
+
+    def of(number: int, count: int) -> RankSummary:
+        spans = [(n * STEP_S + late_s * number, n * STEP_S + late_s + 0.001) for n in every]
+        own = rank(number, spans[:count], steps=count, world_size=2, operation=operations[:count])
+        return replace(own, steps=(Step("", 0.0, count * STEP_S, 0.05, 0.01, 0.01),))
+
+    job = join([of(0, 42), of(1, 47)])
+    assert job.unnamed == ""
+    assert [one.rank for one in job.stragglers] == [1]
+    assert not any("not matched" in note for note in incomplete_notes(job))
+    # those in the middle of the other trace are missed there
+    operations = (*("all_reduce",) * 20, *("all_gather",) * 6, *("all_reduce",) * 20, "all_gather")
+    without = replace(of(0, 42), operation=(*operations[:21], *operations[26:]))
+    assert any("4 of 89 exchanges of the ranks" in note for note in incomplete_notes(join([without, of(1, 47)])))
+
+
 def named(*names: str) -> list[RankSummary]:
     """Return ranks without numbers, in files of some names, each with times of its own."""
     spans = [(n * STEP_S + 0.02, n * STEP_S + 0.03) for n in range(3)]
