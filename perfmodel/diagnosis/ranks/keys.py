@@ -134,7 +134,8 @@ def count_alone(keys: Sequence[list[Key]], numbers: Sequence[int], groups: Group
     """Return how many exchanges one rank has alone, though another one that is given ought to have them.
 
     The traces begin and end at different exchanges, so only those count that lie, on every rank of the group, after the
-    first and before the last one of its trace.
+    first and before the last one of its trace. A message counts on neither rank where the trace of one of them does not
+    say the other rank of its messages: that trace has it, among those that match nothing.
 
     Parameters
     ----------
@@ -152,9 +153,11 @@ def count_alone(keys: Sequence[list[Key]], numbers: Sequence[int], groups: Group
     places_of = [_places(own) for own in keys]
     ends = list(map(_ends_by_group, keys, places_of))
     counts = Counter(key for own in keys for key in own if key not in left_out)
+    loose = {(index, key.group) for index, own in enumerate(keys) for key in own if _is_loose_message(key)}
     return sum(
         counts[key] == 1
         and len(others := _given(key, numbers, members)) > 1
+        and not (key.pair and any((index, key.group) in loose for index in others))
         and all(_inside(*place, ends[index].get(key.group)) for index in others)
         for own, own_places in zip(keys, places_of, strict=True)
         for key, place in zip(own, own_places, strict=True)

@@ -303,6 +303,14 @@ def test_numbers_of_messages_do_not_match_them_where_the_other_rank_is_not_known
     )
 
 
+def test_messages_that_one_trace_has_without_the_other_rank_are_not_missed_in_it() -> None:
+    (told, _), (_, untold) = stages(2), stages(2, told=False)
+    job = join([told, untold])
+    assert job.exchanges == ()
+    (note,) = [note for note in incomplete_notes(job) if "exchanges of the ranks" in note]
+    assert "8 of 16 exchanges of the ranks are messages between two ranks" in note
+
+
 def test_a_rank_that_sends_a_small_message_may_leave_before_the_other_comes() -> None:
     first, second = stages(2)
     early = replace(first, end_s=np.where(first.receiver >= 0, first.start_s + 1e-4, first.end_s))
