@@ -18,7 +18,7 @@ _EXCHANGES = re.compile(
     | cross_device_reduce | reduce_scatter_cross_device | aiter::allgather  # vLLM, SGLang, AITER
     | quickreduce:: | \bk?userbuffers_                                      # AMD's quick reduce; Transformer Engine
     | all_?reduce_fusion | (?:one|two)shot_?all_?reduce                     # TensorRT-LLM, FlashInfer, AITER
-    | (?:intra|inter)node(?:_ll)?::(?:cached_)?(?:notify_)?(?:dispatch|combine|barrier)    # DeepEP
+    | (?:intra|inter)node(?:_ll)?::(?:cached_notify|(?:cached_)?(?:notify_)?(?:dispatch|combine|barrier))  # DeepEP
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -27,6 +27,8 @@ _IN_EXCHANGES = (
     "ccl", "shmem", "symm_mem", "cross_device", "all_reduce", "allreduce", "allgather", "quickreduce", "userbuffers",
     "node::", "node_ll::",
 )  # fmt: skip
+#: what compilers write for a namespace without a name, with brackets that open no parameters or template arguments
+_UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 _COMPILED = re.compile(r"triton_\w{2,5}_fused_")
 #: the collective in a kernel's name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL", once "ncclAllReduceRingLLKernel..."
 _IN_KERNEL = re.compile(
@@ -34,10 +36,12 @@ _IN_KERNEL = re.compile(
 )
 #: what kernels of other libraries do, by their own names: those before template arguments and parameters
 _OF_OTHERS = (
+    (re.compile(r"userbuffers_\w*_rs(?:_|$)"), "reduce_scatter"),  # all of them are "sum_inplace", the halves too
+    (re.compile(r"userbuffers_\w*_ag(?:_|$)"), "all_gather"),
     (re.compile(r"all_?reduce|cross_device_reduce|quickreduce|sum_inplace", re.IGNORECASE), "all_reduce"),
     (re.compile(r"reduce_?scatter", re.IGNORECASE), "reduce_scatter"),
     (re.compile(r"all_?gather", re.IGNORECASE), "all_gather"),
-    (re.compile(r"barrier|notify_", re.IGNORECASE), "barrier"),
+    (re.compile(r"barrier|notify(?:_|$)", re.IGNORECASE), "barrier"),
     (re.compile(r"node(?:_ll)?::(?:cached_)?dispatch"), "dispatch"),
     (re.compile(r"node(?:_ll)?::(?:cached_)?combine"), "combine"),
     (re.compile(r"push(?:send|recv)|pull(?:send|recv)"), "send_recv"),
@@ -104,5 +108,5 @@ def kernel_operation(name: str) -> str:
     """
     if found := _IN_KERNEL.search(name):
         return operation(found[1] or found[2])
-    own = re.split(r"[<(]", name, maxsplit=1)[0]
+    own = re.split(r"[<(]", _UNNAMED.sub("", name), maxsplit=1)[0]
     return next((known for pattern, known in _OF_OTHERS if pattern.search(own)), name)
