@@ -225,20 +225,24 @@ class Timeline:
     def steps_inside(self) -> set[str]:
         """Return the names of the profiler's steps of which more than half is in the window.
 
-        That is half of the GPU work that a step launched, since a GPU may run behind the host, and half of its time on
-        the host where it launched nothing.
+        That is half of the time of the GPU work that a step launched, since a GPU may run behind the host, and half of
+        its time on the host where it launched nothing.
         """
         ranges, launch = self.annotations, self.gpu.launch
-        in_window = self.in_window()[launch >= 0] if launch.size else np.empty(0, dtype=bool)
-        launched_s = self.api.start_s[launch[launch >= 0]]
+        known = launch >= 0
+        worked_s = self.gpu.duration_s[known] if launch.size else np.empty(0)
+        counted_s = worked_s * self.in_window()[known] if launch.size else worked_s
+        launched_s = self.api.start_s[launch[known]]
         steps = set()
         for name, start_s, end_s in zip(
             ranges.name.tolist(), ranges.start_s.tolist(), ranges.end_s.tolist(), strict=True
         ):
             if not self.names[name].startswith(STEP_NAME):
                 continue
-            own = in_window[(launched_s >= start_s) & (launched_s < end_s)]
-            inside_s = min(end_s, self.window_s[1]) - max(start_s, self.window_s[0])
-            if float(own.mean()) > 0.5 if own.size else inside_s > (end_s - start_s) / 2:
+            own = (launched_s >= start_s) & (launched_s < end_s)
+            whole_s, inside_s = float(worked_s[own].sum()), float(counted_s[own].sum())
+            if not whole_s:
+                whole_s, inside_s = end_s - start_s, min(end_s, self.window_s[1]) - max(start_s, self.window_s[0])
+            if inside_s > whole_s / 2:
                 steps.add(self.names[name])
         return steps

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.profile.timeline import CopyDirection, GpuEvents, Timeline
+from perfmodel.profile.timeline import ApiCalls, CopyDirection, GpuEvents, HostRanges, Timeline
 
 
 def test_directions_have_the_words_of_memcpy():
@@ -29,9 +29,17 @@ def test_a_time_line_without_annotations_has_no_steps():
     assert Timeline(window_s=(0.0, 1.0)).count_steps() == 0
 
 
+@pytest.mark.parametrize(("long_at_s", "steps"), [(2.0, 1), (20.0, 0)])
+def test_a_step_is_inside_where_most_of_its_time_on_the_gpu_is(long_at_s, steps):
+    # three short kernels in the window, and one that takes longer than they together in it or after it
+    gpu = GpuEvents(np.array([1.0, 1.2, 1.4, long_at_s]), np.array([0.1, 0.1, 0.1, 5.0]), launch=np.arange(4))
+    api = ApiCalls(np.array([0.1, 0.2, 0.3, 0.4]), np.full(4, 0.01))
+    ranges = HostRanges(np.array([0.0]), np.array([0.5]), np.array([0]))
+    line = Timeline(names=("ProfilerStep#3",), gpu=gpu, api=api, annotations=ranges, window_s=(0.0, 10.0))
+    assert line.count_steps() == steps
+
+
 @pytest.mark.parametrize("name", ["step", "Profiler", "iteration 1"])
 def test_other_annotations_are_no_steps(name):
-    from perfmodel.profile.timeline import HostRanges
-
     ranges = HostRanges(np.array([0.0]), np.array([1.0]), np.array([0]))
     assert Timeline(names=(name,), annotations=ranges, window_s=(0.0, 1.0)).count_steps() == 0
