@@ -21,7 +21,7 @@ def answer(report: Report) -> Answer:
         "analyze": _operators,
         "bench": _operators,
         "train": _training,
-        "search train": _searched,
+        "search train": _training,
         "search serve": _served,
         "serve": _served,
         "roi": _ranked,
@@ -146,10 +146,6 @@ def _training(report: Report) -> Answer:
 
 def _words(term: str) -> str:
     return term.replace("_", " ").capitalize()
-
-
-def _searched(report: Report) -> Answer:
-    return _training(report) if "mfu" in report.rows[0] else _served(report)
 
 
 def _served(report: Report) -> Answer:
