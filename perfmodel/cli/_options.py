@@ -111,7 +111,8 @@ TopOption = Annotated[
     typer.Option(
         "--top",
         metavar="N",
-        help=f"List only the first N rows. Default: all in JSON and CSV; text has the first {SEEN} of long lists.",
+        help="List only the first N rows. "
+        f"Default: all in JSON, CSV and HTML; text has the first {SEEN} of long lists.",
         min=1,
         show_default=False,
     ),

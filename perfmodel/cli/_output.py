@@ -72,8 +72,8 @@ class Destination:
 
     @property
     def holds_every_row(self) -> bool:
-        """Whether programs read the format, which gets all rows, and not people, who see the first."""
-        return self.renderer.name in ("json", "csv")
+        """Whether the format has all rows: programs read it, or a page finds and sorts them; texts have the first."""
+        return self.renderer.name in ("json", "csv", "html")
 
     def write(self, report: Report, *, quiet: bool = False, result: object = None) -> None:
         """Print a report, or write its file and report that on stderr unless ``quiet``.

@@ -316,11 +316,13 @@ def test_a_search_ranks_what_fits(perfmodel, tmp_path):
     assert path.stat().st_size > 20_000
 
 
-def test_only_top_shortens_what_programs_read(perfmodel):
+def test_only_top_shortens_what_programs_read_and_pages_sort(perfmodel):
     words = (*SEARCH, "--seq", 4096, "--tp", "1..4", "--zero", 1)
     every = perfmodel(*words, "--format", "json").json
     assert len(every["rows"]) == every["context"]["fit"] - every["context"]["tight"] > 10
     assert len(perfmodel(*words, "--format", "csv").out.splitlines()) == 1 + len(every["rows"])
+    page = perfmodel(*words, "--format", "html").out
+    assert all(json.dumps(row["plan"]) in page for row in every["rows"])
     assert (
         sum(
             "zero1 mbs" in line and line.startswith("|")
