@@ -53,19 +53,17 @@ def meetings(
     of_set: dict[tuple[int, ...], dict[int, Matched]] = {}
     for one, step in zip(matched, steps.of_exchange.tolist(), strict=True):
         last = of_set.setdefault(tuple(one.ranks.tolist()), {})
-        if step not in last or one.end_s.max() > last[step].end_s.max():
-            last[step] = one
+        _later(last, step, one)
     begins_s = np.array([rank.window_s[0] for rank in ranks]) - offset_s
     stalls = [rank.stalls - offset for rank, offset in zip(ranks, offset_s.tolist(), strict=True)]
+    sets = {ranks_of: set(ranks_of) for ranks_of in of_set}
     found = []
     for joint in of_set:
         last = {}
         for other, theirs in of_set.items():  # all of them also meet where others do with them
-            if set(joint) <= set(other):
-                last |= {
-                    step: one for step, one in theirs.items()
-                    if step not in last or one.end_s.max() > last[step].end_s.max()
-                }  # fmt: skip
+            if sets[joint] <= sets[other]:
+                for step, one in theirs.items():
+                    _later(last, step, one)
         order = sorted(last)
         begin_s = float(begins_s[list(joint)].max())
         columns = []
@@ -75,3 +73,9 @@ def meetings(
             columns.append(np.diff(covered_s(stalls[index], np.full(ends_s.size, begin_s), ends_s), prepend=0.0))
         found.append(Meetings(np.array(joint), np.array(order), np.array(columns).T))
     return sorted(found, key=lambda one: (-one.steps.size, -one.ranks.size))
+
+
+def _later(last: dict[int, Matched], step: int, one: Matched) -> None:
+    """Keep an exchange as the last one of its step unless that ends later."""
+    if step not in last or one.end_s.max() > last[step].end_s.max():
+        last[step] = one
