@@ -209,8 +209,8 @@ def _matched(
 def _group_size(ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int, int]], groups: Groups) -> int:
     """Return how many ranks take part in an exchange, as the exchange itself says, or the list of groups.
 
-    One of an unknown group that all given ranks have is of all ranks of the job. A message has two, though its group
-    may have more.
+    One of an unknown group that all given ranks have is of all ranks of the job. Messages have the ranks that they are
+    matched on, two where the trace says the other one, though their group may have more.
     """
     if key.operation == P2P:
         return len(rows)
@@ -227,7 +227,7 @@ def _message(ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int, i
     What gloo lists of an all-gather is the part that a rank sends, so its message is that times the ranks of the group.
     """
     sizes = {float(ranks[index].bytes[row]) for index, row in rows}
-    known = {size for size in sizes if np.isfinite(size)}
+    known = {of_rank for of_rank in sizes if np.isfinite(of_rank)}
     largest = max(known, default=0.0)
     index, row = rows[0]
     if key.operation == "all_gather" and not ranks[index].ranks[row]:
