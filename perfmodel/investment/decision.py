@@ -81,7 +81,6 @@ def decide(
     else:
         wall = wall_time(profile, hardware)
     notes = () if wall is profile else (WALL_NOTE,)
-    visible = wall if wall is profile or job is not None else without_waiting_bounds(wall)
     if job is not None:
         from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
 
@@ -89,6 +88,7 @@ def decide(
         advised = (late, *advised) if late is not None and wanted else advised
         visible, notes = wall, (*pace_notes(job), *notes)
     else:
+        visible = wall if wall is profile else without_waiting_bounds(wall)
         notes = (*alone_notes(profile, "roi"), *notes)
     plan = plan_with_advice(plan, advised)
     parts = headroom(visible, economics=economics, hardware=hardware)
