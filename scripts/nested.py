@@ -21,7 +21,7 @@ import numpy as np
 import open_tables
 from fit_deviations import LIBRARY_KEYS
 from fit_family import are_siblings, fit_family, machine_table, shipped, with_surfaces
-from fit_shared import Groups, Origins, joined
+from fit_shared import Groups, Origins, joined, kernels_of
 from fit_surface import NESTED_POINTS, chain
 from fit_usual import FittedFamily, usual_in
 
@@ -192,11 +192,12 @@ def _own(
     for name, rows in groups.items():
         parts[generation(machines[name])][name] = rows
     own = {}
+    kernels = kernels_of(family, made.shared["generic"].table)
     for level, members in parts.items():
         chip = made.shared[level] if are_siblings(members, machines) else None
         for name, rows in members.items():
             shared = {level: fitted.table for level, fitted in made.shared.items()}
             around = constants.combined(family, chain(machines[name], shared))
-            own[name] = machine_table(family, name, rows, around, chip, joined(origins, [name]))
+            own[name] = machine_table(family, name, rows, around, chip, joined(origins, [name]), kernels)
     fitted = with_surfaces(FittedFamily(made.shared, own), family, groups, origins, machines, NESTED_POINTS)
     return fitted.machines

@@ -102,7 +102,8 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
         streamed = maximum(moved / where(is_vector, VECTOR_SHARE, FEW_SHARE), least)
     else:
         streamed = minimum(maximum(moved / VECTOR_SHARE, least), body_s)
-    found: Number = streamed * (time / streamed) ** tiled
+    # tiles keep their time to the last bit, whatever else there is in a sweep
+    found: Number = where(tiled >= 1.0, time, streamed * (time / streamed) ** tiled)
     return found
 
 
