@@ -68,9 +68,9 @@ class Cycle:
     ) -> None:
         self.deployment, self.users, self.waves = deployment, users, waves
         shape = np.broadcast_shapes(isl.shape, osl.shape, prefix.shape, users.shape, running.shape)
-        self.isl, self.osl, prefix, self.running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
+        self.isl, self.osl, self.prefix, self.running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
         slots = deployment.slots
-        new = self.isl - prefix
+        new = self.isl - self.prefix
         # A copy, or a micro-batch of a pipeline, reads whole prompts, as many as end in a step and the budget has room
         # for, or one in several chunks.
         each = busiest(self.running, slots)
@@ -114,6 +114,7 @@ class Cycle:
             for mixed_s, decode_s, ratio in ends
         )
         ttft_low, ttft_high = deployment.first_ends.widened(ttft, soon, late)
+        memory = deployment.memory()
         values = {
             "ttft_s": ttft,
             "ttft_low_s": ttft_low,
@@ -122,7 +123,7 @@ class Cycle:
             "output_tokens_per_s": rate,
             "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
             "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
-            "kv_tokens": self.running * deployment.memory().kept(self.context),
+            "kv_tokens": memory.shared(self.prefix) + self.running * memory.kept(self.context - self.prefix),
         }  # fmt: skip
         shape = step.shape
         return Steady(

@@ -199,8 +199,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     """Return what the simulation has to know of a deployment and its fleet."""
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
-    # all requests share the blocks of the prefix
-    tokens = max(0.0, memory.kv_tokens - float(memory.kept(requests.cached)))
+    tokens = memory.kv_tokens - float(memory.shared(requests.cached))
     if memory.forgets and np.all(requests.prompt - requests.cached >= max(window for window, _ in memory.windows)):
         policy = policy.changed(reserve=True)  # an answer takes no more than its prompt: nothing is preempted
     share = _kept_share(replace(memory, reserve=policy.reserve), requests)

@@ -53,19 +53,24 @@ class Memory(Reportable):
     block_tokens: int
     reserve: bool
 
-    def max_batch(self, isl: int, osl: int) -> int:
+    def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
 
         With reservation each takes isl + osl tokens from its first step on; on demand it takes half of its answer in
-        the mean. Blocks are whole.
+        the mean. Blocks are whole. All share the blocks of a cached prefix of their prompts.
         """
-        return int(self.most(float(isl), float(osl)))
+        return int(self.most(float(isl), float(osl), float(prefix)))
 
-    def most(self, isl: Number, osl: Number) -> Number:
+    def most(self, isl: Number, osl: Number, prefix: Number = 0.0) -> Number:
         """Return `max_batch` for arrays of lengths."""
-        held = self.kept(self.length(isl, osl))
+        own = np.maximum(1.0, np.subtract(isl, prefix))  # a prefix is shorter than its prompts
+        held = self.kept(self.length(own, osl))
         blocks = np.ceil(held / self.block_tokens) * self.block_tokens
-        return plain(np.floor(self.kv_tokens / blocks))
+        return plain(np.floor(np.subtract(self.kv_tokens, self.shared(prefix)) / blocks))
+
+    def shared(self, prefix: Number) -> Number:
+        """Return the tokens of a cached prefix: all sequences of a copy of the model share its blocks."""
+        return plain(np.minimum(np.multiply(self.copies, self.kept(prefix)), self.kv_tokens))
 
     def length(self, isl: Number, osl: Number) -> Number:
         """Return the tokens of a running sequence, in the mean over its time; with reservation all of them."""

@@ -59,7 +59,7 @@ def steady(
     common_shape("steady", named)
     prompt, answer, cached = named["isl"], named["osl"], named["prefix"]
     _check(deployment, prompt, answer, cached)
-    most = np.asarray((capacity if batch is None else _fitting)(deployment, prompt, answer), dtype=np.float64)
+    most = np.asarray((capacity if batch is None else _fitting)(deployment, prompt, answer, cached), dtype=np.float64)
     users = next((named[name] for name in load if name in named), most)
     if not np.all(users >= 1):  # NaN neither
         raise UsageError("the load is below 1.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
@@ -77,17 +77,17 @@ def steady(
     return _with_ends(state(running, count / users), state(_rest(count, running)), count)
 
 
-def capacity(deployment: Deployment, isl: Number, osl: Number) -> Number:
+def capacity(deployment: Deployment, isl: Number, osl: Number, prefix: Number = 0.0) -> Number:
     """Return how many sequences of these lengths run at once: as many as fit, and the engine's limit at most.
 
-    A static batch has no more than those of the simulation's policy.
+    A static batch has no more than those of the simulation's policy. All share a cached prefix of their prompts.
 
     Raises
     ------
     UsageError
         When not one fits.
     """
-    return plain(np.minimum(_fitting(deployment, isl, osl), _static_batch(deployment) or np.inf))
+    return plain(np.minimum(_fitting(deployment, isl, osl, prefix), _static_batch(deployment) or np.inf))
 
 
 def _static_batch(deployment: Deployment) -> int:
@@ -95,9 +95,9 @@ def _static_batch(deployment: Deployment) -> int:
     return Fleet().policy_for(deployment).batch
 
 
-def _fitting(deployment: Deployment, isl: Number, osl: Number) -> Number:
+def _fitting(deployment: Deployment, isl: Number, osl: Number, prefix: Number) -> Number:
     memory = deployment.memory()
-    most = np.minimum(np.asarray(memory.most(isl, osl)), deployment.sequence_limit)
+    most = np.minimum(np.asarray(memory.most(isl, osl, prefix)), deployment.sequence_limit)
     if np.any(most < 1):
         raise UsageError(
             f"not one sequence of {np.max(np.add(isl, osl)):.0f} tokens fits: there is room for {memory.kv_tokens}.",

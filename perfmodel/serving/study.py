@@ -212,7 +212,8 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
         When not even one fits.
     """
     memory = deployment.memory()
-    most = min(memory.max_batch(int(workload.isl), int(workload.osl)), deployment.sequence_limit, _MOST_CLIENTS)
+    fitting = memory.max_batch(int(workload.isl), int(workload.osl), workload.cached)
+    most = min(fitting, deployment.sequence_limit, _MOST_CLIENTS)
     if most < 1:
         raise UsageError(
             f"not one request of {workload.isl:g} + {workload.osl:g} tokens fits: the KV cache holds "

@@ -14,9 +14,11 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import find_engine
+from perfmodel.serving.points import Workload
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.static_batch import static_batch
 from perfmodel.serving.steady import capacity, steady
+from perfmodel.serving.study import clients_that_fit
 from perfmodel.workloads.catalog import find_model
 
 
@@ -76,6 +78,25 @@ def test_a_cached_prefix_saves_time(llama: Deployment) -> None:
     cold, warm = steady(llama, 2048, 64, batch=32), steady(llama, 2048, 64, batch=32, prefix=1900)
     assert float(warm.output_tokens_per_s) > 1.5 * float(cold.output_tokens_per_s)
     assert warm.ttft_s < cold.ttft_s
+
+
+def test_all_sequences_share_the_blocks_of_a_prefix(llama: Deployment) -> None:
+    """256 prompts that differ in 192 tokens behind 8000 equal ones take 8000 + 256 x 392 tokens, not 256 x 8392."""
+    warm = steady(llama, 8192, 200, concurrency=256, prefix=8000)
+    assert steady(llama, 8192, 200, concurrency=256).batch < 100
+    assert warm.batch == 256
+    assert warm.kv_tokens == pytest.approx(8000 + 256 * (192 + 100))
+    assert capacity(llama, 8192, 200, 8000) == llama.sequence_limit
+    assert max(clients_that_fit(llama, Workload(8192, 200, cached=8000))) == 256
+    simulated = pm.simulate(llama, Workload(8192, 200, cached=8000, count=512).requests("concurrency", 256))
+    assert simulated.output_tokens_per_s == pytest.approx(float(warm.output_tokens_per_s), rel=0.25)
+
+
+def test_each_copy_of_the_model_keeps_a_prefix() -> None:
+    memory = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), dp=2).memory()
+    assert memory.max_batch(8192, 200) > 2
+    assert memory.shared(8000) == 2 * 8000
+    assert memory.shared(10 * memory.kv_tokens) == memory.kv_tokens
 
 
 @given(
