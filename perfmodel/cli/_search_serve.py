@@ -379,9 +379,10 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
     if not study.steady:
         spread = study.workload.spread
+        behind = " behind the prefix" if study.workload.cached else ""
         notes.append(
             f"The load is that of `serve --spread-start --length-spread {spread:g}`: users start one after the other, "
-            f"and lengths are within {spread:.0%} of their means."
+            f"and lengths{behind} are within {spread:.0%} of their means."
         )
     notes += support_notes(outcomes)
     notes += elsewhere_notes(outcomes)

@@ -45,7 +45,9 @@ OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean 
 SpreadOption = Annotated[
     float,
     fraction_option(
-        "--length-spread", "Lengths are uniform within this share of their means (20%, 0.2).", show_default=True
+        "--length-spread",
+        "Lengths are uniform within this share of their means (20%, 0.2): those of prompts without their --prefix.",
+        show_default=True,
     ),
 ]
 PrefixOption = Annotated[

@@ -37,8 +37,8 @@ class Workload:
     Attributes
     ----------
     isl, osl : mean tokens of a prompt and of an answer.
-    spread : half the width of the range of both over their mean.
-    cached : leading tokens of each prompt that the prefix cache has.
+    spread : half the width of the range of both over their mean; of a prompt, over that of its part behind the prefix.
+    cached : leading tokens of each prompt that the prefix cache has, the same of all.
     count : requests of each load; 0: ten for each client, or 1000.
     spacing, burstiness, seed : see `perfmodel.serving.requests.open_loop`.
     ramp_s : time over which the users of a closed loop start [s].
@@ -75,6 +75,8 @@ class Workload:
         closed = load == CONCURRENCY
         count = self.count or (min(max(_WAVES * int(value), _LEAST), _MOST) if closed else _OPEN)
         isl, osl = self._lengths(count)
+        prefix = self.cached if self.trace is None and 0 < self.cached < self.isl else 0
+        isl = isl - prefix  # only what comes behind the prefix differs between prompts
         if closed:
             made = closed_loop(
                 int(value), count, isl, osl, spread=self.spread, ramp_s=self.ramp_s, seed=self.seed
@@ -84,7 +86,7 @@ class Workload:
                 value, count, isl, osl, spacing=self.spacing, burstiness=self.burstiness, spread=self.spread,
                 seed=self.seed,
             )  # fmt: skip
-        return self._with_prefix(made)
+        return self._with_prefix(replace(made, prompt=made.prompt + prefix))
 
     def _lengths(self, count: int) -> tuple[Any, Any]:
         """Return the means, or the lengths of the file in their order, from its start again where it has too few."""

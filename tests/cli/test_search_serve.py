@@ -88,6 +88,15 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     assert bad.json["rows"] == []
 
 
+def test_the_spread_that_nobody_asked_for_leaves_a_prefix_whole(perfmodel):
+    """Agents and RAG: nearly all of the prompt is a prefix; within 20 % of its length some would be shorter than it."""
+    options = ("--tp", "1", "--weights", "bf16", "--kv", "bf16", "--slo", "ttft=1s,tpot=1s", "--prefix", "1000")
+    found = perfmodel(*SMALL[:5], "--isl", "1024", "--osl", "32", "--batch", "4", *options, "--format", "json")
+    assert found.code == 0
+    assert found.json["rows"][0]["concurrency"] == 4
+    assert any("lengths behind the prefix" in note for note in found.json["notes"])
+
+
 def test_experts_are_shared_by_default_where_a_model_has_some(perfmodel):
     options = ("--on", "h100", "--batch", "8", "--tp", "1/2", "--kv", "bf16", "--weights", "bf16", "-f", "json")
     shape = f"{MODEL} experts=8 top_k=2 expert_ffn=1024"

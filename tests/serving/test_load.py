@@ -12,6 +12,7 @@ from perfmodel.core.report import report
 from perfmodel.errors import UsageError
 from perfmodel.render.plots import plot
 from perfmodel.serving.load import Fleet
+from perfmodel.serving.points import Workload
 from perfmodel.workloads.catalog import find_model
 
 MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
@@ -40,6 +41,14 @@ def test_requests_a_second_times_their_time_are_the_users(users: int, osl: int, 
     product = replay.requests_per_s * replay.latency_s.mean()
     assert product == pytest.approx(users, rel=0.03)
     assert replay.duration_s == pytest.approx(20 * replay.latency_s.mean(), rel=0.03)
+
+
+@pytest.mark.parametrize(("load", "value"), [("concurrency", 8.0), ("qps", 4.0)])
+def test_only_what_comes_behind_a_prefix_has_a_spread(load: str, value: float) -> None:
+    requests = Workload(1024, 64, spread=0.2, cached=1000, count=400).requests(load, value)
+    behind = requests.prompt - requests.cached
+    assert (behind.min(), behind.max()) == (round(0.8 * 24), round(1.2 * 24))
+    assert requests.prompt.mean() == pytest.approx(1024, rel=0.01)
 
 
 def test_the_simulation_of_a_busy_deployment_is_its_steady_state(deployment) -> None:
