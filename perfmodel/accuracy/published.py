@@ -97,9 +97,7 @@ class PublishedRuns(Reportable):
         UsageError
             If a key names no grouping.
         """
-        for key in keys:
-            if key not in self.keys:
-                raise unknown_name("grouping", key, sorted(self.keys), place="--by")
+        check_keys(keys, self.keys)
         names = tuple(dict.fromkeys((*keys, "quantity")))
         groups: dict[tuple[str, ...], list[int]] = {}
         for index, row in enumerate(self.rows):
@@ -124,6 +122,13 @@ class PublishedRuns(Reportable):
     def worst(self, most: int) -> list[PublishedRow]:
         """Return the rows with the largest |ln(predicted / measured)|."""
         return sorted(self.rows, key=lambda row: -abs(np.log(row.ratio)))[:most]
+
+
+def check_keys(keys: Sequence[str], known: Sequence[str]) -> None:
+    """Raise a UsageError for a key that is none of the known groupings."""
+    for key in keys:
+        if key not in known:
+            raise unknown_name("grouping", key, sorted(known), place="--by")
 
 
 def combined(parts: Sequence[PublishedRuns]) -> PublishedRuns:

@@ -53,7 +53,7 @@ def command(
             metavar="KEY,KEY",
             help="Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
             "library, timing, cache, load, source, table, or a dimension (bias, kind); none: one group. Published runs "
-            "have table, quantity, hardware, model and more; their quantities are never merged. "
+            "have table, source, quantity, hardware, model and more; their quantities are never merged. "
             "Default: family,hardware, or table,quantity.",
             show_default=False,
         ),
@@ -165,10 +165,11 @@ def _judged(judging: Judging) -> tuple[list[JudgedFile], Accuracy]:
 
 def _runs_report(room: ModuleType, judging: Judging, keys: tuple[str, ...] | None, worst: int) -> Report:
     """Judge published runs of whole models by the room that predicts them."""
-    from perfmodel.accuracy.published import PUBLISHED_BY
+    from perfmodel.accuracy.published import PUBLISHED_BY, check_keys
     from perfmodel.core.report import report
 
     keys = PUBLISHED_BY if keys is None else keys
+    check_keys(keys, room.KEYS)  # before minutes of predictions
     places, runs = judging.runs(room)
     _check_rows(runs, list(places))
     return report(runs, by=keys, worst=worst, context=context(tables=list(places), by=list(keys)))

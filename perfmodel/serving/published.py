@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfmodel.accuracy.measured import Skipped
-from perfmodel.accuracy.published import PublishedRow, PublishedRuns
+from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.run_table import Run, RunTable
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
@@ -25,6 +25,11 @@ from perfmodel.serving.requests import conversation_lengths, open_loop
 from perfmodel.serving.static_batch import StaticBatch, static_batch
 from perfmodel.serving.steady import capacity, steady
 
+#: the grouping keys of the runs; the last two of tables by users alone
+KEYS = (
+    *PUBLISHED_BY, "source", "hardware", "model", "engine", "engine_version", "dtype", "kind", "tp", "dtype_known",
+    "lengths",
+)  # fmt: skip
 BASELINE = "weights and keys and values over the bandwidth (TTFT: FLOP over the peak)"
 #: half of the range of lengths over their mean under random arrivals: assumed, tables have means alone
 SPREAD = 0.3
@@ -173,6 +178,7 @@ def _labels(case: Case, mixture: bool) -> dict[str, str]:
     model = setup.model.split("/")[-1].lower()
     return {
         "table": run.table,
+        "source": run.text("source"),
         "hardware": setup.hardware,
         "model": model,
         "engine": profile_of(setup.engine, setup.version),

@@ -71,7 +71,8 @@ def _judged(runs: list[Run], find: Callable[[str], Hardware]) -> list[PublishedR
         "ttft": token - queued,
     }
     labels = {
-        "table": first.table, "hardware": setup.hardware, "model": setup.model.split("/")[-1].lower(),
+        "table": first.table, "source": first.text("source"), "hardware": setup.hardware,
+        "model": setup.model.split("/")[-1].lower(),
         "engine": profile_of(engine, version), "engine_version": version, "dtype": setup.weights,
         "kind": "moe" if mixture else "dense", "tp": str(setup.tp),
     }  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from perfmodel.accuracy.measured import Skipped
-from perfmodel.accuracy.published import PublishedRow, PublishedRuns
+from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.run_table import RunTable
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError
@@ -20,6 +20,8 @@ REQUIRED = ("hardware", "num_gpus", "gbs", "seq", "step_time_s")
 SIZES = ("hidden", "layers", "heads", "ffn", "vocab")
 #: columns that only tables of training runs have beside ``seq``, under their names and under others in use
 _OF_TRAINING = ("num_gpus", "gbs", "mbs", "step_time_s", "gpus", "global_batch", "micro_batch", "step_s", "pp", "dp")
+#: the grouping keys of the runs
+KEYS = (*PUBLISHED_BY, "source", "hardware", "model", "framework", "dtype", "kind", "gpus", "seq")
 #: the rule of thumb beside the predictions
 BASELINE = "6 N D FLOP at 45 % of the dense peak"
 BASELINE_SHARE = 0.45
@@ -86,6 +88,7 @@ def run_labels(published: PublishedRun) -> dict[str, str]:
     run, plan = published.run, published.plan
     return {
         "table": run.text("table") or run.table,
+        "source": run.text("source"),
         "hardware": published.cluster.hardware.name,
         "model": run.text("model"),
         "framework": run.text("framework"),

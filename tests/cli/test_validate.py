@@ -245,6 +245,20 @@ def test_the_grouping_is_chosen(perfmodel, table):
         assert message in ran.err
 
 
+@pytest.mark.parametrize("header", [
+    "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests",
+    "hardware,num_gpus,gbs,seq,step_time_s",
+])  # fmt: skip
+def test_a_grouping_of_published_runs_is_checked_before_they_are_predicted(perfmodel, tmp_path, header):
+    """No run of the table can be predicted, which is said only of a grouping that exists."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text(header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
+    wrong, right = (perfmodel("validate", runs, "--by", by) for by in ("sauce,hardware", "source,hardware"))
+    assert (wrong.code, wrong.out, right.code) == (2, "", 3)
+    assert "Did you mean 'source'?" in wrong.err
+    assert "no row that can be judged" in right.err
+
+
 def test_the_worst_rows_are_listed_with_their_explanation(perfmodel, table):
     ran = perfmodel("validate", table, "--worst", 2, "--format", "json")
     worst = ran.json["worst"]

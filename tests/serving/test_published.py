@@ -16,7 +16,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.engine import QUANTITIES, Engine, engine_names, find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
-from perfmodel.serving.published import judge, recognises
+from perfmodel.serving.published import KEYS, judge, recognises
 from perfmodel.serving.published_case import engine_of, version_of
 
 OFFLINE = "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests\n"
@@ -130,6 +130,16 @@ def concurrency_table(folder: Path, made: Callable[[float], float]) -> Path:
     path = folder / "users.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
     return path
+
+
+def test_rows_group_by_who_published_them(tmp_path: Path) -> None:
+    lines = concurrency_table(tmp_path, lambda users: 10.0).read_text().splitlines()
+    named = [f"{line},{word}" for line, word in zip(lines, ["source", *"aab"], strict=False)]
+    (tmp_path / "named.csv").write_text("\n".join(named) + "\n")
+    runs = judge(read_run_table(tmp_path / "named.csv"), hardware)
+    found = {row["source"]: row["rows"] for row in runs.by(("source",)) if row["quantity"] == "tpot_s"}
+    assert found == {"a": 2, "b": 1, "all": 3}
+    assert set(runs.keys) == set(KEYS)
 
 
 def test_the_fit_finds_the_host_of_a_run_that_was_made_with_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.framework import constants, frameworks, nearest_framework, says_nothing
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.published import judge, recognises
+from perfmodel.training.published import KEYS, judge, recognises
 from perfmodel.training.published_run import (
     UnusableRunError,
     measured_time,
@@ -93,6 +93,12 @@ def test_a_run_with_hsdp_is_judged() -> None:
     run = run_of(zero="hsdp", framework="fms_fsdp", num_gpus="128", gbs="256", mbs="2", nic_gbps_per_gpu="50")
     (row,) = judge(RunTable("x.csv", tuple(CELLS), (run,)), hardware).rows
     assert row.terms["data"] > 0
+
+
+def test_rows_group_by_who_published_them() -> None:
+    runs = judge(RunTable("x.csv", tuple(CELLS), tuple(run_of(source=name) for name in "aab")), hardware)
+    assert {row["source"]: row["rows"] for row in runs.by(("source",))} == {"a": 2, "b": 1, "all": 3}
+    assert set(runs.keys) == set(KEYS)
 
 
 def test_a_kernel_that_a_framework_switches_off_did_not_run() -> None:
