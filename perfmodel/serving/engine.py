@@ -67,6 +67,7 @@ class Engine:
         (SGLang's ``--scheduler-recv-interval``).
     kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
         that of fused kernels.
+    format_kernels : format of the weights -> kernels of a layer beside ``kernels``, which quantise and widen.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
@@ -110,6 +111,7 @@ class Engine:
     receive_steps: float = 1.0
     kernels: int = 9
     passes: float = 1.0
+    format_kernels: Mapping[str, int] = field(default_factory=dict)
     scheduler: str = "chunked"
     reserve: bool = False
     max_batched_tokens: int = 8192
@@ -215,7 +217,7 @@ def _checked(key: str, value: Any, place: str) -> Any:
     """Return a value of the type that the attribute has."""
     default = _PLAIN[key].default
     if isinstance(value, dict):
-        if key not in ("attention", "hot", "experts_start_s", "smaller", "sources", "errors"):
+        if key not in ("attention", "hot", "experts_start_s", "format_kernels", "smaller", "sources", "errors"):
             raise InputFileError("is a table.", place=place, remedy="Write one value.")
         if key == "smaller":
             _check_smaller(value, place)

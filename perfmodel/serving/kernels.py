@@ -85,7 +85,8 @@ class Kernels:
         """Kernels of one layer: the engine's, exchanges, and those of experts and of latent attention."""
         shard = self.shard
         exchanges = 0 if self.parallel.tp == 1 else 1 if shard.parallel_block else 2
-        return self.engine.kernels + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
+        own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0)
+        return own + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
 
     @property
     def prompt_kernels_per_layer(self) -> float:

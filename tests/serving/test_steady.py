@@ -244,6 +244,18 @@ def test_launching_each_kernel_costs_a_small_model_more() -> None:
     assert naive > 1.5 * float(eager)
 
 
+def test_a_host_launches_the_kernels_that_quantise_and_widen() -> None:
+    """LLM.int8() takes twice as long as 16 bits where the host is waited for; formats of one kernel as long."""
+    config, h100 = find_model("llama-3.1-8b"), pm.hardware("h100")
+
+    def step_s(weights: str, engine: str = "hf-eager") -> float:
+        return float(Deployment(config, h100, weights=weights, engine=engine).step(decode=1, context=64).time_s)
+
+    assert 1.7 < step_s("int8") / step_s("bf16") < 2.5
+    assert step_s("int4") == pytest.approx(step_s("bf16"))
+    assert step_s("int8", "vllm") < step_s("bf16", "vllm")
+
+
 def test_no_eager_step_is_shorter_than_its_launches() -> None:
     config, h100 = find_model("llama-3.2-1b"), pm.hardware("h100")
     engine = find_engine("vllm")
