@@ -58,6 +58,7 @@ class Engine:
     experts_start_s : matrix instruction, or "default" -> start of the kernels of a layer of experts [s].
     quantises : dtypes or formats whose activations a kernel of its own quantises, with commas; that of others is part
         of the kernel before the product.
+    widens : formats whose weights a kernel of its own writes in 16 bits before each product, with commas.
     head : format of the logits' weights where the weights alone are narrow; "" is 16 bits.
     slower : factor on the kernels of this version over those of the latency model.
     imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
@@ -104,6 +105,7 @@ class Engine:
     hot: Mapping[str, float] = field(default_factory=dict)
     experts_start_s: Mapping[str, float] = field(default_factory=dict)
     quantises: str = "fp4"
+    widens: str = ""
     head: str = ""
     slower: float = 1.0
     imbalance: float = 1.0

@@ -126,8 +126,17 @@ class Kernels:
         formats = {weights.name, weights.compute, weights.weights} - {""} if weights else set()
         if quantises and formats & set(self.engine.quantises.split(",")):
             options.pop("quantized", None)
+        if weights and weights.name in self.engine.widens.split(","):
+            return self._widened(m, n, k, weights)
         op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, **options)
         return kernel(op, self.hardware, self.engine.library)
+
+    def _widened(self, m: Array, n: int, k: int, weights: Format) -> tuple[Array, Deviation]:
+        """Return the time of a product behind a kernel that reads narrow weights and writes them in 16 bits [s]."""
+        time, deviation = self._gemm(m, n, k, None)
+        moved = (weights.bytes + 2.0) / 4.0  # over what a copy moves
+        op = Elementwise(kind="copy", numel=np.round(np.full(1, moved * n * k)), num_inputs=1, dtype=self.dtype)
+        return time + kernel(op, self.hardware, self.engine.library)[0], deviation
 
     def _attention_products(self, cost: Cost, tokens: Array) -> None:
         shard = self.shard

@@ -31,6 +31,7 @@ _ENGINES = {
     "llamacpp": "llama.cpp",
     "vllm": "vllm",
     "sglang": "sglang",
+    "deepspeed-inference": "deepspeed-inference",
     "hf": "hf-eager",
     "transformers": "hf-eager",
     "huggingface": "hf-eager",

@@ -194,6 +194,8 @@ _INTERNAL = {name for name, _ in QUANTITIES.values()}
 
 def test_a_build_without_a_version_is_the_newest() -> None:
     assert engine_of("trtllm gpt-oss-dev") == ("trtllm", "")
+    assert engine_of("deepspeed-inference 0.7.3") == ("deepspeed-inference", "0.7.3")
+    assert engine_of("deepspeed-mii 0.2") == ("generic", "0.2")
     assert engine_of("sglang v0.5.9") == ("sglang", "0.5.9")
 
 

@@ -256,6 +256,27 @@ def test_a_host_launches_the_kernels_that_quantise_and_widen() -> None:
     assert step_s("int8", "vllm") < step_s("bf16", "vllm")
 
 
+def test_weights_that_a_kernel_of_its_own_widens_are_read_written_and_read_again() -> None:
+    """8-bit weights of DeepSpeed-Inference move 1 + 2 + 2 bytes, those of vLLM 1, those in 16 bits 2."""
+    config, a100 = find_model("llama-3.1-8b"), pm.hardware("a100")
+
+    def weights_s(weights: str, engine: str) -> float:
+        made = Deployment(config, a100, weights=weights, engine=engine)
+        return float(made.step(decode=1, context=64).terms_s["weights"])
+
+    sixteen = weights_s("fp16", "deepspeed-inference")
+    assert 2.0 * sixteen < weights_s("w8a16", "deepspeed-inference") < 3.2 * sixteen
+    assert weights_s("w8a16", "vllm") < sixteen
+
+
+def test_deepspeed_inference_waits_for_its_launches() -> None:
+    small = find_model("layers=24 hidden=2048 heads=16 ffn=8192 vocab=50257 positions=2048")
+    made = Deployment(small, pm.hardware("a100"), engine="deepspeed-inference", weights="fp16")
+    one, many = (float(made.step(decode=batch, context=64).time_s) for batch in (1, 64))
+    assert one > made.launches_s > 3e-3
+    assert many == pytest.approx(one, rel=0.05)
+
+
 def test_no_eager_step_is_shorter_than_its_launches() -> None:
     config, h100 = find_model("llama-3.2-1b"), pm.hardware("h100")
     engine = find_engine("vllm")
