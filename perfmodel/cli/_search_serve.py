@@ -365,7 +365,7 @@ def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
 
 
 def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
-    from perfmodel.cli._serving_report import elsewhere_notes, support_notes
+    from perfmodel.cli._serving_report import elsewhere_notes, support_notes, unequal_notes
 
     faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
     notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
@@ -385,6 +385,6 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
             f"and lengths{behind} are within {spread:.0%} of their means."
         )
     notes += support_notes(outcomes)
-    notes += elsewhere_notes(outcomes)
+    notes += (*elsewhere_notes(outcomes), *unequal_notes(outcomes))
     notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")
     return tuple(notes)

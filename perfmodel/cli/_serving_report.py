@@ -47,6 +47,23 @@ def elsewhere_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(because, known))))
 
 
+def unequal_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Say that machines are ranked whose runs differed from their predictions by unlike factors."""
+    machines: dict[float, dict[str, None]] = {}
+    for outcome in outcomes:
+        if not outcome.fault:
+            made = outcome.spec.deployment()
+            machines.setdefault(made.elsewhere.middle, {})[made.hardware.name] = None
+    if len(machines) < 2:
+        return ()
+    surer, other = min(machines), max(machines)
+    return (
+        f"Machines whose runs differ by unlike factors are ranked together: those on {', '.join(machines[surer])} took "
+        f"{surer:.2f} times as long as predicted in the middle of their interval, those on "
+        f"{', '.join(machines[other])} {other:.2f}. A lead of the latter below {other / surer:.2f} times is none.",
+    )
+
+
 def eager_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Say how long the host launches the kernels of a step where there is no CUDA graph, which is a floor of steps."""
     notes = []

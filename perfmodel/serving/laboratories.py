@@ -69,6 +69,11 @@ class Elsewhere(NamedTuple):
     step: Stretch = Stretch()
     first: Stretch = Stretch()
 
+    @property
+    def middle(self) -> float:
+        """The middle of what steps took over their prediction, as ratios go."""
+        return math.exp((self.step.up - self.step.down) / 2.0)
+
 
 @functools.cache
 def laboratories() -> Laboratories:

@@ -38,6 +38,19 @@ def test_a_quantised_checkpoint_is_tried_as_it_is_stored(perfmodel):
     assert tried == {"stored": {"mxfp4"}, "plain": {"bf16", "fp8"}}
 
 
+def test_a_ranking_says_which_machines_are_less_sure(perfmodel):
+    """Runs on machines of a vendor of whom none was fitted took longer over their predictions than others."""
+    said = "A lead of the latter below"
+    options = ("--isl", "128", "--osl", "32", "--batch", "4", "--tp", "1", "--weights", "bf16", "--format", "json")
+    both, alone, alike = (
+        [note for note in perfmodel("search", "serve", MODEL, "--on", on, *options).json["notes"] if said in note]
+        for on in ("h100,mi300x", "mi300x", "h100,h200")
+    )
+    (note,) = both
+    assert note.index("h100") < note.index("mi300x")
+    assert (alone, alike) == ([], [])
+
+
 def test_prices_and_a_load_change_the_ranking_and_say_how_many_gpus(perfmodel):
     ran = perfmodel(
         *("search", "serve", MODEL, "--on", "h100,l40s", "--isl", "128", "--osl", "32", "--batch", "8", "--tp", "1"),
