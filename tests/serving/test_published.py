@@ -97,7 +97,11 @@ def test_each_constant_has_its_source_and_each_fitted_one_its_error(name: str) -
 
 
 def test_versions_choose_among_profiles() -> None:
-    assert find_engine("vllm", "0.6.3").name == "vllm-v0"
+    assert [find_engine("vllm", version).name for version in ("0.5.4", "0.6.3", "0.8")] == [
+        "vllm-0.5",
+        "vllm-v0",
+        "vllm",
+    ]
     assert find_engine("vllm", "0.19.0").name == "vllm"
     assert find_engine("trtllm", "0.14").name == "trtllm-triton"
     assert find_engine("trtllm", "1.2.0rc6").name == "trtllm"

@@ -277,6 +277,18 @@ def test_deepspeed_inference_waits_for_its_launches() -> None:
     assert many == pytest.approx(one, rel=0.05)
 
 
+def test_older_releases_of_vllm_take_longer_for_each_sequence() -> None:
+    """Their host is what one sequence of a small model waits for in 0.6, and a full batch before that."""
+    h100 = pm.hardware("h100")
+
+    def host_s(version: str, batch: int) -> float:
+        made = Deployment(find_model("llama-3.1-8b"), h100, engine="vllm", engine_version=version)
+        return float(made.step(decode=batch, context=500).terms_s["host"])
+
+    assert host_s("0.8", 1) < host_s("0.6.3", 1) < host_s("0.5.3", 1) < 4e-3
+    assert host_s("0.8", 256) < host_s("0.6.3", 256) < 0.5 * host_s("0.5.3", 256)
+
+
 def test_no_eager_step_is_shorter_than_its_launches() -> None:
     config, h100 = find_model("llama-3.2-1b"), pm.hardware("h100")
     engine = find_engine("vllm")
