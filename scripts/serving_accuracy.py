@@ -215,6 +215,10 @@ but 46 % of 24 figures of engines that have no profile, whose interval was narro
 These are a kind of their own since, with the widening that their sources ask for, and the widening of all was found
 again.
 
+Read off these rows, which were all in view, are since: the kernels that LLM.int8() adds to a layer of transformers (7
+pairs), the launch of a kernel of DeepSpeed-Inference (10 times per token), and the host's time of vLLM before 0.8 (17
+figures); the files in `engine_specs/serving` name them.
+
 Not mended: AMD's machines and releases of 2023 to early 2025 are two to three times as slow as predicted (vLLM 0.6 on
 MI300X; AMD's own runs of 0.10 are 17 % off); times to the first token of such servers are up to ten times as long.
 
