@@ -17,7 +17,7 @@ from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
-from perfmodel.training.optimizer_state import state_bytes
+from perfmodel.training.optimizer_state import root_bytes, state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.shard import key_value_width
@@ -191,7 +191,7 @@ class _Holder:
                      "activations": activations, "logits": logits, "temporary": head_input},
             "backward": {**common, "copies": copies, "gathered": gathered, "activations": activations,
                          "temporary": working + working_gradients},
-            "update": {**common, "temporary": self.facts.temporary_bytes * self._share(held, self.plan.zero >= 1)},
+            "update": {**common, "temporary": self._roots(held)},
         }  # fmt: skip
         used = {moment: sum(parts.values()) - parts["pools"] for moment, parts in at.items()}
         moment = max(MOMENTS, key=lambda name: used[name])
@@ -223,6 +223,11 @@ class _Holder:
             "optimizer": (state, plan.zero >= 1),
         }
         return {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
+
+    def _roots(self, held: Held) -> float:
+        """Return what the update of one GPU's parameters needs beside their state [B]."""
+        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self.config)
+        return each * self.setup.trained * self._share(held, self.plan.zero >= 1)
 
     def _gathered(self, held: Held) -> tuple[float, float, float]:
         """Return weights that are gathered, gradients of one layer in backward, and pools of other streams [B]."""

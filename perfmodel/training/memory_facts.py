@@ -27,7 +27,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     narrow_inputs : inputs of 8-bit products are kept in 8 bits.
     overlap_buffers : hidden states that tensor parallel ranks keep to gather into and to sum up in beside products.
     last_output : recomputation of every second product keeps the output of a layer's last one.
-    temporary_bytes : a parameter that the optimizer updates, while it does.
+    temporary_bytes : a parameter that Adam updates, while it does.
     gathered_layers : layers whose weights are gathered at a time with sharded weights.
     stream_pools : gathered weights, reduced gradients and their inputs have pools of the allocator for themselves.
     offloads : machines, as shell patterns, on which activations that do not fit go to the memory of a host that NVLink

@@ -24,12 +24,32 @@ def state_bytes(optimizer: str, master_bytes: float, moment_bytes: float, config
     """
     if optimizer == "none":
         return 0.0
-    outer = (config.embedding_parameters + config.head_parameters) / config.parameters
     moments = {
         "adam": 2.0 * moment_bytes,
         "adam-bf16": 4.0,
         "adam-8bit": 2.0 * (1.0 + _SCALE_BYTES / _BLOCK),
         "sgd": moment_bytes,
-        "muon": moment_bytes * (1.0 + outer),
+        "muon": moment_bytes * (1.0 + _outer_share(config)),
     }
     return master_bytes + moments[optimizer]
+
+
+def root_bytes(optimizer: str, wide_bytes: float, config: ModelConfig) -> float:
+    """Return the bytes a trained parameter of the roots of second moments that an update has all at once.
+
+    adam: as wide as its moments, in 16 bits with adam-bf16; muon: of embedding and head, which Adam updates; sgd and
+    none take no root, and the kernel of adam-8bit (bitsandbytes) keeps it in registers.
+
+    Parameters
+    ----------
+    optimizer : one of `perfmodel.training.plan.OPTIMIZERS`.
+    wide_bytes : of Adam's roots in fp32; 0 where a kernel keeps them in registers, too.
+    config : the model, for the share of its matrices.
+    """
+    shares = {"adam": 1.0, "adam-bf16": 0.5, "muon": _outer_share(config)}
+    return wide_bytes * shares.get(optimizer, 0.0)
+
+
+def _outer_share(config: ModelConfig) -> float:
+    """Return the share of embedding and head in the parameters."""
+    return (config.embedding_parameters + config.head_parameters) / config.parameters

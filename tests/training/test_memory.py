@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
+from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.memory import held_parameters, training_memory
 from perfmodel.training.memory_result import MOMENTS, PARTS
 from perfmodel.training.optimizer_state import state_bytes
@@ -54,6 +55,26 @@ def test_optimizers_by_hand():
     outer = (LLAMA.embedding_parameters + LLAMA.head_parameters) / LLAMA.parameters
     assert state_bytes("muon", 4.0, 4.0, LLAMA) == pytest.approx(4 + 4 * (1 + outer))
     assert state_bytes("none", 4.0, 4.0, LLAMA) == 0
+
+
+def update_bytes(**values):
+    """Return what one GPU holds during the update [B]; a communication buffer of one rank is none."""
+    plan = small(framework="huggingface", **values)
+    return training_memory(LLAMA, Cluster.of(H100, 1), plan).stages[0].by_moment["update"]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "bytes_"),
+    [("adam", 16 + 4), ("adam-bf16", 4 + 2 + 4 + 2), ("adam-8bit", 8 + 2 + 8 / 256), ("sgd", 12), ("none", 8)],
+)
+def test_only_adam_has_roots_of_its_second_moments(optimizer, bytes_):
+    assert update_bytes(dtype="fp32", optimizer=optimizer) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
+
+
+def test_adapters_have_roots_of_what_is_trained_only():
+    trained = adapter_parameters(LLAMA, 16)
+    # frozen weights in 16 bits, and of the adapters gradients, moments and roots
+    assert update_bytes(lora=16) == pytest.approx(2 * LLAMA.parameters + (4 + 8 + 4) * trained, rel=1e-6)
 
 
 @pytest.mark.parametrize(("zero", "bytes_"), [(0, 18.0), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
