@@ -9,6 +9,7 @@ import numpy as np
 from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import exposed, gradient_exchange
+from perfmodel.training.framework import Framework
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
@@ -164,10 +165,25 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
     shares = [(parameters, setup.sharing(group).ranks if plan.zero else 1) for group, parameters in _held(setup, gpu)]
     held = setup.trained * sum(parameters / ranks for parameters, ranks in shares)
-    moved = stream_time(setup.hardware, held * (setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer] + unscaled))
+    moved = stream_time(setup.hardware, held * (optimizer_bytes(setup.framework, plan.optimizer) + unscaled))
     return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 
 
+def optimizer_bytes(framework: Framework, optimizer: str) -> float:
+    """Return the bytes that the update of a parameter by an optimizer moves.
+
+    The kernel of 8-bit moments (bitsandbytes) is one, also where Adam in full width is a kernel for each operation: it
+    reads the gradient, reads and writes the weight, and both moments of a byte each.
+    """
+    adam = framework.optimizer_bytes
+    if optimizer == "adam-8bit" and adam > _COUNTED_WHOLE:
+        return _FUSED_ADAM - 2.0 * 8.0 + 4.0
+    return adam * OPTIMIZER[optimizer]
+
+
+#: bytes a parameter of a fused Adam in fp32: gradient 4, weight 8, two moments 8 each; and with clipping and zeroing
+#: the gradient, and writing a 16-bit weight, above which counts are those of separate kernels
+_FUSED_ADAM, _COUNTED_WHOLE = 28.0, 34.0
 #: bytes that an optimizer moves for a parameter over those of Adam: clip and zero 8, gradient and moments 24, weight 2.
 #: 16-bit gradients, moments and weights move 18 B; 8-bit moments 4 B instead of 16; SGD has one moment; Muon one,
 #: and products beside (`orthogonal_s`)

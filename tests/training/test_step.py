@@ -53,6 +53,14 @@ def test_one_gpu_runs_the_sum_of_its_operators() -> None:
     assert set(found.terms_s) == {"products", "attention", "memory_bound", "head", "gaps"}
 
 
+def test_8_bit_moments_are_updated_by_one_kernel() -> None:
+    """Gradient 4, weight 8, moments 4: whatever the framework launches for moments in full width."""
+    found, whole = (step(1, framework="huggingface", optimizer=name, zero=0) for name in ("adam-8bit", "adam"))
+    assert found.terms_s["optimizer"] == pytest.approx(16 / 84 * whole.terms_s["optimizer"], rel=0.02)
+    fused, wide = (step(1, framework="deepspeed", optimizer=name) for name in ("adam-8bit", "adam"))
+    assert fused.terms_s["optimizer"] == pytest.approx(22 / 34 * wide.terms_s["optimizer"], rel=0.02)
+
+
 def test_the_bubble_is_p_minus_1_over_m_v() -> None:
     body = dataclasses.replace(LLAMA, vocab=16)  # next to no head: all stages are equal
     for vp in (1, 2, 4):
