@@ -17,6 +17,7 @@ import msgspec
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.choices import DTYPES, Recompute
+from perfmodel.training.kernel_bytes import WIDTHS, KernelBytes
 from perfmodel.training.memory_facts import MemoryFacts
 
 #: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
@@ -77,6 +78,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         read and write for an element of their output, forward and backward, with activations in 16 bits [B].
     rms_norm_bytes : the same of an RMSNorm, where its kernels are others than those of a LayerNorm.
     square_bytes : the same of a squared ReLU.
+    unmixed : "bf16" for weights in 16 bits, without autocast over fp32, and "fp32" -> the same of kernels that move
+        other than these bytes then, or twice them in fp32: casts between the two widths are gone.
     row_library : library whose fused norms and softmax its own are like: kernels that read a row once ("triton"), or
         those of PyTorch.
     split_bytes : what its kernels move in backward to join the gradients of queries, keys and values, or to add up
@@ -137,6 +140,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gate_bytes: tuple[float, float] = (6.0, 10.0)
     rms_norm_bytes: tuple[float, float] | None = None
     square_bytes: tuple[float, float] = (4.0, 6.0)
+    unmixed: dict[str, KernelBytes] = {}
     row_library: str = "triton"
     split_bytes: float = 0.0
     copies_queries: bool = False
@@ -167,6 +171,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for width in self.libraries:
             if width not in _WIDTHS:
                 raise unknown_name("width", width, _WIDTHS, place=f"{self.name}: libraries", kind=InputFileError)
+        for width in self.unmixed:
+            if width not in WIDTHS:
+                raise unknown_name("width", width, WIDTHS, place=f"{self.name}: unmixed", kind=InputFileError)
         for dtype in self.sharded_dtypes:
             if dtype not in DTYPES:
                 raise unknown_name("dtype", dtype, DTYPES, place=f"{self.name}: sharded_dtypes", kind=InputFileError)

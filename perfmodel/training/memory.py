@@ -212,8 +212,7 @@ class _Holder:
         """Return weights, gradients and optimizer of one GPU."""
         plan, facts = self.plan, self.facts
         wide = self.part.element_bytes == _SINGLE
-        narrow = plan.optimizer == "adam-bf16" or plan.lora
-        weight = _SINGLE if wide else _HALF if narrow else facts.weight_bytes
+        weight = _SINGLE if wide else _HALF if self.setup.narrow_weights else facts.weight_bytes
         master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
         state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config) * self.setup.trained
         gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
@@ -262,7 +261,8 @@ class _Holder:
         """Return the copies of whole weights that stay beside them through the step: of autocast, and in 8 bits [B]."""
         if self._shares_weights:
             return 0.0
-        cast = self.facts.cast_bytes * held.total if self.part.element_bytes == _HALF else 0.0
+        casts = self.part.element_bytes == _HALF and not self.setup.narrow_weights
+        cast = self.facts.cast_bytes * held.total if casts else 0.0
         return cast + self._narrow_copy * (held.dense + held.experts)
 
     @property

@@ -197,8 +197,8 @@ def head_passes(setup: Setup) -> Passes:
 
 def _weight_cast_s(setup: Setup, parameters: float) -> float:
     """Return what casting some weights to 16 bits, or their gradients back, takes in a pass under autocast [s]."""
-    narrow = setup.shard.element_bytes == 2.0
-    return stream_time(setup.hardware, setup.framework.weight_cast_bytes * parameters) if narrow else 0.0
+    cast = setup.shard.element_bytes == 2.0 and not setup.narrow_weights
+    return stream_time(setup.hardware, setup.framework.weight_cast_bytes * parameters) if cast else 0.0
 
 
 def looked_up(setup: Setup, index: int) -> float:

@@ -115,7 +115,7 @@ class Setup:
             bias=framework.bias,
             main_gradients=framework.main_gradients,
             norm_bytes=self._norm_bytes,
-            rotary_bytes=framework.rotary_bytes,
+            rotary_bytes=self._counted("rotary_bytes") or framework.rotary_bytes,
             gate_bytes=framework.gate_bytes,
             square_bytes=framework.square_bytes,
             row_library=framework.row_library,
@@ -133,8 +133,25 @@ class Setup:
     @property
     def _norm_bytes(self) -> tuple[float, float]:
         """What the kernels of a norm of this model move for an element in 16 bits, forward and backward [B]."""
-        unlike = self.framework.rms_norm_bytes if self.config.architecture.rms_norm else None
-        return unlike or self.framework.norm_bytes
+        framework, counted = self.framework, self._counted("norm_bytes")
+        if self.config.architecture.rms_norm:
+            counted = self._counted("rms_norm_bytes") or framework.rms_norm_bytes or counted
+        return counted or framework.norm_bytes
+
+    def _counted(self, kernels: str) -> tuple[float, float] | None:
+        """Return what some kernels move in the dtype of both weights and activations, if they have one [B].
+
+        Of fp32 it is half, as what a shard says is for elements of 16 bits.
+        """
+        wide = self.plan.dtype in ("fp32", "tf32")
+        unmixed = self.framework.unmixed.get("fp32" if wide else "bf16" if self.narrow_weights else "")
+        found: tuple[float, float] | None = getattr(unmixed, kernels, None)
+        return (found[0] / 2.0, found[1] / 2.0) if found and wide else found
+
+    @property
+    def narrow_weights(self) -> bool:
+        """Whether weights are in 16 bits between the steps, with no others in fp32 that autocast would cast."""
+        return self.plan.optimizer == "adam-bf16" or self.plan.lora > 0
 
     @property
     def encoder_seq(self) -> int:

@@ -10,9 +10,11 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.framework import constants, find_framework
 from perfmodel.training.layer import layer_work
+from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import key_heads, key_value_width
+from perfmodel.training.step import train
 from perfmodel.training.streams import stream_bytes
 from perfmodel.workloads.catalog import named_model
 
@@ -93,3 +95,20 @@ def test_values_of_another_width_than_keys_count_as_they_are():
     assert biased[1] - plain[1] == pytest.approx(2 * TOKENS * width)
     wide, narrow = (layer_work(H100, one, shard(), False, False).parameters for one in (LLAMA, config))
     assert wide - narrow == HIDDEN * (values + QUERIES / 2)  # of values, and of the output
+
+
+@pytest.mark.parametrize("framework", ["huggingface", "ddp-eager"])
+@pytest.mark.parametrize("change", [{"optimizer": "adam-bf16"}, {"lora": 16}])
+def test_weights_in_16_bits_are_not_cast(framework, change):
+    """Autocast over fp32 weights casts them, and keeps the residuals that norms read in fp32."""
+    held, cast = shard(framework, **change), shard(framework)
+    assert held.norm_bytes < cast.norm_bytes
+    assert held.rotary_bytes < cast.rotary_bytes
+    plan = TrainingPlan(batch=8, seq=TOKENS, framework=framework, zero=0, **change)
+    cluster = Cluster.of(H100, 8)
+    parts = training_memory(LLAMA, cluster, plan).peak.parts
+    assert parts["copies"] == 0
+    assert parts["weights"] == 2 * LLAMA.parameters
+    wide = plan.changed(optimizer="adam", lora=0)
+    faster = [train(LLAMA, cluster, one).terms_s["memory_bound"] for one in (plan, wide)]
+    assert faster[0] < faster[1]
