@@ -8,6 +8,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.training.case import read_training_case
 from perfmodel.training.fitting import changes_that_fit
 from perfmodel.training.framework import RANK_NAMES, find_framework, frameworks, nearest_framework, read_framework
+from perfmodel.training.memory import training_memory
 from perfmodel.training.space import default_space
 from perfmodel.workloads.catalog import find_model
 
@@ -204,3 +205,15 @@ def test_a_loss_inside_the_compiled_model_moves_a_sixth_of_its_bytes(machine: st
     inside, outside = (pm.train(GPT2, cluster, plan.changed(framework=name)) for name in names)
     assert 1.1 < outside.time_s / inside.time_s < 1.8
     assert outside.terms_s["head"] > 2.0 * inside.terms_s["head"]
+
+
+@pytest.mark.parametrize("name", ["huggingface", "ddp-eager"])
+def test_plain_pytorch_keeps_no_scores_unless_it_is_told(name: str) -> None:
+    """PyTorch's scaled_dot_product_attention is the default of transformers since 4.36, too."""
+    config, cluster = find_model("llama-3.1-8b"), pm.Cluster("h100", gpus=1)
+    plan = pm.TrainingPlan(batch=1, seq=4096, framework=name)
+    apart = plan.changed(attention="eager-unfused")
+    assert pm.train(config, cluster, plan).time_s < pm.train(config, cluster, apart).time_s
+    assert (
+        training_memory(config, cluster, plan).peak.used_bytes < training_memory(config, cluster, apart).peak.used_bytes
+    )
