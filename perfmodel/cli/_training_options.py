@@ -96,7 +96,9 @@ OverlapOption = Annotated[
 ]
 AttentionOption = Annotated[
     str,
-    option("--attention", "Kernel: fa1, fa2, fa3, cudnn, unfused, eager-unfused. Default: the framework's.", "NAME"),
+    option(
+        "--attention", "Kernel: fa1, fa2, fa3, cudnn, efficient, unfused, eager-unfused. Default: framework's.", "NAME"
+    ),
 ]
 CpAlgorithmOption = Annotated[
     str, typer.Option("--cp-algorithm", metavar="NAME", help="How attention is split: zigzag, ring, ulysses.")

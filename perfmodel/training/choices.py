@@ -6,7 +6,9 @@ from perfmodel.core.vocabulary import Vocabulary
 
 #: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
-ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", "unfused", "eager-unfused")
+#: PyTorch's memory-efficient attention, which has fp32, too
+EFFICIENT = "efficient"
+ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", EFFICIENT, "unfused", "eager-unfused")
 OPTIMIZERS = ("adam", "adam-bf16", "adam-8bit", "sgd", "muon", "none")
 
 

@@ -55,6 +55,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name them, that call the same kernels: products take their mean, or without names that of all libraries.
     sharded_dtypes : dtypes in which its data parallel ranks can share out weights; () for all.
     attention : kernel of attention unless a plan names one.
+    wide_attention : the same in fp32 and tf32, in which kernels other than PyTorch's "efficient" have none.
     switched_off : kernels of attention that its own launcher switches off: a published run that names one had the usual
         one of the framework.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
@@ -120,6 +121,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     libraries: dict[str, tuple[str, ...]] = {}
     sharded_dtypes: tuple[str, ...] = ()
     attention: str = "fa2"
+    wide_attention: Literal["efficient", "eager-unfused"] = "eager-unfused"
     switched_off: tuple[str, ...] = ()
     softmax_passes: int = 1
     wide_scores: bool = False

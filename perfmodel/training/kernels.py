@@ -24,6 +24,7 @@ from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.predict import predict
+from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.flash import flash_rate
 
 #: sizes of the copies between which the time of memory-bound kernels is interpolated [B of one tensor in 16 bits]
@@ -191,10 +192,12 @@ def core_time(
     """
     if core.kernel in ("unfused", "eager-unfused"):
         return _unfused(hardware, core, dropout, softmax_passes, row_library)
+    efficient = core.kernel == EFFICIENT
+    half = "bf16" if "bf16" in hardware.dtypes() else "fp16"
     op = Attention(
         batch=max(1, round(core.batch)), heads=max(1, round(core.heads)), kv_heads=max(1, round(core.kv_heads)),
         seq_q=round(core.seq), seq_kv=round(core.seq_kv), head_dim=round(core.head_dim), causal=core.causal,
-        window=core.window, dtype="bf16" if "bf16" in hardware.dtypes() else "fp16",
+        window=core.window, dtype="fp32" if efficient and core.dtype == "fp32" else half,
     )  # fmt: skip
     # a head of values narrower than the keys' saves part of the second product
     wide = (core.head_dim + core.value_dim) / (2.0 * core.head_dim)
@@ -204,7 +207,7 @@ def core_time(
     if rate is not None:
         forward = flop / (FORWARD_OVER_BOTH * rate)
         return CoreTime(forward, flop * (3.5 - 1.0 / FORWARD_OVER_BOTH) / rate, 0.0, 0.0, flop, True)
-    library = "fa3" if core.kernel == "fa3" else ""
+    library = "fa3" if core.kernel == "fa3" else "torch/efficient" if efficient else ""
     forward = float(predict(op, hardware, library=library).predicted_time_s) * wide
     return CoreTime(forward, forward * FLASH_BACKWARD / BACKWARD_RATE, 0.0, 0.0, flop)
 

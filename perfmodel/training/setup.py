@@ -10,6 +10,7 @@ from perfmodel.cluster.collectives import Group
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Constants, Framework, constants, nearest_framework
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
@@ -26,12 +27,18 @@ def attention_kernel(config: ModelConfig, plan: TrainingPlan, framework: Framewo
     """Return the kernel of attention.
 
     Relative positions (T5) are a bias of the scores, which flash kernels do not add: their attention is unfused
-    (``T5Attention`` of Hugging Face's transformers) unless the plan names a kernel.
+    (``T5Attention`` of Hugging Face's transformers) unless the plan names a kernel. Flash kernels and cuDNN's have 16
+    bits only: in fp32 another one of the framework's runs.
     """
-    kernel = plan.attention or ("unfused" if config.position_buckets else framework.attention)
-    if plan.dtype in ("fp32", "tf32") and kernel != "unfused":
-        return "eager-unfused"
+    kernel = wanted_attention(config, plan, framework)
+    if plan.dtype in ("fp32", "tf32") and kernel not in (*UNFUSED, EFFICIENT):
+        return framework.wide_attention
     return kernel
+
+
+def wanted_attention(config: ModelConfig, plan: TrainingPlan, framework: Framework) -> str:
+    """Return the kernel of attention of a plan, or that of its framework, whether or not it has one for the dtype."""
+    return plan.attention or ("unfused" if config.position_buckets else framework.attention)
 
 
 def idle_selective(kernel: str) -> str:

@@ -20,7 +20,7 @@ from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.setup import Setup, idle_selective, setup_of
+from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import Kind, gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
@@ -224,8 +224,8 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append("hsdp changes nothing: all data parallel ranks share one domain of NVLink.")
     if plan.recompute == Recompute.SELECTIVE and (idle := idle_selective(setup.kernel)):
         notes.append(idle)
-    if plan.attention and plan.attention != setup.kernel:
-        notes.append(f"Attention runs {setup.kernel}: {plan.attention} has no kernel for {plan.dtype}.")
+    if (wanted := wanted_attention(setup.config, plan, setup.framework)) != setup.kernel:
+        notes.append(f"Attention runs {setup.kernel}: {wanted} has no kernel for {plan.dtype}.")
     if plan.grad_dtype and setup.groups.data.ranks == 1:
         notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
     return notes

@@ -217,3 +217,22 @@ def test_plain_pytorch_keeps_no_scores_unless_it_is_told(name: str) -> None:
     assert (
         training_memory(config, cluster, plan).peak.used_bytes < training_memory(config, cluster, apart).peak.used_bytes
     )
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "tf32"])
+def test_pytorch_keeps_no_scores_in_fp32_either(dtype: str) -> None:
+    """Its memory-efficient kernel has fp32; attention of Transformer Engine is unfused there."""
+    config, cluster = find_model("llama-3.1-8b"), pm.Cluster("h200", gpus=4)
+    plans = {
+        name: pm.TrainingPlan(batch=4, seq=8192, framework=name, dtype=dtype, zero=0, recompute="full")
+        for name in ("ddp-compile", "megatron")
+    }
+    steps = {name: pm.train(config, cluster, plan) for name, plan in plans.items()}
+    assert any("Attention runs efficient" in note for note in steps["ddp-compile"].notes)
+    assert any("Attention runs eager-unfused" in note for note in steps["megatron"].notes)
+    plan = plans["ddp-compile"]
+    apart = plan.changed(attention="eager-unfused")
+    assert steps["ddp-compile"].time_s < pm.train(config, cluster, apart).time_s
+    scores = 4.0 * config.heads * plan.seq**2  # of one layer, whose backward pass has them
+    used = [training_memory(config, cluster, one).peak.used_bytes for one in (plan, apart)]
+    assert used[1] - used[0] > 0.5 * scores
