@@ -31,6 +31,7 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
         As `check_sizes`, and for an option that nothing uses.
     """
     check_idle(plan)
+    _check_pipelined_zero(plan)
     try:
         check_sizes(config, cluster, plan)
     except UsageError as problem:
@@ -138,6 +139,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     _divides("tp", plan.tp, "heads", config.heads)
     _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)
     _check_experts(config, cluster, plan)
+    _check_pipelined_zero(plan)
     _check_pipeline(config, cluster, plan)
     if config.learned_positions and plan.seq > config.positions:
         raise _refused(
@@ -243,6 +245,14 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
         raise _refused(
             f"ep etp = {plan.ep} x {etp} does not divide dp cp tp = {ranks} ranks",
             f"Nearest: ep={nearest_divisor(ranks // etp or 1, plan.ep)}" + ("" if plan.etp else ", or etp=1"),
+        )
+
+
+def _check_pipelined_zero(plan: TrainingPlan) -> None:
+    framework, known = nearest_framework(plan.framework)
+    if known and plan.pp > 1 and plan.zero > framework.pipeline_zero:
+        raise _refused(
+            f"{framework.name} has no pipeline with zero = {plan.zero}", f"Use zero={framework.pipeline_zero} or pp=1"
         )
 
 

@@ -68,6 +68,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         the rest of a layer, or "one".
     recomputes : which activations it can compute anew, as ``recompute`` of a plan; () for all ways.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
+    pipeline_zero : most that they can share out beside a pipeline.
     default_zero : what they share out unless they are told; None for what `usual_zero` makes of the rest.
     uneven_micro_batches : whether the last micro batch of a GPU may be smaller than the others; most frameworks refuse
         a batch that micro batches do not divide.
@@ -131,6 +132,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expert_tensor: Literal["all", "one"] = "all"
     recomputes: tuple[Literal["selective", "selective_op", "selective_layer", "full"], ...] = ()
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    pipeline_zero: int = 3
     default_zero: int | None = None
     uneven_micro_batches: bool = False
     bias: bool = True

@@ -44,7 +44,8 @@ class TrainingPlan:
     stages : layers of each stage where they are unequal, pp vp numbers that sum to the layers; () for equal ones.
         Those of an encoder come before those of its decoder.
     zero : what data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP).
-        -1 as the framework does (`Framework.usual_zero`), which the plan then has.
+        -1 as the framework does (`Framework.usual_zero`, and no more than it can beside a pipeline), which the plan
+        then has.
     hsdp : share out within a domain of NVLink only, and reduce the shards between these.
     dtype : of the matrix products of the layers, one of `DTYPES`.
     recompute : see `Recompute`.
@@ -117,7 +118,9 @@ class TrainingPlan:
         if isinstance(self.zero, bool) or self.zero not in (USUAL_ZERO, 0, 1, 2, 3):
             raise UsageError(f"zero = {self.zero!r} is none of 0, 1, 2, 3.", place=PLACE)
         if self.zero == USUAL_ZERO:
-            object.__setattr__(self, "zero", nearest_framework(self.framework)[0].usual_zero)
+            framework, _ = nearest_framework(self.framework)
+            most = framework.pipeline_zero if self.pp > 1 else 3
+            object.__setattr__(self, "zero", min(framework.usual_zero, most))
 
     def _check_types(self) -> None:
         """Raise for a text, a switch or a list that is none, as in a file."""

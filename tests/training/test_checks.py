@@ -89,3 +89,21 @@ def test_the_last_micro_batch_of_composer_may_be_smaller():
 def test_a_search_offers_the_stages_of_zero_that_a_framework_has(framework, zero):
     plan = TrainingPlan(batch=8, seq=512, framework=framework)
     assert default_space(DENSE, Cluster.of(H100, 8), plan).zero == zero
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_deepspeed_has_no_pipeline_with_gradients_or_weights_shared_out(zero):
+    """Its PipelineEngine asserts it; a search leaves these out, and a plan that does not say has ZeRO 1."""
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=64, seq=2048, pp=2, zero=zero, framework="deepspeed")
+    with pytest.raises(UsageError, match=rf"no pipeline with zero = {zero}.*Use zero=1 or pp=1\."):
+        check_plan(DENSE, cluster, plan)
+    check_plan(DENSE, cluster, plan.changed(framework="torchtitan"))
+    assert TrainingPlan(batch=64, seq=2048, pp=2, framework="deepspeed").zero == 1
+    assert TrainingPlan(batch=64, seq=2048, framework="deepspeed").zero == 3
+    small = named_model("llama-3.1-8b")
+    space = default_space(small, cluster, plan, zero=(1, zero), micro_batch=(1,))
+    found = search(small, [cluster], plan, space, top=None)
+    tried = {(each.plan.pp > 1, each.plan.zero) for each in found.best}
+    assert (True, 1) in tried
+    assert (False, zero) in tried
+    assert (True, zero) not in tried
