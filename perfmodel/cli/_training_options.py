@@ -101,7 +101,8 @@ AttentionOption = Annotated[
     ),
 ]
 CpAlgorithmOption = Annotated[
-    str, typer.Option("--cp-algorithm", metavar="NAME", help="How attention is split: zigzag, ring, ulysses.")
+    str,
+    option("--cp-algorithm", "How attention is split: zigzag, ring, ulysses. Default: the framework's.", "NAME"),
 ]
 ScheduleOption = Annotated[
     str,

@@ -88,7 +88,7 @@ def command(
     sequence_parallel: SpOption = None,
     tp_overlap: OverlapOption = None,
     attention: AttentionOption = "",
-    cp_algorithm: CpAlgorithmOption = "zigzag",
+    cp_algorithm: CpAlgorithmOption = "",
     schedule: ScheduleOption = "",
     framework: FrameworkOption = "megatron",
     optimizer: OptimizerOption = "adam",

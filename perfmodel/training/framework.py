@@ -67,6 +67,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expert_tensor : over how many tensor parallel ranks it shares out each expert unless it is told: all that share out
         the rest of a layer, or "one".
     recomputes : which activations it can compute anew, as ``recompute`` of a plan; () for all ways.
+    context : how it can split attention among context parallel ranks, as ``cp_algorithm`` of a plan; the usual way
+        first.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
     pipeline_zero : most that they can share out beside a pipeline.
     default_zero : what they share out unless they are told; None for what `usual_zero` makes of the rest.
@@ -131,6 +133,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
     expert_tensor: Literal["all", "one"] = "all"
     recomputes: tuple[Literal["selective", "selective_op", "selective_layer", "full"], ...] = ()
+    context: tuple[Literal["zigzag", "ring", "ulysses"], ...] = ("zigzag", "ring", "ulysses")
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     pipeline_zero: int = 3
     default_zero: int | None = None
@@ -210,10 +213,19 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether it can compute activations anew in a way of `Recompute`."""
         return how == Recompute.NONE or not self.recomputes or how in self.recomputes
 
-    def lacking_parts(self, names: Iterable[str], recomputes: Iterable[str]) -> str:
-        """Return a note about ranks of `RANKS` and ways of recomputing that it lacks, "" where it has them all."""
+    def lacking_parts(self, names: Iterable[str], recomputes: Iterable[str], algorithm: str) -> str:
+        """Return a note about what it lacks, "" where it has all: ranks of `RANKS`, and ways to do something.
+
+        Parameters
+        ----------
+        names : of the ranks.
+        recomputes : ways of recomputing.
+        algorithm : ``cp_algorithm`` of a plan, which counts where there are context parallel ranks.
+        """
+        names = list(names)
         lacking = [RANK_NAMES[name] for name in names if name not in self.parallel]
         lacking += [f"recompute = {how}" for how in recomputes if not self.recomputation(how)]
+        lacking += [f"cp_algorithm = {algorithm}"] if "cp" in names and algorithm not in self.context else []
         return f"{self.name} has no {listed(lacking)}: this is predicted as if it had." if lacking else ""
 
     def cast_bytes(self, dtype: str) -> float:

@@ -51,7 +51,7 @@ class TrainingPlan:
     recompute : see `Recompute`.
     attention : kernel, one of `ATTENTION`; "" as the framework does.
     tp_overlap : tensor parallel exchanges beside the products; None as the framework does.
-    cp_algorithm : see `ContextAlgorithm`.
+    cp_algorithm : see `ContextAlgorithm`; "" as the framework does, which the plan then has.
     framework : name of a file of ``engine_specs/training``, or one of its aliases.
     optimizer : one of `OPTIMIZERS`; "none" leaves the update out.
     grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does.
@@ -78,7 +78,7 @@ class TrainingPlan:
     recompute: str = Recompute.NONE
     attention: str = ""
     tp_overlap: bool | None = None
-    cp_algorithm: str = ContextAlgorithm.ZIGZAG
+    cp_algorithm: str = ""
     framework: str = "megatron"
     optimizer: str = "adam"
     grad_dtype: str = ""
@@ -95,7 +95,11 @@ class TrainingPlan:
             if getattr(self, name) != 0:
                 _check_count(name, getattr(self, name))
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))
-        object.__setattr__(self, "cp_algorithm", ContextAlgorithm.parse(self.cp_algorithm, place="cp_algorithm"))
+        object.__setattr__(
+            self,
+            "cp_algorithm",
+            ContextAlgorithm.parse(self.cp_algorithm or self._usual_algorithm(), place="cp_algorithm"),
+        )
         object.__setattr__(
             self, "schedule", Schedule.parse(self.schedule or _usual_schedule(self.vp), place="schedule")
         )
@@ -121,6 +125,10 @@ class TrainingPlan:
             framework, _ = nearest_framework(self.framework)
             most = framework.pipeline_zero if self.pp > 1 else 3
             object.__setattr__(self, "zero", min(framework.usual_zero, most))
+
+    def _usual_algorithm(self) -> str:
+        """Return how the framework splits attention among context parallel ranks; any name without such ranks."""
+        return nearest_framework(self.framework)[0].context[0] if self.cp > 1 else ContextAlgorithm.ZIGZAG
 
     def _check_types(self) -> None:
         """Raise for a text, a switch or a list that is none, as in a file."""
@@ -216,12 +224,15 @@ class TrainingPlan:
     def changed(self, **values: object) -> TrainingPlan:
         """Return the plan with some values changed, or without what has no effect.
 
-        A default schedule follows ``vp``, and options that the new sizes leave without effect go back to their defaults
-        unless they are among the values: without a pipeline no schedule, with whole weights no hsdp. What is shared out
-        stays as it is under another framework: ``zero=-1`` makes it what that one does.
+        A default schedule follows ``vp``, a default ``cp_algorithm`` the framework. Options that the new sizes leave
+        without effect go back to their defaults unless they are among the values: without a pipeline no schedule, with
+        whole weights no hsdp. What is shared out stays as it is under another framework: ``zero=-1`` makes it what that
+        one does.
         """
         if "vp" in values and "schedule" not in values and self.schedule == _usual_schedule(self.vp):
             values["schedule"] = ""
+        if "cp_algorithm" not in values and self.cp_algorithm == self._usual_algorithm():
+            values["cp_algorithm"] = ""
         plan = dataclasses.replace(self, **values)  # type: ignore[arg-type]
         idle: dict[str, Any] = {
             option.name: option.default for option in idle_options(plan) if option.name not in values

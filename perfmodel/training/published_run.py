@@ -219,7 +219,7 @@ def run_plan(run: Run) -> TrainingPlan:
         recompute=recompute,
         attention=_attention(run),
         tp_overlap=bool(run.whole("tp_overlap")) if run.text("tp_overlap") else None,
-        cp_algorithm="ring" if run.text("cp_balanced") == "0" else "zigzag",
+        cp_algorithm="ring" if run.text("cp_balanced") == "0" else "",
         framework=run.text("framework", "megatron-te"),
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",

@@ -14,7 +14,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.checks import equal_stages
 from perfmodel.training.framework import RANK_NAMES, RANKS, Framework, listed, nearest_framework
-from perfmodel.training.plan import Recompute, TrainingPlan
+from perfmodel.training.plan import ContextAlgorithm, Recompute, TrainingPlan
 from perfmodel.training.setup import attention_kernel, idle_selective
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -173,7 +173,9 @@ def lacking_parts(config: ModelConfig, plan: TrainingPlan, space: Space) -> tupl
         notes.append(idle_selective(attention_kernel(config, plan, framework)))
     if known:
         several = [name for name in RANKS if max(getattr(space, name)) > 1]
-        notes.append(framework.lacking_parts(several, space.recompute))
+        usual = plan.cp_algorithm == ContextAlgorithm.ZIGZAG
+        algorithm = framework.context[0] if usual else plan.cp_algorithm
+        notes.append(framework.lacking_parts(several, space.recompute, algorithm))
         useful = [name for name in RANKS if name != "ep" or config.experts]
         missing = [RANK_NAMES[name] for name in useful if name not in (*framework.parallel, *several)]
         notes.append(f"{framework.name} has no {listed(missing)}: not tried." if missing else "")

@@ -179,7 +179,7 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
     notes = _without_effect(setup)
     plan = setup.plan
     several = [name for name in RANKS if getattr(plan, name) > 1]
-    if known and (lacking := setup.framework.lacking_parts(several, [plan.recompute])):
+    if known and (lacking := setup.framework.lacking_parts(several, [plan.recompute], plan.cp_algorithm)):
         notes.insert(0, lacking)
     if setup.micro_batches < plan.pp:
         full = plan.pp * plan.micro_batch * setup.dp

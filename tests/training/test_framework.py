@@ -236,3 +236,27 @@ def test_pytorch_keeps_no_scores_in_fp32_either(dtype: str) -> None:
     scores = 4.0 * config.heads * plan.seq**2  # of one layer, whose backward pass has them
     used = [training_memory(config, cluster, one).peak.used_bytes for one in (plan, apart)]
     assert used[1] - used[0] > 0.5 * scores
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "huggingface"])
+def test_checkpointing_of_whole_layers_is_all_that_a_search_offers(name: str) -> None:
+    """transformers and DeepSpeed have no recomputation of single operations or of every second layer."""
+    plan = pm.TrainingPlan(batch=8, seq=512, framework=name)
+    config, cluster = find_model("llama-3.1-8b"), pm.Cluster("h100", gpus=8)
+    assert default_space(config, cluster, plan).recompute == ("none", "full")
+    note = "".join(pm.train(config, cluster, plan.changed(recompute="selective_op")).notes)
+    assert f"{name} has no recompute = selective_op" in note
+
+
+def test_context_parallel_ranks_of_deepspeed_exchange_heads() -> None:
+    """DeepSpeed has Ulysses only; a ring is predicted, and a note says that it is none of its ways."""
+    config, cluster = find_model("llama-3.1-8b"), pm.Cluster("h100", gpus=8)
+    plan = pm.TrainingPlan(batch=8, seq=8192, framework="deepspeed")
+    two = plan.changed(cp=2)
+    assert two == pm.TrainingPlan(batch=8, seq=8192, framework="deepspeed", cp=2, cp_algorithm="ulysses")
+    assert two.changed(cp=1) == plan
+    assert two.changed(framework="megatron").cp_algorithm == "zigzag"
+    assert two.changed(cp=4, cp_algorithm="ring").changed(cp=2).cp_algorithm == "ring"
+    ring = pm.train(config, cluster, two.changed(cp_algorithm="ring"))
+    assert any("deepspeed has no cp_algorithm = ring" in note for note in ring.notes)
+    assert not any("cp_algorithm" in note for note in pm.train(config, cluster, two).notes)
