@@ -9,8 +9,9 @@ from perfmodel.workloads.model_config import ModelConfig
 
 #: what a fused norm moves for an element forward, with activations in 16 bits [B]
 FUSED_NORM_BYTES = 4.0
-#: what one kernel of a chain of elementwise kernels moves for an element [B]
-CHAIN_BYTES = 7.0
+#: what one kernel of a chain of elementwise kernels moves for an element: 16-bit and fp32 reads and writes, or one to
+#: two reads and a write in fp32 [B]
+CHAIN_BYTES, WIDE_CHAIN_BYTES = 7.0, 10.0
 
 
 def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool) -> tuple[list[float], list[float]]:
@@ -109,11 +110,13 @@ def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
 def chains(config: ModelConfig, shard: Shard, backward: int) -> int:
     """Return how many kernels unfused norms, rotary positions and gates run beyond one each, in a pass.
 
-    Each kernel of such a chain moves about 7 B an element: 16-bit and fp32 reads and writes.
+    Each kernel of such a chain moves about `CHAIN_BYTES` an element.
     """
     counted = [shard.norm_bytes[backward]] * (3 if shard.cross_seq else 2)
     counted += [shard.rotary_bytes[backward]] * config.rotary + [shard.gate_bytes[backward]] * config.gated
-    return sum(max(0, round(moved / CHAIN_BYTES) - 1) for moved in counted)
+    wide = shard.element_bytes / 2.0
+    each = CHAIN_BYTES if wide == 1.0 else WIDE_CHAIN_BYTES / wide
+    return sum(max(0, round(moved / each) - 1) for moved in counted)
 
 
 def _activated(config: ModelConfig, shard: Shard, moe: bool) -> list[float]:

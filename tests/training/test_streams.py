@@ -112,3 +112,21 @@ def test_weights_in_16_bits_are_not_cast(framework, change):
     wide = plan.changed(optimizer="adam", lora=0)
     faster = [train(LLAMA, cluster, one).terms_s["memory_bound"] for one in (plan, wide)]
     assert faster[0] < faster[1]
+
+
+@pytest.mark.parametrize("framework", ["huggingface", "ddp-eager", "deepspeed", "torchtune", "fsdp2-eager"])
+def test_norms_in_fp32_are_not_cast(framework):
+    """Under autocast most of what an RMSNorm moves is fp32 already, or casts to it: fp32 alone is not twice of it."""
+    wide, mixed = shard(framework, dtype="fp32"), shard(framework)
+    for place in (0, 1):
+        assert wide.norm_bytes[place] < mixed.norm_bytes[place]
+        assert 2 * wide.rotary_bytes[place] <= 2 * mixed.rotary_bytes[place]
+    if framework in ("huggingface", "ddp-eager"):
+        # square 8, mean 4, scale 8, weight 8 of fp32 elements
+        assert 2 * wide.norm_bytes[0] == 28
+        assert moved(wide)[0] - moved(wide._replace(norm_bytes=(0.0, 0.0)))[0] == 2 * 28 * TOKENS * HIDDEN
+
+
+@pytest.mark.parametrize("framework", ["ddp-compile", "megatron"])
+def test_fused_norms_in_fp32_move_twice_as_much(framework):
+    assert shard(framework, dtype="fp32").norm_bytes == shard(framework).norm_bytes
