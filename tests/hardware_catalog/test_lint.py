@@ -931,6 +931,7 @@ RATE_KEYS = [
 ]
 
 
+@pytest.mark.waiting
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
 @given(which=st.sampled_from(RATE_KEYS), factor=st.sampled_from([2.0, 8.0, 1000.0, 0.001]))
 def test_any_rate_that_is_scaled_is_an_error(tmp_path: Path, which: tuple[str, str], factor: float) -> None:
@@ -963,6 +964,7 @@ JUNK = [
 ]
 
 
+@pytest.mark.waiting
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(
     name=st.sampled_from(hardware_names()),
