@@ -108,7 +108,7 @@ def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) ->
     ["users", "offline", *(pytest.param(kind, marks=pytest.mark.waiting) for kind in ("static", "stream", "arrivals"))],
 )
 def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str) -> None:
-    """Runs that nobody here had seen: of the first 957, 19 to 45 % of figures lay inside before intervals counted laboratories.
+    """Runs that nobody here had seen, as far as most lie inside; before intervals counted laboratories 19 to 45 % did.
 
     Random arrivals fit nothing. The time to the first token is less sure than its interval says in old releases.
     """
