@@ -94,10 +94,13 @@ def _moved(event: dict[str, Any], number: int, span: float, apart: int) -> dict[
 def measure(path: Path, ways: tuple[str, ...], repeats: int) -> dict[str, tuple[float, float]]:
     """Return the median processor time [s] and the peak memory [B] of each way of reading."""
     samples: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    # threads of numpy's BLAS, which reading does not use, wait busily for a tenth of a second after their start
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     for _ in range(repeats):
         for way in ways:
             command = [sys.executable, "-c", CHILD, way, str(path)]
-            time_s, memory = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+            time_s, memory = ran.stdout.split()
             samples[way].append((float(time_s), float(memory)))
     return {
         way: (statistics.median(time_s for time_s, _ in pairs), max(memory for _, memory in pairs))
