@@ -23,8 +23,9 @@ _PROFILES = {
     "key_averages": "a table of key_averages",
 }
 _TABLE = "table"
-#: what JSON of perfmodel begins with
-_OWN = re.compile(rb'\s*\{\s*"schema_version"\s*:')
+#: what JSON of perfmodel begins with, and the command that wrote it
+_OWN = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*\d+(?:\s*,\s*"command"\s*:\s*"([\w ]+)")?')
+_READINGS = "holds readings of perfmodel monitor"
 _SQLITE, _PARQUET = b"SQLite format 3\0", b"PAR1"
 
 
@@ -44,9 +45,9 @@ def held_in(path: str) -> str:
     if found := measurements_in(path):
         return f"holds {found}"
     if is_monitored(path):
-        return "holds readings of perfmodel monitor"
-    if _OWN.match(head):
-        return ""
+        return _READINGS
+    if own := _OWN.match(head):
+        return _READINGS if own[1] == b"monitor" else ""
     if head.startswith(_PARQUET):
         return "holds a table of measurements"
     if b"\0" in head and not head.startswith(_SQLITE):  # no text: a picture

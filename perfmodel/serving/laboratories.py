@@ -105,11 +105,11 @@ def elsewhere_of(
     known = laboratories()
     if engine.own or laboratory.startswith(known.names):
         return Elsewhere()
-    if engine.name == GENERIC:
-        return _elsewhere(known, UNPROFILED)
     since = engine.measured_since
     older = bool(since) and (is_before(version, since) if version else not release_known or engine.until != "")
-    return _elsewhere(known, UNMEASURED if older or hardware.vendor not in known.vendors else ELSEWHERE)
+    if older or hardware.vendor not in known.vendors:  # which runs show to be the least sure, with a profile or without
+        return _elsewhere(known, UNMEASURED)
+    return _elsewhere(known, UNPROFILED if engine.name == GENERIC else ELSEWHERE)
 
 
 def _elsewhere(known: Laboratories, kind: str) -> Elsewhere:

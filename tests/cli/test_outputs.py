@@ -37,6 +37,7 @@ Program = Callable[..., Any]
         ("table.csv.gz", gzip.compress(TABLE, mtime=0), "a table of measurements"),
         ("spreadsheet.csv", QUOTED, "a table of measurements"),
         ("readings.jsonl", b'{"time": 1.0, "metric": "power_w", "of": "gpu 0", "value": 300.0}\n', "readings"),
+        ("readings.json", b'{\n  "schema_version": 2,\n  "command": "monitor",\n  "rows": []\n}\n', "readings"),
         ("nv.json", b'{"meta": {}, "benchmarks": [{"name": "copy", "states": []}]}', "measurements of nvbench"),
         ("py.json", b'{"benchmarks": [{"name": "a", "stats": {"mean": 1.0}}]}', "measurements of pytest-benchmark"),
         ("runs.csv", b"hardware,num_gpus,gbs,seq,step_time_s\nh100,8,64,2048,1.5\n", "a table of measured runs"),

@@ -78,7 +78,7 @@ def test_steady_and_static_loads_count_laboratories_in_every_quantity() -> None:
         ("vllm", "", False, H100, UNMEASURED),
         ("sglang", "0.4.2", True, H100, UNMEASURED),
         ("generic", "", False, H100, UNPROFILED),
-        ("generic", "", True, MI300X, UNPROFILED),
+        ("generic", "", True, MI300X, UNMEASURED),
         ("vllm", "0.11.0", True, MI300X, UNMEASURED),
     ],
 )
@@ -92,6 +92,13 @@ def test_releases_and_vendors_that_nobody_measured_are_less_sure(
     assert found.step.up > 0.0
     assert ("not measured" in because(found)) == (kind == UNMEASURED)
     assert ("without a profile" in because(found)) == (kind == UNPROFILED)
+
+
+@pytest.mark.parametrize("hardware", [H100, MI300X])
+def test_an_engine_without_a_profile_is_no_surer_than_one_with_it(hardware: pm.Hardware) -> None:
+    unknown, known = (elsewhere_of(hardware, find_engine(name), "", "") for name in ("generic", "vllm"))
+    assert unknown.step.up >= known.step.up
+    assert unknown.first.up >= known.first.up
 
 
 def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) -> None:
