@@ -30,6 +30,7 @@ from perfmodel.cli._training_options import (
     EpOption,
     EtpOption,
     FrameworkOption,
+    FrozenDtypeOption,
     GpusOption,
     GradDtypeOption,
     HsdpOption,
@@ -79,6 +80,7 @@ def command(
     framework: FrameworkOption = "megatron",
     optimizer: OptimizerOption = "adam",
     lora: LoraOption = 0,
+    frozen_dtype: FrozenDtypeOption = "",
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
@@ -141,6 +143,7 @@ def command(
         "framework": framework,
         "optimizer": optimizer,
         "lora": lora,
+        "frozen_dtype": frozen_dtype,
         "grad_dtype": grad_dtype,
         "encoder_seq": encoder_seq or 0,
     }

@@ -125,6 +125,14 @@ OptimizerOption = Annotated[
 LoraOption = Annotated[
     int, typer.Option("--lora", metavar="RANK", help="Train adapters of this rank beside frozen weights only.", min=0)
 ]
+FrozenDtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--frozen-dtype",
+        metavar="DTYPE",
+        help="Store the weights beside adapters in it: nf4 (QLoRA). Default: as they compute.",
+    ),
+]
 GradDtypeOption = Annotated[
     str, option("--grad-dtype", "Of the gradients that ranks exchange: fp32, bf16. Default: the framework's.", "DTYPE")
 ]

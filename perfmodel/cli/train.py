@@ -29,6 +29,7 @@ from perfmodel.cli._training_options import (
     EpOption,
     EtpOption,
     FrameworkOption,
+    FrozenDtypeOption,
     GpusOption,
     GradDtypeOption,
     HsdpOption,
@@ -93,6 +94,7 @@ def command(
     framework: FrameworkOption = "megatron",
     optimizer: OptimizerOption = "adam",
     lora: LoraOption = 0,
+    frozen_dtype: FrozenDtypeOption = "",
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
@@ -167,6 +169,7 @@ def command(
         "framework": framework,
         "optimizer": optimizer,
         "lora": lora,
+        "frozen_dtype": frozen_dtype,
         "grad_dtype": grad_dtype,
         "encoder_seq": encoder_seq or 0,
     }

@@ -166,6 +166,9 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         )
     if plan.lora > config.hidden:
         raise _refused(f"lora = {plan.lora} is more than the {config.hidden} of the matrices", "Use lora=16")
+    if plan.frozen_dtype and plan.dtype not in ("bf16", "fp16"):
+        frozen = f"weights frozen in {plan.frozen_dtype}"
+        raise _refused(f"{frozen} are written out in 16 bits, not in {plan.dtype}", "Use bf16")
     if plan.attention == "fa3" and cluster.hardware.matrix_instruction != "wgmma":
         raise _refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":

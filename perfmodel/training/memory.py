@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
+from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
@@ -178,7 +179,7 @@ class _Holder:
         state = self._state(held)
         gathered, working_gradients, pools = self._gathered(held)
         copies = self._copies(held)
-        working = max((self.layers[kind].working for kind in counts), default=0.0)
+        working = max((self.layers[kind].working for kind in counts), default=0.0) + self._written_out
         logits, head_input = self._logits() if last else (0.0, 0.0)
         common = {**state, "communication": self._communication(), "pools": pools}
         rest = sum(common.values()) + copies + gathered + max(logits + head_input, working + working_gradients)
@@ -217,11 +218,24 @@ class _Holder:
         state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config) * self.setup.trained
         gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
         rules = {
-            "weights": (weight, self.setup.sharded),
             "gradients": (gradient, plan.zero >= 2),
             "optimizer": (state, plan.zero >= 1),
         }
-        return {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
+        rest = {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
+        return {"weights": self._weights(held, weight), **rest}
+
+    def _weights(self, held: Held, each: float) -> float:
+        """Return the weights of one GPU, those of the layers in fewer bits where they are frozen so [B]."""
+        frozen = FROZEN_BYTES.get(self.plan.frozen_dtype, each)
+        layers = self._share(replace(held, outer=0.0), self.setup.sharded)
+        return each * self._share(Held(0.0, 0.0, held.outer, 0.0), self.setup.sharded) + frozen * layers
+
+    @property
+    def _written_out(self) -> float:
+        """Return the frozen matrix that a product has in 16 bits [B]; 0 where weights are wide."""
+        if not self.plan.frozen_dtype:
+            return 0.0
+        return self.part.element_bytes * largest_matrix(self.config) / self.plan.tp
 
     def _roots(self, held: Held) -> float:
         """Return what the update of one GPU's parameters needs beside their state [B]."""
@@ -239,13 +253,15 @@ class _Holder:
         # what a single rank holds, as experts may be, is there
         outer = held.outer * (self.shards > 1)
         dense, experts = held.dense * (self.shards > 1), held.experts * (self.expert_shards > 1)
-        everything = outer + dense + experts
+        layers = dense + experts
+        everything = outer + layers
+        stored = FROZEN_BYTES.get(plan.frozen_dtype, e)
         wide = _SINGLE if self.framework.gradient_dtype == "fp32" else 0.0  # of the copy that is reduced, if it is one
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in the dtype in which they are reduced until the last micro batch
-            return everything * (e + (wide or e) * self.setup.trained), 0.0, 0.0
+            return e * outer + stored * layers + everything * (wide or e) * self.setup.trained, 0.0, 0.0
         stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
-        gathered = e * (everything if stays else outer + facts.gathered_layers * held.largest_layer)
+        gathered = e * outer + stored * (layers if stays else facts.gathered_layers * held.largest_layer)
         layer = (e + wide) * held.largest_layer * self.setup.trained
         share = (outer + dense) / self.shards + experts / self.expert_shards
         shards = facts.gradient_bytes * share * self.setup.trained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
+from perfmodel.training.frozen import frozen_kernels
 from perfmodel.training.kernels import needs_transposed, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
@@ -45,6 +46,7 @@ class Passes:
     forward, backward : by part [s].
     weights_s : of backward, the products of the weights' gradients [s].
     parameters, expert_parameters : that the GPU holds.
+    weight_bytes : of a parameter as ranks that share it out gather it [B].
     launches : kernels that the host launches forward, and backward with what is computed anew.
     """
 
@@ -52,6 +54,7 @@ class Passes:
     backward: Vector
     weights_s: float
     parameters: float
+    weight_bytes: float
     expert_parameters: float = 0.0
     launches: tuple[float, float] = (0.0, 0.0)
 
@@ -64,6 +67,9 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     if config.architecture.sinks and setup.framework.unfused_sinks and not kind.windowed:
         shard = shard._replace(kernel="unfused")
     work = layer_work(setup.hardware, config, shard, kind.moe, kind.windowed)
+    if setup.plan.frozen_dtype:
+        more = frozen_kernels(config, kind.moe, setup.plan.ep)
+        work = replace(work, kernels=work.kernels + more, kernels_backward=work.kernels_backward + more)
     slow = fixed.memory_bound[setup.framework.streams]
     frozen = setup.plan.lora > 0
     weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
@@ -72,10 +78,11 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     adapters = _adapters(setup, config, shard, kind.moe)
     gap_s = kernel_gap_s(setup.hardware)
     cast_s = _weight_cast_s(setup, work.parameters + work.expert_parameters)
+    wide_s = _written_out_s(setup, work.parameters + work.expert_parameters)
     forward = _vector(
         products=sum(passes.forward_s for passes in work.products.values()),
         attention=attention[0],
-        memory_bound=slow * (work.streams_s + adapters[0] + cast_s),
+        memory_bound=slow * (work.streams_s + adapters[0] + cast_s + wide_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements),
         gaps=gap_s * work.kernels,
         **exchanges[0],
@@ -84,14 +91,22 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     backward = _vector(
         products=inputs_s + weights_s + (0.0 if frozen else work.accumulate_s),
         attention=attention[1],
-        memory_bound=slow * (work.streams_backward_s + adapters[1] + setup.trained * cast_s),
+        memory_bound=slow * (work.streams_backward_s + adapters[1] + setup.trained * cast_s + wide_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
         + fixed.casts * stream_time(setup.hardware, 2.0 * _transposed(setup) * work.gathered_elements),
         gaps=gap_s * work.kernels_backward,
         **exchanges[1],
     )
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)
-    return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters, layer_launches(setup, work))
+    return Passes(
+        forward,
+        backward,
+        weights_s,
+        work.parameters,
+        setup.layer_weight_bytes,
+        work.expert_parameters,
+        layer_launches(setup, work),
+    )
 
 
 def _exchanges(
@@ -136,6 +151,13 @@ def _adapters(setup: Setup, config: ModelConfig, shard: Shard, moe: bool) -> tup
     cross = shard.cross_tokens
     forward, backward = adapter_bytes(config, moe, shard.tokens, shard.tp, shard.element_bytes, cross)
     return stream_time(setup.hardware, forward), stream_time(setup.hardware, backward)
+
+
+def _written_out_s(setup: Setup, parameters: float) -> float:
+    """Return what writing some frozen weights out for the products of a pass takes [s]; 0 where they are wide."""
+    if not setup.plan.frozen_dtype:
+        return 0.0
+    return stream_time(setup.hardware, (setup.layer_weight_bytes + setup.shard.element_bytes) * parameters)
 
 
 def _cast_bytes(setup: Setup) -> float:
@@ -192,7 +214,7 @@ def head_passes(setup: Setup) -> Passes:
     forward = work.products.forward_s + slow * (work.streams_s + cast_s)
     weights_s = 0.0 if setup.plan.lora else work.products.weight_s
     backward = work.products.input_s + weights_s + loss + slow * setup.trained * cast_s
-    return Passes(_vector(head=forward), _vector(head=backward), weights_s, work.parameters)
+    return Passes(_vector(head=forward), _vector(head=backward), weights_s, work.parameters, setup.wide_bytes)
 
 
 def _weight_cast_s(setup: Setup, parameters: float) -> float:
@@ -222,7 +244,7 @@ def embedding_passes(setup: Setup, tokens: float) -> Passes:
     table = stream_time(setup.hardware, _table_bytes(setup) * config.vocab * config.embedding_dim / shard.tp)
     own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp
     back = 0.0 if setup.plan.lora else 2.0 * time + slow * table
-    return Passes(_vector(head=time), _vector(head=back), 0.0, own)
+    return Passes(_vector(head=time), _vector(head=back), 0.0, own, setup.wide_bytes)
 
 
 def _table_bytes(setup: Setup) -> float:

@@ -16,6 +16,7 @@ from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
 from perfmodel.training.choices import Recompute as Recompute
 from perfmodel.training.choices import Schedule as Schedule
 from perfmodel.training.framework import nearest_framework
+from perfmodel.training.frozen import FROZEN as FROZEN
 from perfmodel.training.idle import idle_options
 
 PLACE = "training plan"
@@ -58,6 +59,7 @@ class TrainingPlan:
     dropout : whether the layers drop activations; None as the framework does.
     expert_imbalance : tokens of the busiest expert parallel rank over the mean; 1 is balanced routing.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
+    frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
     """
 
     batch: int
@@ -85,6 +87,7 @@ class TrainingPlan:
     dropout: bool | None = None
     expert_imbalance: float = 1.0
     lora: int = 0
+    frozen_dtype: str = ""
     encoder_seq: int = 0
 
     def __post_init__(self) -> None:
@@ -104,7 +107,8 @@ class TrainingPlan:
             self, "schedule", Schedule.parse(self.schedule or _usual_schedule(self.vp), place="schedule")
         )
         object.__setattr__(self, "stages", tuple(self.stages))
-        for name, allowed in (("dtype", DTYPES), ("attention", ATTENTION), ("optimizer", OPTIMIZERS)):
+        choices = {"dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN}
+        for name, allowed in choices.items():
             text = getattr(self, name)
             if text not in allowed:
                 if (word := spelt(text, allowed)) is None:
@@ -141,6 +145,7 @@ class TrainingPlan:
             "framework",
             "optimizer",
             "grad_dtype",
+            "frozen_dtype",
         ):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")

@@ -224,6 +224,7 @@ def run_plan(run: Run) -> TrainingPlan:
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",
         lora=_adapter_rank(run),
+        frozen_dtype="nf4" if _quantised_base(run) else "",
     ).changed()
 
 
@@ -244,10 +245,15 @@ _USUAL_RANK = 16
 def _adapter_rank(run: Run) -> int:
     """Return the rank of the adapters that a run trains, which its model, framework or notes name; 0 without."""
     text = " ".join(run.text(column) for column in ("model", "framework", "notes", "table")).replace("_", " ").lower()
-    if not re.search(r"\blora\b", text):
+    if not (re.search(r"\blora\b", text) or _quantised_base(run)):
         return 0
     rank = re.search(r"\brank\D{0,3}(\d+)", text)
     return int(rank[1]) if rank else _USUAL_RANK
+
+
+def _quantised_base(run: Run) -> bool:
+    """Return whether the frozen weights are in 4 bits: the model, framework or notes say "QLoRA"."""
+    return any(re.search(r"\bqlora\b", run.text(column).lower()) for column in ("model", "framework", "notes"))
 
 
 def _dtype(text: str) -> str:

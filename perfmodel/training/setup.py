@@ -13,6 +13,7 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Constants, Framework, constants, nearest_framework
+from perfmodel.training.frozen import FROZEN_BYTES
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.model_config import ModelConfig
@@ -159,6 +160,16 @@ class Setup:
     def narrow_weights(self) -> bool:
         """Whether weights are in 16 bits between the steps, with no others in fp32 that autocast would cast."""
         return self.plan.optimizer == "adam-bf16" or self.plan.lora > 0
+
+    @property
+    def layer_weight_bytes(self) -> float:
+        """Bytes of a weight of the layers as it is stored and gathered in 16 or 32 bits, or frozen in fewer [B]."""
+        return FROZEN_BYTES.get(self.plan.frozen_dtype, self.wide_bytes)
+
+    @property
+    def wide_bytes(self) -> float:
+        """Bytes of a weight as it is gathered where it is not frozen in fewer [B]."""
+        return 2.0 if self.shard.element_bytes == 2.0 else 4.0
 
     @property
     def encoder_seq(self) -> int:

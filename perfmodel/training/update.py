@@ -75,15 +75,14 @@ def _held(setup: Setup, weights: Passes | StageGpu) -> list[tuple[Group, float]]
 
 
 def _gather_scatter(setup: Setup, passes: Passes) -> tuple[float, float]:
-    """Return the time of gathering weights in 16 bits, and of reducing their gradients, over the shards [s].
+    """Return the time of gathering weights as they are stored, and of reducing their gradients, over the shards [s].
 
     Experts are shared out among the ranks that hold the same ones; a single rank gathers and reduces nothing.
     """
-    wide = 2.0 if setup.shard.element_bytes == 2.0 else 4.0
     gather = scatter = 0.0
     for group, parameters in _held(setup, passes):
         shards = setup.sharing(group)
-        gather += exchange_time(shards, "all_gather", parameters * wide)
+        gather += exchange_time(shards, "all_gather", parameters * passes.weight_bytes)
         scatter += exchange_time(shards, "reduce_scatter", parameters * setup.trained * setup.gradient_bytes)
     return gather, scatter
 

@@ -62,3 +62,47 @@ def test_a_rank_below_0_is_refused():
 def test_a_rank_beyond_the_matrices_is_refused():
     with pytest.raises(UsageError, match="lora = 5000 is more than"):
         train(LLAMA, CLUSTER, PLAN.changed(lora=5000))
+
+
+ONE = Cluster.of(hardware("rtx-4090"), 1)
+QLORA = TrainingPlan(batch=1, seq=512, framework="huggingface", lora=64, frozen_dtype="nf4", recompute="full")
+
+
+def test_frozen_weights_of_4_bits_by_hand():
+    """8 bits of scale for 64 numbers and 32 bits for 256 scales are 0.127 bits a number (QLoRA, section 3)."""
+    outer = 2 * LLAMA.vocab * LLAMA.hidden + LLAMA.hidden
+    layers = LLAMA.parameters - outer
+    held = training_memory(LLAMA, ONE, QLORA).peak.parts["weights"]
+    assert held == pytest.approx(2.0 * outer + (4.0 + 0.127) / 8.0 * layers, rel=1e-3)
+    assert held < 0.3 * training_memory(LLAMA, ONE, QLORA.changed(frozen_dtype="")).peak.parts["weights"]
+
+
+def test_each_pass_writes_the_frozen_weights_out():
+    """Three passes of full recomputation read 0.516 B and write 2 B a weight, all beside the same products."""
+    large = QLORA.changed(batch=8, micro_batch=8)
+    wide, narrow = (train(LLAMA, ONE, large.changed(frozen_dtype=name)) for name in ("", "nf4"))
+    assert narrow.terms_s["products"] == wide.terms_s["products"]
+    layers = 6.476e9
+    least = 2.516 * layers / 1.008e12
+    more = narrow.terms_s["memory_bound"] - wide.terms_s["memory_bound"]
+    assert 2.0 * least < more < 3.0 * least
+    assert narrow.terms_s["recompute"] - wide.terms_s["recompute"] > least
+    assert narrow.flop == wide.flop
+
+
+def test_ranks_gather_frozen_weights_in_their_4_bits():
+    two = Cluster.of(hardware("rtx-4090"), 2)
+    plan = QLORA.changed(batch=2, zero=3)
+    wide, narrow = (train(LLAMA, two, plan.changed(frozen_dtype=name)).terms_s["data"] for name in ("", "nf4"))
+    assert narrow < 0.5 * wide
+    parts = [training_memory(LLAMA, two, plan.changed(frozen_dtype=name)).peak.parts for name in ("", "nf4")]
+    assert parts[1]["gathered"] < parts[0]["gathered"]
+
+
+def test_frozen_weights_need_adapters_and_16_bits():
+    with pytest.raises(UsageError, match="frozen_dtype nf4 is of the weights beside adapters"):
+        train(LLAMA, ONE, QLORA.changed(lora=0, frozen_dtype="nf4"))
+    with pytest.raises(UsageError, match="written out in 16 bits, not in fp32"):
+        train(LLAMA, ONE, QLORA.changed(dtype="fp32"))
+    with pytest.raises(UsageError, match="nf3"):
+        QLORA.changed(frozen_dtype="nf3")

@@ -63,7 +63,8 @@ def test_a_blank_step_time_comes_from_the_tokens() -> None:
         ({"mbs": "16"}, {"micro_batch": 2}),
         ({"mbs": ""}, {"micro_batch": 1}),
         ({"notes": "no optimizer step"}, {"optimizer": "none"}),
-        ({"notes": "LoRA fine-tuning, rank 8"}, {"lora": 8}),
+        ({"notes": "LoRA fine-tuning, rank 8"}, {"lora": 8, "frozen_dtype": ""}),
+        ({"notes": "QLoRA (NF4 base) rank 64"}, {"lora": 64, "frozen_dtype": "nf4"}),
         ({"model": "llama3-8b_lora"}, {"lora": 16}),
     ],
 )
