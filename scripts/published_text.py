@@ -12,9 +12,9 @@ Times that other sources published (`examples/published`, whose README names the
 
 The eleventh batch, 59 sources and 730 rows, 67 of them flagged, was gathered when all below was done, by a reader who
 had seen no prediction. **At first sight (commit 9d5de119) it was 43.2 % off, 18.1 % in the median, with 78 % in the
-interval at a width of 2.50; the datasheet's roofline is 47 % off.** One laboratory has a fifth of it, 143 rows of an RTX
-5090 that a compiled program timed one by one (89 % off); all others were 30.5 % off, 15.0 % in the median, with 81 % in
-the interval. Products, attention and convolutions were 41.8 % off with 80 % inside (37.1 and 83 without that
+interval at a width of 2.50; the datasheet's roofline is 47 % off.** One laboratory has a fifth of it, 143 rows of an
+RTX 5090 that a compiled program timed one by one (89 % off); all others were 30.5 % off, 15.0 % in the median, with
+81 % in the interval. Products, attention and convolutions were 41.8 % off with 80 % inside (37.1 and 83 without that
 laboratory); kernels bound by memory and exchanges 45.1 % with 75 % (22.7 and 78). Its 77 exchanges between nodes, up
 to 64 of eight B200, were 16 % off with 96 % inside. Now:
 
