@@ -187,6 +187,8 @@ class Moe(Operator):
     def visits(self) -> Number:
         """Ranks that a token visits, of ep; as many as there can be, min(k, ep), where tokens take experts in turn.
 
+        Routers that take a token's experts from some groups of them reach fewer (`perfmodel.operators.routing.Router`).
+
         Kernels that compute all slots of the tokens that visit a rank show it: with 8 of 256 experts and ep = 8 they
         take 1.5 times as long as for tokens with any experts (aiconfigurator @ 095f58a51c4c, 5,275 rows in turn).
         """

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import Vocabulary
 from perfmodel.core.work import Number, plain
 
 Floats = NDArray[np.float64]
@@ -39,13 +43,81 @@ def expected_visits(experts: Number, top_k: Number, ranks: Number) -> Number:
     >>> round(float(expected_visits(256, 8, 8)), 1)
     5.3
     """
-    others = experts - experts / ranks
+    return plain(ranks * (1.0 - _missed(experts, experts / ranks, top_k)))
+
+
+def _missed(experts: Number, held: Number, top_k: Number) -> Number:
+    """Return the probability that none of k different experts of E is among some, C(E - held, k) / C(E, k)."""
+    others = experts - held
     none: Number = 1.0
     for chosen in range(int(np.max(top_k))):
         # of the experts that are left after so many choices, those of other ranks
         left = np.maximum(0.0, others - chosen) / np.maximum(1.0, experts - chosen)
         none = none * np.where(chosen < np.asarray(top_k), left, 1.0)
-    return plain(ranks * (1.0 - none))
+    return none
+
+
+class Dispatcher(Vocabulary):
+    """How ranks that share experts exchange tokens before the experts, and what these give after them."""
+
+    ALLTOALL = "alltoall"  # each copy of a token by itself, as NCCL's all-to-all and DeepEP's low-latency kernels do
+    DEEPEP = "deepep"  # one copy to each rank with any of the token's experts, and over the network one to each node
+    ALLGATHER = "allgather"  # all tokens to all ranks; a reduce-scatter adds up what the experts give
+
+
+class Router(NamedTuple):
+    """Which experts a token takes: any k of E, or k of those in some of the groups of experts.
+
+    Attributes
+    ----------
+    experts, top_k : of a layer, and of a token.
+    groups, chosen : groups of neighbouring experts, and from how many of them a token's come: 8 and 4 in DeepSeek-V3
+        (arXiv 2412.19437, "node-limited routing"). They are taken to be any, and the k any of theirs.
+    """
+
+    experts: int
+    top_k: int
+    groups: int = 1
+    chosen: int = 1
+
+    def visits(self, ranks: int) -> float:
+        """Return how many of R ranks, each with as many neighbouring experts, a token visits: `expected_visits`.
+
+        With groups it is the sum over the ranks of 1 - E[C(n - h, k) / C(n, k)], n the experts of the chosen groups and
+        h the rank's among them.
+
+        >>> round(Router(256, 8).visits(8), 2), round(Router(256, 8, 8, 4).visits(8), 2)
+        (5.29, 3.63)
+        """
+        if self.groups <= self.chosen:
+            return float(expected_visits(float(self.experts), self.top_k, float(ranks)))
+        return _grouped_visits(self, ranks)
+
+    def copies(self, dispatcher: Dispatcher, ranks: int) -> float:
+        """Return how many of R ranks, its own among them, a token is at with a dispatcher, counted with repetition."""
+        if dispatcher == Dispatcher.DEEPEP:
+            return self.visits(ranks)
+        return float(self.top_k if dispatcher == Dispatcher.ALLTOALL else ranks)
+
+
+@functools.lru_cache(maxsize=4096)
+def _grouped_visits(router: Router, ranks: int) -> float:
+    """Return the ranks that a token of a router with groups visits."""
+    place = np.arange(router.experts)
+    held = np.zeros((ranks, router.groups), np.int64)
+    np.add.at(held, (place * ranks // router.experts, place * router.groups // router.experts), 1)
+    among = router.experts * router.chosen / router.groups
+    visits = 0.0
+    for parts, alike in Counter(map(tuple, held.tolist())).items():
+        # (groups chosen, experts of the rank in them) -> ways to choose
+        ways = Counter({(0, 0): 1})
+        for part in parts:
+            for (count, own), number in list(ways.items()):
+                ways[count + 1, own + part] += number
+        found = [(own, number) for (count, own), number in ways.items() if count == router.chosen]
+        missed = sum(number * float(_missed(among, float(own), router.top_k)) for own, number in found)
+        visits += alike * (1.0 - missed / math.comb(router.groups, router.chosen))
+    return visits
 
 
 @dataclass(frozen=True)

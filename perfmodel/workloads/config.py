@@ -14,6 +14,7 @@ from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, A
 from perfmodel.workloads.config_values import SPELLINGS, Values
 from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
+from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
@@ -241,7 +242,20 @@ class _Reader(Values):
             "shared_gate": self.kind == "qwen2_moe",
             "dense_layers": layers - families.sparse_layers(self.kind, self.raw, layers),
             "router_bias": shape.router_bias,
+            **self.groups(experts, top_k),
         }
+
+    def groups(self, experts: int, top_k: int) -> dict[str, Any]:
+        """Return the groups of experts and how many of them a token's come from, where the router limits these.
+
+        DeepSeek's small models state one group, or with ``topk_method`` that a token takes any experts.
+        """
+        if self.raw.get("topk_method") == "greedy" or self.first(("n_group",)) in (None, 0, 1):
+            return {}
+        groups, chosen = self.of(("n_group",), "groups", None), self.of(("topk_group",), "token_groups", None)
+        if problem := group_problem(experts, top_k, groups, chosen):
+            raise self.wrong(problem)
+        return {"expert_groups": groups, "token_groups": chosen}
 
     def shared_ffn(self, width: int) -> int:
         """Return the width of the experts that every token visits."""

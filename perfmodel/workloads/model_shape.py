@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from perfmodel.operators.routing import Router
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.quantization import OTHER
 
@@ -26,6 +27,18 @@ class Linear(NamedTuple):
 def count_parameters(linears: tuple[Linear, ...]) -> int:
     """Return the parameters of some matrices."""
     return sum(linear.parameters for linear in linears)
+
+
+def group_problem(experts: int, top_k: int, groups: int, chosen: int) -> str:
+    """Return what is impossible about a router that takes k experts from some groups of all, or an empty string."""
+    if not groups and not chosen:
+        return ""
+    if not 1 <= chosen <= groups:
+        return f"the experts of a token come from {chosen} groups of {groups}"
+    if experts % groups:
+        return f"{groups} groups do not divide {experts} experts"
+    held = experts // groups * chosen
+    return f"{chosen} of {groups} groups have {held} experts, and a token visits {top_k}" if top_k > held else ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,8 @@ class ModelShape:
     norm_after : the norms follow the residual additions.
     window_layers : layers with that window, the others attend to all keys; 0 with a window means every layer.
     experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
+    expert_groups, token_groups : groups of neighbouring experts, and from how many of them a token's come
+        (`perfmodel.operators.routing.Router`); 0 where a token takes any experts.
     shared_ffn : width inside the experts that every token visits, together; 0 for none.
     shared_gate : a gate with one output scales the shared experts.
     dense_layers : layers of a mixture of experts whose MLP is one dense MLP of ``ffn``.
@@ -108,6 +123,8 @@ class ModelShape:
     facts: Architecture | None = None
     name: str = ""
     stored: str = ""
+    expert_groups: int = 0
+    token_groups: int = 0
 
     def __post_init__(self) -> None:
         every = self.layers if self.window and not self.window_layers else self.window_layers
@@ -117,6 +134,11 @@ class ModelShape:
     def architecture(self) -> Architecture:
         """The facts that all models of this type share."""
         return self.facts or ARCHITECTURES[self.model_type]
+
+    @property
+    def router(self) -> Router:
+        """Which experts a token takes."""
+        return Router(self.experts, self.top_k, max(1, self.expert_groups), max(1, self.token_groups))
 
     @property
     def usual_weights(self) -> str:

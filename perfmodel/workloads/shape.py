@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.model_shape import group_problem
 
 #: dimensions that every shape needs
 NEEDED = ("layers", "hidden", "heads", "vocab")
@@ -177,4 +178,5 @@ def _problem(config: ModelConfig) -> str:
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
     }
-    return next((text for text, found in problems.items() if found), "")
+    grouped = group_problem(config.experts, config.top_k, config.expert_groups, config.token_groups)
+    return next((text for text, found in problems.items() if found), grouped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
-from perfmodel.operators.routing import expected_touched, expected_visits, loads
+from perfmodel.operators.routing import Dispatcher, Router, expected_touched, expected_visits, loads
 
 SMALL: dict[str, Any] = {"tokens": 2, "hidden": 4, "inter": 8, "experts": 4, "top_k": 2}
 
@@ -72,6 +73,43 @@ def test_ranks_that_a_token_visits() -> None:
     )
     assert np.array_equal(in_turn.visits, [1, 4, 8, 8])
     assert np.array_equal(in_turn.visiting_slots, [512, 512, 512, 128])
+
+
+def test_a_router_with_groups_by_hand() -> None:
+    """Two of four groups of two experts: a rank's group is chosen half the time, and 1 of 6 pairs leaves it out."""
+    assert Router(8, 2, 4, 2).visits(4) == pytest.approx(4 * 0.5 * (1 - 1 / 6))
+    # one group of two: both experts of a token lie on one of two ranks, and on two of four
+    assert [Router(4, 2, 2, 1).visits(ranks) for ranks in (1, 2, 4)] == pytest.approx([1, 1, 2])
+    # groups that all are chosen limit nothing
+    assert Router(256, 8, 8, 8).visits(8) == expected_visits(256.0, 8, 8.0)
+
+
+@pytest.mark.parametrize(("router", "ranks"), [(Router(12, 3, 4, 2), 3), (Router(12, 2, 6, 2), 4), (Router(8, 4), 4)])
+def test_visits_are_the_mean_over_all_choices(router: Router, ranks: int) -> None:
+    """Also where ranks end within groups."""
+    counts = [
+        len({expert * ranks // router.experts for expert in chosen})
+        for groups in itertools.combinations(range(router.groups), router.chosen)
+        for chosen in itertools.combinations(
+            [expert for expert in range(router.experts) if expert * router.groups // router.experts in groups],
+            router.top_k,
+        )
+    ]
+    assert router.visits(ranks) == pytest.approx(np.mean(counts))
+
+
+@given(
+    ranks=st.sampled_from([1, 2, 4, 8, 16, 64]),
+    top_k=st.integers(1, 16),
+    chosen=st.integers(1, 8),
+)
+def test_groups_and_shared_ranks_save_copies(ranks: int, top_k: int, chosen: int) -> None:
+    limited, free = Router(128, top_k, 8, chosen), Router(128, top_k)
+    copies = {dispatcher: limited.copies(dispatcher, ranks) for dispatcher in Dispatcher}
+    assert 1.0 - 1e-9 <= copies[Dispatcher.DEEPEP] <= free.visits(ranks) + 1e-9
+    assert copies[Dispatcher.DEEPEP] <= min(copies[Dispatcher.ALLTOALL], copies[Dispatcher.ALLGATHER]) + 1e-9
+    assert copies[Dispatcher.ALLTOALL] == top_k
+    assert copies[Dispatcher.ALLGATHER] == ranks
 
 
 def test_exchange_sends_each_token_to_the_ranks_that_it_visits() -> None:

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from perfmodel.errors import InputFileError
+from perfmodel.files import read_document
+from perfmodel.workloads.catalog import named_model
 from perfmodel.workloads.config import read_model_config
 
 LLAMA = {
@@ -100,6 +102,30 @@ def test_a_token_of_deepseek_v3_visits_37_billion_parameters(data_dir):
     # the cache has the latent vector of 512 and the rotary part of 64, in 61 layers
     assert config.kv_bytes_per_token(2) == 61 * (512 + 64) * 2
     assert (config.head_dim, config.value_dim, config.dense_layers) == (192, 128, 3)
+
+
+def test_the_experts_of_a_token_come_from_some_groups(data_dir, read):
+    published = read_document(data_dir / "hf_configs" / "deepseek-ai__DeepSeek-V3.json")
+    assert read(published).router == (256, 8, 8, 4) == named_model("deepseek-v3").router
+    # as in DeepSeek-V2-Lite, which takes any experts, and in Kimi K2, which has one group
+    assert read(published | {"topk_method": "greedy"}).router == (256, 8, 1, 1)
+    assert read(published | {"n_group": 1, "topk_group": 1}).router == (256, 8, 1, 1)
+    assert named_model("mixtral-8x7b").router == (8, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"topk_group": 9}, "from 9 groups of 8"),
+        ({"n_group": 7}, "7 groups do not divide 256 experts"),
+        ({"n_group": 64, "topk_group": 1}, "1 of 64 groups have 4 experts, and a token visits 8"),
+        ({"topk_group": None}, "no token groups"),
+    ],
+)
+def test_groups_that_cannot_be_are_named(data_dir, read, change, said):
+    published = read_document(data_dir / "hf_configs" / "deepseek-ai__DeepSeek-V3.json")
+    with pytest.raises(InputFileError, match=said):
+        read(published | change)
 
 
 def test_a_token_of_gpt_oss_visits_3_6_billion_parameters_beside_the_embedding(data_dir):
