@@ -36,6 +36,7 @@ class Slice(NamedTuple):
     narrow_inputs : inputs of products in 8 bits are kept in 8 bits.
     last_output : recomputation of every second product keeps the output of the layer's last one.
     cross_tokens, cross_keys : of the encoder, in a micro batch and in a sequence, that a decoder's layers attend to.
+    imbalance : tokens of the busiest expert parallel rank over the mean, which is taken to be the same in all layers.
     """
 
     tokens: float
@@ -54,6 +55,7 @@ class Slice(NamedTuple):
     last_output: bool
     cross_tokens: float = 0.0
     cross_keys: float = 0.0
+    imbalance: float = 1.0
 
     @property
     def outer(self) -> float:
@@ -62,8 +64,8 @@ class Slice(NamedTuple):
 
     @property
     def expert_tokens(self) -> float:
-        """Tokens for which this GPU computes its part of the experts, each as often as experts it is sent to."""
-        return expert_tokens(self.tokens, self.tp, self.etp, self.sp)
+        """Tokens for which the busiest GPU computes its part of the experts, each as often as experts it is sent to."""
+        return self.imbalance * expert_tokens(self.tokens, self.tp, self.etp, self.sp)
 
     @property
     def input_bytes(self) -> float:

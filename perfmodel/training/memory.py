@@ -88,6 +88,7 @@ def slice_of(setup: Setup) -> Slice:
         last_output=facts.last_output,
         cross_tokens=shard.cross_tokens,
         cross_keys=float(shard.cross_seq),
+        imbalance=shard.imbalance,
     )
 
 

@@ -149,3 +149,12 @@ def test_a_flash_kernel_keeps_its_output_beside_the_8_bit_input_of_the_projectio
     kept = [kept_by_layer(llama, part._replace(narrow_inputs=narrow), False).values for narrow in (True, False)]
     assert kept == [3 * 8192 * 4096, 2 * 8192 * 4096]
     assert kept_by_layer(llama, part._replace(kernel="unfused"), False).values == 8192 * 4096
+
+
+def test_the_busiest_rank_keeps_as_much_more_of_its_experts() -> None:
+    """Half as many tokens again at the experts: what is inside these, and what is sent, not what is beside them."""
+    mixtral = named_model("mixtral-8x7b")
+    even, skewed = (kept_by_layer(mixtral, MEGATRON._replace(imbalance=each), True) for each in (1.0, 1.5))
+    scores = 2048 * 8 * 4.0  # of the router, in fp32
+    assert skewed.mlp - scores == pytest.approx(1.5 * (even.mlp - scores))
+    assert skewed.total - skewed.mlp == pytest.approx(even.total - even.mlp)
