@@ -25,6 +25,7 @@ from perfmodel.cli._training_options import (
     BatchOption,
     CpAlgorithmOption,
     CpOption,
+    DispatcherOption,
     DtypeOption,
     EncoderSeqOption,
     EpOption,
@@ -64,6 +65,7 @@ def command(
     vp: VpOption = None,
     ep: EpOption = None,
     etp: EtpOption = None,
+    dispatcher: DispatcherOption = "",
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
     seq: SeqOption = None,
@@ -134,6 +136,7 @@ def command(
     fixed = {
         "dtype": dtype,
         "etp": etp or 0,
+        "dispatcher": dispatcher,
         "hsdp": hsdp,
         "sp": sequence_parallel,
         "tp_overlap": tp_overlap,

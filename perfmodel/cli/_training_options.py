@@ -43,6 +43,15 @@ ImbalanceOption = Annotated[
     float,
     typer.Option("--expert-imbalance", metavar="X", help="Tokens of the busiest expert parallel rank over the mean."),
 ]
+DispatcherOption = Annotated[
+    str,
+    option(
+        "--dispatcher",
+        "How tokens reach experts of other ranks: alltoall (each copy), deepep (one copy to each rank and node), "
+        "allgather. Default: the framework's.",
+        "NAME",
+    ),
+]
 MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.", "N")]
 BatchOption = Annotated[
     str | None,

@@ -24,6 +24,7 @@ from perfmodel.cli._training_options import (
     BatchOption,
     CpAlgorithmOption,
     CpOption,
+    DispatcherOption,
     DtypeOption,
     EncoderSeqOption,
     EpOption,
@@ -77,6 +78,7 @@ def command(
     stages: StagesOption = None,
     ep: EpOption = None,
     etp: EtpOption = None,
+    dispatcher: DispatcherOption = "",
     expert_imbalance: ImbalanceOption = 1.0,
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
@@ -158,6 +160,7 @@ def command(
     fixed = {
         "dtype": dtype,
         "etp": etp or 0,
+        "dispatcher": dispatcher,
         "stages": stages_of(stages),
         "expert_imbalance": expert_imbalance,
         "hsdp": hsdp,

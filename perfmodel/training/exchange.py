@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
-from perfmodel.operators.routing import expected_visits
+from perfmodel.operators.routing import Dispatcher, Router
 from perfmodel.training.layer import COLUMNS, ROWS, LayerWork
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard, key_value_width
@@ -187,53 +187,56 @@ def context_exchange(
     return exposed(ring, attention_s, contention), exposed(2.0 * ring, backward_s, contention)
 
 
-def copies_in_one(groups: Groups, experts: int, top_k: int) -> float:
-    """Return how many copies of a token cross the network as one: k over the domains that its k experts lie in."""
-    return float(top_k / expected_visits(experts, top_k, groups.expert.domains))
-
-
-def expert_exchange(groups: Groups, work: LayerWork, experts: int, top_k: int, routing: float) -> float:
+def expert_exchange(
+    groups: Groups, work: LayerWork, router: Router, dispatcher: Dispatcher, routing: float = 1.0
+) -> float:
     """Return the time of sending tokens to their experts and back, in one pass [s].
 
-    Inside a domain it is an all-to-all of T k h. Beyond it a token crosses the network once for each domain that one of
-    its k experts lies in, `expected_visits` of N domains, and is passed on inside: DeepSeek's DeepEP, which
-    Megatron-Core's flex dispatcher runs. Its alltoall dispatcher sends each of the k copies over the network, as NCCL
-    does: k (N - 1) / N crossings of a token in place of visits (N - 1) / N. Never faster than the bytes that cross over
-    the link's own rate.
+    A GPU's T tokens go to `Router.copies` c of R ranks: k copies one by one (alltoall, which Megatron-Core and PyTorch
+    run over NCCL), or one for each rank with any of a token's experts (DeepSeek's DeepEP, which Megatron-Core's flex
+    dispatcher runs). Inside a domain it is an all-to-all of T c h, of which 1 / R stays on the GPU. Over the network
+    T c(N) h (N - 1) / N of N domains leave it: with alltoall each copy, with deepep one for each domain of a token's
+    experts, which is passed on inside. Never faster than the bytes that cross over the link's own rate. allgather
+    brings all tokens to all ranks and reduce-scatters what the experts give; backward does the same in reverse.
 
     Parameters
     ----------
-    experts, top_k : of a layer, and those of a token.
     routing : time over that of an all-to-all, fitted (`Constants.routing`).
     """
-    group, cluster = groups.expert, groups.cluster
-    if group.ranks == 1 or not work.routed_bytes:
+    group, cluster, one = groups.expert, groups.cluster, work.token_bytes
+    if group.ranks == 1 or not one:
         return 0.0
-    if not group.crosses:
-        return 2.0 * routing * exchange_time(group, "alltoall", work.routed_bytes)
+    copies = router.copies(dispatcher, group.ranks)
+    if dispatcher == Dispatcher.ALLGATHER:
+        return sum(exchange_time(group, kind, copies * one) for kind in ("all_gather", "reduce_scatter"))
     inside = Group(cluster, group.inside, group.stride)
+    passed_on = exchange_time(inside, "alltoall", copies * one) if inside.ranks > 1 else 0.0
+    if not group.crosses:
+        return 2.0 * routing * passed_on
     domains = group.domains
-    crossing = work.routed_bytes / copies_in_one(groups, experts, top_k) * (domains - 1) / domains
+    crossing = router.copies(dispatcher, domains) * one * (domains - 1) / domains
     network = crossing / cluster.network_bytes_per_s + cluster.alpha_s
-    passed_on = exchange_time(inside, "alltoall", work.routed_bytes) if inside.ranks > 1 else 0.0
     least = crossing * cluster.nic_efficiency / cluster.network_bytes_per_s
     return 2.0 * max(least, routing * max(network, passed_on))
 
 
-def expert_tensor_exchange(groups: Groups, shard: Shard, work: LayerWork, top_k: int) -> float:
+def expert_tensor_exchange(
+    groups: Groups, shard: Shard, work: LayerWork, router: Router, dispatcher: Dispatcher
+) -> float:
     """Return the time in which the ranks of each expert gather its tokens and add up what it gives, in one pass [s].
 
     With sequence parallelism each rank has tokens of its own: an all-gather before the experts and a reduce-scatter
-    after them, of k copies of a token where they have been sent to their experts already, of one where all experts are
-    at hand (megatron/core/transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher and
-    MoEAllGatherTokenDispatcher). Without, ranks have the same tokens and all-reduce the sums.
+    after them, of all copies of a token where they have been sent to their experts already, of one where all experts
+    are at hand (megatron/core/transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher and
+    MoEAllGatherTokenDispatcher; the flex dispatcher sends each copy to all ranks of the expert, which are as many
+    bytes). Without, ranks have the same tokens and all-reduce the sums.
     """
-    if shard.etp == 1 or not work.routed_bytes:
+    group, one = groups.expert_tensor, work.token_bytes
+    if shard.etp == 1 or not one:
         return 0.0
-    group, one = groups.expert_tensor, work.routed_bytes / top_k
     if not shard.sp:
         return exchange_time(group, "all_reduce", one)
-    whole = shard.etp * one * (top_k if shard.ep > 1 else 1)
+    whole = shard.etp * one * (router.copies(dispatcher, shard.ep) if shard.ep > 1 else 1.0)
     return exchange_time(group, "all_gather", whole) + exchange_time(group, "reduce_scatter", whole)
 
 

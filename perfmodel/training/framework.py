@@ -66,6 +66,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel : ranks that it has beside data parallel ones, of `RANKS`; what a file does not say is there.
     expert_tensor : over how many tensor parallel ranks it shares out each expert unless it is told: all that share out
         the rest of a layer, or "one".
+    dispatcher : how tokens reach experts of other ranks unless it is told, see
+        `perfmodel.operators.routing.Dispatcher`.
     recomputes : which activations it can compute anew, as ``recompute`` of a plan; () for all ways.
     context : how it can split attention among context parallel ranks, as ``cp_algorithm`` of a plan; the usual way
         first.
@@ -132,6 +134,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards_layers: bool = False
     parallel: tuple[Literal["tp", "cp", "pp", "vp", "ep"], ...] = RANKS
     expert_tensor: Literal["all", "one"] = "all"
+    dispatcher: Literal["alltoall", "deepep", "allgather"] = "alltoall"
     recomputes: tuple[Literal["selective", "selective_op", "selective_layer", "full"], ...] = ()
     context: tuple[Literal["zigzag", "ring", "ulysses"], ...] = ("zigzag", "ring", "ulysses")
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)

@@ -52,7 +52,7 @@ class LayerWork:
     flop : forward FLOP of the products of this GPU.
     accumulate_s : reading the fp32 gradients that the products of the weights' gradients add to [s].
     parameters, expert_parameters : that the GPU holds, without and in routed experts.
-    routed_bytes : what one GPU sends to experts in a pass [B].
+    token_bytes : one copy of each token that a GPU sends to experts, of the busiest GPU [B].
     kernels, kernels_backward : kernels of each pass.
     """
 
@@ -67,7 +67,7 @@ class LayerWork:
     accumulate_s: float
     parameters: float
     expert_parameters: float
-    routed_bytes: float
+    token_bytes: float
     kernels: int
     kernels_backward: int
 
@@ -104,7 +104,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
         parameters=sum(weights[name] for name in matrices if name not in expert)
         + (3 if shard.cross_seq else 2) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
-        routed_bytes=shard.imbalance * shard.outer_tokens * config.top_k * config.hidden * 2.0 if moe else 0.0,
+        token_bytes=shard.imbalance * shard.outer_tokens * config.hidden * 2.0 if moe else 0.0,
         kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0) + 1,
         kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1) + 2,
     )

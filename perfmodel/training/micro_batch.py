@@ -127,9 +127,9 @@ def _exchanges(
     context = context_exchange(setup.groups, shard, setup.config, *attention, share)
     both = {"expert": 0.0, "host": 0.0}
     if kind.moe:
-        experts, top_k = setup.config.experts, setup.config.top_k
-        routing = expert_exchange(setup.groups, work, experts, top_k, setup.constants.routing)
-        shared = expert_tensor_exchange(setup.groups, shard, work, setup.config.top_k)
+        router, dispatcher = setup.config.router, setup.dispatcher
+        routing = expert_exchange(setup.groups, work, router, dispatcher, setup.constants.routing)
+        shared = expert_tensor_exchange(setup.groups, shard, work, router, dispatcher)
         both = {"expert": routing + shared, "host": setup.host_s}
     return (
         {"tensor": tensor[0] + maxima, "context": context[0], **both},

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfmodel.core.vocabulary import spelt
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.choices import ATTENTION as ATTENTION
 from perfmodel.training.choices import DTYPES as DTYPES
 from perfmodel.training.choices import OPTIMIZERS as OPTIMIZERS
@@ -58,6 +59,8 @@ class TrainingPlan:
     grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does.
     dropout : whether the layers drop activations; None as the framework does.
     expert_imbalance : tokens of the busiest expert parallel rank over the mean; 1 is balanced routing.
+    dispatcher : how tokens reach experts of other ranks, see `perfmodel.operators.routing.Dispatcher`; "" as the
+        framework does.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
     """
@@ -89,6 +92,7 @@ class TrainingPlan:
     lora: int = 0
     frozen_dtype: str = ""
     encoder_seq: int = 0
+    dispatcher: str = ""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -106,6 +110,8 @@ class TrainingPlan:
         object.__setattr__(
             self, "schedule", Schedule.parse(self.schedule or _usual_schedule(self.vp), place="schedule")
         )
+        if self.dispatcher:
+            object.__setattr__(self, "dispatcher", Dispatcher.parse(self.dispatcher, place="dispatcher"))
         object.__setattr__(self, "stages", tuple(self.stages))
         choices = {"dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN}
         for name, allowed in choices.items():
@@ -146,6 +152,7 @@ class TrainingPlan:
             "optimizer",
             "grad_dtype",
             "frozen_dtype",
+            "dispatcher",
         ):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")

@@ -128,6 +128,8 @@ _LATENT: dict[str, Any] = {
     "nope_head_dim": 128,
     "value_head_dim": 128,
 }
+#: groups of experts, and from how many a token's come, by model (config.json of each)
+_GROUPS = {"deepseek-v3": (8, 4), "deepseek-r1": (8, 4), "deepseek-v2": (8, 3)}
 #: width of the dense layers of a mixture of experts, by model (config.json of each); a table gives the experts' width
 _DENSE_FFN = {"deepseek-v3": 18432, "deepseek-v2": 12288, "deepseek-r1": 18432, "kimi-k2": 18432}
 
@@ -145,6 +147,7 @@ def run_config(run: Run) -> ModelConfig:
     framework, _ = nearest_framework(run.text("framework"), shards=_zero(run) == 3)
     facts, name, layers = _facts(run), run.text("model"), _needed(run, "layers")
     squared = name.startswith(_SQUARED)
+    groups, chosen = _GROUPS.get(name, (0, 0)) if moe.experts else (0, 0)
     bias = not facts.rms_norm and framework.bias and not squared
     config = ModelConfig(
         model_type="llama",
@@ -170,6 +173,8 @@ def run_config(run: Run) -> ModelConfig:
         expert_ffn=ffn if moe.experts else 0,
         shared_ffn=moe.shared * ffn,
         dense_layers=moe.dense_layers,
+        expert_groups=groups,
+        token_groups=chosen,
         facts=facts,
     )
     return dataclasses.replace(config, **_LATENT) if moe.latent else config
@@ -225,6 +230,7 @@ def run_plan(run: Run) -> TrainingPlan:
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",
         lora=_adapter_rank(run),
         frozen_dtype="nf4" if _quantised_base(run) else "",
+        dispatcher=_dispatcher(run),
     ).changed()
 
 
@@ -254,6 +260,13 @@ def _adapter_rank(run: Run) -> int:
 def _quantised_base(run: Run) -> bool:
     """Return whether the frozen weights are in 4 bits: the model, framework or notes say "QLoRA"."""
     return any(re.search(r"\bqlora\b", run.text(column).lower()) for column in ("model", "framework", "notes"))
+def _dispatcher(run: Run) -> str:
+    """Return how tokens reach the experts of other ranks; "" as the framework does.
+
+    It has a column of its own; the name of a framework, or notes, say it where it is DeepEP.
+    """
+    named = "deepep" in f"{run.text('framework')} {run.text('notes')}".lower()
+    return run.text("dispatcher") or ("deepep" if named else "")
 
 
 def _dtype(text: str) -> str:

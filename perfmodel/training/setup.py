@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group
 from perfmodel.core.hardware import Hardware
+from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.choices import EFFICIENT
@@ -78,6 +79,11 @@ class Setup:
     def etp(self) -> int:
         """Tensor parallel ranks of the experts."""
         return self.framework.expert_tensor_ranks(self.plan.tp, self.plan.etp)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """How tokens reach experts of other ranks."""
+        return Dispatcher(self.plan.dispatcher or self.framework.dispatcher)
 
     @property
     def micro_batches(self) -> float:

@@ -10,10 +10,10 @@ import numpy as np
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
+from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.checks import check_plan
-from perfmodel.training.exchange import copies_in_one
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, Constants, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
@@ -194,18 +194,24 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         listed = ", ".join(f"{name} ({inside} a node)" for name, inside in crossing.items())
         notes.append(f"Ranks that exchange over the network: {listed}.")
         if "expert" in crossing:
-            notes += _sent_once(setup)
+            notes += _copies_note(setup)
     return tuple(notes)
 
 
-def _sent_once(setup: Setup) -> list[str]:
-    """Return how tokens are taken to reach experts of other nodes, where another dispatcher sends more."""
-    more = copies_in_one(setup.groups, setup.config.experts, setup.config.top_k)
-    if more < _MORE_COPIES:
+def _copies_note(setup: Setup) -> list[str]:
+    """Return how tokens are taken to reach experts of other nodes, where another dispatcher sends more or less."""
+    router, domains = setup.config.router, setup.groups.expert.domains
+    more = router.top_k / router.visits(domains)
+    if more < _MORE_COPIES or setup.dispatcher == Dispatcher.ALLGATHER:
         return []
+    if setup.dispatcher == Dispatcher.DEEPEP:
+        return [
+            "Tokens cross the network once for each node of their experts (deepep: DeepEP, Megatron-Core's flex "
+            f"dispatcher); an all-to-all of every copy (alltoall) takes {more:.1f} times as many bytes."
+        ]
     return [
-        "Tokens cross the network once for each node of their experts, as DeepEP sends them (Megatron-Core's flex "
-        f"dispatcher); an all-to-all of every copy takes {more:.1f} times as many bytes."
+        f"Each of a token's {router.top_k} copies crosses the network by itself (alltoall); one for each node of its "
+        f"experts (deepep: DeepEP, Megatron-Core's flex dispatcher) takes {1.0 / more:.2f} times as many bytes."
     ]
 
 

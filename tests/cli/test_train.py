@@ -264,6 +264,8 @@ def test_plots(perfmodel, tmp_path, more):
         (("--tp", "1.5"), "not a whole number"),
         (("--stages", "16,x"), "'16,x' is no list of layers"),
         (("--pp", 2, "--stages", "16,15", "--batch", 64), "stages sum to 31 layers, the model has 32"),
+        (("--dispatcher", "deepep"), "dispatcher deepep is among expert parallel ranks, and ep = 1"),
+        (("--ep", 2, "--dispatcher", "deep"), "unknown dispatcher 'deep'"),
         (("--expert-imbalance", 1.5), "expert_imbalance is among expert parallel ranks, and ep = 1"),
     ],
 )

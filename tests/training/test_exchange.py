@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import exchange_time, send_time
 from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.exchange import (
     SCATTER_PIECES,
     beside_pieces,
@@ -55,27 +56,72 @@ def experts(framework: str = "megatron-te", **sizes: object) -> Setup:
     return Setup(named_model("mixtral-8x7b"), cluster, plan, find_framework(framework), constants())
 
 
+#: DeepSeek-V3: 8 of 256 experts, from 4 of 8 groups
+DEEPSEEK = named_model("deepseek-v3").router
+
+
 @pytest.mark.parametrize("efficiency", [0.5, 0.85, 1.0])
 @pytest.mark.parametrize("routing", [0.3, 0.859, 1.2])
-def test_experts_of_a_token_are_distinct_and_no_faster_than_the_link(efficiency: float, routing: float) -> None:
+@pytest.mark.parametrize("dispatcher", [Dispatcher.ALLTOALL, Dispatcher.DEEPEP])
+def test_experts_of_a_token_are_distinct_and_no_faster_than_the_link(
+    efficiency: float, routing: float, dispatcher: Dispatcher
+) -> None:
     """Mixtral with an expert on each of 8 nodes: both copies of a token go to nodes of their own, 2 x 7/8 cross."""
     cluster = Cluster.of(hardware("h100-sxm5-80gb"), 8, nic="10Gb/s", gpus_per_node=1, nic_efficiency=efficiency)
     plan = TrainingPlan(batch=8, seq=4096, ep=8, framework="megatron-te")
     setup = Setup(named_model("mixtral-8x7b"), cluster, plan, find_framework("megatron-te"), constants())
     crossing = 4096 * 4096 * 2.0 * 2 * 7 / 8
-    time = expert_exchange(setup.groups, work_of(setup), 8, 2, routing)
+    time = expert_exchange(setup.groups, work_of(setup), setup.config.router, dispatcher, routing)
     alone = 2.0 * (crossing / (1.25e9 * efficiency) + cluster.alpha_s)
     assert time == pytest.approx(max(2.0 * crossing / 1.25e9, routing * alone))
 
 
-def test_a_step_says_that_copies_of_a_token_cross_as_one() -> None:
-    """DeepSeek-V3 on two nodes: 4 of a token's 8 experts lie on each, and nearly every token goes to both."""
+def deepseek(gpus: int, **sizes: object) -> Setup:
+    cluster = Cluster.of(hardware("h100-sxm5-80gb"), gpus, nic="400Gb/s")
+    plan = TrainingPlan(batch=gpus, seq=4096, ep=gpus, framework="megatron-te", **sizes)  # type: ignore[arg-type]
+    return Setup(named_model("deepseek-v3"), cluster, plan, find_framework("megatron-te"), constants())
+
+
+@pytest.mark.parametrize(
+    ("dispatcher", "copies"), [(Dispatcher.ALLTOALL, 8.0), (Dispatcher.DEEPEP, 3.629), (Dispatcher.ALLGATHER, None)]
+)
+def test_a_node_exchanges_a_copy_for_each_rank_or_for_each_expert(dispatcher: Dispatcher, copies: float | None) -> None:
+    """8 GPUs with a group of 32 experts each: 4 (1 - C(96, 8) / C(128, 8)) = 3.63 of them have experts of a token."""
+    setup = deepseek(8)
+    time = expert_exchange(setup.groups, work_of(setup), DEEPSEEK, dispatcher)
+    tokens = 4096 * 7168 * 2.0
+    if copies is None:
+        kinds = ("all_gather", "reduce_scatter")
+        assert time == pytest.approx(sum(exchange_time(setup.groups.expert, kind, 8 * tokens) for kind in kinds))
+    else:
+        assert time == pytest.approx(2.0 * exchange_time(setup.groups.expert, "alltoall", copies * tokens), rel=1e-3)
+
+
+def test_a_token_crosses_to_each_node_once_or_for_each_expert() -> None:
+    """DeepSeek-V3 on 8 nodes, each of which has one of the 8 groups: 3.63 or 8 copies, 7/8 of which cross."""
+    setup = deepseek(64)
+    tokens, network = 4096 * 7168 * 2.0, setup.cluster.network_bytes_per_s
+    for dispatcher, copies in ((Dispatcher.DEEPEP, 3.629), (Dispatcher.ALLTOALL, 8.0)):
+        time = expert_exchange(setup.groups, work_of(setup), DEEPSEEK, dispatcher)
+        assert time == pytest.approx(2.0 * (copies * tokens * 7 / 8 / network + setup.cluster.alpha_s), rel=1e-3)
+
+
+@pytest.mark.parametrize(("dispatcher", "said"), [("deepep", "takes 4.2 times as many"), ("", "takes 0.24 times as")])
+def test_a_step_says_whether_copies_of_a_token_cross_as_one(dispatcher: str, said: str) -> None:
+    """DeepSeek-V3 on two nodes: a token has experts on 1.93 of them, and 8 copies."""
     cluster = Cluster.of(hardware("h100-sxm5-80gb"), 16, nic="400Gb/s")
-    plan = TrainingPlan(batch=16, seq=2048, ep=16, framework="megatron-te")
-    notes = " ".join(train(named_model("deepseek-v3"), cluster, plan).notes)
-    assert "an all-to-all of every copy takes 4.0 times as many bytes" in notes
+    plan = TrainingPlan(batch=16, seq=2048, ep=16, framework="megatron-te", dispatcher=dispatcher)
+    found = train(named_model("deepseek-v3"), cluster, plan)
+    assert said in " ".join(found.notes)
     inside = train(named_model("deepseek-v3"), cluster, plan.changed(ep=8))
-    assert "every copy" not in " ".join(inside.notes)
+    assert "copies" not in " ".join(inside.notes)
+    assert inside.terms_s["expert"] < found.terms_s["expert"]
+
+
+def test_a_plan_or_its_framework_says_how_tokens_are_dispatched() -> None:
+    assert experts().dispatcher == Dispatcher.ALLTOALL
+    assert experts("megatron-bridge").dispatcher == Dispatcher.DEEPEP
+    assert experts("megatron-bridge", ep=2, dispatcher="alltoall").dispatcher == Dispatcher.ALLTOALL
 
 
 def work_of(setup: Setup) -> LayerWork:
@@ -103,16 +149,25 @@ def test_the_ranks_of_an_expert_share_its_work(sp: bool, repeated: float) -> Non
 def test_the_ranks_of_an_expert_gather_its_tokens_and_add_up_what_it_gives() -> None:
     """T tokens of h elements where all experts are at hand, k copies of them where tokens were sent to theirs."""
     together = 4096 * 4096 * 2.0
-    for setup, copies in ((experts(), 1), (experts(ep=4), 2)):
-        work, group = work_of(setup), setup.groups.expert_tensor
+    # with deepep a token of two experts visits 4 (1 - C(6, 2) / C(8, 2)) = 13/7 of 4 ranks
+    for setup, dispatcher, copies in (
+        (experts(), Dispatcher.ALLTOALL, 1.0),
+        (experts(ep=4), Dispatcher.ALLTOALL, 2.0),
+        (experts(ep=4), Dispatcher.DEEPEP, 13 / 7),
+        (experts(ep=4), Dispatcher.ALLGATHER, 4.0),
+    ):
+        group = setup.groups.expert_tensor
         counted = sum(exchange_time(group, kind, copies * together) for kind in ("all_gather", "reduce_scatter"))
-        assert expert_tensor_exchange(setup.groups, setup.shard, work, 2) == pytest.approx(counted)
-    alone = experts(etp=1)
-    assert expert_tensor_exchange(alone.groups, alone.shard, work, 2) == 0.0
+        assert gathering(setup, dispatcher) == pytest.approx(counted)
+    assert gathering(experts(etp=1)) == 0.0
     replicated = experts(sp=False)
-    assert expert_tensor_exchange(replicated.groups, replicated.shard, work_of(replicated), 2) == pytest.approx(
+    assert gathering(replicated) == pytest.approx(
         exchange_time(replicated.groups.expert_tensor, "all_reduce", together)
     )
+
+
+def gathering(setup: Setup, dispatcher: Dispatcher = Dispatcher.ALLTOALL) -> float:
+    return expert_tensor_exchange(setup.groups, setup.shard, work_of(setup), setup.config.router, dispatcher)
 
 
 def test_a_ring_over_the_network_takes_few_sms():

@@ -43,6 +43,13 @@ def test_an_option_that_nothing_uses_says_what_would(option, used_with):
     assert not idle_options(back), f"changed() leaves {name} without {size} = {value}"
 
 
+def test_a_dispatcher_has_experts_to_send_tokens_to():
+    with pytest.raises(UsageError, match="Use ep = 2 or more, or leave dispatcher out"):
+        full_step(MIXTRAL, TWO, PLAN.changed(dispatcher="deepep"))
+    used = full_step(MIXTRAL, TWO, PLAN.changed(ep=8, dispatcher="deepep"))
+    assert not used.plan.changed(ep=1).dispatcher
+
+
 def test_a_schedule_stays_while_a_search_changes_the_stages():
     plan = PLAN.changed(schedule="gpipe", pp=4)
     assert plan.changed(vp=1, pp=2).schedule == "gpipe"
@@ -90,7 +97,7 @@ OPTIONS = [
     ("optimizer", "muon"), ("optimizer", "none"), ("lora", 16), ("grad_dtype", "bf16"), ("etp", 2), ("ep", 4),
     ("vp", 2), ("tp", 2), ("pp", 2), ("cp", 2), ("recompute", "selective"), ("recompute", "full"), ("zero", 0),
     ("zero", 3), ("dropout", True), ("dtype", "fp8"), ("dtype", "fp16"), ("framework", "fsdp2-compile"),
-    ("micro_batch", 2),
+    ("micro_batch", 2), ("dispatcher", "deepep"),
 ]  # fmt: skip
 
 

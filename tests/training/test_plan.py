@@ -29,6 +29,7 @@ def test_a_plan_that_does_not_divide_says_so():
         {"attention": "fa9"}, {"optimizer": "adamm"}, {"grad_dtype": "fp8"},
         {"expert_imbalance": 0.5}, {"expert_imbalance": "x"},
         {"framework": 3}, {"hsdp": "yes"}, {"stages": 2}, {"stages": "ab", "pp": 2}, {"schedule": None},
+        {"dispatcher": "deep"}, {"dispatcher": 1},
     ],
 )  # fmt: skip
 def test_bad_values_get_one_message(wrong):

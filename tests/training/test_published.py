@@ -66,6 +66,10 @@ def test_a_blank_step_time_comes_from_the_tokens() -> None:
         ({"notes": "LoRA fine-tuning, rank 8"}, {"lora": 8, "frozen_dtype": ""}),
         ({"notes": "QLoRA (NF4 base) rank 64"}, {"lora": 64, "frozen_dtype": "nf4"}),
         ({"model": "llama3-8b_lora"}, {"lora": 16}),
+        ({"ep": "8", "dispatcher": "allgather"}, {"dispatcher": "allgather"}),
+        ({"ep": "8", "framework": "nemo automodel (fsdp2, DeepEP)"}, {"dispatcher": "deepep"}),
+        ({"ep": "8", "notes": "80 CUs for DeepEP"}, {"dispatcher": "deepep"}),
+        ({"ep": "1", "notes": "80 CUs for DeepEP"}, {"dispatcher": ""}),
     ],
 )
 def test_a_cell_becomes_a_plan(cells: dict[str, str], values: dict[str, object]) -> None:
@@ -115,6 +119,7 @@ def test_experts_and_windows_are_read() -> None:
     config = run_config(run_of(moe="experts=256;topk=8;shared=1;dense_layers=3;mla", model="deepseek-v3"))
     assert config.latent_attention
     assert config.dense_layers == 3
+    assert config.router == (256, 8, 8, 4)
 
 
 def test_a_rack_is_one_domain_whatever_the_table_says() -> None:
