@@ -23,6 +23,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
 from perfmodel.cli._serving_options import (
+    DispatcherOption,
     EngineOption,
     EngineVersionOption,
     IslOption,
@@ -91,6 +92,7 @@ def command(
     batch: Annotated[
         str, typer.Option("--batch", metavar="LIST", help="Users to try; with --slo only the largest counts.")
     ] = "1..512",
+    dispatcher: DispatcherOption = "",
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     isl: IslOption = 1024,
@@ -135,7 +137,7 @@ def command(
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._serving_checks import check_search
+    from perfmodel.cli._serving_checks import check_dispatcher, check_search
     from perfmodel.cli._serving_input import check_rate, specs_of, stored_weights, whole_numbers
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
@@ -152,10 +154,12 @@ def command(
         config, on or [], engine,
         {"tp": tp, "pp": pp, "ep": ep or "1", "dp": dp or "1", "max_batched_tokens": max_batched_tokens},
         {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
+        dispatcher=dispatcher,
     )  # fmt: skip
     if ep is None and dp is None:
         specs, sharing = _with_shared_experts(config, specs)
         remarks = (*remarks, *sharing)
+    check_dispatcher(dispatcher, specs)
     specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
     if not specs:
         raise UsageError(f"every deployment needs more than {gpus} GPUs.", place="--gpus", remedy="Lower --tp or --pp.")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import typer
 
 from perfmodel.cli._idle import Idle, given, refuse, refuse_idle
 from perfmodel.errors import UsageError
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS
+
+if TYPE_CHECKING:
+    from perfmodel.cli._serving_input import Spec
 
 #: what only a simulation has
 _SIMULATED = (
@@ -44,6 +48,19 @@ def check_serve(
         Idle(max(replicas, prefill_replicas) == 1, ("routing",), "there is one deployment", "Add --replicas 2, say."),
         Idle(one_of_two, ("utilization",), "--kv-tokens says what the cache holds", "Leave out one of them."),
     ))  # fmt: skip
+
+
+def check_dispatcher(dispatcher: str, specs: Iterable[Spec]) -> None:
+    """Raise a UsageError for a dispatcher that is unknown, or where no copies of the attention share experts."""
+    if not dispatcher:
+        return
+    from perfmodel.operators.routing import Dispatcher
+
+    Dispatcher.parse(dispatcher, place="--dispatcher")
+    if not any(spec.ep > 1 and spec.dp > 1 for spec in specs):
+        raise UsageError(
+            "no copies of the attention share experts.", place="--dispatcher", remedy="Add --ep and --dp above 1."
+        )
 
 
 def check_search(command: typer.Context, *, simulated: bool, machines: Iterable[str], priced: Iterable[str]) -> None:

@@ -52,6 +52,7 @@ class Spec:
     speculate: tuple[int, float] | None = None
     draft: str = ""
     draft_weights: str | None = None
+    dispatcher: str = ""
 
     @property
     def name(self) -> str:
@@ -79,7 +80,7 @@ class Spec:
         return Deployment(
             find_model(self.model), machine, self.tp, self.pp, self.ep, self.dp, self.engine, self.engine_version,
             self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens, self.utilization,
-            self.graph, self.sampling, speculation,
+            self.graph, self.sampling, speculation, dispatcher=self.dispatcher,
         )  # fmt: skip
 
 

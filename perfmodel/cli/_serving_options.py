@@ -80,6 +80,15 @@ PolicyOption = Annotated[
         "NAME",
     ),
 ]
+DispatcherOption = Annotated[
+    str,
+    _option(
+        "--dispatcher",
+        "How copies of the attention exchange tokens with experts that they share: allgather, alltoall (each copy), "
+        "deepep (one copy to each rank). Default: the engine's.",
+        "NAME",
+    ),
+]
 EagerOption = Annotated[
     bool, typer.Option("--eager", help="Launch every kernel from the host: no CUDA graphs. Longer steps hide it.")
 ]

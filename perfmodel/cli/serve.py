@@ -21,6 +21,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
+    DispatcherOption,
     DraftOption,
     EagerOption,
     EngineOption,
@@ -61,6 +62,7 @@ def command(
     dp: Annotated[
         str, typer.Option("--dp", metavar="LIST", help="Copies of the attention with sequences of their own.")
     ] = "1",
+    dispatcher: DispatcherOption = "",
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     weights: Annotated[
@@ -189,7 +191,7 @@ def command(
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._serving_checks import check_serve
+    from perfmodel.cli._serving_checks import check_dispatcher, check_serve
     from perfmodel.cli._serving_drawn import draw, draw_timeline
     from perfmodel.cli._serving_input import (
         check_rate,
@@ -230,7 +232,9 @@ def command(
         {"weights": weights, "kv": kv},
         engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
         graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
+        dispatcher=dispatcher,
     )  # fmt: skip
+    check_dispatcher(dispatcher, specs)
     if weights is None:
         notes += stored_weights(config)[1]
     rules = (

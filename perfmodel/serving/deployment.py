@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, expect, unknown_name
+from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.topology import most_joined
 from perfmodel.prediction.uncertainty import Z80
@@ -52,6 +53,8 @@ class Deployment:
     graph : whether decode replays CUDA graphs; None: as the engine does.
     sampling : "greedy", or an algorithm of `perfmodel.operators.sampling.Sampling`: how a token is drawn.
     speculation : speculative decoding, None for none.
+    dispatcher : how copies of the attention exchange tokens with experts that they share, see
+        `perfmodel.operators.routing.Dispatcher`; "" as the engine does.
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
     release_known : whether an engine without a version is one of today, and not an unknown one.
 
@@ -80,16 +83,19 @@ class Deployment:
     speculation: Speculation | None = None
     laboratory: str = ""
     release_known: bool = True
+    dispatcher: str = ""
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_batched_tokens", "kv_tokens"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
-        for name in ("engine_version", "weights", "kv", "sampling"):
+        for name in ("engine_version", "weights", "kv", "sampling", "dispatcher"):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name}={getattr(self, name)!r} is no text.", place="deployment")
         object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
+        dispatcher = self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
+        object.__setattr__(self, "dispatcher", dispatcher)
         if self.graph is not None and not isinstance(self.graph, bool):
             raise UsageError(f"graph={self.graph!r} is neither true nor false.", place="deployment")
         if not isinstance(self.engine, str | Engine):
@@ -128,6 +134,8 @@ class Deployment:
     def profile(self) -> Engine:
         """The engine's profile."""
         found = self.engine if isinstance(self.engine, Engine) else find_engine(self.engine, self.engine_version)
+        if self.dispatcher:
+            found = replace(found, dispatcher=self.dispatcher, wide_dispatcher="")
         return found if self.graph is None else replace(found, graph=self.graph)
 
     @cached_property

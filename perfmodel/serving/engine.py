@@ -20,6 +20,7 @@ from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.investment import fields as checked
+from perfmodel.operators.routing import Dispatcher
 
 #: profile of an engine that nobody measured
 GENERIC = "generic"
@@ -63,6 +64,12 @@ class Engine:
     slower : factor on the kernels of this version over those of the latency model.
     imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
         wait for the slowest.
+    dispatcher : how copies of the attention exchange tokens with experts that they share, see
+        `perfmodel.operators.routing.Dispatcher`.
+    wide_dispatcher : the same where more GPUs share the experts than a token has, on machines whose NVLink reaches
+        beyond a host; "" for ``dispatcher``.
+    narrow_dispatch : formats whose activations travel to the experts as these multiply them, with commas; others in 16
+        bits, but for DeepEP's.
     balance_steps : steps for which copies of the attention that share experts hold a prompt back, until all have one.
     receive_steps : steps from one look for new requests to the next: a request waits for half of them
         (SGLang's ``--scheduler-recv-interval``).
@@ -109,6 +116,9 @@ class Engine:
     head: str = ""
     slower: float = 1.0
     imbalance: float = 1.0
+    dispatcher: str = Dispatcher.ALLGATHER
+    wide_dispatcher: str = ""
+    narrow_dispatch: str = ""
     balance_steps: float = 0.0
     receive_steps: float = 1.0
     kernels: int = 9
@@ -224,8 +234,10 @@ def _checked(key: str, value: Any, place: str) -> Any:
         if key == "smaller":
             _check_smaller(value, place)
         return MappingProxyType(dict(value))
-    if key == "scheduler" and value not in SCHEDULERS:
-        raise unknown_name("scheduler", str(value), SCHEDULERS, place=place, kind=InputFileError)
+    for names, known in ((("scheduler",), SCHEDULERS), (("dispatcher", "wide_dispatcher"), tuple(Dispatcher))):
+        if key in names and value not in known:
+            raise unknown_name(key, str(value), known, place=place, kind=InputFileError)
+    default = str(default) if isinstance(default, Dispatcher) else default
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if key != "name" and type(value) is not type(default):

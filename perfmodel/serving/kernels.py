@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.core.hardware import Hardware
+from perfmodel.core.hardware import Fabric, Hardware
+from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.attention import Attention
+from perfmodel.operators.collective import Collective
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
+from perfmodel.operators.reduce_scatter import ReduceScatter
+from perfmodel.operators.routing import Dispatcher
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
 from perfmodel.prediction.latency.protocols import HOST_LINKS
-from perfmodel.prediction.topology import peer_links
+from perfmodel.prediction.topology import most_joined, peer_links
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
@@ -229,10 +233,50 @@ class Kernels:
             time = np.minimum(self.engine.exchange_slower * time, self._through_host(message))
             cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
         if spread:
-            sent = np.maximum(2.0, message * min(parallel.ep, shard.top_k))
-            exchange = Alltoall(bytes=np.round(sent), num_gpus=parallel.tp * parallel.dp, dtype=self.dtype)
-            time, deviation = kernel(exchange, self.hardware, "nccl")
-            cost.add("exchange", 2.0 * shard.moe_layers * time, "collectives", deviation, "alltoall")
+            self._dispatch(cost, tokens)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """How copies of the attention exchange tokens with experts that they share."""
+        engine, in_a_host = self.engine, (self.hardware.fabric or Fabric()).gpus_per_node
+        wide = self.parallel.ep > self.shard.top_k and most_joined(self.hardware) > in_a_host
+        return Dispatcher(engine.wide_dispatcher if wide and engine.wide_dispatcher else engine.dispatcher)
+
+    def _dispatch(self, cost: Cost, tokens: Array) -> None:
+        """Add what brings the tokens of copies of the attention to experts that they share, and the results back.
+
+        The tp ranks of a copy share out its T tokens: each has T / tp. They go to all ranks, and a reduce-scatter adds
+        up what the experts give (allgather); or to `Router.copies` of the ep groups, and as many come back. In the end
+        the ranks of a copy gather the sums of its T tokens.
+        """
+        shard, parallel, dispatcher = self.shard, self.parallel, self.dispatcher
+        ranks = parallel.tp * parallel.dp
+        own = tokens * shard.hidden * 2.0 / parallel.tp
+        copies = shard.router.copies(dispatcher, parallel.ep) * parallel.expert_parts
+        there, back = (AllGather, ReduceScatter) if dispatcher == Dispatcher.ALLGATHER else (Alltoall, Alltoall)
+        exchanges: list[tuple[type[Collective], Array, int]] = [
+            (there, own * copies * self._dispatched_bytes(dispatcher) / 2.0, ranks),
+            (back, own * copies, ranks),
+        ]
+        if parallel.tp > 1:
+            exchanges.append((AllGather, own * parallel.tp, parallel.tp))
+        for kind, sent, gpus in exchanges:
+            op = kind(bytes=np.maximum(2.0, np.round(sent)), num_gpus=gpus, dtype=self.dtype)
+            time, deviation = kernel(op, self.hardware, "nccl")
+            cost.add("exchange", shard.moe_layers * time, "collectives", deviation, op.op)
+
+    def _dispatched_bytes(self, dispatcher: Dispatcher) -> float:
+        """Return the bytes of a number of a token on its way to the experts: of 4 or 8 bits with its scale, or 16 bits.
+
+        fp8 has one scale for all numbers, blocks have one of 4 B for 128 numbers, nvfp4 one of 1 B for 16.
+        """
+        form = self.weights
+        narrow = form.name in self.engine.narrow_dispatch.split(",") or dispatcher == Dispatcher.DEEPEP
+        if not narrow or form.weight_only or form.compute in SIXTEEN:
+            return 2.0
+        if form.compute == "fp4":
+            return form.bytes
+        return 1.0 + (4.0 / form.group if form.scale.startswith("block") else 0.0)
 
     def _through_host(self, message: Array) -> Array:
         """Return the time of a ring through the host with the bandwidth of servers [s]; endless on other links."""

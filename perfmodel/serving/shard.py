@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from perfmodel.errors import UsageError
+from perfmodel.operators.routing import Router
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -52,6 +53,7 @@ class Shard:
         a token visits; this GPU's width of each, and of the expert that all tokens visit.
     window, window_layers : most keys of a query, in how many layers of the stage.
     kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
+    expert_groups, token_groups : groups of experts, and from how many a token's come.
     """
 
     hidden: int
@@ -75,6 +77,13 @@ class Shard:
     q_lora: int = 0
     rope_dim: int = 0
     value_dim: int = 0
+    expert_groups: int = 1
+    token_groups: int = 1
+
+    @property
+    def router(self) -> Router:
+        """Which experts a token takes."""
+        return Router(self.experts, self.top_k, self.expert_groups, self.token_groups)
 
     @property
     def dense_layers(self) -> float:
@@ -120,6 +129,8 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         q_lora=config.q_lora,
         rope_dim=config.rope_head_dim,
         value_dim=config.value_dim,
+        expert_groups=config.router.groups,
+        token_groups=config.router.chosen,
     )
 
 
