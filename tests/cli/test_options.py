@@ -32,6 +32,7 @@ SEVERAL = {
     "--pp": 3,
     "--ep": 3,
     "--dp": 2,
+    "--dispatcher": 2,
     "--batch": 2,
     "--weights": 2,
     "--kv": 2,
