@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.cli._serving_input import Spec
-from perfmodel.errors import UsageError
+from perfmodel.errors import InputFileError, UsageError
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.collective import Collective
@@ -17,6 +18,7 @@ from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.serving.cost import kernel
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.engine import read_engine
 from perfmodel.serving.kernels import Kernels
 from perfmodel.workloads.catalog import find_model
 
@@ -86,9 +88,15 @@ def test_wide_experts_are_reached_over_nvlink_that_leaves_the_host() -> None:
     assert alike.dispatcher == Dispatcher.ALLGATHER
 
 
-def test_an_unknown_dispatcher_is_named() -> None:
+def test_an_unknown_dispatcher_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown dispatcher 'deep'"):
         kernels(dispatcher="deep")
+    profile = tmp_path / "engine.toml"
+    profile.write_text('name = "own"\ndispatcher = "deep"\n')
+    with pytest.raises(InputFileError, match="unknown dispatcher 'deep'"):
+        read_engine(profile)
+    profile.write_text('name = "own"\ndispatcher = "deepep"\n')
+    assert read_engine(profile).dispatcher == Dispatcher.DEEPEP
 
 
 def test_a_dispatcher_without_shared_experts_is_refused(perfmodel) -> None:
