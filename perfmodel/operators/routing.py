@@ -89,9 +89,7 @@ class Router(NamedTuple):
         >>> round(Router(256, 8).visits(8), 2), round(Router(256, 8, 8, 4).visits(8), 2)
         (5.29, 3.63)
         """
-        if self.groups <= self.chosen:
-            return float(expected_visits(float(self.experts), self.top_k, float(ranks)))
-        return _grouped_visits(self, ranks)
+        return _visits(self, ranks)
 
     def copies(self, dispatcher: Dispatcher, ranks: int) -> float:
         """Return how many of R ranks, its own among them, a token is at with a dispatcher, counted with repetition."""
@@ -101,8 +99,10 @@ class Router(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def _grouped_visits(router: Router, ranks: int) -> float:
-    """Return the ranks that a token of a router with groups visits."""
+def _visits(router: Router, ranks: int) -> float:
+    """Return the ranks that a token of a router visits, which a search asks for in every plan."""
+    if router.groups <= router.chosen:
+        return float(expected_visits(float(router.experts), router.top_k, float(ranks)))
     place = np.arange(router.experts)
     held = np.zeros((ranks, router.groups), np.int64)
     np.add.at(held, (place * ranks // router.experts, place * router.groups // router.experts), 1)
