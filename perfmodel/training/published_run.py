@@ -260,6 +260,8 @@ def _adapter_rank(run: Run) -> int:
 def _quantised_base(run: Run) -> bool:
     """Return whether the frozen weights are in 4 bits: the model, framework or notes say "QLoRA"."""
     return any(re.search(r"\bqlora\b", run.text(column).lower()) for column in ("model", "framework", "notes"))
+
+
 def _dispatcher(run: Run) -> str:
     """Return how tokens reach the experts of other ranks; "" as the framework does.
 
