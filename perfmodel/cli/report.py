@@ -89,11 +89,15 @@ def _result(path: str, on: Sequence[str] | None, assume: bool) -> Any:
 
 
 def _own_json(path: str) -> dict[str, Any] | None:
-    """Return a document of perfmodel's JSON output, None for any other file."""
+    """Return a document of perfmodel's JSON output, plain or gzip, None for any other file."""
     from perfmodel.files import read_document
+    from perfmodel.formats.detect import read_head
 
-    if storage.suffix_of(path) != ".json" or not storage.is_file(path):
+    packed = storage.suffix_of(path) == ".gz"
+    if storage.suffix_of(storage.name_of(path).removesuffix(".gz")) != ".json" or not storage.is_file(path):
         return None
+    if packed and b'"schema_version"' not in read_head(path):
+        return None  # a trace, which is not unpacked twice
     document = read_document(path)
     own = isinstance(document, dict) and {"schema_version", "command", "rows"} <= document.keys()
     return document if own else None

@@ -1,5 +1,6 @@
 """The command `report` and documents whose values were changed."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -32,3 +33,14 @@ def test_a_value_that_perfmodel_does_not_write_ends_in_one_message(
     said = capsys.readouterr().err
     assert "step.json: No page can be made of it" in said
     assert not page.exists()
+
+
+def test_a_packed_document_gives_the_page_of_the_plain_one(tmp_path: Path) -> None:
+    document = json.dumps({"schema_version": 1, "command": "train", "context": {}, "rows": [ROW]})
+    (tmp_path / "step.json").write_text(document)
+    (tmp_path / "step.json.gz").write_bytes(gzip.compress(document.encode()))
+    pages = []
+    for name in ("step.json", "step.json.gz"):
+        assert run(["report", str(tmp_path / name), "-o", str(tmp_path / "page.html")]) == 0
+        pages.append((tmp_path / "page.html").read_text())
+    assert pages[0] == pages[1].replace("step.json.gz", "step.json")
