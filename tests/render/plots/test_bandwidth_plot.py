@@ -12,8 +12,9 @@ from matplotlib.text import Text
 from perfmodel.core.hardware import MemoryLevel
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure
+from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.records.bandwidth import bandwidth_plot
-from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label
+from perfmodel.render.plots.records.rows import row_label
 
 
 def row(numel, rate, kernel="torch.elementwise", dimensions=None, **changes):

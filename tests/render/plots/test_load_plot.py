@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.render.plots.serving.load import load_plot
@@ -10,13 +14,13 @@ from perfmodel.serving.points import QPS, Point
 from perfmodel.serving.slo import parse_slo
 
 
-def _point(rate: float) -> Point:
-    """Return a point of one deployment, made by hand: all statistics grow with the load."""
+def _point(rate: float, tp: int = 1, hardware: str = "h100-sxm5-80gb") -> Point:
+    """Return a point of a deployment, made by hand: all statistics grow with the load."""
     shares = {"mean": 1.0, "p50": 0.9, "p90": 1.5, "p95": 2.0, "p99": 4.0}
     figures = {name: {key: 1e-3 * share * rate for key, share in shares.items()}
                for name in ("ttft_s", "tpot_s", "itl_s")}  # fmt: skip
     return Point(
-        facts={"hardware": "h100-sxm5-80gb", "tp": 1, "gpus": 1},
+        facts={"hardware": hardware, "tp": tp, "gpus": 1},
         load=QPS,
         value=rate,
         isl=1024.0,
@@ -59,3 +63,30 @@ def test_without_objectives_the_last_percentile_is_drawn() -> None:
     assert [list(lines) for lines in dashed(None)] == [["p99"], ["p99"]]
     # a panel without an objective of its own, too
     assert [list(lines) for lines in dashed("ttft=1s")] == [["p95"], ["p99"]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 12])
+@pytest.mark.parametrize("letters", [4, 80])
+def test_the_legend_of_any_number_of_deployments_lies_below_the_axes(
+    check_texts: Callable[[Figure], None], count: int, letters: int
+) -> None:
+    points = [_point(rate, tp, f"{tp:02d}{'x' * letters}") for tp in range(1, count + 1) for rate in (1.0, 8.0)]
+    figure = load_plot(points, parse_slo("ttft:p50=1s,ttft:p99=2s,tpot:p90=30ms,itl=40ms"))
+    check_texts(figure)
+    legend = figure.legends[0].get_window_extent()
+    assert all(legend.y1 < axes.get_window_extent().y0 for axes in figure.axes)
+
+
+def test_a_kind_of_dashes_means_one_statistic_in_both_panels() -> None:
+    figure = load_plot(POINTS, parse_slo("ttft:p50=1s,ttft:p99=2s,tpot:p90=30ms,itl=40ms"))
+    shown = [handle for handle in figure.legends[0].get_lines() if handle.get_linestyle() != "-"]
+    assert len({handle._unscaled_dash_pattern for handle in shown}) == len(shown) == 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("loads", [np.arange(1.0, 301.0), 2.0 ** np.arange(20), np.array([8.0, 8.5])])
+def test_loads_that_are_labelled_leave_room_for_each_other(
+    check_texts: Callable[[Figure], None], loads: np.ndarray
+) -> None:
+    figure = load_plot([_point(float(load)) for load in loads])
+    check_texts(figure)
+    assert len(figure.axes[0].get_xticks()) >= 2

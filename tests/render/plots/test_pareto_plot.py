@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.render.plots.serving.pareto import pareto_plot
@@ -54,3 +57,11 @@ def test_the_chosen_load_is_written_once() -> None:
     FigureCanvasAgg(figure).draw()
     labels = [text for text in figure.axes[0].texts if "user" in text.get_text()]
     assert len(labels) == len(points)
+
+
+@pytest.mark.parametrize("count", [1, 3, 60])
+def test_the_legend_covers_no_point(check_texts: Callable[[Figure], None], count: int) -> None:
+    points = [_point(tp, 20.0 + tp, 100.0 + 10 * tp) for tp in range(1, count + 1)]
+    figure = pareto_plot(points, chosen=[_point(1, 21.0, 90.0)])
+    check_texts(figure)
+    assert figure.legends[0].get_window_extent().y1 < figure.axes[0].get_window_extent().y0

@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.palette import OTHERS, PALETTE, shared_names
 from perfmodel.render.plots.records import Rows
 
@@ -27,8 +28,6 @@ MOST_LINES = len(PALETTE)
 _AXES, _TALL, _LEFT, _XLABEL, _NOTE = 6.6, 4.2, 0.95, 0.7, 0.18
 #: the axis of rates is logarithmic if they differ by more than this factor
 _UNEQUAL = 30.0
-#: height of a legend row (1.4 times its 8 pt text), width of a character of that text [inches]
-_LEGEND_ROW, _LETTER = 0.16, 0.07
 
 
 def rows_of_dtype(rows: Rows, dtype: str | None) -> Rows:
@@ -141,33 +140,3 @@ def rate_figure(
         down = below - _XLABEL + 0.02 - _NOTE * index
         figure.text(_LEFT / width, down / height, printable(note, 120), fontsize=7.5, color="0.2", va="top")
     return figure, axes
-
-
-def legend_columns(labels: Sequence[str], width_inches: float) -> int:
-    """Return the number of legend columns that fit side by side."""
-    longest = max((len(label) for label in labels), default=1)
-    return max(1, min(len(labels), int(width_inches / (longest * _LETTER + 0.55))))
-
-
-def legend_height(labels: Sequence[str], width_inches: float) -> float:
-    """Return the height of the legend [inches]."""
-    if not labels:
-        return 0.0
-    return _LEGEND_ROW * -(-len(labels) // legend_columns(labels, width_inches)) + 0.1
-
-
-def add_legend(figure: Figure, handles: Sequence[Line2D], width_inches: float) -> None:
-    """Write the legend at the bottom of a figure."""
-    labels = [str(handle.get_label()) for handle in handles]
-    legend = figure.legend(
-        handles=list(handles),
-        loc="lower center",
-        ncols=legend_columns(labels, width_inches),
-        fontsize=8,
-        frameon=False,
-        borderpad=0.2,
-        labelspacing=0.35,
-        columnspacing=1.4,
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.palette import PALETTE
 from perfmodel.render.plots.records import Pairs
-from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label, rows_of_dtype
+from perfmodel.render.plots.records.rows import row_label, rows_of_dtype
 
 Floats = NDArray[np.float64]
 

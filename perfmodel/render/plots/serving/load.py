@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import drawable, new_figure, printable
+from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.palette import PALETTE, SHAPES
 from perfmodel.serving.load_report import deployment_name
 from perfmodel.serving.points import CONCURRENCY, Point
 from perfmodel.serving.slo import Objective, Slo
 
 _LONGEST = 40
+#: width of the figure, height of its axes, room above and below them [inches]
+_WIDTH, _TALL, _ABOVE, _XLABEL = 8.4, 3.05, 0.45, 0.6
+#: height of the label of an objective above its line [inches]
+_LABEL_INCHES = 0.2
+#: width of the axes that has labels as a share of the figure's, and of a character of a label [inches]
+_LABELLED, _LETTER = 0.36, 0.075
 _PANELS = (("ttft_s", "ttft", "time to first token"), ("tpot_s", "tpot", "time per output token"))
 
 #: panel -> names of the objectives that are about it; gaps between tokens are times per token
 _LIMITED = {"ttft": ("ttft",), "tpot": ("tpot", "itl")}
-#: dashes of several statistics in one panel
-_DASHES = ((4, 2), (1, 1), (6, 2, 1, 2))
+Dashes = tuple[int, ...]
+#: dashes of several statistics
+_DASHES: tuple[Dashes, ...] = ((4, 2), (1, 1), (6, 2, 1, 2), (8, 3), (3, 1, 1, 1, 1, 1))
 
 
 def load_plot(points: Sequence[Point], slo: Slo | None = None) -> Figure:
@@ -42,49 +52,90 @@ def load_plot(points: Sequence[Point], slo: Slo | None = None) -> Figure:
     shown = [point for point in points if drawable(point.value)]
     if len({point.value for point in shown}) < 2:
         raise UsageError("a plot over the load needs two loads.", remedy="Give a range, as --qps 1..32.")
-    figure = new_figure(8.4, 4.6)
+    limits = {name: [item for item in slo.objectives if item.name in _LIMITED[name]] if slo else []
+              for _, name, _ in _PANELS}  # fmt: skip
+    statistics = {name: _statistics(shown, key, limits[name]) for key, name, _ in _PANELS}
+    every = dict.fromkeys(label for of_panel in statistics.values() for label in of_panel)
+    dashes = dict(zip(every, itertools.cycle(_DASHES), strict=False))
+    handles = _handles(_deployments(shown), dashes)
+    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], _WIDTH)
+    height = _ABOVE + _TALL + below
+    figure = new_figure(_WIDTH, height)
     for number, (key, name, title) in enumerate(_PANELS):
-        axes = figure.add_axes((0.08 + 0.5 * number, 0.24, 0.4, 0.66))
-        objectives = [item for item in slo.objectives if item.name in _LIMITED[name]] if slo else []
-        _panel(axes, shown, key, objectives)
-        _objectives(axes, objectives)
+        axes = figure.add_axes((0.08 + 0.5 * number, below / height, 0.4, _TALL / height))
+        _panel(axes, shown, key, statistics[name], dashes)
+        _objectives(axes, limits[name])
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("users (concurrency)" if shown[0].load == CONCURRENCY else "requests/s")
-    named = {
-        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    handles, labels = list(named.values()), list(named)
-    figure.legend(handles, labels, loc="lower center", ncols=min(3, len(handles)), fontsize=8, frameon=False)
+    add_legend(figure, handles, _WIDTH)
     return figure
 
 
-def _panel(axes: Axes, points: Sequence[Point], key: str, objectives: Sequence[Objective]) -> None:
+def _deployments(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """Return the points of each deployment, by its name and by rising load."""
     facts = [point.facts for point in points]
-    names = list(dict.fromkeys(deployment_name(fact, facts) for fact in facts))
-    statistics = _statistics(points, key, objectives)
-    for number, name in enumerate(names):
-        own = sorted((p for p in points if deployment_name(p.facts, facts) == name), key=lambda point: point.value)
-        color = PALETTE[number % len(PALETTE)]
+    own: dict[str, list[Point]] = {}
+    for point in sorted(points, key=lambda point: point.value):
+        own.setdefault(deployment_name(point.facts, facts), []).append(point)
+    return {name: own[name] for name in dict.fromkeys(deployment_name(fact, facts) for fact in facts)}
+
+
+def _handles(deployments: Iterable[str], dashes: Mapping[str, Dashes]) -> list[Line2D]:
+    """Return the legend: the deployments, and what lines and dashes are of each."""
+    handles = [Line2D([], [], label=printable(name, _LONGEST), **_style(number))
+               for number, name in enumerate(deployments)]  # fmt: skip
+    handles.append(Line2D([], [], color="0.3", lw=1.5, label="mean, 80 % interval"))
+    return handles + [Line2D([], [], color="0.3", lw=1.1, ls=(0, dash), label=name) for name, dash in dashes.items()]
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Return colour and marker of a deployment."""
+    return {"color": PALETTE[number % len(PALETTE)], "marker": SHAPES[number % len(SHAPES)], "ms": 4.5, "lw": 1.5}
+
+
+def _panel(
+    axes: Axes,
+    points: Sequence[Point],
+    key: str,
+    statistics: Mapping[str, Callable[[Point], float]],
+    dashes: Mapping[str, Dashes],
+) -> None:
+    """Draw a quantity of each deployment over the load: its mean with the interval, and statistics."""
+    for number, (name, own) in enumerate(_deployments(points).items()):
+        style = _style(number)
         loads = [point.value for point in own]
         mean = [point.figures[key]["mean"] for point in own]
-        axes.plot(loads, mean, marker=SHAPES[number % len(SHAPES)], ms=4.5, lw=1.5, color=color,
-                  label=f"{printable(name, _LONGEST)}, mean and 80 % interval", gid="mean")  # fmt: skip
+        axes.plot(loads, mean, label=name, gid="mean", **style)
         if "mean_low" in own[0].figures[key]:
             low, high = ([point.figures[key][f"mean_{end}"] for point in own] for end in ("low", "high"))
-            axes.fill_between(loads, low, high, color=color, alpha=0.15, lw=0)
-        for dashes, (label, values) in zip(itertools.cycle(_DASHES), statistics.items(), strict=False):
-            axes.plot(loads, [values(point) for point in own], ls=(0, dashes), lw=1.1, color=color,
-                      label=f"{printable(name, _LONGEST)}, {label}", gid="percentile")  # fmt: skip
+            axes.fill_between(loads, low, high, color=style["color"], alpha=0.15, lw=0, gid="interval")
+        for label, values in statistics.items():
+            axes.plot(loads, [values(point) for point in own], ls=(0, dashes[label]), lw=1.1, color=style["color"],
+                      label=f"{name}, {label}", gid="percentile")  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(sorted({point.value for point in points})[:12])
+    axes.set_xticks(_ticks(points))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "s", 3)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(labelsize=8, which="both")
-    axes.grid(which="both", color="0.92", zorder=0)
+    axes.grid(color="0.92", zorder=0)
+
+
+def _ticks(points: Sequence[Point]) -> list[float]:
+    """Return the loads to label: those whose labels have room beside the one before on a scale of logarithms."""
+    loads = sorted({point.value for point in points})
+    per_decade = _LABELLED * _WIDTH / math.log10(loads[-1] / loads[0])
+    kept, reached = [], -math.inf
+    for load in loads:
+        half = _LETTER * (len(f"{load:g}") + 1) / 2
+        middle = math.log10(load) * per_decade
+        if middle - half >= reached:
+            kept.append(load)
+            reached = middle + half
+    return kept
 
 
 def _statistics(
@@ -110,9 +161,15 @@ def _value_s(item: Objective, point: Point) -> float:
 
 
 def _objectives(axes: Axes, objectives: Sequence[Objective]) -> None:
-    for item in objectives:
-        low, high = axes.get_ylim()
-        axes.set_ylim(min(low, item.limit_s / 1.3), max(high, item.limit_s * 1.5))
+    """Draw the limits of objectives, with a label above each, or below it where the next limit is close above."""
+    low, high = axes.get_ylim()
+    limits = sorted(objectives, key=lambda item: item.limit_s)
+    if limits:
+        axes.set_ylim(min(low, limits[0].limit_s / 1.6), max(high, limits[-1].limit_s * 1.6))
+    low, high = axes.get_ylim()
+    for number, item in enumerate(limits):
+        above_s = limits[number + 1].limit_s if number + 1 < len(limits) else math.inf
+        below = math.log(above_s / item.limit_s) < _LABEL_INCHES / _TALL * math.log(high / low)
         axes.axhline(item.limit_s, color="0.15", lw=1.0, ls=(0, (1, 1.5)), gid="objective")
-        axes.annotate(str(item), (0.02, item.limit_s), (0, 3), ("axes fraction", "data"), "offset points",
-                      fontsize=8, color="0.15")  # fmt: skip
+        axes.annotate(str(item), (0.02, item.limit_s), (0, -3 if below else 3), ("axes fraction", "data"),
+                      "offset points", va="top" if below else "bottom", fontsize=8, color="0.15")  # fmt: skip

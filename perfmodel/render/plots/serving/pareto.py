@@ -16,11 +16,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import drawable, log_ticks, new_figure, printable
 from perfmodel.render.plots.labels import LabelPlacer
+from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.palette import PALETTE, SHAPES
 from perfmodel.serving.load_report import deployment_name, load_name
 from perfmodel.serving.points import Point
 
 _LONGEST = 44
+#: width of the figure, height of its axes, room above and below them [inches]
+_WIDTH, _TALL, _ABOVE, _XLABEL = 7.6, 3.9, 0.5, 0.6
 #: most points whose load is written beside them
 _MOST_LABELS = 14
 #: most deployments with a colour of their own
@@ -47,11 +50,11 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
     shown = [point for point in (*points, *chosen) if drawable(point.tokens_per_s_per_gpu, _per_user(point))]
     if not shown:
         raise UsageError("the plot needs points with answers of two tokens or more.")
-    figure = new_figure(7.6, 5.0)
-    axes = figure.add_axes((0.11, 0.12, 0.86, 0.78))
     facts = [point.facts for point in shown]
     names = [deployment_name(fact, facts) for fact in facts]
     colored = _colored(names, shown, chosen)
+    figure = new_figure(_WIDTH, _TALL)
+    axes = figure.add_axes((0.11, 0.0, 0.86, 1.0))
     for name in dict.fromkeys(names):
         own = [point for point, of in zip(shown, names, strict=True) if of == name and point not in chosen]
         own.sort(key=_per_user)
@@ -80,9 +83,19 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
         axis.set_minor_locator(NullLocator())
     axes.grid(color="0.92", zorder=0)
     axes.set_title("Throughput of a GPU against speed for a user", fontsize=10)
-    axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
+    _add_legend(figure, axes)
     _label_loads(axes, shown, best)
     return figure
+
+
+def _add_legend(figure: Figure, axes: Axes) -> None:
+    """Write the legend below the axes, and make the figure as much higher as it takes."""
+    handles = axes.get_legend_handles_labels()[0]
+    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], _WIDTH)
+    height = _ABOVE + _TALL + below
+    figure.set_size_inches(_WIDTH, height)
+    axes.set_position((0.11, below / height, 0.86, _TALL / height))
+    add_legend(figure, handles, _WIDTH)
 
 
 def _colored(names: Sequence[str], points: Sequence[Point], chosen: Sequence[Point]) -> list[str]:
