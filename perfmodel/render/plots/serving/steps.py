@@ -11,8 +11,9 @@ from matplotlib.ticker import FuncFormatter
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.figure import new_figure
+from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.palette import PALETTE
+from perfmodel.serving.load_report import deployment_name
 from perfmodel.serving.points import Point
 
 #: terms from the bottom of the stack, with their names in the legend
@@ -27,6 +28,7 @@ _TERMS = {
     "gaps": "gaps between kernels",
     "host": "host",
 }
+_LONGEST = 44
 _REGIONS = {Limiter.HBM: "memory-bound", Limiter.COMPUTE: "compute-bound", Limiter.LINK: "exchange-bound",
             Limiter.HOST: "host-bound", Limiter.LAUNCH: "launch-bound"}  # fmt: skip
 
@@ -63,11 +65,21 @@ def steps_plot(points: Sequence[Point]) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "s", 3)))
     axes.set_xlabel("sequences that run")
     axes.set_ylabel("mean step")
-    axes.set_title(f"Terms of a step on {points[0].facts['hardware']}", fontsize=10)
+    axes.set_title(_title(points), fontsize=10, parse_math=False)
     _regions(figure, own, batches)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(0.68, 0.5), fontsize=8, frameon=False)
     return figure
+
+
+def _title(points: Sequence[Point]) -> str:
+    """Return the heading; of several deployments it says that the first is drawn, and which it is."""
+    facts = [point.facts for point in points]
+    first = deployment_name(facts[0], facts)
+    several = len({deployment_name(fact, facts) for fact in facts})
+    if several == 1:
+        return f"Terms of a step on {printable(first, _LONGEST)}"
+    return f"Terms of a step, {printable(first, _LONGEST)}: the first of {several} deployments"
 
 
 def _regions(figure: Figure, points: Sequence[Point], batches: np.ndarray) -> None:
