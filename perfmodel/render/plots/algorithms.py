@@ -17,9 +17,9 @@ from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.labels import LabelPlacer
 
-#: colours that people who see colours differently tell apart (Okabe and Ito 2008), then greys
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000", "0.5")
-_DASHES = (0, (4, 3))
+#: colours that people who see colours differently tell apart (Okabe and Ito 2008), then a brown; grey is the key's
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000", "#8B5A2B")
+_KEY, _DASHES = "0.5", (0, (4, 3))
 _WIDTH, _HEIGHT = 7.2, 4.4
 #: most panels of a figure
 _MOST_PANELS = 12
@@ -42,11 +42,24 @@ def algorithms_plot(choices: Sequence[Choice], *, measured: Measured = MappingPr
     figure.subplots_adjust(
         left=0.11, right=0.75, top=1 - 0.4 / (_HEIGHT * len(shown)), bottom=0.5 / (_HEIGHT * len(shown)), hspace=0.3
     )
-    names = list(dict.fromkeys(name for choice in shown for name in choice.curves))
-    shades = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+    shades = _shades([list(choice.curves) for choice in shown])
     for axes, choice in zip(panels, shown, strict=True):
         _draw(axes, choice, measured.get(choice.problem.name, {}), shades)
     return figure
+
+
+def _shades(panels: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return algorithm -> colour: the first that no other algorithm of its panel has.
+
+    >>> _shades([["a", "b"], ["b", "c"]])
+    {'a': '#0072B2', 'b': '#D55E00', 'c': '#0072B2'}
+    """
+    shades: dict[str, str] = {}
+    for names in panels:
+        for name in names:
+            taken = [shades[other] for other in names if other in shades]
+            shades.setdefault(name, min(_COLORS, key=taken.count))
+    return shades
 
 
 @plot.register(Choice)
@@ -68,7 +81,7 @@ def _draw(
         style = "-" if applies[name] else _DASHES
         handles += axes.plot(sizes, column, color=shade, ls=style, lw=1.7, label=name, gid=name)
     if not all(applies[str(handle.get_label())] for handle in handles):
-        handles.append(Line2D([], [], color="0.5", ls=_DASHES, lw=1.7, label="does not apply"))
+        handles.append(Line2D([], [], color=_KEY, ls=_DASHES, lw=1.7, label="does not apply"))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
@@ -111,9 +124,17 @@ def _title(choice: Choice) -> str:
     values = choice.op.params()
     varied = {"channels": ("c", "k"), "m = n = k": ("m", "n", "k")}.get(choice.problem.size, (choice.problem.size,))
     given = [key for key in choice.op.given() if key not in (*varied, "algorithm")]
-    fixed = " ".join(f"{key}={values[key]:g}" if isinstance(values[key], float) else f"{key}={values[key]}"
-                     for key in given)  # fmt: skip
+    fixed = " ".join(f"{key}={_value(values[key])}" for key in given)
     return printable(f"{choice.problem.name} {fixed} {choice.op.dtype} on {choice.hardware.name}", 92)
+
+
+def _value(value: object) -> str:
+    """Return the value of a dimension as the command line has it.
+
+    >>> _value(True), _value(0.5), _value(64)
+    ('true', '0.5', '64')
+    """
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _binary(value: float) -> str:

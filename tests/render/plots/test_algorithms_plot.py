@@ -25,3 +25,13 @@ def test_dashes_are_explained_where_there_are_any() -> None:
         legend = axes.get_legend()
         assert legend is not None
         assert ("does not apply" in [text.get_text() for text in legend.get_texts()]) is dashed
+
+
+def test_the_key_of_dashes_and_the_curves_of_a_panel_have_colours_of_their_own() -> None:
+    problems = ("sort", "topk", "convolution", "gradient_compression")
+    figure = algorithms_plot([pm.choose(problem, "h100") for problem in problems])
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        assert legend is not None
+        colors = [line.get_color() for line in legend.get_lines()]
+        assert len(set(colors)) == len(colors)
