@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_rgba
 
 from perfmodel.diagnosis.ranks.job import join
 from perfmodel.diagnosis.ranks.summary import summarise
 from perfmodel.formats import read_profile
+from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.diagnosis.ranks import ranks_plot
 
 FOLDER = Path(__file__).parents[2] / "diagnosis" / "ranks" / "traces" / "ddp_4_slow_rank"
@@ -32,3 +34,14 @@ def test_the_first_rank_is_at_the_top_of_both_parts() -> None:
         ends[place] = max(ends.get(place, 0.0), bar.get_x() + bar.get_width())
     for place, rank in enumerate(job.ranks):
         assert ends[place] == pytest.approx(1e3 * sum(rank.times_s.values()))
+
+
+def test_a_dimension_has_the_colour_that_it_has_in_the_plot_of_one_rank() -> None:
+    job = join([summarise(read_profile(path)) for path in sorted(FOLDER.glob("*.gz"))])
+    legend = ranks_plot(job).axes[0].get_legend()
+    assert legend is not None
+    shown = {text.get_text(): patch.get_facecolor() for text, patch in
+             zip(legend.get_texts(), legend.get_patches(), strict=True)}  # fmt: skip
+    assert shown["compute"] == to_rgba(styles.COLORS["compute"])
+    assert shown["exposed communication"] == to_rgba(styles.COLORS[styles.COMMUNICATION])
+    assert len(set(shown.values())) == len(shown)

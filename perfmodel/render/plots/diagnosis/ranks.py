@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfmodel.diagnosis.ranks.summary import DIMENSIONS
+from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
+from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.figure import new_figure
 
 if TYPE_CHECKING:
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
     from perfmodel.diagnosis.ranks.job import Job
 
-#: colours of the dimensions, told apart by readers who see red and green alike (Okabe and Ito)
-_COLOURS = dict(zip(DIMENSIONS, ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#F0E442", "#BBBBBB"), strict=True))
+#: colours of the dimensions: those that the plot of one rank has for them
+_COLOURS = {dimension: styles.COLORS[styles.COMMUNICATION if dimension == EXPOSED else dimension]
+            for dimension in DIMENSIONS}  # fmt: skip
 _MOST_LABELS = 32
 
 
