@@ -45,7 +45,8 @@ def ranking_plot(ranking: Ranking) -> Figure:
     parts = ranking.ranked_by == HEADROOM
     bars = [_candidate_bar(row, parts=parts) for row in rows]
     saved = "saved at its bound" if parts and ranking.hardware else "saved by it alone"
-    legend = [(saved, USUAL, 1.0), ("time of the part" if parts else "time of its targets", USUAL, PALE)]
+    legend = [(saved, USUAL, 1.0)] if any(bar.after_s is not None for bar in bars) else []
+    legend.append(("time of the part" if parts else "time of its targets", USUAL, PALE))
     if any(bar.color == LEFT_OUT for bar in bars):
         legend.append(("left out", LEFT_OUT, 1.0))
     if any(bar.color == WORSE for bar in bars):
@@ -57,7 +58,7 @@ def ranking_plot(ranking: Ranking) -> Figure:
 
 def _candidate_bar(row: RoiRow, *, parts: bool) -> Bar:
     saved_s = row.time_saved_s if math.isfinite(row.time_saved_s) else None
-    facts = ["no bound" if saved_s is None else f"{row.overall_speedup:.4g}x"]
+    facts = [f"{time_text(row.time_s)}, no bound" if saved_s is None else f"{row.overall_speedup:.4g}x"]
     facts += [] if saved_s is None else [f"saves {time_text(saved_s)}"]
     facts += [] if row.dev_days is None else [days_text(row.dev_days)]
     facts += [] if row.roi_per_day is None else [f"{row.roi_per_day:.3g} a day"]

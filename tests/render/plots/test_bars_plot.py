@@ -11,7 +11,7 @@ from perfmodel.errors import UsageError
 from perfmodel.investment.scenario import parse_scenario
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.render.plots import plot
-from perfmodel.render.plots.diagnosis.bars import LEFT_OUT, WORSE
+from perfmodel.render.plots.diagnosis.bars import LEFT_OUT, USUAL, WORSE, Bar, bars_plot
 
 GEMM = pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
 ABC = Profile((ProfileEntry("a", 0.050), ProfileEntry("b", 0.030), ProfileEntry("c", 0.020)), source="abc.csv")
@@ -69,7 +69,7 @@ def test_the_parts_of_a_profile_without_a_bound_have_no_full_bar():
     assert len(bars(figure, "before")) == 2
     (saved,) = lengths(figure, "after")
     assert saved == pytest.approx(next(row.time_saved_s for row in ranking.rows if not math.isnan(row.time_saved_s)))
-    assert any(text.startswith("no bound") for text in texts(figure))
+    assert any(text.startswith("2 ms, no bound") for text in texts(figure))
 
 
 def test_a_kernel_of_a_ranking_keeps_its_number_where_its_name_is_shortened():
@@ -148,3 +148,22 @@ def test_the_commands_draw_their_plot(perfmodel, words, tmp_path, monkeypatch, r
     assert "<svg" in drawn.read_text(encoding="utf-8")
     wrong = perfmodel(*words, "--plot", tmp_path / "plot.txt")
     assert (wrong.code, wrong.out) == (2, "")
+
+
+def test_the_longest_text_beside_a_bar_is_not_cut(check_texts):
+    bars_of = [Bar("a", "0.0008156x, saves -500 ms, 0.001 days, -9.05e-06 a day and more", 1.0, -0.5, heading=True)]
+    check_texts(bars_plot(["title"], bars_of, "time", [("saved", USUAL, 1.0)]))
+
+
+def test_the_end_of_a_shorter_time_before_is_seen_within_the_time_after():
+    (line,) = [
+        line
+        for line in bars_plot(["t"], [Bar("a", "", 1.0, 3.0)], "time", [("x", USUAL, 1.0)], beside=False).axes[0].lines
+        if line.get_gid() == "end"
+    ]
+    assert list(line.get_xdata()) == [1.0, 1.0]
+
+
+def test_a_legend_names_what_is_drawn():
+    ranking = pm.headroom(Profile((ProfileEntry("unknown", 2e-3),)), hardware="h100")
+    assert [text.get_text() for text in plot(ranking).legends[0].get_texts()] == ["time of the part"]

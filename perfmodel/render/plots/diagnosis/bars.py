@@ -19,7 +19,8 @@ from perfmodel.render.plots.palette import COLORS
 USUAL, WORSE, WHOLE, LEFT_OUT = COLORS[0], COLORS[1], COLORS[2], "0.6"
 #: opacity of the time before
 PALE = 0.28
-#: width of the axes and of the texts right of them, height of a row and of a line, margins, width of a letter [inches]
+#: width of the axes, least room for texts right of them, height of a row and of a line, margins, width of a letter
+#: [inches]
 _AXES, _RIGHT, _ROW, _LINE, _TOP, _BELOW, _LETTER = 4.6, 2.7, 0.3, 0.18, 0.2, 0.85, 0.062
 _LONGEST_LABEL, _LONGEST_LINE = 44, 108
 
@@ -91,8 +92,9 @@ def bars_plot(
     lines = [line for text in title for line in textwrap.wrap(printable(text, 4 * _LONGEST_LINE), _LONGEST_LINE)]
     labels = [bar.shown_label for bar in bars]
     left = 0.3 + _LETTER * max(map(len, labels))
+    right = max(_RIGHT, 0.2 + _LETTER * max(len(bar.text) for bar in bars))
     tall, top = _ROW * len(bars), _TOP + _LINE * len(lines)
-    width, height = left + _AXES + _RIGHT, top + tall + _BELOW
+    width, height = left + _AXES + right, top + tall + _BELOW
     figure = new_figure(width, height)
     for at, line in enumerate(lines):
         place = 1 - (_TOP / 2 + _LINE * (at + 0.5)) / height
@@ -123,6 +125,9 @@ def _draw(axes: Axes, place: int, bar: Bar, label: str, *, beside: bool) -> None
         axes.barh(above, bar.before_s, tall, color=bar.color, alpha=PALE, zorder=3, gid="before")
     if bar.after_s is not None:
         axes.barh(below, bar.after_s, tall, color=bar.color, zorder=4, gid="after")
+    if not both and bar.before_s and bar.after_s is not None and bar.before_s < bar.after_s:
+        # the full bar hides the pale one behind it, whose end is then a white line
+        axes.plot([bar.before_s] * 2, [place - tall / 2, place + tall / 2], color="white", lw=1.4, zorder=5, gid="end")
     if bar.low_s is not None and bar.high_s is not None:
         axes.plot([bar.low_s, bar.high_s], [below, below], color="0.15", lw=1.1, zorder=5, gid="interval")
         axes.plot([bar.low_s, bar.high_s], [below, below], "|", color="0.15", ms=4, zorder=5)

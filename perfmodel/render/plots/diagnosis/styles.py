@@ -41,6 +41,8 @@ _FUNCTOR = re.compile(
 _GENERIC = ("kernel", "Kernel", "Kernel2")
 # Nsight's CSV may lack the first bracket.
 _NAMELESS = re.compile(r"(\(anonymous namespace\)|<?unnamed>)::")
+#: the first bracket of C++ arguments stands right behind a name; in other names it means less
+_TEMPLATE = re.compile(r"\w<")
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
@@ -57,9 +59,11 @@ def shortened(name: str, longest: int) -> str:
     'vectorized_elementwise_kernel<AddFunctor>'
     >>> shortened("aten::mm(64x64, 64x64) fp16", 60)
     'aten::mm(64x64, 64x64) fp16'
+    >>> shortened("products of seq < 512 & more", 60)
+    'products of seq < 512 & more'
     """
     bare = _NAMELESS.sub("", name)
-    if "<" not in bare and not bare.startswith("void "):
+    if not _TEMPLATE.search(bare) and not bare.startswith("void "):
         return printable(bare, longest)
     # Without templates and arguments the name is "type function" or "namespace::function".
     words = _outside(bare).partition("(")[0].split()
