@@ -203,8 +203,10 @@ def test_bars_of_steps_that_do_not_fit_are_pale_and_hatched():
         assert text.get_window_extent(renderer).x1 <= figure.bbox.x1
     (legend,) = figure.legends
     assert "does not fit in memory" in [text.get_text() for text in legend.get_texts()]
+    assert "80 % interval" in [text.get_text() for text in legend.get_texts()]
     alone = training_plot(Study((large,)))
     assert len(_hatched(alone)) == 1
+    assert all(axes.get_xlabel().endswith("[s]") for axes in alone.axes)
 
 
 def test_no_bar_is_hatched_where_all_fit():

@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from perfmodel.core.units import format_si
@@ -152,7 +153,7 @@ def _bar(axes: Axes, row: int, step: TrainingStep) -> None:
         step.time_s, row, xerr=[[step.time_s - step.low_s], [step.high_s - step.time_s]], color="black", capsize=3,
         linewidth=1.0,
     )  # fmt: skip
-    label = f"{format_si(step.time_s, 's', 3)}, MFU {step.mfu:.0%}{'' if may_run else ', ' + _NO_ROOM}"
+    label = f"{format_si(step.time_s, 's', 3)}, MFU {100 * step.mfu:.0f} %{'' if may_run else ', ' + _NO_ROOM}"
     axes.annotate(label, (step.high_s, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
 
 
@@ -179,9 +180,12 @@ def _names(steps: Sequence[TrainingStep]) -> list[str]:
 
 
 def _legend(figure: Figure, steps: Sequence[TrainingStep], bottom: float = 0.0) -> None:
-    handles = [Patch(color=COLORS.get(name, _OTHER), label=name.replace("_", " ")) for name in _names(steps)]
+    handles: list[Patch | Line2D] = [
+        Patch(color=COLORS.get(name, _OTHER), label=name.replace("_", " ")) for name in _names(steps)
+    ]
     if not all(map(_may_run, steps)):
         handles.append(Patch(label=f"{_NO_ROOM} in memory", **_HATCHED))
+    handles.append(Line2D([], [], color="black", lw=1.0, marker="|", ms=7, label="80 % interval"))
     figure.legend(
         handles=handles,
         loc="upper center" if bottom else "lower center",
@@ -219,6 +223,7 @@ def _timeline(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     axes.set_ylim(step.plan.pp - 0.4, -0.6)
     axes.set_yticks(range(step.plan.pp) if step.plan.pp <= 16 else [0, step.plan.pp - 1])
     axes.set_ylabel("stage", fontsize=8)
+    axes.set_xlabel("time [s]", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.axvline(step.time_s, color="black", linewidth=1.0, linestyle=":")
     axes.set_title(
