@@ -231,10 +231,19 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
 def _total(point: Explained) -> str:
     low, high = point.row["predicted_time_low_s"], point.row["predicted_time_high_s"]
     total = format_si(point.time_s, "s", 3)
-    below = "".join(f"\n{name} {100 * time / point.time_s:.0f} %" for name, time in point.notable.items() if time < 0)
+    below = "".join(f"\n{name} {_percent(time / point.time_s)}" for name, time in point.notable.items() if time < 0)
     has_interval = low is not None and high is not None and np.isfinite([low, high]).all()
     interval = f" ({format_si(low, 's', 3)} to {format_si(high, 's', 3)})" if has_interval else ""
     return f"{total}{interval}{below}"
+
+
+def _percent(share: float) -> str:
+    """Return a share as text: in whole per cent, below one half with the first digit that is not 0.
+
+    >>> _percent(-0.33), _percent(-0.0031)
+    ('-33 %', '-0.3 %')
+    """
+    return f"{100 * share:.0f} %" if abs(share) >= 0.005 else f"{100 * share:.1g} %"
 
 
 def _write_shares(

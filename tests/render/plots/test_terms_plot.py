@@ -66,6 +66,11 @@ def test_a_term_below_zero_shortens_the_others_alike():
     assert "9 us (7.2 us to 11.7 us)\nresidual surface -33 %" in said
 
 
+def test_a_small_term_below_zero_is_not_said_to_be_none():
+    said = texts(terms_plot([made({"math": 1000e-6, "residual surface": -3e-6})]))
+    assert any(text.endswith("residual surface -0.3 %") for text in said)
+
+
 def test_times_that_differ_much_are_drawn_as_shares():
     figure = terms_plot([made({"math": 8e-6, "launch": 2e-6}), made({"math": 1.0, "launch": 1.0})])
     assert bars(figure) == {"math": pytest.approx([80, 50]), "launch": pytest.approx([20, 50])}
