@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import HOURLY, MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
@@ -28,6 +28,8 @@ _MOST_LINES, _LONGEST = 8, 30
 _HEADING_LETTERS, _ROW_LETTERS, _LEGEND_ROW = 75, 72, 0.13
 #: what the day of an axis is written as, from years to seconds
 _DAYS = ["", "%Y", "%Y-%m", "%Y-%m-%d UTC", "%Y-%m-%d UTC", "%Y-%m-%d %H:%M UTC"]
+#: hours, minutes and seconds between the labels of an axis: matplotlib's, and those for spans that had but one label
+_STEPS = {HOURLY: [1, 2, 3, 4, 6, 12, 24], **{each: [1, 2, 5, 10, 15, 20, 30] for each in (MINUTELY, SECONDLY)}}
 #: characters of a line of notes under each column of panels, and lines of notes
 _LONGEST_NOTE, _MOST_NOTES = 75, 6
 
@@ -84,7 +86,8 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title + some, fontsize=9, loc="left")
     axes.tick_params(labelsize=7.5)
     if clock:
-        locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
+        locator.intervald = {**locator.intervald, **_STEPS}
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, offset_formats=_DAYS))  # type: ignore[no-untyped-call]
         axes.xaxis.get_offset_text().set_fontsize(7.5)

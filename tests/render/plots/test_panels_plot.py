@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -51,3 +52,12 @@ def test_a_band_lies_around_its_line() -> None:
 def test_nothing_to_draw_is_one_message() -> None:
     with pytest.raises(UsageError, match="no two readings"):
         panels_plot([])
+
+
+@pytest.mark.parametrize("span_s", [0.4, 3.0, 6.0, 8.0, 45.0, 130.0, 700.0, 7e3, 2e5, 5e6])
+@pytest.mark.parametrize("shift_s", [0.0, 0.37, 41.0])
+def test_the_time_of_a_span_of_any_length_has_labels(span_s: float, shift_s: float) -> None:
+    times = list(1.79e9 + shift_s + np.linspace(0.0, span_s, 20))
+    (axes,) = panels_plot([Panel("Power", times, "time", "W", (Line("", [1.0] * 20),))]).axes
+    low, high = axes.get_xlim()
+    assert 2 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 8
