@@ -92,7 +92,7 @@ def _draw(axes: Axes, comparison: Comparison, changes: Sequence[Change]) -> None
     for place, change in enumerate(changes):
         _draw_row(axes, place, change, low, high)
     axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:+.3g} %" if value else "0"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{_whole(100 * value, '+')} %" if value else "0"))
     axes.set_xlabel("after / before - 1, with its 95 % interval", fontsize=9)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)
@@ -112,8 +112,17 @@ def _draw_row(axes: Axes, place: int, change: Change, low: float, high: float) -
     if change.change <= high:
         shape = _SHAPES[change.verdict]
         axes.plot([change.change], [place], shape, color=color, ms=5.5, zorder=4, clip_on=False, gid="change")
-    text = f"x {1 + change.change:.3g}" if change.change >= _AS_FACTOR else format_change(change.change)
+    text = f"x {_whole(1 + change.change)}" if change.change >= _AS_FACTOR else format_change(change.change)
     axes.annotate(text, (1, place), (8, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=8)
+
+
+def _whole(value: float, sign: str = "-") -> str:
+    """Return a number with three digits, and from 1000 on without decimals: never with an exponent.
+
+    >>> _whole(12.345), _whole(1000.2), _whole(2e4, "+")
+    ('12.3', '1,000', '+20,000')
+    """
+    return f"{value:{sign},.0f}" if abs(value) >= 999.5 else f"{value:{sign}.3g}"
 
 
 def _limits(comparison: Comparison, changes: Sequence[Change]) -> tuple[float, float]:

@@ -139,3 +139,10 @@ def test_the_margin_is_as_wide_as_the_labels():
     figure.canvas.draw()
     left = min(label.get_window_extent().x0 for label in figure.axes[0].get_yticklabels())
     assert 0.0 < left / figure.dpi < 1.0, "inches"
+
+
+def test_changes_of_many_times_are_written_without_an_exponent(check_texts):
+    figure = comparison_plot(comparison([1000.0, 1500.0, 1.0]))
+    check_texts(figure)
+    assert {"x 1,500", "x 1,000"} <= set(texts(figure))
+    assert not any("e+" in text for text in texts(figure))
