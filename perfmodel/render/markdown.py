@@ -37,9 +37,11 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Escape the characters that Markdown interprets, as in the kernel name "fill<float*>(float*)"."""
-    for mark in "\\|*`":
-        text = text.replace(mark, f"\\{mark}")
+    """Escape the characters that Markdown interprets, as in the kernel name "fill<float*>(float*)".
+
+    Underscores within a word are no emphasis, and brackets are a link only before parentheses.
+    """
+    text = re.sub(r"[\\|*`$]|(?<![^\W_])_|_(?![^\W_])|(?<=\])(?=\()", lambda found: f"\\{found.group()}", text)
     return _text(text)
 
 
@@ -47,4 +49,5 @@ def _text(text: str) -> str:
     """Remove line breaks, and escape what HTML would read as a tag, as in "kernel<float>"."""
     from perfmodel.core.report import printable
 
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", printable(text.replace("\n", " ")))
+    line = re.sub(r"&(?=#?\w+;)", "&amp;", printable(text.replace("\n", " ")))
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

@@ -412,3 +412,18 @@ def test_json_and_csv_keep_any_value(name: str, number: float, other: object) ->
 def test_a_table_is_eighty_characters_wide_where_no_width_is_known() -> None:
     lines = table_format.render(Report("x", (Column("name"),), [{"name": "a " * 100}])).splitlines()
     assert max(map(len, lines)) == 79, "80 without the space at the end"
+
+
+@pytest.mark.parametrize(
+    ("name", "escaped"),
+    [
+        ("a_b_c", "a_b_c"),
+        ("__global__ f", "\\_\\_global\\_\\_ f"),
+        ("f[x](int)", "f[x]\\(int)"),
+        ("$_0 and $_1", "\\$\\_0 and \\$\\_1"),
+        ("a &lt; b & c", "a &amp;lt; b & c"),
+    ],
+)
+def test_names_stay_as_they_are_in_markdown(name: str, escaped: str) -> None:
+    report = Report("diagnose", (Column("name"),), [{"name": name}])
+    assert markdown_format.render(report).splitlines()[-1] == f"| {escaped} |"
