@@ -7,6 +7,7 @@ from typing import Any
 
 from perfmodel.core.report import Report, number
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import Dimension
 
 Rows = Sequence[Mapping[str, Any]]
 #: a sentence, and figures: label, value, unit, perhaps low and high, a text in the place of the value, and the cell
@@ -46,7 +47,8 @@ def _diagnosis(report: Report) -> Answer:
     total = sum(row["time_s"] for row in timed)
     largest = max(timed, key=lambda row: row["time_s"])
     at = list(report.rows).index(largest)
-    sentence = f"{str(largest['dimension']).capitalize()} takes {100 * largest['time_s'] / total:.0f} % of "
+    verb = "take" if largest["dimension"] == Dimension.OTHER else "takes"
+    sentence = f"{str(largest['dimension']).capitalize()} {verb} {100 * largest['time_s'] / total:.0f} % of "
     sentence += f"{format_si(total, 's')}."
     figures = [
         _figure("time", total, "s"),

@@ -9,7 +9,7 @@ const style = name => getComputedStyle(document.documentElement).getPropertyValu
 const colour = number => style(`--c${number % SLOTS}`);
 const MOST_SLOTS = 14;
 const scale = names => { const places = new Map(names.map((name, at) => [name, at])); return name => style(`--c${(places.get(name) || 0) % (names.length > SLOTS ? MOST_SLOTS : SLOTS)}`); };
-const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "u"], [1e-9, "n"]];
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 // every text goes through textContent: names of kernels are foreign

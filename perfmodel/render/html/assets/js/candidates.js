@@ -45,7 +45,7 @@ function candidates(parent, view) {
   function update() {
     rows.forEach(row => row.update());
     const used = rows.filter(row => row.used), whole = amdahl(view.total_s, used), days = d3.sum(used, row => row.days);
-    result.textContent = used.length ? `Together ${whole.toFixed(3)} x: ${show(view.total_s, "s")} become ${show(view.total_s / whole, "s")}, for ${digits(days)} days` : "Choose a change.";
+    result.textContent = used.length ? `Together ${whole.toFixed(3)} x: ${show(view.total_s, "s")} become ${show(view.total_s / whole, "s")}, for ${digits(days)} day${days === 1 ? "" : "s"}` : "Choose a change.";
     const ready = used.length && money.gpus && money.price && money.day && money.hours, made = ready ? payback(money, whole, days) : null;
     worth.textContent = made ? `Saves ${plain(Math.round(made.yearly), 6)} a year; paid back in ${Number.isFinite(made.days) ? `${digits(made.days)} days` : "never"}, net ${plain(Math.round(made.net), 6)} in the first year` : "";
   }
