@@ -57,7 +57,7 @@ def accuracy_plot(accuracy: Accuracy) -> Figure:
     _draw_times(left, accuracy.measured_s, accuracy.predicted_s, codes, drawn)
     _draw_errors(right, error, codes)
     part = "" if drawn.size == len(accuracy) else f", {drawn.size:,} drawn"
-    left.set_title(f"predicted over measured time ({len(accuracy):,} rows{part})", fontsize=10)
+    left.set_title(f"predicted over measured time ({_rows(len(accuracy))}{part})", fontsize=10)
     figure.legend(
         handles=_legend(families, codes, error),
         loc="lower center",
@@ -157,11 +157,20 @@ def _reach(error: Floats) -> float:
     return float(np.clip(np.ceil(20 * np.quantile(np.abs(error), 1 - _OUTSIDE)) / 20, 0.05, 1.0))
 
 
+def _rows(count: int) -> str:
+    """Return a number of rows as text.
+
+    >>> _rows(1), _rows(1200)
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
 def _legend(families: Sequence[str], codes: NDArray[np.intp], error: Floats) -> list[Line2D]:
     handles = []
     for code, family in enumerate(families):
         mine = np.abs(error[codes == code])
-        text = f"{printable(family, 30)}: {mine.size:,} rows, MAPE {100 * mine.mean():.1f} %"
+        text = f"{printable(family, 30)}: {_rows(mine.size)}, MAPE {100 * mine.mean():.1f} %"
         color = PALETTE[code % len(PALETTE)]
         handles.append(Line2D([], [], color=color, marker="o", markersize=5, lw=1.3, label=text))
     return handles

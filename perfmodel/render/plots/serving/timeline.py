@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure
@@ -14,6 +14,8 @@ from perfmodel.serving.replay import Replay, Times
 
 #: columns of the plot: of more samples, each column shows their range
 _COLUMNS = 900
+#: largest share of the cache that is drawn over the axis of its own, as it would lie on the lower edge of the whole
+_LITTLE = 0.1
 
 
 def timeline_plot(replay: Replay, *, title: str = "") -> Figure:
@@ -30,8 +32,9 @@ def timeline_plot(replay: Replay, *, title: str = "") -> Figure:
     figure = new_figure(7.6, 4.8)
     cache = figure.add_axes((0.1, 0.6, 0.87, 0.31))
     _range(cache, states.time_s, states.kv_share, COLORS[0], "KV cache in use")
-    cache.set_ylim(0, 1.05)
-    cache.yaxis.set_major_formatter(PercentFormatter(1.0))
+    peak = float(np.max(states.kv_share))
+    cache.set_ylim(0, 1.05 if peak > _LITTLE or peak <= 0 else 1.2 * peak)
+    cache.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     cache.set_ylabel("KV cache")
     cache.tick_params(labelbottom=False)
     cache.set_title(title or f"{len(replay.requests)} requests", fontsize=10)
@@ -39,6 +42,7 @@ def timeline_plot(replay: Replay, *, title: str = "") -> Figure:
     _range(counts, states.time_s, states.running, COLORS[2], "running")
     _range(counts, states.time_s, states.queued, COLORS[1], "waiting in the queue")
     counts.set_ylim(0, max(1.0, 1.15 * float(np.max(np.maximum(states.running, states.queued), initial=1.0))))
+    counts.yaxis.set_major_locator(MaxNLocator(integer=True))
     counts.set_ylabel("requests")
     counts.set_xlabel("time [s]")
     counts.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2, frameon=False)
