@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 #: height of a row (1.4 times its 8 pt text), width of a character of that text [inches]
 _LEGEND_ROW, _LETTER = 0.16, 0.07
@@ -24,7 +24,7 @@ def legend_height(labels: Sequence[str], width_inches: float) -> float:
     return _LEGEND_ROW * -(-len(labels) // legend_columns(labels, width_inches)) + 0.1
 
 
-def add_legend(figure: Figure, handles: Sequence[Line2D], width_inches: float) -> None:
+def add_legend(figure: Figure, handles: Sequence[Artist], width_inches: float) -> None:
     """Write the legend at the bottom of a figure."""
     labels = [str(handle.get_label()) for handle in handles]
     legend = figure.legend(
