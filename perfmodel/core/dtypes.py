@@ -41,8 +41,8 @@ _ALIASES = {
 }
 
 
-def canonical_dtype(name: str, *, place: str = "") -> str:
-    """Return perfmodel's name of a dtype.
+def canonical_dtype(name: object, *, place: str = "") -> str:
+    """Return perfmodel's name of a dtype: of a name, or of what NumPy and torch have for it.
 
     Raises
     ------
@@ -52,7 +52,8 @@ def canonical_dtype(name: str, *, place: str = "") -> str:
     >>> canonical_dtype("torch.bfloat16")
     'bf16'
     """
-    short = str(name).strip().lower().removeprefix("torch.")
+    text = name.__name__ if isinstance(name, type) and name.__module__ != "builtins" else str(name)  # numpy.float16
+    short = text.strip().lower().removeprefix("torch.")
     short = _ALIASES.get(short, short)
     if short not in DTYPE_BYTES:
         raise unknown_name("dtype", str(name), DTYPE_BYTES, place=place)

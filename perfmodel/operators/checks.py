@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
-from perfmodel.core.units import network_text, parse_network_rate
+from perfmodel.core.units import network_text, parse_network_rate, parse_quantity
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.scales import check_scale
 
@@ -28,16 +29,57 @@ def is_unset(value: Any) -> bool:
 
 
 def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    """Return a size as an int, or an array of sizes as float64."""
+    """Return a size as an int, or an array of sizes as float64.
+
+    What NumPy makes an array of is one: tensors of torch, columns of a table, ranges. An array without axes is a number.
+    """
     if value is None and rules["optional"]:
         return None
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return _check_sizes(op, name, value, rules)
-    if isinstance(value, (np.integer, np.floating)):
+    if type(value) is not int and (isinstance(value, (list, tuple, range)) or hasattr(value, "__array__")):
+        value = _as_array(op, name, value)
+        if value.ndim:
+            return _check_sizes(op, name, value, rules)
         value = value.item()
+    if name == "bytes" and isinstance(value, str) and any(map(str.isdigit, value)):
+        value = bytes_in(op, value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _bad_size(op, name, repr(value), "is not a whole number")
+        raise _bad_size(op, name, reprlib.repr(value), "is not a whole number")
     return int(_in_range(op, name, value, rules))
+
+
+def bytes_in(op: str, text: str) -> float:
+    """Return the bytes that a text states with their unit, as "1MiB".
+
+    Raises
+    ------
+    UsageError
+        For a text that is no number with a unit of bytes.
+    """
+    try:
+        return parse_quantity(text, "B")
+    except UsageError as error:
+        raise UsageError(f"bytes={error.message}", place=op, remedy=error.remedy) from None
+
+
+def _as_array(op: str, name: str, value: Any) -> NDArray[Any]:
+    """Return numbers of any kind as an array.
+
+    Raises
+    ------
+    UsageError
+        For lists of unequal lengths, and for what holds something else than numbers, as switches, dates and texts.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype == object and all(isinstance(item, (int, float)) for item in array.flat):
+            array = array.astype(np.float64)  # whole numbers that no integer of NumPy holds
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "iuf" and array.size:
+        listed = array.ndim or isinstance(value, (list, tuple))
+        reason = "is not an array of whole numbers" if listed else "is not a whole number"
+        raise _bad_size(op, name, reprlib.repr(value), reason)
+    return array
 
 
 def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
@@ -48,15 +90,18 @@ def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
     if value < rules["minimum"]:
         raise _bad_size(op, name, str(value), f"is below {rules['minimum']}", rules["minimum"])
     if value > LARGEST_SIZE:
-        raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest exact size")
+        raise _bad_size(op, name, _shortened(value), "is above 2^53, the largest exact size")
     return value
 
 
-def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise _bad_size(op, name, repr(value)[:60], "is not an array of whole numbers") from None
+def _shortened(value: float) -> str:
+    """Return a number as text, one of many digits by its power of ten."""
+    text = str(value)
+    return text if len(text) <= 24 else f"{text[0]}.{text[1:3]}e{len(text) - 1}"
+
+
+def _check_sizes(op: str, name: str, value: NDArray[Any], rules: Mapping[str, Any]) -> NDArray[np.float64]:
+    array = value.astype(np.float64, copy=False)
     if array.size == 0:
         raise _bad_size(op, name, "[]", "contains no size")
     for part in _blocks(array):

@@ -20,12 +20,11 @@ import numpy as np
 
 from perfmodel import storage
 from perfmodel.core.lists import list_items
-from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.operators import load_operator, operator_names, spelled
 from perfmodel.operators.base import Operator, wrong_dimensions
-from perfmodel.operators.checks import LARGEST_SIZE
+from perfmodel.operators.checks import LARGEST_SIZE, bytes_in
 
 #: the most points that the ranges of one operator may span; with more, a typing error fills the memory
 MOST_POINTS = 1_000_000
@@ -245,10 +244,7 @@ def _size(op: str, key: str, value: Any) -> Any:
             remedy=f"Write a list as {key}={listed}, and a number without commas.",
         )
     if key == "bytes" and any(map(str.isdigit, text)):
-        try:
-            return parse_quantity(text, "B")
-        except UsageError as error:
-            raise UsageError(f"{key}={error.message}", place=op, remedy=error.remedy) from None
+        return bytes_in(op, text)
     # how often an operator is called is no size that a sweep goes through
     remedy = "Write one, as count=48." if key == "count" else "Write 4096, 4096..8192, 64..512+64 or 64/96/128."
     raise UsageError(f"{key}={text!r} is not a whole number.", place=op, remedy=remedy)

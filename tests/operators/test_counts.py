@@ -373,12 +373,59 @@ def test_large_products_do_not_overflow() -> None:
         (np.array([64, np.nan]), "not finite"),
         (np.array([]), "no size"),
         (["x"], "not an array of whole numbers"),
+        (np.array([True, False]), "not an array of whole numbers"),
+        ([[1, 2], [3]], "not an array of whole numbers"),
+        ([10**30], "above 2\\^53"),
+        (range(0), "no size"),
     ],
 )
 def test_wrong_sizes_are_refused(value: Any, part: str) -> None:
     with pytest.raises(UsageError, match=f"gemm: m=.* {part}") as refused:
         pm.Gemm(m=value, n=4, k=4)
     assert "from 1 to 2^53" in refused.value.remedy
+
+
+def test_the_message_on_a_huge_size_states_its_magnitude() -> None:
+    with pytest.raises(UsageError, match=r"m=1\.23e30 is above 2\^53"):
+        pm.Gemm(m=123 * 10**28, n=4, k=4)
+
+
+class Column:
+    """Numbers as another library holds them: a column of a table, a tensor."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.values, dtype)
+
+
+@pytest.mark.parametrize("values", [[64, 128, 192], (64, 128, 192), range(64, 256, 64), Column([64, 128, 192])])
+def test_sizes_are_whatever_numpy_makes_an_array_of(values: Any) -> None:
+    assert pm.Gemm(m=values, n=4, k=4) == pm.Gemm(m=np.array([64.0, 128.0, 192.0]), n=4, k=4)
+
+
+@pytest.mark.parametrize("value", [np.array(64), np.int64(64), np.float32(64), Column(64), 64.0])
+def test_a_number_without_axes_is_a_single_size(value: Any) -> None:
+    op = pm.Gemm(m=value, n=4, k=4)
+    assert op == pm.Gemm(m=64, n=4, k=4)
+    assert type(op.m) is int
+    assert type(pm.predict(op, "a100-sxm4-40gb").bound_time_s) is float
+
+
+def test_bytes_take_a_unit_in_python_as_in_files() -> None:
+    assert pm.Memcpy(bytes="1MiB") == pm.Memcpy(bytes=2**20) == pm.parse_operators("memcpy bytes=1MiB")[0]
+    with pytest.raises(UsageError, match=r"bytes='8Mb' is in bits.*'1MB'"):
+        pm.Memcpy(bytes="8Mb")
+    with pytest.raises(UsageError, match="m='1MiB' is not a whole number"):
+        pm.Gemm(m="1MiB", n=4, k=4)
+
+
+def test_a_dtype_is_a_name_or_what_numpy_has_for_it() -> None:
+    for dtype in ("float16", "half", np.float16, np.dtype("float16"), "torch.float16"):
+        assert pm.Gemm(m=4, n=4, k=4, dtype=dtype).dtype == "fp16"
+    with pytest.raises(UsageError, match="unknown dtype \"<class 'float'>\""):  # 32 bits in torch, 64 in NumPy
+        pm.Gemm(m=4, n=4, k=4, dtype=float)
 
 
 @pytest.mark.parametrize(
