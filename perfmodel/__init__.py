@@ -148,21 +148,49 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator
     from perfmodel.operators import operator_names as operator_names
+    from perfmodel.operators.add_rms_norm import AddRmsNorm as AddRmsNorm
     from perfmodel.operators.all_gather import AllGather as AllGather
     from perfmodel.operators.all_reduce import AllReduce as AllReduce
     from perfmodel.operators.alltoall import Alltoall as Alltoall
     from perfmodel.operators.attention import Attention as Attention
+    from perfmodel.operators.batch_norm import BatchNorm as BatchNorm
+    from perfmodel.operators.broadcast import Broadcast as Broadcast
     from perfmodel.operators.conv2d import Conv2d as Conv2d
+    from perfmodel.operators.cross_entropy import CrossEntropy as CrossEntropy
+    from perfmodel.operators.dequantize import Dequantize as Dequantize
+    from perfmodel.operators.dropout import Dropout as Dropout
     from perfmodel.operators.elementwise import Elementwise as Elementwise
     from perfmodel.operators.embedding import Embedding as Embedding
+    from perfmodel.operators.gather import Gather as Gather
+    from perfmodel.operators.geglu import Geglu as Geglu
     from perfmodel.operators.gemm import Gemm as Gemm
+    from perfmodel.operators.group_norm import GroupNorm as GroupNorm
+    from perfmodel.operators.index_select import IndexSelect as IndexSelect
+    from perfmodel.operators.kv_write import KvWrite as KvWrite
     from perfmodel.operators.layer_norm import LayerNorm as LayerNorm
+    from perfmodel.operators.linear_attention import LinearAttention as LinearAttention
+    from perfmodel.operators.linear_cross_entropy import LinearCrossEntropy as LinearCrossEntropy
     from perfmodel.operators.memcpy import Memcpy as Memcpy
+    from perfmodel.operators.moe import Moe as Moe
+    from perfmodel.operators.muon import Muon as Muon
+    from perfmodel.operators.optimizer import Optimizer as Optimizer
+    from perfmodel.operators.optimizer_adamw import OptimizerAdamw as OptimizerAdamw
     from perfmodel.operators.parse import parse_operators as parse_operators
+    from perfmodel.operators.pool2d import Pool2d as Pool2d
+    from perfmodel.operators.quantize import Quantize as Quantize
     from perfmodel.operators.reduce_scatter import ReduceScatter as ReduceScatter
     from perfmodel.operators.reduction import Reduction as Reduction
     from perfmodel.operators.rms_norm import RmsNorm as RmsNorm
+    from perfmodel.operators.rope import Rope as Rope
+    from perfmodel.operators.sampling import Sampling as Sampling
+    from perfmodel.operators.scan import Scan as Scan
+    from perfmodel.operators.scatter_add import ScatterAdd as ScatterAdd
+    from perfmodel.operators.send_recv import SendRecv as SendRecv
     from perfmodel.operators.softmax import Softmax as Softmax
+    from perfmodel.operators.sort import Sort as Sort
+    from perfmodel.operators.ssm_scan import SsmScan as SsmScan
+    from perfmodel.operators.swiglu import Swiglu as Swiglu
+    from perfmodel.operators.topk import Topk as Topk
     from perfmodel.operators.transpose import Transpose as Transpose
     from perfmodel.prediction.result import Prediction as Prediction
     from perfmodel.profile.candidate import Candidate as Candidate
@@ -193,6 +221,8 @@ else:
             message = f"perfmodel.{name} is now perfmodel.{new}; perfmodel 0.3 removes the old name."
             warnings.warn(message, DeprecationWarning, stacklevel=2)
             return getattr(sys.modules[__name__], new)
+        if name == "__all__":  # asked for by ``from perfmodel import *``
+            return [public for public in __dir__() if not public.startswith("_")]
         value = getattr(importlib.import_module(_PUBLIC[name]), name) if name in _PUBLIC else _operator_class(name)
         globals()[name] = value
         return value
@@ -206,7 +236,13 @@ def _operator_class(name: str) -> Any:
             return load_class(name)
         except KeyError:
             pass
-    raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
+    message = f"module 'perfmodel' has no attribute {name!r}"
+    if name.startswith("_"):  # what tools ask of any module
+        raise AttributeError(message)
+    from perfmodel.errors import nearest
+
+    # with ``obj`` Python would add the same suggestion once more; notebooks add none
+    raise AttributeError(f"{message}. {nearest(name, __dir__())}".removesuffix(". "), name=name, obj=None)
 
 
 def __dir__() -> list[str]:

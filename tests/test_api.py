@@ -6,12 +6,14 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import traceback
 import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
@@ -41,10 +43,26 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen | set(class_names()) == set(NAMES)
 
 
-def test_a_wrong_name_is_an_attribute_error() -> None:
-    for name in ("Gem", "predct"):
-        with pytest.raises(AttributeError, match=name):
+@pytest.mark.parametrize(
+    ("name", "meant"), [("Gem", "Gemm"), ("GEMM", "Gemm"), ("RMSNorm", "RmsNorm"), ("predct", "predict")]
+)
+def test_a_wrong_name_is_an_attribute_error_that_suggests_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'. Did you mean '{meant}'\\?$") as refused:
+        getattr(pm, name)
+    shown = traceback.format_exception_only(refused.value)
+    assert "".join(shown).count("Did you mean") == 1  # Python's own suggestion does not repeat it
+
+
+def test_a_name_unlike_any_has_no_suggestion() -> None:
+    for name in ("zzz", "_private", "__wrapped__"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'$"):
             getattr(pm, name)
+
+
+def test_everything_that_is_listed_can_be_imported_at_once() -> None:
+    names: dict[str, Any] = {}
+    exec("from perfmodel import *", names)
+    assert set(NAMES) <= set(names)
 
 
 @pytest.mark.parametrize(
@@ -297,3 +315,10 @@ def test_a_machine_shows_its_ceilings_in_a_notebook() -> None:
     shown = a100._repr_html_()
     assert "<td>fp16 tensor</td>" in shown
     assert "<td>312 TFLOP/s</td>" in shown
+
+
+def test_type_checkers_accept_arrays_of_whole_numbers() -> None:
+    # mypy reads the tests too: numpy.arange gives int64
+    whole = pm.predict(pm.Gemm(m=np.arange(64, 256, 64), n=512, k=512, dtype="fp16"), "a100-sxm4-40gb")
+    same = pm.predict(pm.Gemm(m=np.array([64.0, 128.0, 192.0]), n=512, k=512, dtype="fp16"), "a100-sxm4-40gb")
+    assert np.array_equal(whole.predicted_time_s, same.predicted_time_s)

@@ -26,6 +26,7 @@ from perfmodel.core.machine_parts import (
     Tiles,
 )
 from perfmodel.core.report import Reportable
+from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import UsageError
 
 __all__ = [
@@ -153,6 +154,28 @@ class Hardware(Reportable):
     def main_memory(self) -> MemoryLevel:
         """The outermost level: HBM or GDDR on a GPU, DRAM on a CPU."""
         return self.memory[0]
+
+    @property
+    def memory_capacity_bytes(self) -> float | None:
+        """Capacity of the main memory [B]; None where unknown."""
+        return self.main_memory.capacity_bytes
+
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> float | None:
+        """The vendor's peak bandwidth of the main memory [B/s]; None where no source gives one."""
+        return self.main_memory.bandwidth_bytes_per_s
+
+    @property
+    def peak_flop_per_s(self) -> dict[str, float]:
+        """Dtype -> dense peak [FLOP/s], of the tensor engine where it supports the dtype, else of the vector engine."""
+        return {dtype: self.native_peak(dtype).flop_per_s for dtype in self.dtypes()}
+
+    @property
+    def ridge_point_flop_per_byte(self) -> dict[str, float]:
+        """Dtype -> peak over bandwidth of the main memory [FLOP/B]; empty where the bandwidth is unknown."""
+        bandwidth = self.memory_bandwidth_bytes_per_s
+        peaks = self.peak_flop_per_s.items() if bandwidth else ()
+        return {dtype: float(ridge_point(peak, bandwidth or 0.0)) for dtype, peak in peaks}
 
     @functools.cached_property
     def caches(self) -> tuple[MemoryLevel, ...]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from perfmodel.core.dtypes import DTYPE_BYTES, dtype_bytes
 from perfmodel.core.record import record
 
-#: a count or a size: a number, or a float64 array of numbers in a sweep
-Number = float | NDArray[np.float64]
+#: a count or a size: a number, or an array of numbers in a sweep, float64 but for arguments
+Number = float | NDArray[Any]
 #: a name, or an array of names in a sweep
 Text = str | NDArray[np.str_]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.roofline import ridge_point
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.hardware_catalog.detect import CpuDescription, Detection
 from perfmodel.hardware_catalog.figures import Figure, MachineFigures
@@ -64,16 +63,13 @@ def _(catalog: Catalog, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
 
 
 def _catalog_row(machine: Hardware) -> dict[str, Any]:
-    memory = machine.main_memory
-    bandwidth = memory.bandwidth_bytes_per_s
-    peaks = {dtype: machine.native_peak(dtype).flop_per_s for dtype in machine.dtypes()}
-    ridges = {dtype: ridge_point(peak, bandwidth) for dtype, peak in peaks.items()} if bandwidth else {}
+    peaks, ridges = machine.peak_flop_per_s, machine.ridge_point_flop_per_byte
     return {
         "name": machine.name,
         "vendor": machine.vendor,
         "architecture": machine.architecture,
-        "memory_capacity_bytes": memory.capacity_bytes,
-        "memory_bandwidth_bytes_per_s": bandwidth,
+        "memory_capacity_bytes": machine.memory_capacity_bytes,
+        "memory_bandwidth_bytes_per_s": machine.memory_bandwidth_bytes_per_s,
         "fp32_flop_per_s": peaks.get("fp32"),
         "fp16_flop_per_s": peaks.get("fp16"),
         "fp16_ridge_point_flop_per_byte": ridges.get("fp16"),

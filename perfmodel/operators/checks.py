@@ -31,7 +31,7 @@ def is_unset(value: Any) -> bool:
 def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
     """Return a size as an int, or an array of sizes as float64.
 
-    What NumPy makes an array of is one: tensors of torch, columns of a table, ranges. An array without axes is a number.
+    What NumPy makes an array of is one: tensors of torch, columns of a table, ranges. One without axes is a number.
     """
     if value is None and rules["optional"]:
         return None

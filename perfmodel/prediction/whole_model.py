@@ -103,6 +103,16 @@ class WholeModel(Reportable):
         return f"<WholeModel: {number} on {self.hardware}, {whole} ({low} to {high}), {self.limiter}>"
 
     @property
+    def time_low_s(self) -> float:
+        """Lower end of the 80 % interval [s], by the key of JSON."""
+        return self.low_s
+
+    @property
+    def time_high_s(self) -> float:
+        """Upper end of the 80 % interval [s], by the key of JSON."""
+        return self.high_s
+
+    @property
     def limiter(self) -> str:
         """The side that sets the time: "device" or "host"."""
         return "host" if self.host_s > self.kernels_s + self.gaps_s else "device"

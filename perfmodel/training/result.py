@@ -63,6 +63,16 @@ class TrainingStep(Reportable):
     memory: Memory | None = None
 
     @property
+    def time_low_s(self) -> float:
+        """Lower end of the 80 % interval [s], by the key of JSON."""
+        return self.low_s
+
+    @property
+    def time_high_s(self) -> float:
+        """Upper end of the 80 % interval [s], by the key of JSON."""
+        return self.high_s
+
+    @property
     def memory_bytes(self) -> dict[str, float]:
         """Part -> bytes of the fullest GPU at its peak; empty where memory was not asked for."""
         return dict(self.memory.peak.parts) if self.memory else {}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+import perfmodel as pm
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.report import report
 
@@ -75,3 +78,19 @@ def test_a_report_is_headed_by_the_title_given_else_by_that_of_the_machine_else_
     untitled = dataclasses.replace(simple_gpu, title="")
     assert report(simple_gpu, title="Mine").title == "Mine"
     assert (report(simple_gpu).title, report(untitled).title) == ("Simple GPU", "simple")
+
+
+def test_a_machine_has_the_figures_of_the_catalog_by_the_keys_of_json() -> None:
+    a100 = pm.hardware("a100-sxm4-40gb")
+    assert a100.memory_capacity_bytes == 40 * 2**30
+    assert a100.memory_bandwidth_bytes_per_s == 1555e9
+    assert a100.peak_flop_per_s["fp16"] == 312e12
+    assert a100.peak_flop_per_s["fp32"] == 19.5e12
+    assert a100.ridge_point_flop_per_byte["fp16"] == pytest.approx(312e12 / 1555e9)
+
+
+def test_a_machine_without_a_bandwidth_has_no_ridge_points() -> None:
+    a100 = pm.hardware("a100-sxm4-40gb")
+    unknown = dataclasses.replace(a100, memory=(dataclasses.replace(a100.main_memory, bandwidth_bytes_per_s=None),))
+    assert unknown.ridge_point_flop_per_byte == {}
+    assert unknown.peak_flop_per_s == a100.peak_flop_per_s
