@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import reprlib
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from types import UnionType
+from typing import Any, ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Kind = TypeVar("Kind", bound=type)
 
 #: names that a message lists where a command lists them, too: all operators, but not all machines
 _LISTED = 50
@@ -151,3 +159,63 @@ def unknown_name(
         known = f"Allowed: the {len(shown)} of `{listing}`."
     remedy = f"{nearest(name, names)} {known}".strip()
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)
+
+
+def suggesting(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Decorate a function: for an argument that it does not have, the error suggests the nearest that it has.
+
+    >>> suggesting(nearest)("gem", allowd=["gemm"])
+    Traceback (most recent call last):
+    perfmodel.errors.ArgumentError: nearest: unknown argument 'allowd'. Did you mean 'allowed'? Allowed: allowed, name.
+    """
+    return _suggesting(function, function.__name__)
+
+
+def suggesting_class(kind: Kind) -> Kind:
+    """Decorate a class as `suggesting` does a function: its objects are made with the arguments of ``__init__``."""
+    kind.__init__ = _suggesting(kind.__init__, kind.__name__)  # type: ignore[misc]
+    return kind
+
+
+def _suggesting(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def called(*given: Any, **options: Any) -> Any:
+        try:
+            return function(*given, **options)
+        except TypeError:
+            check_options(options, function, place=name)
+            raise
+
+    return called
+
+
+def renaming(**renamed: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Decorate a function whose arguments have new names: the old ones, old=new, work in 0.2 with a warning."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def called(*given: Any, **options: Any) -> Any:
+            for old in renamed.keys() & options.keys():
+                message = f"{function.__name__}: {old} is now {renamed[old]}; perfmodel 0.3 removes the old name."
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                options[renamed[old]] = options.pop(old)
+            return function(*given, **options)
+
+        return called
+
+    return decorate
+
+
+def check_options(options: Iterable[str], function: Callable[..., Any], *, place: str) -> None:
+    """Raise an `ArgumentError` for the first name that is no argument of a function, unless it takes any name."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        check_names(options, [one.name for one in parameters if one.name != "self"], place=place)
+
+
+def check_names(names: Iterable[str], allowed: Iterable[str], *, place: str, what: str = "argument") -> None:
+    """Raise an `ArgumentError` for the first of some names that is not allowed."""
+    known = list(allowed)
+    for name in names:
+        if name not in known:
+            raise unknown_name(what, name, known, place=place, kind=ArgumentError)

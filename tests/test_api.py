@@ -322,3 +322,98 @@ def test_type_checkers_accept_arrays_of_whole_numbers() -> None:
     whole = pm.predict(pm.Gemm(m=np.arange(64, 256, 64), n=512, k=512, dtype="fp16"), "a100-sxm4-40gb")
     same = pm.predict(pm.Gemm(m=np.array([64.0, 128.0, 192.0]), n=512, k=512, dtype="fp16"), "a100-sxm4-40gb")
     assert np.array_equal(whole.predicted_time_s, same.predicted_time_s)
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong", "meant"),
+    [
+        (lambda: pm.predict(pm.Gemm(**GEMM), "h100", libary="torch"), "libary", "library"),
+        (lambda: pm.Deployment("llama-3.1-8b", "h100", tpp=2), "tpp", "tp"),
+        (lambda: pm.Cluster("h100", gpus=8, nics="400Gb/s"), "nics", "nic"),
+        (lambda: pm.TrainingPlan(batch=8, seq=4096, micro_batches=2), "micro_batches", "micro_batch"),
+        (lambda: pm.Candidate("c", ("a",), speedp=2.0), "speedp", "speedup"),
+        (lambda: pm.Economics(gpus=8, price_per_gpu_hour=2.0, dev_day_costs=1), "dev_day_costs", "dev_day_cost"),
+        (lambda: pm.open_loop(4.0, 10, 128, 32, sed=1), "sed", "seed"),
+        (lambda: pm.simulate(_served(), pm.closed_loop(1, 1, 8, 8), max_num_seq=4), "max_num_seq", "max_num_seqs"),
+        (lambda: pm.steady(_served(), isl=8, osl=8, concurency=1), "concurency", "concurrency"),
+        (lambda: pm.read_profile("a.json", whole_traces=True), "whole_traces", "whole_trace"),
+    ],
+)
+def test_a_misspelt_argument_is_an_error_that_suggests_the_nearest(call: Any, wrong: str, meant: str) -> None:
+    with pytest.raises(pm.UsageError, match=f"unknown (argument|rule) '{wrong}'. Did you mean '{meant}'") as refused:
+        call()
+    assert isinstance(refused.value, TypeError)  # as Python raises
+
+
+def _served() -> Any:
+    return pm.Deployment("gpt2", "h100")
+
+
+def test_a_dimension_of_a_problem_is_no_argument_of_the_function() -> None:
+    with pytest.raises(pm.UsageError, match=r"unknown dimension 'clos'\. Did you mean 'cols'"):
+        pm.choose("sort", "h100", clos=10**6)
+
+
+def test_a_deployment_takes_what_its_class_takes_with_the_same_defaults() -> None:
+    from perfmodel.serving.deployment import Deployment
+
+    by_name, by_object = (inspect.signature(make).parameters for make in (pm.Deployment, Deployment))
+    assert list(by_name) == list(by_object)
+    assert [one.default for one in by_name.values()] == [one.default for one in by_object.values()]
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    two = np.int64(2)
+    assert pm.Deployment("gpt2", "h100", tp=two) == pm.Deployment("gpt2", "h100", tp=2)
+    cluster = pm.Cluster("h100", gpus=np.int32(8))
+    assert type(cluster.gpus) is int
+    plan = pm.TrainingPlan(batch=np.int64(8), seq=4096, tp=two, zero=np.int64(1))
+    assert plan == pm.TrainingPlan(batch=8, seq=4096, tp=2, zero=1)
+    assert pm.train("gpt2", cluster, pm.TrainingPlan(batch=np.int64(8), seq=1024)).time_s > 0
+    assert pm.forward_pass(pm.find_model("gpt2"), np.int64(1), np.int64(16))[0].flop() >= 0
+
+
+def test_steady_takes_a_batch_or_a_concurrency() -> None:
+    with pytest.raises(pm.UsageError, match="batch and concurrency are both given"):
+        pm.steady(_served(), isl=128, osl=32, batch=2, concurrency=4)
+    for wrong, part in ((True, "no number"), (float("nan"), "not finite"), (0, "below 1")):
+        with pytest.raises(pm.UsageError, match=part):
+            pm.steady(_served(), isl=wrong, osl=32)
+
+
+def test_a_network_in_gigabits_is_no_number_of_bytes() -> None:
+    with pytest.raises(pm.UsageError, match=r"nic = 400 is no rate of a GPU's network.*'400 Gb/s'"):
+        pm.Cluster("h100", gpus=16, nic=400)
+    assert pm.Cluster("h100", gpus=16, nic=50e9) == pm.Cluster("h100", gpus=16, nic="400 Gb/s")
+
+
+def test_entries_and_candidates_of_python_have_numbers() -> None:
+    wrong: Any
+    for wrong in (("a", 1.0), pm.ProfileEntry("a", "1 ms")):  # type: ignore[arg-type]
+        with pytest.raises(pm.UsageError, match=r"Write pm.ProfileEntry\(\"attention\", 0.12\)"):
+            pm.Profile((wrong,))
+    assert pm.Profile([pm.ProfileEntry("a", 1.0)]).entries == (pm.ProfileEntry("a", 1.0),)  # type: ignore[arg-type]
+    for key in ("speedup", "new_time_s"):
+        with pytest.raises(pm.UsageError, match="is '3', no number"):
+            pm.Candidate("c", ("a",), **{key: "3"})  # type: ignore[arg-type]
+    with pytest.raises(pm.UsageError, match="gpus is '64', no number"):
+        pm.Economics(gpus="64", price_per_gpu_hour=2.0)  # type: ignore[arg-type]
+
+
+def test_old_arguments_of_readers_work_for_one_release_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "profile.csv"
+    path.write_text("name,time_ms\na,3\n")
+    with pytest.warns(DeprecationWarning, match="all_steps is now whole_trace"):
+        assert pm.read_profile(path, all_steps=True).total_time_s == 3e-3
+    with pytest.warns(DeprecationWarning, match="processes is now workers"):
+        assert len(pm.read_profiles([path], processes=1)) == 1
+    with pytest.raises(pm.UsageError, match=r"is no list of files. Write pm.read_profiles\(\["):
+        pm.read_profiles(path)  # type: ignore[arg-type]
+
+
+def test_steps_and_models_have_their_interval_by_the_keys_of_json() -> None:
+    step = pm.train("gpt2", pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=8, seq=1024))
+    model = pm.predict_model([pm.Gemm(**GEMM)], "h100")
+    for result, row in ((step, pm.report(step).rows[0]), (model, pm.report(model).context)):
+        for key in ("time_s", "time_low_s", "time_high_s"):
+            assert getattr(result, key) == row[key]

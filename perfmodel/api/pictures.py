@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.api.arguments import check_list
 from perfmodel.api.machines import Machine, find_machine, known_machines
+from perfmodel.errors import suggesting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from perfmodel.render.plots.roofline.points import Point
 
 
+@suggesting
 def html_report(*results: Any, title: str = "") -> str:
     """Return one self-contained HTML page of one result, or of two side by side: before and after.
 
@@ -27,6 +29,7 @@ def html_report(*results: Any, title: str = "") -> str:
     return page_of(*results, title=title, find=known_machines)
 
 
+@suggesting
 def roofline_plot(
     hardware: Machine, points: Iterable[Point], *, dtype: str | None = None, title: str | None = None
 ) -> Figure:

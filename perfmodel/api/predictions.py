@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.api.arguments import check_operator, check_plan, cluster_list, operator_list, range_values
 from perfmodel.api.machines import Machine, Model, find_machine
+from perfmodel.errors import suggesting
 
 if TYPE_CHECKING:
     from perfmodel.cluster.cluster import Cluster as _Cluster
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from perfmodel.prediction.result import Prediction
     from perfmodel.prediction.whole_model import WholeModel
     from perfmodel.serving.deployment import Deployment as ServedModel
+    from perfmodel.serving.engine import Engine
+    from perfmodel.serving.speculation import Speculation
     from perfmodel.training.plan import TrainingPlan
     from perfmodel.training.result import TrainingStep
     from perfmodel.training.search import Search
 
 
+@suggesting
 def predict(
     op: Operator,
     hardware: Machine,
@@ -54,6 +58,7 @@ def predict(
         raise
 
 
+@suggesting
 def bound_time(op: Operator, hardware: Machine) -> Bound:
     """Return the bound of one cold call of an operator; see `perfmodel.prediction.predict.bound_time`."""
     from perfmodel.prediction.predict import bound_time as bound_on
@@ -62,6 +67,7 @@ def bound_time(op: Operator, hardware: Machine) -> Bound:
     return bound_on(op, find_machine(hardware))
 
 
+@suggesting
 def sweep(
     op: Operator,
     hardware: Machine,
@@ -93,6 +99,7 @@ def sweep(
     )
 
 
+@suggesting
 def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Choice:
     """Return what each algorithm of a problem takes on a machine; see `perfmodel.prediction.algorithms.choice.choose`.
 
@@ -114,6 +121,7 @@ def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Cho
     return choose_on(problem, find_machine(hardware), **dimensions)
 
 
+@suggesting
 def predict_model(
     operators: Iterable[Operator],
     hardware: Machine,
@@ -130,6 +138,7 @@ def predict_model(
     return predict_on(listed, find_machine(hardware), cache=cache, library=library, load=load, gap_s=gap_s)
 
 
+@suggesting
 def Cluster(  # noqa: N802 -- reads as the class that it returns
     hardware: Machine,
     gpus: int,
@@ -160,6 +169,7 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     )
 
 
+@suggesting
 def train(config: Model, cluster: _Cluster, plan: TrainingPlan, *, laboratory: str = "") -> TrainingStep:
     """Return the time of one step of training a model, its parts, memory and MFU; see `perfmodel.training.step.train`.
 
@@ -183,6 +193,7 @@ def train(config: Model, cluster: _Cluster, plan: TrainingPlan, *, laboratory: s
     return full_step(find_model(config), cluster_list([cluster])[0], plan, laboratory)
 
 
+@suggesting
 def search(
     config: Model,
     cluster: _Cluster | Sequence[_Cluster],
@@ -220,16 +231,74 @@ def search(
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 
 
-def Deployment(config: Model, hardware: Machine, **options: Any) -> ServedModel:  # noqa: N802 -- makes one
+@suggesting
+def Deployment(  # noqa: N802 -- makes one
+    config: Model,
+    hardware: Machine,
+    *,
+    tp: int = 1,
+    pp: int = 1,
+    ep: int = 1,
+    dp: int = 1,
+    engine: str | Engine = "vllm",
+    engine_version: str = "",
+    weights: str = "",
+    kv: str = "bf16",
+    max_num_seqs: int | None = None,
+    max_batched_tokens: int | None = None,
+    kv_tokens: int | None = None,
+    utilization: float | None = None,
+    graph: bool | None = None,
+    sampling: str = "greedy",
+    speculation: Speculation | None = None,
+    laboratory: str = "",
+    release_known: bool = True,
+) -> ServedModel:
     """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
 
     Parameters
     ----------
     config : the model's shapes, its name ("llama-3.1-8b"), or the path of its ``config.json``.
     hardware : one of the GPUs, or its name in the catalog ("h100").
-    options : tp, pp, ep, dp, engine, weights, kv, max_num_seqs, max_batched_tokens, kv_tokens and others.
+    tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs.
+    engine : name or file of a profile (docs/engines.md), or the profile.
+    engine_version : of the engine, which chooses among its profiles.
+    weights, kv : formats of the weights, by default as the checkpoint stores them, and of keys and values.
+    max_num_seqs, max_batched_tokens : most sequences and tokens of a step of one copy; None: the engine's default.
+    kv_tokens : tokens of keys and values that fit, as the engine prints them; None: computed.
+    utilization : share of the memory for the engine; None: its default.
+    graph : whether decode replays CUDA graphs; None: as the engine does.
+    sampling : "greedy", or an algorithm of `Sampling`: how a token is drawn.
+    speculation : speculative decoding, `perfmodel.serving.speculation.Speculation`; None for none.
+    laboratory : who runs it, as the sources of published runs name them; "" is anybody.
+    release_known : whether an engine without a version is one of today, and not an unknown one.
+
+    Raises
+    ------
+    UsageError
+        When a name is unknown, the parallelism does not divide the model, or the model does not fit.
     """
     from perfmodel.serving.deployment import Deployment as ServedModel
     from perfmodel.workloads.catalog import find_model
 
-    return ServedModel(find_model(config), find_machine(hardware), **options)
+    return ServedModel(
+        find_model(config),
+        find_machine(hardware),
+        tp=tp,
+        pp=pp,
+        ep=ep,
+        dp=dp,
+        engine=engine,
+        engine_version=engine_version,
+        weights=weights,
+        kv=kv,
+        max_num_seqs=max_num_seqs,
+        max_batched_tokens=max_batched_tokens,
+        kv_tokens=kv_tokens,
+        utilization=utilization,
+        graph=graph,
+        sampling=sampling,
+        speculation=speculation,
+        laboratory=laboratory,
+        release_known=release_known,
+    )

@@ -13,6 +13,7 @@ from perfmodel.api.arguments import (
     operator_list,
 )
 from perfmodel.api.machines import Machine, find_machine, given, machine_or_none
+from perfmodel.errors import suggesting
 
 if TYPE_CHECKING:
     from perfmodel.diagnosis.fusion import Fusion
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from perfmodel.profile.profile import Profile
 
 
+@suggesting
 def diagnose(
     profile: Profile, hardware: Machine | None = None, *, effort: Mapping[str, Effort] | None = None
 ) -> Diagnosis:
@@ -40,6 +42,7 @@ def diagnose(
     return diagnose_on(profile, machine_or_none(hardware), **given(effort=effort))
 
 
+@suggesting
 def project(profile: Profile, source: Machine, target: Machine, *, host: float | None = None) -> Projection:
     """Return what a profile would take on another machine; see `perfmodel.diagnosis.projection.project.project`."""
     from perfmodel.diagnosis.projection.project import project as project_on
@@ -48,6 +51,7 @@ def project(profile: Profile, source: Machine, target: Machine, *, host: float |
     return project_on(profile, find_machine(source), find_machine(target), host=host)
 
 
+@suggesting
 def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[Limit, ...]:
     """Return what limits each entry of a profile; see `perfmodel.diagnosis.limits.profile_limits`."""
     from perfmodel.diagnosis.limits import profile_limits as limits_on
@@ -56,6 +60,7 @@ def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[L
     return limits_on(profile, machine_or_none(hardware))
 
 
+@suggesting
 def fuse_operators(
     operators: Sequence[Operator],
     hardware: Machine,
@@ -71,6 +76,7 @@ def fuse_operators(
     return fuse_on(listed, machine, times_s=times_s, uses=uses, registers_per_thread=registers_per_thread)
 
 
+@suggesting
 def headroom(
     profile: Profile,
     *,
@@ -87,6 +93,7 @@ def headroom(
     return headroom_on(profile, local_speedup=local_speedup, economics=economics, hardware=machine)
 
 
+@suggesting
 def rank_candidates(
     profile: Profile,
     candidates: Plan | Sequence[Candidate],
@@ -107,6 +114,7 @@ def rank_candidates(
     return rank_on(profile, candidates, economics, hardware=machine, cap=cap, by=by, days=days)
 
 
+@suggesting
 def what_if(profile: Profile, scenario: Scenario, hardware: Machine | None = None) -> WhatIf:
     """Return a run after each step of a scenario; see `perfmodel.investment.what_if.what_if`."""
     from perfmodel.investment.what_if import what_if as what_if_on

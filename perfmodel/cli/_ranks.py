@@ -68,7 +68,7 @@ def read_ranks(task: tuple[str, bool]) -> tuple[RankSummary, ...] | str:
 
     path, whole_trace = task
     try:
-        profile = read_profile(path, all_steps=whole_trace)
+        profile = read_profile(path, whole_trace=whole_trace)
         several = devices(profile)
         if len(several) < 2:
             return (summarise(profile),)
@@ -82,7 +82,7 @@ def read_rank(rank: RankSummary, by: str, whole_trace: bool) -> Profile:
     from perfmodel.diagnosis.ranks.devices import of_device
     from perfmodel.formats import read_profile
 
-    profile = read_profile(rank.source, by=by, all_steps=whole_trace)
+    profile = read_profile(rank.source, by=by, whole_trace=whole_trace)
     return profile if rank.gpu is None else of_device(profile, rank.gpu)
 
 

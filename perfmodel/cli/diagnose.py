@@ -163,10 +163,10 @@ def _diagnose_ranks(
     return end_code(reading.sharing.ended)
 
 
-def _read(path: str, by: str, all_steps: bool) -> Profile:
+def _read(path: str, by: str, whole_trace: bool) -> Profile:
     from perfmodel.formats import read_profile
 
-    return read_profile(path, by=by, all_steps=all_steps)
+    return read_profile(path, by=by, whole_trace=whole_trace)
 
 
 def _facts(diagnosis: Diagnosis, path: str, machine_source: str) -> dict[str, object]:

@@ -89,7 +89,7 @@ def command(
     if is_job:
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
         return _project_job(profiles, reading, (source, assume), there, (host, plot), destination)
-    measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
+    measured = read_profile(profiles[0], by=by, whole_trace=whole_trace)
     refuse_cpu_times(measured, source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
     assert here is not None  # as it is needed

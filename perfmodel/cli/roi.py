@@ -233,7 +233,7 @@ def _alone(
     if is_deployment_file(path):
         check_names_machine(path, on, to)
         return deployment_and_plan(path, plan, efforts)
-    measured = read_profile(path, by=entries[0], all_steps=entries[1])
+    measured = read_profile(path, by=entries[0], whole_trace=entries[1])
     if to is not None:
         refuse_cpu_times(measured, on, place=path, option="--to")
     return measured, read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]

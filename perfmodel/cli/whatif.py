@@ -91,7 +91,7 @@ def _alone(
     """Return one profile and its machine; it is no job."""
     from perfmodel.formats import read_profile
 
-    measured = read_profile(profiles[0], by=reading.by, all_steps=reading.whole_trace)
+    measured = read_profile(profiles[0], by=reading.by, whole_trace=reading.whole_trace)
     return None, measured, profiled_machine(measured, on, assume=assume)[0]
 
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Fabric, Hardware
 from perfmodel.core.machine_parts import GPUS_IN_A_HOST, reached_rate
-from perfmodel.core.units import parse_network_rate
+from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, parse_network_rate
+from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError
 
 #: the largest cluster that is believed
 LARGEST = 10**7
-#: the fastest network of one GPU that is believed [B/s]
-FASTEST = 10**15
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,9 @@ class Cluster:
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("gpus", "gpus_per_node", "nvlink_domain"):
+        counts = ("gpus", "gpus_per_node", "nvlink_domain")
+        plain_ints(self, counts)
+        for name in counts:
             _check_count(name, getattr(self, name))
         if not 0 < self.nic_efficiency <= 1:
             raise _wrong("nic_efficiency", self.nic_efficiency, "is not above 0 and at most 1")
@@ -92,10 +93,11 @@ class Cluster:
         node = fabric.gpus_per_node if gpus_per_node is None else gpus_per_node
         given: object = nic  # from a file, perhaps of another type
         known = isinstance(given, str | int | float | None) and not isinstance(given, bool)
-        if not known or (isinstance(given, int) and given > FASTEST):
-            raise UsageError(
-                f"nic = {str(given)[:40]} is no rate.", place="cluster", remedy="Write it as in '400 Gb/s'."
-            )
+        # a number is in B/s: one that is meant in Gb/s is far below any network
+        small_or_large = isinstance(given, int | float) and (0 < given < SLOWEST_NETWORK or given > FASTEST_NETWORK)
+        if not known or small_or_large:
+            remedy = "Write it as in '400 Gb/s'; a number is in B/s, as 50e9."
+            raise UsageError(f"nic = {str(given)[:40]} is no rate of a GPU's network.", place="cluster", remedy=remedy)
         rate = parse_network_rate(nic, place="nic") if isinstance(nic, str) else nic
         if rate is not None and rate > 0.0:
             fabric = fabric.at(rate)

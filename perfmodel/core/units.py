@@ -12,6 +12,8 @@ import re
 from perfmodel.errors import PerfModelError, UsageError
 
 HOUR_S, DAY_S = 3600.0, 86400.0
+#: the slowest and the fastest network of one GPU that is believed [B/s]
+SLOWEST_NETWORK, FASTEST_NETWORK = 1e6, 1e15
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p": 1e-12}

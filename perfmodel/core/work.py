@@ -35,6 +35,14 @@ def plain(value: Number | np.float64) -> Number:
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
+def plain_ints(made: object, names: Iterable[str]) -> None:
+    """Replace NumPy's whole numbers in some fields of a frozen dataclass by Python's; others stay as they are."""
+    for name in names:
+        value = getattr(made, name)
+        if isinstance(value, np.integer):
+            object.__setattr__(made, name, int(value))
+
+
 #: types of single numbers
 _SINGLE = frozenset({int, float, np.float64})
 

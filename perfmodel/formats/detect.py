@@ -15,7 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
 from perfmodel import storage
-from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
+from perfmodel.errors import (
+    InputFileError,
+    PerfModelError,
+    UsageError,
+    expect,
+    renaming,
+    suggesting,
+    unknown_name,
+    wrong_type,
+)
 from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, opened, read_text, refuse_foreign
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 from perfmodel.profile.profile import Profile
@@ -158,11 +167,13 @@ def _discovered() -> Iterator[Format]:
                 warn_of_plugin(name, path, f"a profile format needs {', '.join(_ATTRIBUTES)}; {missing[0]} is missing")
 
 
+@renaming(all_steps="whole_trace")
+@suggesting
 def read_profile(
     path: str | os.PathLike[str],
     *,
     by: str = "shape",
-    all_steps: bool = False,
+    whole_trace: bool = False,
     stream_above_bytes: int = STREAM_ABOVE_BYTES,
 ) -> Profile:
     """Read a profile of any known format, recognised by its content.
@@ -173,7 +184,7 @@ def read_profile(
     by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel". By "op"
         the sizes are known only of operators whose calls have one shape, by "kernel" of none: those have no bound, no
         prediction, and no advice that needs one.
-    all_steps : in a trace with profiler steps, also count what ran outside them.
+    whole_trace : in a trace with profiler steps, also count what ran outside them.
     stream_above_bytes : unpacked size above which a trace is read piece by piece [B].
 
     Raises
@@ -184,21 +195,23 @@ def read_profile(
         For an unknown grouping, or what is no path.
     """
     expect(path, str | os.PathLike, "path", place="path", remedy='Write "trace.json.gz".')
-    options = ReadOptions(by, all_steps, stream_above_bytes=stream_above_bytes)
+    options = ReadOptions(by, whole_trace, stream_above_bytes=stream_above_bytes)
     file = storage.one(path)
     return find_format(file).read(file, options)
 
 
+@renaming(all_steps="whole_trace", processes="workers")
+@suggesting
 def read_profiles(
-    paths: Sequence[str | os.PathLike[str]], *, by: str = "shape", all_steps: bool = False, processes: int = 1
+    paths: Sequence[str | os.PathLike[str]], *, by: str = "shape", whole_trace: bool = False, workers: int = 1
 ) -> list[Profile]:
     """Read the profiles of several ranks, in the order of ``paths``; see `read_profile`.
 
     Parameters
     ----------
     paths : the files.
-    by, all_steps : as for `read_profile`.
-    processes : number of processes that read side by side, each with the memory that one file takes. Starting them
+    by, whole_trace : as for `read_profile`.
+    workers : number of processes that read side by side, each with the memory that one file takes. Starting them
         takes about 0.6 s, as long as reading 25 MB of events, so they pay for large files only: on two cores, two
         processes took 1.3 s for 100 MB in 4 files where one took 1.6 s, and 1.6 s for 50 MB in 2 files where one took
         0.8 s. Processes are spawned, so a script needs ``if __name__ == "__main__"``.
@@ -210,22 +223,25 @@ def read_profiles(
     UsageError
         For an unknown grouping, or fewer processes than one.
     """
-    if processes < 1:
-        raise UsageError(f"processes={processes} is below 1.", remedy="Give 1 or more.")
-    if min(processes, len(paths)) < 2:
-        return [read_profile(path, by=by, all_steps=all_steps) for path in paths]
+    if isinstance(paths, str | os.PathLike):
+        remedy = f"Write pm.read_profiles([{os.fspath(paths)!r}]), or pm.read_profile."
+        raise wrong_type(paths, "list of files", place="paths", remedy=remedy)
+    if workers < 1:
+        raise UsageError(f"workers={workers} is below 1.", remedy="Give 1 or more.")
+    if min(workers, len(paths)) < 2:
+        return [read_profile(path, by=by, whole_trace=whole_trace) for path in paths]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     # a fork would copy locks that other threads hold
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(paths)), mp_context=context) as pool:
-        return list(pool.map(functools.partial(_read_picklable, by=by, all_steps=all_steps), paths))
+    with ProcessPoolExecutor(min(workers, len(paths)), mp_context=context) as pool:
+        return list(pool.map(functools.partial(_read_picklable, by=by, whole_trace=whole_trace), paths))
 
 
-def _read_picklable(path: str | os.PathLike[str], *, by: str, all_steps: bool) -> Profile:
+def _read_picklable(path: str | os.PathLike[str], *, by: str, whole_trace: bool) -> Profile:
     """Read a profile with plain mappings, which can be sent to another process."""
-    profile = read_profile(path, by=by, all_steps=all_steps)
+    profile = read_profile(path, by=by, whole_trace=whole_trace)
     entries = tuple(replace(entry, metrics=dict(entry.metrics)) for entry in profile.entries)
     return replace(profile, entries=entries, skipped=dict(profile.skipped))
 

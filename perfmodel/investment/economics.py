@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, suggesting_class
 from perfmodel.investment.amdahl import time_saved_fraction
 
 HOURS_PER_YEAR = 8760.0
@@ -13,6 +14,7 @@ _HOURS_PER_LEAP_YEAR = 8784.0
 _DAYS_PER_YEAR = 365.0
 
 
+@suggesting_class
 @dataclass(frozen=True)
 class Economics:
     """A fleet and its prices, all in one currency.
@@ -41,6 +43,10 @@ class Economics:
     discount_rate: float = 0.0
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not isinstance(value, Real) and not (value is None and item.name == "dev_day_cost"):
+                raise UsageError(f"{item.name} is {value!r}, no number.", remedy="Give a number.")
         for name in ("gpus", "price_per_gpu_hour", "hours_per_year", "horizon_years"):
             value = getattr(self, name)
             if not 0 < value < math.inf:

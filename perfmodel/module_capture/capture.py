@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.module_tracker import ModuleTracker
 
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError, suggesting, unknown_name
 from perfmodel.module_capture.dispatch import Recorder
 from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
 from perfmodel.module_capture.failures import explained
@@ -34,6 +34,7 @@ OPTIMIZERS = {
 _RECURRENT = (torch.nn.RNNBase, torch.nn.LSTMCell, torch.nn.GRUCell)
 
 
+@suggesting
 def capture(
     module: Any,
     inputs: Any = (),

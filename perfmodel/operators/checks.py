@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
-from perfmodel.core.units import network_text, parse_network_rate, parse_quantity
+from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, network_text, parse_network_rate, parse_quantity
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.scales import check_scale
 
 #: the largest dimension: float64 represents all whole numbers up to here
 LARGEST_SIZE = 2**53
-#: the slowest and the fastest network of one GPU that is believed [B/s]
-SLOWEST_NETWORK, FASTEST_NETWORK = 1e6, 1e15
 #: sizes that are checked at a time
 _BLOCK = 2**15
 

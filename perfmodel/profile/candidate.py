@@ -6,8 +6,9 @@ import fnmatch
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
-from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, suggesting_class, unknown_name
 from perfmodel.operators.base import Operator
 from perfmodel.profile.profile import Profile
 
@@ -36,6 +37,7 @@ KINDS: Mapping[str, bool] = {
 }
 
 
+@suggesting_class
 @dataclass(frozen=True)
 class Candidate:
     """One change that could be made, and its claimed effect.
@@ -92,6 +94,7 @@ class Candidate:
         self._check_above("speedup", self.speedup, 0.0)
         self._check_above("dev_days", self.dev_days, 0.0)
         self._check_above("claimed_total_time", self.claimed_total_time_s, 0.0)
+        self._check_number("new_time", self.new_time_s)
         if self.new_time_s is not None and not 0 <= self.new_time_s < math.inf:
             raise self.error(f"new_time is {self.new_time_s} s.", "It has to be a time of 0 s or more.")
         if self.risk not in ("", *RISKS):
@@ -119,8 +122,14 @@ class Candidate:
         return KINDS.get(self.kind, True)
 
     def _check_above(self, key: str, value: float | None, low: float) -> None:
+        self._check_number(key, value)
         if value is not None and not low < value < math.inf:
             raise self.error(f"{key} is {value:g}.", f"It has to be above {low:g} and finite.")
+
+    def _check_number(self, key: str, value: object) -> None:
+        """Raise an error for a text, as a file has it: numbers of Python are in SI units."""
+        if value is not None and not isinstance(value, Real):
+            raise self.error(f"{key} is {value!r}, no number.", "Give a number, of a time its seconds.")
 
     def error(self, message: str, remedy: str = "") -> PerfModelError:
         """Build an error about this candidate: an `InputFileError` for a candidate from a file, else `UsageError`."""

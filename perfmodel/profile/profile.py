@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from types import MappingProxyType
 from typing import NamedTuple
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError, expect, unknown_name
 from perfmodel.operators import Operator
 from perfmodel.profile.timeline import Timeline
 
@@ -109,7 +110,11 @@ class Profile(Reportable):
 
     def __post_init__(self) -> None:
         names: set[str] = set()
+        object.__setattr__(self, "entries", tuple(self.entries))
         for entry in self.entries:
+            remedy = 'Write pm.ProfileEntry("attention", 0.12): a name and seconds.'
+            expect(entry, ProfileEntry, "entry of a profile", place=self.source or "entries", remedy=remedy)
+            expect(entry.time_s, Real, "time", place=self.source or repr(entry.name), remedy=remedy)
             if not (math.isfinite(entry.time_s) and entry.time_s >= 0):
                 raise UsageError(f"the time of {entry.name!r} is {entry.time_s} s.", place=self.source)
             if entry.name in names:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.work import Number, plain
+from perfmodel.core.work import Number, plain, plain_ints
 from perfmodel.errors import UsageError, expect, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.stretch import Stretch
@@ -86,6 +86,7 @@ class Deployment:
     dispatcher: str = ""
 
     def __post_init__(self) -> None:
+        plain_ints(self, ("tp", "pp", "ep", "dp", "max_num_seqs", "max_batched_tokens", "kv_tokens"))
         for name in ("max_num_seqs", "max_batched_tokens", "kv_tokens"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

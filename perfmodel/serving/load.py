@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.errors import UsageError, expect
+from perfmodel.errors import UsageError, check_names, expect, suggesting
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.memory import Memory
@@ -28,6 +28,8 @@ KV_LINK_BYTES_PER_S = 50e9
 KV_LINK_LATENCY_S = 10e-6
 #: bandwidth of PCIe 4.0 x16 by direction [B/s], for swaps on a machine whose spec has no link to the host
 _PCIE_BYTES_PER_S = 32e9
+#: values of a policy that a load may change
+RULES = ("max_num_seqs", "max_batched_tokens", "watermark", "preemption", "batch", "max_wait_s")
 _POLICY_OF = {"chunked": "chunked-prefill", "prefill_first": "prefill-first", "static": "static"}
 #: term of a step -> what it is limited by; products depend on the tokens that share a weight
 _LIMITER = {
@@ -120,11 +122,12 @@ class Fleet:
             raise UsageError(f"the policy {policy.name} admits whole batches.", remedy="Leave out --watermark.")
         return policy.changed(
             max_num_seqs=deployment.sequence_limit,
-            max_tokens=deployment.token_budget * deployment.slots,
+            max_batched_tokens=deployment.token_budget * deployment.slots,
             block_tokens=engine.block_tokens,
         ).changed(**rules)
 
 
+@suggesting
 def simulate(
     deployment: Deployment,
     requests: Requests,
@@ -152,13 +155,14 @@ def simulate(
     kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
     interval : also simulate the ends of the steps' interval, for low and high of every figure.
     progress : called with the number of requests that have ended, now and then.
-    rules : values of the policy: max_num_seqs, max_tokens, watermark, preemption, batch, max_wait_s.
+    rules : values of the policy: max_num_seqs, max_batched_tokens, watermark, preemption, batch, max_wait_s.
 
     Raises
     ------
     UsageError
         When a request is longer than the model's positions or than the cache, or a value is out of range.
     """
+    check_names(rules, RULES, place="simulate", what="rule")
     fleet = Fleet(policy, tuple(rules.items()), replicas, prefill_replicas, routing, kv_link_bytes_per_s)
     return simulate_fleet(deployment, requests, fleet, interval=interval, progress=progress)
 

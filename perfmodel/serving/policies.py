@@ -25,7 +25,7 @@ class Policy:
     ----------
     name : its name in `POLICIES`.
     max_num_seqs : most sequences that run at once.
-    max_tokens : most tokens of a step with prefill.
+    max_batched_tokens : most tokens of a step with prefill.
     chunked : a prompt may be computed in several steps; otherwise a longer prompt has a step of its own.
     mixed : a step may hold decoding sequences and prompts; otherwise decoding waits for prompts.
     reserve : a request enters only when the cache has room for its whole prompt and answer, so that none is preempted.
@@ -44,7 +44,7 @@ class Policy:
 
     name: str
     max_num_seqs: int = 1024
-    max_tokens: int = 8192
+    max_batched_tokens: int = 8192
     chunked: bool = True
     mixed: bool = True
     reserve: bool = False
@@ -56,7 +56,7 @@ class Policy:
     max_wait_s: float = math.inf
 
     def __post_init__(self) -> None:
-        for key in ("max_num_seqs", "max_tokens", "block_tokens"):
+        for key in ("max_num_seqs", "max_batched_tokens", "block_tokens"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} is {getattr(self, key)}.", place=self.name, remedy="Give 1 or more.")
         if self.preemption not in PREEMPTIONS:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError, suggesting, unknown_name
 
 Times = NDArray[np.float64]
 Lengths = NDArray[np.int64]
@@ -144,6 +144,7 @@ def conversation_lengths(count: int, mean: float, *, seed: int = 0) -> Lengths:
     return np.random.default_rng(seed).permutation(tokens)
 
 
+@suggesting
 def open_loop(
     rate_per_s: float,
     count: int,
@@ -194,6 +195,7 @@ def _gaps(random: np.random.Generator, spacing: str, burstiness: float, count: i
     return random.gamma(shape, 1.0 / shape, count)
 
 
+@suggesting
 def closed_loop(
     concurrency: int,
     count: int,

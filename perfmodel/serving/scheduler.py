@@ -103,7 +103,7 @@ class Scheduler:
         # each decoding sequence takes one block at most
         preempted = self._on_demand and self.blocks.free < self._decoding and self._make_room()
         policy = self.policy
-        budget = policy.max_tokens - (self._decoding if policy.mixed else 0)
+        budget = policy.max_batched_tokens - (self._decoding if policy.mixed else 0)
         chunks: list[Chunk] = []
         for entry in self._partial:
             tokens = self._continue(entry, budget, chunks) if budget > 0 else 0

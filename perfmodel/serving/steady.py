@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.work import Number, plain
-from perfmodel.errors import UsageError, expect
+from perfmodel.errors import UsageError, expect, suggesting
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
@@ -17,6 +17,7 @@ from perfmodel.serving.static_batch import batches_in_turn
 from perfmodel.serving.step_input import arrays, common_shape
 
 
+@suggesting
 def steady(
     deployment: Deployment,
     isl: Number,
@@ -53,6 +54,8 @@ def steady(
     """
     remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
+    if batch is not None and concurrency is not None:
+        raise UsageError("batch and concurrency are both given.", place="steady", remedy="Give one of them.")
     load = {"concurrency": concurrency} if batch is None else {"batch": batch}
     given = {"isl": isl, "osl": osl, "prefix": prefix, **load, "requests": requests}
     named = arrays("steady", {name: value for name, value in given.items() if value is not None})
@@ -131,7 +134,9 @@ def _with_ends(full: Steady, end: Steady, requests: Array) -> Steady:
 
 def _check(deployment: Deployment, isl: Number, osl: Number, prefix: Number) -> None:
     for name, value in {"isl": isl, "osl": osl}.items():
-        if np.any(~np.isfinite(value)) or np.any(np.less(value, 1)):
+        if not np.all(np.isfinite(value)):
+            raise UsageError(f"{name} is not finite.", place="steady", remedy="Give whole numbers of tokens.")
+        if np.any(np.less(value, 1)):
             raise UsageError(f"{name} is below 1.", place="steady", remedy="Give whole numbers of tokens.")
     if np.any(np.greater_equal(prefix, isl)) or np.any(np.less(prefix, 0)):
         raise UsageError("the cached prefix is not shorter than the prompt.", place="prefix")

@@ -70,6 +70,8 @@ def arrays(place: str, values: Mapping[str, object]) -> dict[str, Array]:
     made = {}
     for name, value in values.items():
         try:
+            if np.asarray(value).dtype == bool:
+                raise ValueError
             made[name] = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
             remedy = "Give a number, or an array of numbers."

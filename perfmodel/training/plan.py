@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.core.vocabulary import spelt
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.core.work import plain_ints
+from perfmodel.errors import UsageError, suggesting_class, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.choices import ATTENTION as ATTENTION
 from perfmodel.training.choices import DTYPES as DTYPES
@@ -27,6 +28,7 @@ USUAL_ZERO = -1
 LARGEST = 10**9
 
 
+@suggesting_class
 @dataclass(frozen=True)
 class TrainingPlan:
     """One way to train a model. Words that have parts take a hyphen or an underscore: "zero-bubble", "zero_bubble".
@@ -95,10 +97,13 @@ class TrainingPlan:
     dispatcher: str = ""
 
     def __post_init__(self) -> None:
+        counts = ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "vp")
+        counts_or_none = ("etp", "lora", "encoder_seq")
+        plain_ints(self, (*counts, *counts_or_none, "zero"))
         self._check_types()
-        for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "vp"):
+        for name in counts:
             _check_count(name, getattr(self, name))
-        for name in ("etp", "lora", "encoder_seq"):
+        for name in counts_or_none:
             if getattr(self, name) != 0:
                 _check_count(name, getattr(self, name))
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))

@@ -7,7 +7,9 @@ contiguous. Sizes, slices and other work of the host alone are left out, and so 
 
 from __future__ import annotations
 
-from perfmodel.errors import UsageError, expect, unknown_name
+from numbers import Integral
+
+from perfmodel.errors import UsageError, expect, suggesting, unknown_name
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
@@ -27,6 +29,7 @@ LABELS = 2
 _CACHED_MASK = 2**20
 
 
+@suggesting
 def forward_pass(
     config: ModelConfig,
     batch: int,
@@ -92,7 +95,7 @@ def _check_counted(config: ModelConfig) -> None:
 def _check(config: ModelConfig, batch: int, seq: int, attention: str, head: str) -> None:
     _check_counted(config)
     for name, value in {"batch": batch, "seq": seq}.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="forward_pass")
     if attention not in ATTENTION:
         raise unknown_name("attention", attention, ATTENTION)

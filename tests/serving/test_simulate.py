@@ -40,7 +40,7 @@ def test_one_request_takes_its_prompt_step_and_a_step_for_each_later_token() -> 
 
 
 def test_a_long_prompt_takes_several_steps_of_the_token_budget() -> None:
-    replay = simulate_server(server(clock=HandClock(0.01, 1e-4), max_tokens=40), closed_loop(1, 1, 100, 1))
+    replay = simulate_server(server(clock=HandClock(0.01, 1e-4), max_batched_tokens=40), closed_loop(1, 1, 100, 1))
     assert replay.ttft_s[0] == pytest.approx(3 * 0.01 + 100e-4)
 
 
@@ -55,7 +55,7 @@ def test_littles_law_sequences_in_the_system_are_rate_times_latency(policy: str)
 def test_waiting_time_of_one_token_requests_is_that_of_an_m_d_1_queue() -> None:
     service, utilization = 0.01, 0.7  # W = s rho / (2 (1 - rho)), Pollaczek and Khinchine
     load = open_loop(utilization / service, 40_000, 1, 1, seed=1)
-    replay = simulate_server(server(max_tokens=1), load)
+    replay = simulate_server(server(max_batched_tokens=1), load)
     assert replay.queued_s.mean() == pytest.approx(service * utilization / (2 * (1 - utilization)), rel=0.05)
     assert replay.busy_share == pytest.approx(utilization, rel=0.02)
 
@@ -270,7 +270,7 @@ def test_tokens_and_blocks_are_conserved(
     prompt, output = (np.array([size[index] for size in sizes]) for index in (0, 1))
     gaps = np.array([0.0 if clients else size[2] for size in sizes])
     load = Requests(np.cumsum(gaps), prompt, output, clients)
-    rules = {"preemption": preemption, "max_tokens": budget, "max_num_seqs": sequences}
+    rules = {"preemption": preemption, "max_batched_tokens": budget, "max_num_seqs": sequences}
     ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, **rules)
     journal = Journal(prompt.tolist(), output.tolist())
     (engine,) = ran.engines(journal)

@@ -208,7 +208,7 @@ def test_steps_on_the_gpu_decide_what_counts(read):
     assert profile.timeline.window_s == pytest.approx((104e-6, 154e-6))
     assert profile.timeline.in_window().tolist() == [False, True, False, False]
     assert "Counted: 1 of 4" in profile.notes[0]
-    assert read(*STEPPED, on_gpu, all_steps=True).total_time_s == pytest.approx(25e-6)
+    assert read(*STEPPED, on_gpu, whole_trace=True).total_time_s == pytest.approx(25e-6)
 
 
 def test_steps_on_the_gpu_last_until_what_the_steps_launched(read):
@@ -357,7 +357,7 @@ def test_header_streams_devices_and_ranks(read, tmp_path):
     first, second = read_profiles([tmp_path / "trace.bin"] * 2)
     assert first.entries == second.entries == profile.entries
     with pytest.raises(UsageError):
-        read_profiles([], processes=0)
+        read_profiles([], workers=0)
 
 
 def test_a_bare_list_and_gzip_are_the_same_trace(tmp_path, read):
@@ -378,7 +378,7 @@ def test_several_processes_read_the_same(tmp_path):
     paths = [tmp_path / f"rank{rank}.json" for rank in range(2)]
     for rank, path in enumerate(paths):
         path.write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": [kernel("a", 0, 5 + rank)]}))
-    one_by_one, side_by_side = read_profiles(paths), read_profiles(paths, processes=2)
+    one_by_one, side_by_side = read_profiles(paths), read_profiles(paths, workers=2)
     assert [profile.rank for profile in side_by_side] == [0, 1]
     assert [p.entries for p in side_by_side] == [p.entries for p in one_by_one]
 

@@ -120,7 +120,7 @@ def test_a_grouping_that_loses_sizes_says_so_and_does_lose_them(trace, by):
 @pytest.mark.parametrize(("name", "reference"), [BERT, QWEN])
 def test_time_of_every_kernel_is_that_of_tracelens(trace, report, name, reference):
     # this table of theirs is of the whole trace, unlike the others
-    mine = {entry.name: entry for entry in trace(name, by="kernel", all_steps=True).entries}
+    mine = {entry.name: entry for entry in trace(name, by="kernel", whole_trace=True).entries}
     theirs = {}
     for row in report(reference, "kernel_summary"):
         time_us, count = theirs.get(row["Kernel name"], (0.0, 0))
