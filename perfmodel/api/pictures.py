@@ -33,7 +33,20 @@ def html_report(*results: Any, title: str = "") -> str:
 def roofline_plot(
     hardware: Machine, points: Iterable[Point], *, dtype: str | None = None, title: str | None = None
 ) -> Figure:
-    """Return a matplotlib figure of the roofline of a machine; see `perfmodel.render.plots.roofline.roofline_plot`."""
+    """Return a matplotlib figure of the roofline of a machine; see `perfmodel.render.plots.roofline.roofline_plot`.
+
+    Parameters
+    ----------
+    hardware : the machine, or its name.
+    points : predictions (a sweep gives many points), or rows of `analyze` or `bench` records.
+    dtype : draw only points and ceilings of this dtype; by default all.
+    title : heading above the machine's name.
+
+    Raises
+    ------
+    UsageError
+        When a point is neither a prediction nor a row of a record, or the dtype is unknown.
+    """
     from perfmodel.render.plots.roofline import roofline_plot as plot_on
 
     remedy = "Write [pm.predict(op, hardware)], or the rows of a record."

@@ -40,8 +40,10 @@ def predict(
     ----------
     op : the operator; its dimensions may be numpy arrays, then all numbers of the result are arrays.
     hardware : the machine, or its name in the catalog ("h100").
-    timing, cache, library, load : the view of time, the state of the caches, whose kernels run, and for how long the
-        device has been at work.
+    timing : the interval that is meant: "kernel", "graph", "do_bench" or "event" (docs/concepts.md, Timing views).
+    cache : what the caches hold before the call: "cold", "warm" or "rotating".
+    library : whose kernels run ("torch-2.1", "vllm", "nccl"); "" for any. One without rows has a wider interval.
+    load : for how long the device has been at work: "burst", or minutes, "sustained".
 
     Raises
     ------
@@ -60,7 +62,23 @@ def predict(
 
 @suggesting
 def bound_time(op: Operator, hardware: Machine) -> Bound:
-    """Return the bound of one cold call of an operator; see `perfmodel.prediction.predict.bound_time`."""
+    """Return the bound of one cold call of an operator; see `perfmodel.prediction.predict.bound_time`.
+
+    Parameters
+    ----------
+    op : the operator; with arrays as dimensions, ``time_s`` and ``limiter`` of the bound are arrays.
+    hardware : the machine, or its name in the catalog.
+
+    Raises
+    ------
+    UsageError
+        When the machine has no peak for the dtype, or lacks a link that the operator uses.
+
+    >>> from perfmodel import Memcpy
+    >>> bound = bound_time(Memcpy(bytes=2**30, direction="d2d"), "a100-sxm4-40gb")
+    >>> bound.limiter, round(bound.time_s * 1e3, 3)
+    ('hbm', 1.381)
+    """
     from perfmodel.prediction.predict import bound_time as bound_on
 
     check_operator(op)
@@ -80,7 +98,24 @@ def sweep(
     workers: int = 1,
     scheduler: str = "",
 ) -> Iterator[Prediction]:
-    """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`."""
+    """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`.
+
+    Arrays that broadcast, as ``m`` of shape [M, 1] and ``n`` of shape [N], never take the memory of all points.
+
+    Parameters
+    ----------
+    op, hardware, timing, cache, library, load : as in `predict`.
+    chunk : points of one prediction; None for as many as are fast.
+    workers, scheduler : processes that share the work, or the address of a Dask scheduler. A script that asks for
+        processes needs ``if __name__ == "__main__":``.
+
+    Raises
+    ------
+    UsageError
+        As `predict`, and when ``chunk`` or ``workers`` is impossible.
+    UnavailableError
+        When a worker dies, or no scheduler answers.
+    """
     from perfmodel.prediction.predict import CHUNK
     from perfmodel.prediction.sweep import sweep as sweep_on
 
@@ -108,6 +143,7 @@ def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Cho
     problem : the operator that states the problem (`Conv2d`, `Gemm`, `Sort`, ...), or a problem's name ("sort",
         "gradient_compression") with the operator's ``dimensions``.
     hardware : the machine, or its name in the catalog.
+    dimensions : of the problem's operator; those that are left out are the problem's usual ones.
 
     Raises
     ------
@@ -131,7 +167,20 @@ def predict_model(
     load: str = "burst",
     gap_s: float | None = None,
 ) -> WholeModel:
-    """Return the time of a counted list of operators; see `perfmodel.prediction.whole_model.predict_model`."""
+    """Return the time of a counted list of operators; see `perfmodel.prediction.whole_model.predict_model`.
+
+    Parameters
+    ----------
+    operators : operators with their ``count``, as `forward_pass` lists them, which run one after the other.
+    hardware : the machine, or its name in the catalog.
+    cache, library, load : as in `predict`.
+    gap_s : idle time of the device between two kernels [s]; None for the usual one of the machine.
+
+    Raises
+    ------
+    UsageError
+        For an empty list, an operator whose dimensions are arrays, and as `predict`.
+    """
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
     listed = operator_list(operators)
@@ -151,6 +200,24 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     oversubscription: float | None = None,
 ) -> _Cluster:
     """Return GPUs of one kind and the network between them; see `perfmodel.cluster.cluster.Cluster.of`.
+
+    What is not given is as the machine's specification says (``[cluster]``, docs/machines.md).
+
+    Parameters
+    ----------
+    hardware : one of the GPUs, or its name in the catalog.
+    gpus : all GPUs.
+    gpus_per_node : GPUs that share a host.
+    nic : network of one GPU in one direction: text in bits or bytes ("400 Gb/s", "50 GB/s"), or a number [B/s].
+    nvlink_domain : the most GPUs that reach each other without the network: those of a host, or 72 in an NVL72.
+    nic_efficiency : share of ``nic`` that large messages reach.
+    alpha_s : time of one step of an exchange between nodes [s].
+    oversubscription : GPUs that share the bandwidth of one in the switches above; 1 is a full fat tree.
+
+    Raises
+    ------
+    UsageError
+        For a count, rate or share that is impossible, and where a network is needed that nobody gave.
 
     >>> Cluster("h100-sxm5-80gb", gpus=512, gpus_per_node=8, nic="400Gb/s").nic_bytes_per_s
     50000000000.0

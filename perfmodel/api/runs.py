@@ -35,7 +35,20 @@ if TYPE_CHECKING:
 def diagnose(
     profile: Profile, hardware: Machine | None = None, *, effort: Mapping[str, Effort] | None = None
 ) -> Diagnosis:
-    """Return where the time of a run goes and what would save it; see `perfmodel.diagnosis.diagnose.diagnose`."""
+    """Return where the time of a run goes and what would save it; see `perfmodel.diagnosis.diagnose.diagnose`.
+
+    Parameters
+    ----------
+    profile : any profile, as `read_profile` returns it.
+    hardware : the machine that it was measured on, or its name. Without it limiters follow from names and kinds of
+        events, and there is no advice that needs a prediction.
+    effort : kind of change -> days of development and risk (`perfmodel.profile.effort`); None for usual ones.
+
+    Raises
+    ------
+    UsageError
+        When the machine's name is unknown, or an argument is of a wrong type.
+    """
     from perfmodel.diagnosis.diagnose import diagnose as diagnose_on
 
     check_profile(profile)
@@ -44,7 +57,19 @@ def diagnose(
 
 @suggesting
 def project(profile: Profile, source: Machine, target: Machine, *, host: float | None = None) -> Projection:
-    """Return what a profile would take on another machine; see `perfmodel.diagnosis.projection.project.project`."""
+    """Return what a profile would take on another machine; see `perfmodel.diagnosis.projection.project.project`.
+
+    Parameters
+    ----------
+    profile : any profile; the time line of a trace is replayed, a table of times is added up.
+    source, target : the machine that it was measured on, and the other one, or their names.
+    host : time of the other machine's host over this one's; None: as fast, and as unsure as hosts differ.
+
+    Raises
+    ------
+    UsageError
+        For a factor that is not above 0, and a machine without the figures that the profile needs.
+    """
     from perfmodel.diagnosis.projection.project import project as project_on
 
     check_profile(profile)
@@ -53,7 +78,18 @@ def project(profile: Profile, source: Machine, target: Machine, *, host: float |
 
 @suggesting
 def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[Limit, ...]:
-    """Return what limits each entry of a profile; see `perfmodel.diagnosis.limits.profile_limits`."""
+    """Return what limits each entry of a profile, in their order; see `perfmodel.diagnosis.limits.profile_limits`.
+
+    Parameters
+    ----------
+    profile : the measured profile.
+    hardware : the machine that it was measured on, or its name; without it only kinds and names of entries tell.
+
+    Raises
+    ------
+    UsageError
+        When the machine's name is unknown, or an argument is of a wrong type.
+    """
     from perfmodel.diagnosis.limits import profile_limits as limits_on
 
     check_profile(profile)
@@ -69,7 +105,21 @@ def fuse_operators(
     uses: int = 1,
     registers_per_thread: Sequence[float] = (),
 ) -> Fusion:
-    """Return the saving of fusing consecutive operators; see `perfmodel.diagnosis.fusion.fuse_operators`."""
+    """Return the saving of fusing consecutive operators; see `perfmodel.diagnosis.fusion.fuse_operators`.
+
+    Parameters
+    ----------
+    operators : two or more in the order in which they run; the output of each is an input of the next.
+    hardware : the machine, or its name.
+    times_s : measured time of one call of each operator [s]; empty for predicted times.
+    uses : operators that read each intermediate; 2 where a residual connection reads it again.
+    registers_per_thread : of each kernel, where a profile records it.
+
+    Raises
+    ------
+    UsageError
+        When fewer than two operators are given, or an operator does not produce an input of the next.
+    """
     from perfmodel.diagnosis.fusion import fuse_operators as fuse_on
 
     listed, machine = operator_list(operators), find_machine(hardware)
@@ -84,7 +134,20 @@ def headroom(
     economics: Economics | None = None,
     hardware: Machine | None = None,
 ) -> Ranking:
-    """Rank the entries of a profile by what they could be worth; see `perfmodel.investment.headroom.headroom`."""
+    """Rank the entries of a profile by what they could be worth; see `perfmodel.investment.headroom.headroom`.
+
+    Parameters
+    ----------
+    profile : the measured profile; of one with a time line, the entries of its wall time.
+    local_speedup : speedup of each entry where no machine is given.
+    economics : fleet and prices for the yearly saving.
+    hardware : the machine that the profile was measured on, or its name: each entry is taken down to its bound there.
+
+    Raises
+    ------
+    UsageError
+        If the profile has no time, or the speedup is not above 0.
+    """
     from perfmodel.investment.headroom import headroom as headroom_on
 
     check_profile(profile)
@@ -104,7 +167,24 @@ def rank_candidates(
     by: str = "roi",
     days: float | None = None,
 ) -> Ranking:
-    """Rank candidates by return on investment; see `perfmodel.investment.ranking.rank_candidates`."""
+    """Rank candidates by return on investment; see `perfmodel.investment.ranking.rank_candidates`.
+
+    Parameters
+    ----------
+    profile : the measured profile.
+    candidates : a plan, or candidates made in Python, such as those of a diagnosis.
+    economics : fleet and prices for yearly saving, payback and net value.
+    hardware : the machine that the profile was measured on, or its name, for the bounds.
+    cap : False counts claims beyond the bound as claimed; they are still flagged.
+    by : "roi" (gain per day), "payback" (calendar days, needs prices), or "time" (time saved).
+    days : development days to spend: the set that makes the run fastest within them is chosen.
+
+    Raises
+    ------
+    UsageError, or InputFileError for a plan from a file
+        If the profile has no time, a plan is wrong, a target names no entry, the ranking is unknown, or a ranking by
+        payback has no prices.
+    """
     from perfmodel.investment.ranking import rank_candidates as rank_on
 
     check_profile(profile)
@@ -116,7 +196,20 @@ def rank_candidates(
 
 @suggesting
 def what_if(profile: Profile, scenario: Scenario, hardware: Machine | None = None) -> WhatIf:
-    """Return a run after each step of a scenario; see `perfmodel.investment.what_if.what_if`."""
+    """Return a run after each step of a scenario; see `perfmodel.investment.what_if.what_if`.
+
+    Parameters
+    ----------
+    profile : the measured run.
+    scenario : the steps, as `read_scenario` returns them.
+    hardware : the machine that the run was measured on, or its name; without it only steps that state their speedup
+        work.
+
+    Raises
+    ------
+    UsageError, or InputFileError for a scenario from a file
+        When a step is wrong, names no entry, or needs a machine and there is none.
+    """
     from perfmodel.investment.what_if import what_if as what_if_on
 
     check_profile(profile)
