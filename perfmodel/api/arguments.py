@@ -32,7 +32,9 @@ def operator_list(operators: object) -> list[Operator]:
         For what is no list of operators; a single operator is none either.
     """
     if not _is_list(operators):
-        raise wrong_type(operators, "list of operators", place="operators", remedy=f"Write [{_example(operators)}].")
+        captured = callable(operators) or callable(getattr(operators, "operators", None))  # of `perfmodel.capture`
+        remedy = "Call its operators()." if captured else f"Write [{_example(operators)}]."
+        raise wrong_type(operators, "list of operators", place="operators", remedy=remedy)
     listed: list[Operator] = list(operators)  # type: ignore[call-overload]
     for op in listed:
         check_operator(op, "operators")
