@@ -417,3 +417,47 @@ def test_steps_and_models_have_their_interval_by_the_keys_of_json() -> None:
     for result, row in ((step, pm.report(step).rows[0]), (model, pm.report(model).context)):
         for key in ("time_s", "time_low_s", "time_high_s"):
             assert getattr(result, key) == row[key]
+
+
+def test_a_misspelt_framework_is_refused_as_by_the_command() -> None:
+    cluster, plan = pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=8, seq=1024, framework="megatrn")
+    for call in (lambda: pm.train("gpt2", cluster, plan), lambda: pm.search("gpt2", cluster, plan)):
+        with pytest.raises(pm.UsageError, match=r"unknown framework 'megatrn'\. Did you mean 'megatron'"):
+            call()
+
+
+_PROFILE = pm.Profile((pm.ProfileEntry("a", 1.0),))
+
+
+@pytest.mark.parametrize(
+    ("call", "part"),
+    [
+        (lambda: pm.open_loop("4", 10, 128, 32), "rate_per_s: '4' is no rate"),  # type: ignore[arg-type]
+        (lambda: pm.open_loop(4.0, 2.5, 128, 32), "count: 2.5 is no number of requests"),  # type: ignore[arg-type]
+        (lambda: pm.closed_loop(2.5, 10, 128, 32), "concurrency: 2.5 is no number of clients"),  # type: ignore[arg-type]
+        (
+            lambda: pm.simulate(_served(), pm.closed_loop(1, 1, 8, 8), replicas=1.5),
+            "replicas: 1.5 is no number",
+        ),  # type: ignore[arg-type]
+        (lambda: pm.predict_model([pm.Gemm(**GEMM)], "h100", gap_s=-1e-6), "gap_s is -1e-06 s"),
+        (lambda: pm.predict_model([pm.Gemm(**GEMM)], "h100", gap_s="1us"), "gap_s: '1us' is no number"),  # type: ignore[arg-type]
+        (lambda: pm.project(_PROFILE, "a100", "h100", host="0.8"), "host: '0.8' is no number"),  # type: ignore[arg-type]
+        (lambda: pm.headroom(_PROFILE, local_speedup="2"), "local_speedup: '2' is no number"),  # type: ignore[arg-type]
+        (lambda: pm.search("gpt2", pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=8, seq=1024), top=0), "top is 0"),
+        (lambda: pm.compare_diagnoses(_PROFILE, _PROFILE), "before: .* is no diagnosis"),  # type: ignore[arg-type]
+        (lambda: pm.html_report(), "there is no result"),
+        (lambda: pm.predict_model(pm.operator_names, "h100"), r"Call its operators\(\)"),  # type: ignore[arg-type]
+        (lambda: pm.ridge_point(312e12, 0.0), "bandwidth_bytes_per_s=0.0 is not above 0"),
+        (lambda: pm.attainable_flop_per_s(-1.0, 312e12, 1555e9), "intensity_flop_per_byte=-1.0 is below 0"),
+        (lambda: pm.AllReduce(bytes=2**20, num_gpus=16, nic=400), r"nic=400 is no rate .*'400Gb/s'"),
+    ],
+)
+def test_a_number_that_cannot_be_is_one_message(call: Any, part: str) -> None:
+    with pytest.raises(pm.UsageError, match=part):
+        call()
+
+
+def test_requests_take_lists() -> None:
+    load = pm.Requests(arrival_s=[0.0, 0.5], prompt=[16, 32], output=[4, 4])  # type: ignore[arg-type]
+    assert load.rate_per_s == 2.0
+    assert pm.simulate(_served(), load).count == 2

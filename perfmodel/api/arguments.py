@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 from perfmodel.errors import UsageError, expect, wrong_type
@@ -62,12 +62,23 @@ def _is_list(values: object) -> bool:
     return isinstance(values, Iterable) and not isinstance(values, str)
 
 
+def check_number(value: object, place: str, remedy: str) -> None:
+    """Raise a UsageError for what is neither None nor a number."""
+    if isinstance(value, bool) or not isinstance(value, Real | None):
+        raise wrong_type(value, "number", place=place, remedy=remedy)
+
+
 def check_plan(plan: object) -> None:
-    """Raise a UsageError for what is no training plan."""
+    """Raise a UsageError for what is no training plan, and for a framework that is not described.
+
+    Plans of published runs name frameworks that are not, for which the nearest stands; a user's word is a misspelling.
+    """
+    from perfmodel.training.framework import find_framework
     from perfmodel.training.plan import TrainingPlan
 
     remedy = "Write pm.TrainingPlan(batch=128, seq=4096, tp=2)."
     expect(plan, TrainingPlan, "training plan", place="plan", remedy=remedy)
+    find_framework(plan.framework)  # type: ignore[attr-defined]
 
 
 def cluster_list(clusters: Cluster | Sequence[Cluster]) -> list[Cluster]:

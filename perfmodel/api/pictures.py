@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.api.arguments import check_list
 from perfmodel.api.machines import Machine, find_machine, known_machines
-from perfmodel.errors import suggesting
+from perfmodel.errors import UsageError, suggesting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,18 @@ def html_report(*results: Any, title: str = "") -> str:
     ----------
     results : what perfmodel's functions return (a diagnosis, predictions, a ranking, a training step, ...), or reports.
     title : of the page.
+
+    Raises
+    ------
+    UsageError
+        When there is no result.
+    TypeError
+        For what is no result of perfmodel.
     """
+    if not results:
+        raise UsageError(
+            "there is no result.", place="html_report", remedy="Give one or two, as pm.html_report(diagnosis)."
+        )
     from perfmodel.render.html.inputs import html_report as page_of
 
     return page_of(*results, title=title, find=known_machines)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.api.arguments import check_operator, check_plan, cluster_list, operator_list, range_values
+from perfmodel.api.arguments import check_number, check_operator, check_plan, cluster_list, operator_list, range_values
 from perfmodel.api.machines import Machine, Model, find_machine
-from perfmodel.errors import suggesting
+from perfmodel.errors import UsageError, suggesting
 
 if TYPE_CHECKING:
     from perfmodel.cluster.cluster import Cluster as _Cluster
@@ -184,6 +184,7 @@ def predict_model(
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
     listed = operator_list(operators)
+    check_number(gap_s, "gap_s", "Give seconds, as 1e-6.")
     return predict_on(listed, find_machine(hardware), cache=cache, library=library, load=load, gap_s=gap_s)
 
 
@@ -294,6 +295,8 @@ def search(
     model = find_model(config)
     check_plan(plan)
     clusters = cluster_list(cluster)
+    if top is not None and top < 1:
+        raise UsageError(f"top is {top}.", place="search", remedy="Give 1 or more, or None for all.")
     space = default_space(model, clusters[0], plan, **range_values(ranges))
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 

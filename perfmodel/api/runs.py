@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfmodel.api.arguments import (
     check_candidates,
     check_economics,
+    check_number,
     check_profile,
     check_scenario,
     operator_list,
@@ -73,6 +74,7 @@ def project(profile: Profile, source: Machine, target: Machine, *, host: float |
     from perfmodel.diagnosis.projection.project import project as project_on
 
     check_profile(profile)
+    check_number(host, "host", "Give the time of the other host over this one's, as 0.8.")
     return project_on(profile, find_machine(source), find_machine(target), host=host)
 
 
@@ -152,6 +154,7 @@ def headroom(
 
     check_profile(profile)
     check_economics(economics)
+    check_number(local_speedup, "local_speedup", "Give the old over the new time, as 2.")
     machine = machine_or_none(hardware)
     return headroom_on(profile, local_speedup=local_speedup, economics=economics, hardware=machine)
 

@@ -7,6 +7,7 @@ floor is an addition for GPUs: no kernel finishes sooner than an empty one.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.record import record
 from perfmodel.core.work import Number, plain
+from perfmodel.errors import UsageError
 
 
 def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
@@ -32,14 +34,27 @@ def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
     return plain(np.where(np.asarray(flop) == 0, 0.0, value))
 
 
+def _check_above(**values: Number) -> None:
+    """Raise a UsageError for a figure, or one of an array of them, that is not above 0."""
+    for name, value in values.items():
+        if not np.all(np.greater(value, 0)):
+            raise UsageError(f"{name}={reprlib.repr(value)} is not above 0.")
+
+
 def ridge_point(peak_flop_per_s: Number, bandwidth_bytes_per_s: Number) -> Number:
     """Return the intensity from which a kernel is compute-bound instead of memory-bound [FLOP/B].
 
     Williams et al. 2009: I* = pi / beta, peak compute over peak bandwidth.
 
+    Raises
+    ------
+    UsageError
+        For a peak or a bandwidth that is not above 0.
+
     >>> round(ridge_point(312e12, 1555e9), 1)
     200.6
     """
+    _check_above(peak_flop_per_s=peak_flop_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
     return peak_flop_per_s / bandwidth_bytes_per_s
 
 
@@ -50,9 +65,17 @@ def attainable_flop_per_s(
 
     Williams et al. 2009: P = min(pi, I beta).
 
+    Raises
+    ------
+    UsageError
+        For a peak or a bandwidth that is not above 0, and an intensity below 0.
+
     >>> round(float(attainable_flop_per_s(1 / 12, 19.5e12, 1555e9)) / 1e9, 1)
     129.6
     """
+    _check_above(peak_flop_per_s=peak_flop_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+    if not np.all(np.greater_equal(intensity_flop_per_byte, 0)):
+        raise UsageError(f"intensity_flop_per_byte={reprlib.repr(intensity_flop_per_byte)} is below 0.")
     return plain(np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)))
 
 

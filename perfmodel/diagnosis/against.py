@@ -11,7 +11,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.result import Diagnosis
 from perfmodel.diagnosis.work_done import work_done
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, expect
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 #: how an entry of one side was matched on the other
@@ -127,8 +127,11 @@ def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> DiagnosisCompariso
     Raises
     ------
     UsageError
-        When only one of them has a time line: its total is wall time, the other's is the sum of its rows.
+        When only one of them has a time line: its total is wall time, the other's is the sum of its rows; and for what
+        is no diagnosis.
     """
+    for place, diagnosis in (("before", before), ("after", after)):
+        expect(diagnosis, Diagnosis, "diagnosis", place=place, remedy="Write pm.diagnose(profile).")
     if (before.decomposition is None) != (after.decomposition is None):
         traced, summed = (before, after) if before.decomposition else (after, before)
         raise UsageError(

@@ -157,13 +157,13 @@ def _check_rate(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str
     """Return the rate of a network as text, which is how tables and records have it; "" where none is given."""
     if is_unset(value) and rules["optional"]:
         return ""
+    given = value
     if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         value = network_text(float(value)) if 0 < value < math.inf else str(value)
     rate = parse_network_rate(value, place=f"{op}: {name}")
     if not SLOWEST_NETWORK <= rate <= FASTEST_NETWORK:
-        raise UsageError(
-            f"{name}={value} is no rate of a GPU's network.", place=op, remedy="Write it as in 400Gb/s or 50GB/s."
-        )
+        remedy = "Write it as in '400Gb/s' or '50GB/s'; a number is in B/s."
+        raise UsageError(f"{name}={given} is no rate of a GPU's network.", place=op, remedy=remedy)
     return network_text(rate)
 
 

@@ -173,6 +173,8 @@ def predict_model(
     listed = list(operators)
     if not listed:
         raise UsageError("the model has no operators.", place="predict_model")
+    if gap_s is not None and not 0 <= gap_s < math.inf:
+        raise UsageError(f"gap_s is {gap_s:g} s.", place="predict_model", remedy="Give a time of 0 s or more.")
     parts = tuple(_part(op, hardware, cache, library, load) for op in listed)
     kernels = sum(part.time_s for part in parts)
     gaps = sum(op.count for op in listed) * (kernel_gap_s(hardware) if gap_s is None else gap_s)

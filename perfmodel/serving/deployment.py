@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain, plain_ints
-from perfmodel.errors import UsageError, expect, unknown_name
+from perfmodel.errors import UsageError, expect, suggesting, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.topology import most_joined
@@ -221,6 +221,7 @@ class Deployment:
         """Return quick look-ups of the time of a single step, for simulations."""
         return StepClock(self)
 
+    @suggesting
     def step(self, decode: Number = 0, context: Number = 0, prefill: Prefill = (), rows: Number | None = None) -> Step:
         """Return the time of one step; arrays give one for each element.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.errors import UsageError, suggesting, unknown_name
+from perfmodel.errors import UsageError, expect, suggesting, unknown_name
 
 Times = NDArray[np.float64]
 Lengths = NDArray[np.int64]
@@ -45,6 +46,7 @@ class Requests:
     cached: int = 0
 
     def __post_init__(self) -> None:
+        self._settle_arrays()
         count = len(self.arrival_s)
         if not count:
             raise UsageError("a load without requests cannot be simulated.", remedy="Give at least one request.")
@@ -67,6 +69,12 @@ class Requests:
                 remedy="The last token of a prompt is always computed.",
             )
 
+    def _settle_arrays(self) -> None:
+        """Make arrays of lists."""
+        for name, kind in (("arrival_s", np.float64), ("prompt", np.int64), ("output", np.int64)):
+            if not isinstance(getattr(self, name), np.ndarray):
+                object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=kind))
+
     def __len__(self) -> int:
         return len(self.arrival_s)
 
@@ -88,7 +96,8 @@ LONGEST = 1e9
 
 
 def _check_count(count: int) -> None:
-    if not 1 <= count <= MOST_REQUESTS:
+    expect(count, Integral, "number of requests", place="count", remedy="Give a whole number, as 200.")
+    if isinstance(count, bool) or not 1 <= count <= MOST_REQUESTS:
         raise UsageError(f"a load of {count} requests is not possible.", remedy=f"Give 1 to {MOST_REQUESTS}.")
 
 
@@ -174,6 +183,7 @@ def open_loop(
         When the rate or the burstiness is not above 0, the gaps have none, or a length is impossible.
     """
     _check_count(count)
+    expect(rate_per_s, Real, "rate", place="rate_per_s", remedy="Give requests a second, as 4.")
     if math.isnan(rate_per_s) or rate_per_s <= 0:
         raise UsageError(f"a rate of {rate_per_s:g} requests a second never sends one.", remedy="Give a rate above 0.")
     if spacing not in SPACINGS:
@@ -221,6 +231,7 @@ def closed_loop(
         When the concurrency is below 1, the ramp is negative, or a length is impossible.
     """
     _check_count(count)
+    expect(concurrency, Integral, "number of clients", place="concurrency", remedy="Give a whole number, as 16.")
     if concurrency < 1:
         raise UsageError(f"a concurrency of {concurrency} is not possible.", remedy="Give 1 or more.")
     if not (math.isfinite(ramp_s) and ramp_s >= 0):

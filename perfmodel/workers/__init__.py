@@ -58,7 +58,7 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
         return
     most = _MOST_PER_CPU * (os.cpu_count() or 1)
     if not isinstance(workers, int) or not 1 <= workers <= most:
-        raise UsageError(f"{workers} workers are impossible.", place="--workers", remedy=f"Give 1 to {most}.")
+        raise UsageError(f"{workers!r} workers are impossible.", place="--workers", remedy=f"Give 1 to {most}.")
     if workers == 1:
         yield None
         return

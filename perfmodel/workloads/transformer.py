@@ -94,7 +94,8 @@ def _check_counted(config: ModelConfig) -> None:
 
 def _check(config: ModelConfig, batch: int, seq: int, attention: str, head: str) -> None:
     _check_counted(config)
-    for name, value in {"batch": batch, "seq": seq}.items():
+    sizes: dict[str, object] = {"batch": batch, "seq": seq}
+    for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="forward_pass")
     if attention not in ATTENTION:
