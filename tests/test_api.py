@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import traceback
 import types
 import warnings
@@ -298,6 +299,18 @@ def test_the_line_of_a_result_has_its_main_figures() -> None:
     assert "From h100-sxm5-80gb to h200-sxm-141gb: 300 ms ->" in repr(results["projection"])
     assert "predicted " in repr(results["prediction"])
     assert "bound " in repr(results["prediction"])
+
+
+def test_a_served_model_its_steps_and_its_loads_are_lines_with_figures() -> None:
+    served = pm.Deployment("gpt2", "h100", tp=2, weights="fp8")
+    assert repr(served) == "<Deployment: gpt2 on 2 x h100-sxm5-80gb tp2, vllm, weights fp8, kv bf16>"
+    load = pm.simulate(served, pm.closed_loop(2, 4, 64, 16))
+    assert re.fullmatch(
+        r"<Replay: 4 requests, [\d.]+ tokens/s, mean TTFT [\d.]+ ms, mean TPOT [\d.]+ [mu]s>", repr(load)
+    )
+    one, two = served.step(decode=8, context=128), served.step(decode=[8, 16], context=128)
+    assert re.fullmatch(r"<Step: [\d.]+ [mu]s, mostly \w+>", repr(one))
+    assert repr(two).startswith("<Step: 2 steps, mostly ")
 
 
 def test_a_profile_shows_its_longest_entries_in_a_notebook() -> None:

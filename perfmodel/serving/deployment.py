@@ -119,6 +119,14 @@ class Deployment:
         _ = self.profile, self.part, self.format
         self._check_node()
 
+    def __repr__(self) -> str:
+        """Return what is served on what: all fields of model and machine would fill a page."""
+        given = (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp))
+        shared = "".join(f" {name}{size}" for name, size in given if size > 1)
+        model = self.config.name or self.config.model_type
+        gpus = f"{self.gpus} x {self.hardware.name}{shared}"
+        return f"<Deployment: {model} on {gpus}, {self.profile.name}, weights {self.weights}, kv {self.kv}>"
+
     def _check_node(self) -> None:
         exchanging, most = self.tp * (self.dp if self.copies_share else 1), most_joined(self.hardware)
         if exchanging > most:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_count, format_si
 from perfmodel.errors import unknown_name
 from perfmodel.prediction.stretch import NONE, Stretch
 from perfmodel.serving.journal import Journal
@@ -117,6 +118,13 @@ class Replay(Reportable):
     def ended(self) -> NDArray[np.bool_]:
         """Which requests have ended."""
         return np.isfinite(self.last_s)
+
+    def __repr__(self) -> str:
+        """Return the main figures in a line: requests, throughput, means of both latencies."""
+        both = (self.ttft_s, self.tpot_s)
+        ttft, tpot = (format_si(float(times.mean()), "s") if times.size else "-" for times in both)
+        rate = f"{self.output_tokens_per_s:.4g} tokens/s"
+        return f"<Replay: {format_count(self.count, 'request')}, {rate}, mean TTFT {ttft}, mean TPOT {tpot}>"
 
     @property
     def count(self) -> int:

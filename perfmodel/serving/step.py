@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_si
 from perfmodel.core.work import Number
 
 
@@ -27,6 +28,12 @@ class Step(Reportable):
     low_s: Number
     high_s: Number
     terms_s: Mapping[str, Number]
+
+    def __repr__(self) -> str:
+        """Return the time, or the number of steps, and the largest term."""
+        several = np.size(self.time_s) > 1
+        time = f"{np.size(self.time_s)} steps" if several else format_si(float(np.max(self.time_s)), "s")
+        return f"<Step: {time}, mostly {self.limiter}>"
 
     @property
     def limiter(self) -> str:
