@@ -9,6 +9,7 @@ import pkgutil
 import re
 import traceback
 import types
+import typing
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import perfmodel as pm
 from perfmodel.operators import class_names
@@ -331,10 +333,14 @@ def test_a_machine_shows_its_ceilings_in_a_notebook() -> None:
 
 
 def test_type_checkers_accept_arrays_of_whole_numbers() -> None:
-    # mypy reads the tests too: numpy.arange gives int64
-    whole = pm.predict(pm.Gemm(m=np.arange(64, 256, 64), n=512, k=512, dtype="fp16"), "a100-sxm4-40gb")
-    same = pm.predict(pm.Gemm(m=np.array([64.0, 128.0, 192.0]), n=512, k=512, dtype="fp16"), "a100-sxm4-40gb")
-    assert np.array_equal(whole.predicted_time_s, same.predicted_time_s)
+    # numpy.arange gives int64, which an array of float64 is not
+    assert typing.get_type_hints(pm.Gemm)["m"] == float | NDArray[Any]
+    sizes = np.arange(64, 256, 64)
+    op = pm.Gemm(m=sizes, n=512, k=512, dtype="fp16")
+    same = pm.Gemm(m=sizes.astype(float), n=512, k=512, dtype="fp16")
+    assert np.array_equal(
+        pm.predict(op, "a100-sxm4-40gb").predicted_time_s, pm.predict(same, "a100-sxm4-40gb").predicted_time_s
+    )
 
 
 @pytest.mark.parametrize(
