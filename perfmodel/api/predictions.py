@@ -323,6 +323,7 @@ def Deployment(  # noqa: N802 -- makes one
     speculation: Speculation | None = None,
     laboratory: str = "",
     release_known: bool = True,
+    dispatcher: str = "",
 ) -> ServedModel:
     """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
 
@@ -342,6 +343,7 @@ def Deployment(  # noqa: N802 -- makes one
     speculation : speculative decoding, `perfmodel.serving.speculation.Speculation`; None for none.
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
     release_known : whether an engine without a version is one of today, and not an unknown one.
+    dispatcher : how copies of the attention exchange tokens with experts that they share; "" as the engine does.
 
     Raises
     ------
@@ -371,4 +373,5 @@ def Deployment(  # noqa: N802 -- makes one
         speculation=speculation,
         laboratory=laboratory,
         release_known=release_known,
+        dispatcher=dispatcher,
     )
