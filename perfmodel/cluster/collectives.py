@@ -154,7 +154,7 @@ def send_time(group: Group, message_bytes: float) -> float:
     """Return the time of sending a message to the next GPU of a group, over NVLink or the network [s]."""
     if group.ranks <= 1 or message_bytes <= 0:
         return 0.0
-    if group.inside > 1 and not group.crosses:
+    if not group.crosses:
         return NVLINK_STEP_S + message_bytes / _link_rate(group.cluster.hardware)
     return _between_time(group, SEND_RECV, message_bytes)
 

@@ -18,6 +18,17 @@ def test_defaults_are_those_of_the_specification():
     assert (rack.gpus_per_node, rack.nvlink_domain, rack.nic_bytes_per_s) == (4, 72, 50e9)
 
 
+def test_a_given_network_or_domain_replaces_that_of_the_specification():
+    """A network of half of 200 Gb/s has steps that are longer by 2^1.2, and its figures have no source."""
+    usual, slow = pm.Cluster("h100", gpus=64), pm.Cluster("h100", gpus=64, nic="100Gb/s")
+    assert slow.alpha_s == pytest.approx(2**1.2 * usual.alpha_s)
+    assert pm.Cluster("h100", gpus=64, nic="100Gb/s", alpha_s=5e-6).alpha_s == 5e-6
+    assert usual.source
+    assert not slow.source
+    assert pm.Cluster("gb200-nvl72", gpus=256, nvlink_domain=36).nvlink_domain == 36
+    assert pm.Cluster("h100", gpus=64, gpus_per_node=4).nvlink_domain == 4
+
+
 def test_a_machine_without_a_network_is_refused_beyond_a_node():
     assert pm.Cluster("l4", gpus=8).gpus == 8
     with pytest.raises(UsageError, match=r"network is unknown.*--nic"):
@@ -32,6 +43,9 @@ def test_a_machine_without_a_network_is_refused_beyond_a_node():
         ({"gpus": 8, "nic": "fast"}, "not a rate of a network"),
         ({"gpus": 8, "nic": "400"}, "not a rate of a network"),
         ({"gpus": 8, "nic": "0 Gb/s"}, "not above 0"),
+        ({"gpus": 8, "nic": -1.0}, "not above 0"),
+        ({"gpus": 8, "nic": 2e15}, "no rate"),
+        ({"gpus": 8, "nic": 10**400}, "no rate"),
         ({"gpus": 8, "oversubscription": 0.5}, "below 1"),
         ({"gpus": 8, "nic_efficiency": 1.5}, "nic_efficiency"),
         ({"gpus": 8, "gpus_per_node": 0}, "gpus_per_node"),

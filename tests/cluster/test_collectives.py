@@ -69,6 +69,15 @@ def test_nodes_are_filled_equally_and_the_one_with_the_fewest_networks_bounds_a_
     assert exchange_time(group, "all_gather", GIB) == pytest.approx(ring)
     pairs = Group(pm.Cluster("h100", gpus=26), 13, 2)  # tensor parallel pairs stay in a node: 4, 3, 3, 3
     assert (pairs.inside, pairs.domains) == (3, 4)
+    threes = Group(pm.Cluster("h100", gpus=48), 16, 3)  # a node of 8 has room for two groups of 3
+    assert (threes.inside, threes.domains) == (2, 8)
+
+
+def test_a_message_to_the_next_gpu_crosses_one_link_in_a_node_and_one_network_beyond() -> None:
+    near, far = Group(CLUSTER, 4), Group(CLUSTER, 4, stride=8)
+    assert send_time(near, GIB) == pytest.approx(NVLINK_STEP_S + GIB / (0.8 * 450e9))
+    assert send_time(far, GIB) == pytest.approx(GIB / 50e9)
+    assert send_time(Group(CLUSTER, 1), GIB) == send_time(near, 0.0) == 0.0
 
 
 def test_one_gpu_more_costs_no_more_than_its_node() -> None:

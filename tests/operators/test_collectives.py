@@ -110,6 +110,13 @@ def test_an_all_reduce_crosses_the_best_links_that_there_are(machine: str, sent:
     }
 
 
+@pytest.mark.parametrize("name", COLLECTIVES[:4])
+def test_gpus_of_one_hive_send_nothing_over_the_host(name: str) -> None:
+    traffic = link_traffic(made(name, bytes=8e6, num_gpus=np.array([2, 3, 4]), dtype="bf16"), pm.hardware("mi210"))
+    assert np.all(np.asarray(traffic["xgmi"]) > 0)
+    assert not np.any(traffic.get("pcie", 0.0))
+
+
 @pytest.mark.parametrize("kind", [pm.AllReduce, pm.AllGather, pm.ReduceScatter, pm.Alltoall])
 @pytest.mark.parametrize("machine", ["rtx-3090", "a40", "h200-nvl", "h100-sxm5-80gb", "l40s"])
 def test_more_gpus_beyond_a_bridge_never_exchange_in_less_time(kind: type, machine: str) -> None:

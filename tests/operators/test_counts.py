@@ -131,6 +131,14 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 3, "stride": 2, "padding": 1, "indices": False}, 32, 64, 16),
     # rounded up, 5 columns make 3 windows of 2
     ("pool2d", {"n": 1, "c": 1, "h": 5, "w": 5, "k": 2, "indices": False, "ceil_mode": True}, 27, 100, 36),
+    # windows start at -1, 1 and 3, and no pixel is at 3
+    (
+        "pool2d",
+        {"n": 1, "c": 1, "h": 3, "w": 3, "k": 2, "stride": 2, "padding": 1, "indices": False, "ceil_mode": True},
+        12,
+        36,
+        16,
+    ),
     # each element of 4 B costs a sector of 32 B
     ("gather", {"numel": 100}, 0, 800 + 3200, 400),
     # a table of 10 sectors

@@ -127,6 +127,17 @@ def test_tiles_are_filled_up() -> None:
     assert op.blocks(8) == 4
     assert op.changed(slots=22).blocks(8) == 5
     assert op.changed(slots=22).product_flop() == 22 / 18 * op.product_flop()
+    # 17 rows on 2 experts are 8 and 9: one tile and two
+    assert pm.Moe(tokens=17, hidden=64, inter=64, experts=2, top_k=1, routing="balanced").blocks(8) == 3
+
+
+def test_what_moves_between_the_products_by_hand() -> None:
+    """4 slots of 4 numbers sorted and summed up, 2 tokens of 4 in and out, and 4 slots of 8 numbers and their 8 gates."""
+    op = pm.Moe(**SMALL, dtype="bf16")
+    assert op.glue_bytes() == 2 * (2 * 4 * 4 + 2 * 2 * 4 + 2 * 4 * 8)
+    # a slot that passes through as zeros moves as much
+    assert op.glue_bytes(1.0) == 2 * (2 * 5 * 4 + 2 * 2 * 4 + 2 * 5 * 8)
+    assert pm.Moe(**SMALL, dtype="bf16", gated=False).glue_bytes() == 2 * (2 * 4 * 4 + 2 * 2 * 4 + 4 * 8)
 
 
 def test_all_experts_of_even_tokens_are_the_dense_product() -> None:

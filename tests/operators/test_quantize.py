@@ -17,6 +17,12 @@ def test_counts_by_hand() -> None:
     assert (op.work().bytes_read, op.work().bytes_written) == (1600, 832)
     assert Quantize(rows=8, cols=100, dtype="fp4", in_dtype="fp32").work().bytes_read == 3200
     assert Quantize(rows=8, cols=100, dtype="fp4").work().bytes_written == 400 + 32
+    # a group of 16 columns has a scale; rows and tensors may have any number of columns
+    assert Quantize(rows=8, cols=96, scale="group:16").work().bytes_written == 768 + 4 * 8 * 6
+    assert [Quantize(rows=8, cols=97, scale=shared).work().bytes_written for shared in ("row", "tensor")] == [808, 780]
+    # one scale of all is known after a first read, which a cache may keep
+    assert Quantize(rows=8, cols=100, scale="tensor").work().bytes_read == 3200
+    assert Quantize(rows=8, cols=100, scale="tensor").work().least_bytes == 1600 + 800 + 4
 
 
 def test_only_8_and_4_bits_are_quantised_to() -> None:

@@ -15,7 +15,9 @@ PASSES = {"multinomial": 7, "gumbel": 7, "gumbel_fused": 1, "top_p_pivot": 4}
 
 @pytest.mark.parametrize("algorithm", PASSES)
 def test_passes_by_hand(algorithm: str) -> None:
-    assert pm.Sampling(rows=4, vocab=1000, algorithm=algorithm).work().bytes == 16_000 * PASSES[algorithm] + 32
+    """All logits are read once, tokens are written once; a cache may serve the passes in between."""
+    work = pm.Sampling(rows=4, vocab=1000, algorithm=algorithm).work()
+    assert (work.bytes, work.least_bytes) == (16_000 * PASSES[algorithm] + 32, 16_000 + 32)
 
 
 def test_top_k_and_top_p_by_hand() -> None:

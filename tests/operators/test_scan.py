@@ -21,6 +21,8 @@ COUNTS = {
 def test_counts_by_hand(algorithm: str) -> None:
     op = pm.Scan(cols=1024, algorithm=algorithm)
     assert (op.work().bytes, op.flop(), op.kernels()) == COUNTS[algorithm]
+    assert op.work().bytes == (2 + op.passes()) * 4096
+    assert op.work().least_bytes == 2 * 4096
     rows = pm.Scan(rows=3, cols=1024, algorithm=algorithm)
     assert (rows.work().bytes, rows.flop()) == (3 * op.work().bytes, 3 * op.flop())
 
