@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, maximum, plain, where
+from perfmodel.core.work import Number, Tensor, maximum, plain
 from perfmodel.operators.base import Operator, choice, dtype_of, size
 
 #: bits of the key that one pass of a radix sort distributes by (Adinets and Merrill 2022, arXiv 2206.01784)
@@ -55,7 +55,7 @@ class Sort(Operator):
         if self.algorithm == "merge":
             return plain(1.0 + _levels(self.cols, MERGE_TILE))
         stages = _levels(self.cols, BITONIC_TILE)
-        return plain(where(stages > 0, 1.0 + stages * (stages + 3.0) / 2.0, 1.0))
+        return plain(1.0 + stages * (stages + 3.0) / 2.0)
 
     def kernels(self) -> Number:
         """Return the kernels of one call.

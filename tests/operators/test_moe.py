@@ -132,7 +132,7 @@ def test_tiles_are_filled_up() -> None:
 
 
 def test_what_moves_between_the_products_by_hand() -> None:
-    """4 slots of 4 numbers sorted and summed up, 2 tokens of 4 in and out, and 4 slots of 8 numbers and their 8 gates."""
+    """4 slots of 4 numbers sorted and summed up, 2 tokens of 4 in and out, 4 slots of 8 numbers and their gates."""
     op = pm.Moe(**SMALL, dtype="bf16")
     assert op.glue_bytes() == 2 * (2 * 4 * 4 + 2 * 2 * 4 + 2 * 4 * 8)
     # a slot that passes through as zeros moves as much

@@ -20,6 +20,14 @@ def test_passes_by_hand(algorithm: str) -> None:
     assert (work.bytes, work.least_bytes) == (16_000 * PASSES[algorithm] + 32, 16_000 + 32)
 
 
+def test_arithmetic_by_hand() -> None:
+    # softmax 5, random number, quotient and comparison; logarithm twice, difference and comparison; 2 in each read
+    flop = {"multinomial": 8, "gumbel": 4, "gumbel_fused": 4, "top_p_pivot": 8, "top_p": 8 + 1}
+    assert {name: pm.Sampling(rows=4, vocab=1000, algorithm=name).flop() / 4000 for name in flop} == flop
+    # 5 comparisons of each logit, then 8 for those that are left
+    assert pm.Sampling(rows=4, vocab=1000, k=50, algorithm="top_k").flop() == 4 * (5 * 1000 + 8 * 50)
+
+
 def test_top_k_and_top_p_by_hand() -> None:
     # 5 reads of the row; 50 values of 4 B and indices of 8 B are written, and raced among in 6 passes of 200 B
     top_k = pm.Sampling(rows=1, vocab=1000, k=50, algorithm="top_k")

@@ -20,6 +20,8 @@ def test_a_radix_sort_by_hand() -> None:
     # keys of 8 B: 17 x 8 B
     assert pm.Sort(cols=2**20, dtype="fp64").work().bytes == 136 * MIB
     assert keys.kernels() == 4 + 3
+    # where caches serve all passes, keys are read once and written once
+    assert keys.work().least_bytes == 8 * MIB
 
 
 def test_merge_and_bitonic_by_hand() -> None:
@@ -30,6 +32,10 @@ def test_merge_and_bitonic_by_hand() -> None:
     bitonic = pm.Sort(cols=8192, algorithm="bitonic")
     assert (bitonic.work().bytes, bitonic.kernels()) == (3 * 2 * 8192 * 4, 3)
     assert bitonic.flop() == 8192 * 13 * 14 / 4
+    # three stages of 1, 2 and 3 passes over memory and 1 within tiles each
+    assert pm.Sort(cols=32768, algorithm="bitonic").passes() == 1 + 6 + 3
+    # a row that fits a tile is sorted in one pass
+    assert [pm.Sort(cols=1024, algorithm=name).passes() for name in ("merge", "bitonic")] == [1, 1]
     # four rows move and compare as much as four calls
     assert pm.Sort(rows=4, cols=8192, algorithm="merge").flop() == 4 * merge.flop()
 
