@@ -85,8 +85,7 @@ def mixed_step(
 
     bound = (samples + sum(map(operator.mul, fixed, rates))) / sum(rates)
     steps = list(units) or [1] * len(rates)
-    common = math.lcm(*steps) if units else 0
-    wanted = [math.floor((bound - start) * rate) - common for start, rate in zip(fixed, rates, strict=True)]
+    wanted = [math.floor((bound - start) * rate) for start, rate in zip(fixed, rates, strict=True)]
     shares = _shares(samples, steps, list(units) or [0] * len(rates), wanted, end_s)
     equal = math.ceil(samples / sum(steps))
     return MixedStep(

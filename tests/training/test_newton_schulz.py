@@ -6,8 +6,9 @@ import pytest
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.newton_schulz import ITERATIONS, orthogonal_products
+from perfmodel.training.newton_schulz import ITERATIONS, orthogonal_products, orthogonal_s
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import setup_of
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
@@ -33,3 +34,17 @@ def test_ranks_that_share_the_optimizer_share_its_products(name):
     )
     assert whole > 0
     assert shared == pytest.approx(whole / 16)
+
+
+def test_ranks_with_other_layers_parts_of_a_matrix_or_experts_share_its_products():
+    """Stages and tensor parallel ranks halve all products, expert parallel ranks those of the experts alone."""
+
+    def alone(name, **sizes):
+        plan = TrainingPlan(batch=16, seq=512, zero=0, optimizer="muon", **sizes)
+        return orthogonal_s(setup_of(named_model(name), Cluster.of(H100, 16), plan))
+
+    dense = {names: alone("llama-3.1-8b", **dict.fromkeys(names, 2)) for names in ((), ("pp",), ("tp",))}
+    assert dense["pp",] == dense["tp",] == pytest.approx(dense[()] / 2)
+    one, two, four = (alone("mixtral-8x7b", ep=ep) for ep in (1, 2, 4))
+    assert one > two > four
+    assert one - two == pytest.approx(2 * (two - four))

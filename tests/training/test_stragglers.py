@@ -19,10 +19,13 @@ def test_known_expectations_of_the_normal_maximum():
     assert expected_maximum(1000) == pytest.approx(3.24144, abs=2e-3)
 
 
-def test_it_is_the_mean_of_drawn_maxima():
-    draws = np.random.default_rng(0).lognormal(0.0, 0.05, size=(4000, 256))
+@pytest.mark.parametrize(("deviation", "rel"), [(0.05, 0.005), (0.3, 0.015)])
+def test_it_is_the_mean_of_drawn_maxima(deviation, rel):
+    """Of wide distributions the mean of the maximum lies some per mille above the exponential of the mean."""
+    draws = np.random.default_rng(0).lognormal(0.0, math.sqrt(math.log1p(deviation**2)), size=(4000, 256))
+    assert draws.std() / draws.mean() == pytest.approx(deviation, rel=0.01)
     drawn = draws.max(axis=1).mean() / draws.mean()
-    assert slowdown(256, 0.05) == pytest.approx(drawn, rel=0.005)
+    assert slowdown(256, deviation) == pytest.approx(drawn, rel=rel)
 
 
 def test_more_gpus_and_more_jitter_are_never_faster():
