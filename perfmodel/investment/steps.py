@@ -83,6 +83,8 @@ def apply_step(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
 def _scale(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
     time_s = run.time_s(targets)
     if step.new_time_s is not None:
+        if step.new_time_s and not time_s:
+            raise step.error("its targets take no time, so its new_time has no speedup.", "Remove the step.")
         factor, basis = (step.new_time_s / time_s if time_s else 0.0), "new time in the scenario"
     else:
         assert step.speedup is not None

@@ -151,6 +151,14 @@ def test_scaling_is_the_product_entry_by_entry(drawn):
     assert all(step.speedup <= step.max_overall_speedup * (1 + 1e-9) for step in made)
 
 
+def test_a_new_time_of_what_takes_none_is_an_error():
+    gone = _step("scale", name="gone", new_time="0 ms")
+    again = what_if(ABC, _scenario(gone, _step("scale", name="again", new_time="0 ms"))).steps
+    assert [step.total_time_s for step in again] == pytest.approx([0.05, 0.05])
+    with pytest.raises(InputFileError, match="take no time"):
+        what_if(ABC, _scenario(gone, _step("scale", name="back", new_time="10 ms")))
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
