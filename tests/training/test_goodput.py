@@ -52,6 +52,15 @@ def test_the_source_of_the_failure_rate():
     assert pytest.approx(50_690 * HOUR_S, rel=0.001) == GPU_MTBF_S
 
 
+@pytest.mark.parametrize("gpus", [512, 16_384])
+def test_the_interval_by_default_wastes_least_of_all(gpus):
+    best = goodput(70e9, gpus, store_bytes_per_s=20e9)
+    for factor in (0.7, 0.9, 1.1, 1.4):
+        other = goodput(70e9, gpus, store_bytes_per_s=20e9, interval_s=factor * best.interval_s)
+        assert other.interval_s == factor * best.interval_s
+        assert other.fraction < best.fraction
+
+
 def test_bytes_and_pauses_by_hand():
     # 70e9 parameters x 14 B = 0.98 TB: 49 s to a store of 20 GB/s; 512 GPUs copy 1.914 GB each at 25 GB/s
     saved = goodput(70e9, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9)

@@ -44,6 +44,10 @@ def test_other_machines_scale_the_nearest_chart() -> None:
     h100 = flash_rate(pm.hardware("h100"), "fa2", 8192, 128)
     for name in ("b200-sxm-180gb", "mi300x", "h200-sxm-141gb"):
         assert 0.7 * h100 < flash_rate(pm.hardware(name), "fa2", 8192, 128) < 2 * h100
+    # Hopper's instruction on Blackwell runs as fast as the SMs and their clock allow: 148 of them on B200, of 132
+    b200 = pm.hardware("b200-sxm-180gb")
+    by_clock = 148 * b200.clocks_hz["tensor"] / (132 * 1.83e9)
+    assert flash_rate(b200, "fa2", 8192, 128) == pytest.approx(by_clock * h100)
     assert flash_rate(pm.hardware("l4"), "fa2", 8192, 128) < flash_rate(pm.hardware("a100-sxm4-80gb"), "fa2", 8192, 128)
 
 
