@@ -153,6 +153,14 @@ def test_a_poor_prerequisite_comes_first_only_for_a_gain_that_is_worth_both():
     assert [row.name for row in rank_candidates(times, [cheap, gain, alone]).rows] == ["prep", "gain", "alone"]
 
 
+def test_of_what_a_gain_needs_the_better_one_comes_first():
+    needs = [Candidate("small", ("a",), 1.1, dev_days=1), Candidate("large", ("b",), 2.0, dev_days=1)]
+    for order in (needs, needs[::-1]):
+        gain = Candidate("gain", ("c",), 10.0, dev_days=1, after=tuple(need.name for need in order))
+        ranking = rank_candidates(profile(a=0.1, b=0.1, c=0.8), [gain, *order])
+        assert [row.name for row in ranking.rows] == ["large", "small", "gain"]
+
+
 def test_what_several_need_counts_once():
     # together with the groundwork each gain has (1 / 0.9 - 1) / 3 a day; once it is done the second has all of 0.111
     times = profile(a=0.2, b=0.2, c=0.2, d=0.4)

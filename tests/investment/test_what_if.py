@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path as File
 
 import pytest
@@ -16,7 +17,9 @@ from perfmodel.diagnosis.projection.project import project
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
+from perfmodel.investment.move import Trace
 from perfmodel.investment.scenario import parse_scenario, read_scenario
+from perfmodel.investment.wall import wall_time
 from perfmodel.investment.what_if import what_if
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
@@ -329,6 +332,22 @@ def test_steps_before_a_move_are_replayed_and_steps_after_it_keep_its_interval(d
     assert set(kernels) <= set(moved.targets)
     assert faster.total_low_s / faster.total_time_s == pytest.approx(moved.total_low_s / moved.total_time_s)
     assert faster.total_high_s / faster.total_time_s == pytest.approx(moved.total_high_s / moved.total_time_s)
+
+
+def test_a_move_starts_from_the_operators_and_times_that_steps_have_changed(data_dir):
+    profile = read_profile(data_dir / TRACE)
+    wall = wall_time(profile, hardware("h100-sxm5-80gb"))
+    trace = Trace.of(profile, wall)
+    product = next(entry for entry in wall.entries if isinstance(entry.op, Gemm))
+    changed = replace(product, op=product.op.changed(dtype="fp8"), time_s=product.time_s / 2)
+    entries = {entry.name: entry for entry in wall.entries} | {product.name: changed}
+    before, after = ({entry.name: entry for entry in one.entries} for one in (profile, trace.changed(entries)))
+    assert after[product.name].op == changed.op
+    assert after[product.name].time_s == pytest.approx(before[product.name].time_s / 2)
+    others = before.keys() - {product.name}
+    assert len(others) > 3
+    assert all(after[name].op == before[name].op for name in others)
+    assert all(after[name].time_s == pytest.approx(before[name].time_s) for name in others)
 
 
 def test_gaps_that_a_step_has_removed_do_not_come_back_with_a_move(data_dir):
