@@ -20,7 +20,7 @@ from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.profiled import profiled_time
 from perfmodel.diagnosis.projection.project import _host_note, is_of_cpu, project
 from perfmodel.diagnosis.projection.replay import replay
-from perfmodel.diagnosis.projection.scale import scale_entry, start_time
+from perfmodel.diagnosis.projection.scale import OF_CEILINGS, scale_entry, start_time
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
@@ -65,6 +65,18 @@ def test_a_deviation_is_carried_between_its_half_and_the_whole(deviation):
     assert ends[0] - 1e-9 <= carried <= ends[1] + 1e-9
 
 
+@pytest.mark.parametrize("deviation", [0.1, 0.7, 1.2, 5.0])
+def test_a_kernel_far_off_its_prediction_carries_more_of_it(deviation):
+    """James and Stein: 1 - (s / r)^2 of the deviation r, with the standard deviation s of the prediction."""
+    alone, scaled = (scale_entry(_gemm(factor * _gemm().time_s), A100, H100) for factor in (1.0, deviation))
+    predictions = (predict(_gemm().op, machine) for machine in (A100, H100))
+    here, there = (math.sqrt(sum(one.uncertainty.variances(one.regime).values())) for one in predictions)
+    share = max(0.5, 1.0 - (here / math.log(deviation)) ** 2)
+    assert scaled.factor == pytest.approx(alone.factor * deviation ** (share - 1.0))
+    carried = share * here
+    assert scaled.deviation == pytest.approx(math.sqrt(there**2 + carried**2 - 2 * 0.2 * carried * there))
+
+
 def test_machines_of_one_design_carry_the_whole_deviation_and_are_surer():
     kin, stranger = (scale_entry(_gemm(1.3 * _gemm(machine=H100).time_s), H100, to) for to in (H200, A100))
     twice = scale_entry(_gemm(1.1 * _gemm(machine=H100).time_s), H100, H200)
@@ -78,7 +90,29 @@ def test_a_part_without_an_operator_follows_the_bandwidth_beyond_its_start():
     ratio = A100.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
     assert scaled.factor == pytest.approx(ratio, rel=1e-4)
     assert scaled.limiter == Limiter.HBM
+    assert scaled.deviation == OF_CEILINGS
     assert "bandwidths" in scaled.basis
+
+
+def test_a_part_that_nothing_tells_of_lies_between_both_ceilings():
+    memory = A100.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
+    peaks = A100.best_peak("bf16").flop_per_s / H100.best_peak("bf16").flop_per_s
+    scaled = scale_entry(_named("mystery"), A100, H100)
+    assert (scaled.limiter, scaled.factor) == (Limiter.UNKNOWN, pytest.approx(math.sqrt(memory * peaks)))
+    # either of them is as far off as the ceilings are, and as they are apart
+    assert scaled.deviation == pytest.approx(OF_CEILINGS + math.log(memory / peaks) / 2)
+
+
+def test_exchanges_follow_the_links_between_devices_and_copies_that_to_the_host():
+    here, there = ({link.name: link.bandwidth_bytes_per_s for link in machine.links} for machine in (A100, H100))
+    for category, link in ((EventKind.COMMUNICATION, "nvlink"), (EventKind.MEMCPY, "pcie")):
+        entry = ProfileEntry("ncclDevKernel_AllReduce" if link == "nvlink" else "Memcpy HtoD", 1.0, None, category)
+        scaled = scale_entry(entry, A100, H100)
+        assert scaled.limiter == Limiter.LINK
+        assert scaled.factor == pytest.approx(here[link] / there[link])
+        assert scaled.deviation == OF_CEILINGS
+        unknown = scale_entry(entry, A100, dataclasses.replace(H100, name="alone", links=()))
+        assert (unknown.factor, unknown.deviation) == (1.0, 2 * OF_CEILINGS)
 
 
 def test_products_without_shapes_follow_the_peak():
