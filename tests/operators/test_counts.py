@@ -185,9 +185,14 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("optimizer", {"parameters": 2048, "kind": "adam8bit"}, 19 * 2048, 10 * 2048 + 8, 6 * 2048 + 8),
     # 2 x 3: 5 (4*4*3 + 2*8 + 3*4 + 2*6) + 4*6; g, w, m of 4 B, x 6 and a 4 elements of 2 B
     ("muon", {"rows": 2, "cols": 3}, 5 * 88 + 24, 72 + 120 + 120, 48 + 60 + 80),
+    # the shorter side is squared, whichever it is; each of two matrices costs as much
+    ("muon", {"rows": 3, "cols": 2, "matrices": 2}, 2 * (5 * 88 + 24), 2 * (72 + 120 + 120), 2 * (48 + 60 + 80)),
     # 2 heads, 4 tokens, 8 x 8, chunks of 2: 4*64 + 2*2*16; q, k, v 64 elements each, decay of 4 B, 2 states a head
     ("linear_attention", {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2}, 8 * 320, 768 + 32 + 1024, 256 + 1024),
     ("linear_attention", {"heads": 2, "seq": 4, "head_dim": 8, "algorithm": "recurrent"}, 8 * 256, 768 + 32, 256),
+    # three states of three chunks, the last of one token; and one chunk of all three tokens
+    ("linear_attention", {"heads": 1, "seq": 5, "head_dim": 8, "chunk": 2}, 5 * 320, 480 + 20 + 768, 160 + 768),
+    ("linear_attention", {"heads": 1, "seq": 3, "head_dim": 8}, 3 * (256 + 96), 288 + 12 + 256, 96 + 256),
     (
         "linear_attention",
         {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2, "backward": True},
