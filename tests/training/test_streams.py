@@ -32,6 +32,32 @@ def moved(shard, config=LLAMA):
     return tuple(sum(kernels) for kernels in stream_bytes(H100, config, shard, False))
 
 
+def test_fused_kernels_move_each_tensor_once():
+    """Elements of 2 B: residuals 2 in and 1 out twice, rotation in and out, gated activation 2 in and 1 out, or 3, 2.
+
+    A dropout reads and writes a mask of a byte forward, and gradient, mask and result backward.
+    """
+    plain = shard()._replace(
+        norm_bytes=(0.0, 0.0), rotary_bytes=(4.0, 4.0), gate_bytes=(6.0, 10.0), copies_queries=False, dropout=False
+    )
+    around = TOKENS * (2 * 6 * HIDDEN + 4 * (QUERIES + KEYS))
+    forward, backward = around + 6 * TOKENS * LLAMA.ffn, around + 10 * TOKENS * LLAMA.ffn
+    assert moved(plain) == pytest.approx((forward, backward))
+    dropped = moved(plain._replace(dropout=True))
+    assert dropped == pytest.approx((forward + 2 * TOKENS * HIDDEN, backward + 2 * 5 * TOKENS * HIDDEN))
+    # norms of 4 B, and 8 backward; a norm of rows that are slower counts as a longer copy
+    normed = moved(plain._replace(norm_bytes=(4.0, 8.0)))
+    assert normed[0] - forward >= 2 * 4 * TOKENS * HIDDEN
+    assert normed[1] - backward == pytest.approx(2 * (normed[0] - forward))
+
+
+def test_tokens_of_experts_are_sorted_there_and_back():
+    mixtral = named_model("mixtral-8x7b")
+    forward, backward = stream_bytes(H100, mixtral, shard(), True)
+    there_and_back = [4 * TOKENS * mixtral.top_k * mixtral.hidden] * 2
+    assert forward[-2:] == backward[-2:] == there_and_back
+
+
 def test_grouped_queries_and_values_are_copied_and_their_gradients_joined():
     with_copies, without = (moved(shard()._replace(copies_queries=flag)) for flag in (True, False))
     assert with_copies[0] - without[0] == pytest.approx(4 * TOKENS * (QUERIES + KEYS))

@@ -1,0 +1,64 @@
+"""What ends a step, of a GPU made by hand: how far the passes hide the exchange of gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.dispatch import Waits
+from perfmodel.training.exchange import gradient_exchange
+from perfmodel.training.micro_batch import PARTS
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import Setup, setup_of
+from perfmodel.training.update import StageGpu, gradients_time
+from perfmodel.workloads.catalog import named_model
+
+PARAMETERS = 1e10
+
+
+def setup(zero: int, **plan: int) -> Setup:
+    wanted = TrainingPlan(batch=64, seq=2048, framework="megatron-te", zero=zero, **plan)
+    return setup_of(named_model("llama-3.1-8b"), Cluster.of(hardware("h100-sxm5-80gb"), 8), wanted)
+
+
+def gpu(forward_s: float, backward_s: float, layers: int = 1000) -> StageGpu:
+    share = np.full(len(PARTS), 1.0 / len(PARTS))
+    return StageGpu(
+        forward=forward_s * share, backward=backward_s * share, weights_s=0.0, sharding_s=0.25, parameters=PARAMETERS,
+        expert_parameters=0.0, layers=layers, waits=Waits(1.0, 0.0, 0.0, 0.0),
+    )  # fmt: skip
+
+
+def alone(setup: Setup) -> float:
+    return gradient_exchange(setup.groups, setup.groups.data, PARAMETERS, setup.gradient_bytes)
+
+
+def test_a_micro_batch_is_both_passes_and_what_sharding_adds() -> None:
+    assert gpu(1.0, 2.0).time_s == pytest.approx(3.25)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_the_backward_pass_hides_gradients_and_the_next_forward_pass_new_weights(zero: int) -> None:
+    """Weights come back with the sum of ZeRO 0 only, so that nothing waits beside the forward pass."""
+    made = setup(zero)
+    assert made.framework.overlaps_data_parallel
+    exchange, share = alone(made), made.constants.sm_share
+    forward, backward = exchange / 8, exchange / 4
+    hidden = backward + (forward if zero else 0.0)
+    assert gradients_time(made, gpu(forward, backward)) == pytest.approx(exchange - hidden + share * hidden)
+
+
+def test_the_last_layer_has_nothing_to_hide_behind() -> None:
+    made = setup(0)
+    exchange, share = alone(made), made.constants.sm_share
+    found = gradients_time(made, gpu(10 * exchange, 20 * exchange, layers=4))
+    assert found == pytest.approx(exchange / 4 + share * exchange)
+
+
+def test_of_two_virtual_stages_one_hides_the_exchange() -> None:
+    made = setup(0, pp=2, vp=2, tp=2)
+    exchange, share = alone(made), made.constants.sm_share
+    hidden = exchange / 8
+    assert gradients_time(made, gpu(exchange, exchange / 4)) == pytest.approx(exchange - hidden + share * hidden)
