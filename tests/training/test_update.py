@@ -18,9 +18,10 @@ from perfmodel.workloads.catalog import named_model
 PARAMETERS = 1e10
 
 
-def setup(zero: int, **plan: int) -> Setup:
-    wanted = TrainingPlan(batch=64, seq=2048, framework="megatron-te", zero=zero, **plan)
-    return setup_of(named_model("llama-3.1-8b"), Cluster.of(hardware("h100-sxm5-80gb"), 8), wanted)
+def setup(zero: int, gpus: int = 8, framework: str = "megatron-te", **plan: int) -> Setup:
+    wanted = TrainingPlan(batch=64, seq=2048, framework=framework, zero=zero, **plan)
+    cluster = Cluster.of(hardware("h100-sxm5-80gb"), gpus, alpha_s=0.0)
+    return setup_of(named_model("llama-3.1-8b"), cluster, wanted)
 
 
 def gpu(forward_s: float, backward_s: float, layers: int = 1000) -> StageGpu:
@@ -62,3 +63,12 @@ def test_of_two_virtual_stages_one_hides_the_exchange() -> None:
     exchange, share = alone(made), made.constants.sm_share
     hidden = exchange / 8
     assert gradients_time(made, gpu(exchange, exchange / 4)) == pytest.approx(exchange - hidden + share * hidden)
+
+
+def test_domains_of_hsdp_sum_up_the_shards_of_their_gpus() -> None:
+    """4 nodes of 8: each GPU's eighth of the gradients goes around a ring of 4, over the network of that GPU."""
+    made = setup(3, gpus=32, framework="fsdp2-compile", hsdp=True)
+    ring = 2 * 3 / 4 * PARAMETERS / 8 * made.gradient_bytes / made.cluster.network_bytes_per_s
+    assert gradients_time(made, gpu(0.0, 0.0)) == pytest.approx(ring, rel=1e-3)
+    assert gradients_time(made, gpu(0.0, 100 * ring)) < 0.5 * ring
+    assert gradients_time(setup(3, gpus=32, framework="fsdp2-compile"), gpu(0.0, 0.0)) == 0.0
