@@ -45,6 +45,33 @@ def test_trees_win_for_small_messages_and_rings_for_large_ones() -> None:
     assert exchange_time(group, "all_reduce", 1e9, Algorithm.HIERARCHICAL) > 0
 
 
+def test_bytes_of_each_algorithm_on_the_network_by_hand() -> None:
+    """8 nodes with a network of 50 GB/s each, or 8 each for whole nodes that first reduce inside."""
+    wide, one_a_node = Group(CLUSTER, 64), Group(CLUSTER, 8, stride=8)
+    network_s = GIB / 50e9
+    by_hand = {
+        Algorithm.RING: 2 * 7 / 8 * network_s,
+        Algorithm.TREE: 2 * network_s / 0.92,  # half of the message to each of two neighbours in either tree
+        Algorithm.DOUBLING: 3 * network_s,  # all of it with one other node, 2 away, 4 away
+    }
+    found = {name: exchange_time(one_a_node, "all_reduce", GIB, name) for name in by_hand}
+    assert found == {name: pytest.approx(time_s, rel=1e-6) for name, time_s in by_hand.items()}
+    inside = exchange_time(Group(CLUSTER, 8), "all_reduce", GIB)
+    both = inside + 2 * 7 / 8 * GIB / 8 / 50e9
+    assert exchange_time(wide, "all_reduce", GIB, Algorithm.HIERARCHICAL) == pytest.approx(both)
+
+
+def test_steps_of_each_exchange_on_the_network_by_hand() -> None:
+    """A message of next to nothing waits for the steps that follow one another: 8 nodes, 1 ms each."""
+    group = Group(pm.Cluster("h100", gpus=64, nic="400Gb/s", alpha_s=1e-3), 8, stride=8)
+    steps = {Algorithm.RING: 14, Algorithm.TREE: 6, Algorithm.DOUBLING: 3, Algorithm.HIERARCHICAL: 14}
+    for algorithm, count in steps.items():
+        assert exchange_time(group, "all_reduce", 8, algorithm) == pytest.approx(count * 1e-3, rel=1e-5)
+    for kind in ("all_gather", "reduce_scatter", "alltoall"):
+        assert exchange_time(group, kind, 8) == pytest.approx(7e-3, rel=1e-5)
+    assert send_time(group, 8) == pytest.approx(1e-3, rel=1e-5)
+
+
 def test_oversubscription_divides_the_network() -> None:
     half = pm.Cluster("h100", gpus=512, nic="400Gb/s", nic_efficiency=1.0, alpha_s=0.0, oversubscription=2)
     group, halved = Group(CLUSTER, 64, 8), Group(half, 64, 8)

@@ -154,6 +154,15 @@ def test_scaling_is_the_product_entry_by_entry(drawn):
     assert all(step.speedup <= step.max_overall_speedup * (1 + 1e-9) for step in made)
 
 
+@pytest.mark.parametrize(("claimed", "flags"), [("75 ms", 0), ("60 ms", 1), ("45 ms", 2)])
+def test_a_claim_may_miss_the_profile_and_save_more_than_there_is(claimed, flags):
+    """Of 100 ms the targets take 50, and 25 made twice as fast: 75 are left; 60 contradict it, 45 beyond all saving."""
+    step = _step("scale", speedup=2, claimed_total_time=claimed)
+    found = what_if(ABC, _scenario(step)).steps[0].flags
+    assert len(found) == flags
+    assert sum("its targets take 50 ms in total" in flag for flag in found) == (flags == 2)
+
+
 def test_a_new_time_of_what_takes_none_is_an_error():
     gone = _step("scale", name="gone", new_time="0 ms")
     again = what_if(ABC, _scenario(gone, _step("scale", name="again", new_time="0 ms"))).steps

@@ -21,7 +21,7 @@ from perfmodel.training.framework import constants, find_framework
 from perfmodel.training.layer import LayerWork, layer_work
 from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.setup import Setup
+from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
@@ -136,6 +136,21 @@ def test_experts_are_shared_out_as_the_framework_does_it() -> None:
     parts, whole = (held_parameters(one.config, one.cluster, one.plan)[0] for one in (experts(), experts(etp=1)))
     assert parts.experts == whole.experts / 4
     assert parts.dense == whole.dense
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [{}, {"tp": 4}, {"tp": 2, "cp": 2, "ep": 4}, {"pp": 2, "cp": 4, "ep": 8}, {"tp": 4, "pp": 2, "ep": 2, "etp": 1}],
+)
+def test_each_gpu_has_one_place_among_dense_layers_and_one_among_experts(plan: dict[str, int]) -> None:
+    config, cluster = named_model("mixtral-8x7b"), Cluster.of(hardware("h100-sxm5-80gb"), 64)
+    made = setup_of(config, cluster, TrainingPlan(batch=64, seq=4096, framework="megatron-te", **plan))
+    groups, pp = made.groups, made.plan.pp
+    # context parallel ranks hold the same weights, and so are among those of the data
+    assert groups.tensor.ranks * groups.data.ranks * pp == 64
+    assert groups.expert.ranks * groups.expert_tensor.ranks * groups.expert_data.ranks * pp == 64
+    assert groups.data.stride == groups.tensor.ranks
+    assert groups.expert_data.stride == groups.expert.ranks * groups.expert_tensor.ranks
 
 
 @pytest.mark.parametrize(("sp", "repeated"), [(True, 0.0), (False, 0.75)])
