@@ -11,8 +11,11 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.memory import weights_bytes
+from perfmodel.serving.precision import FORMATS
+from perfmodel.serving.shard import Parallel, shard
 from perfmodel.serving.speculation import Speculation
-from perfmodel.workloads.catalog import find_model
+from perfmodel.workloads.catalog import find_model, model_names
 from perfmodel.workloads.config import ModelConfig
 
 LLAMA_8B = ModelConfig(
@@ -34,6 +37,29 @@ def test_keys_and_values_of_llama_3_1_8b(llama: Deployment) -> None:
 
 def test_weights_of_llama_3_1_8b(llama: Deployment) -> None:
     assert llama.memory().weights_bytes == pytest.approx(2 * 8.03e9, rel=2e-3)
+
+
+def test_the_weights_of_every_listed_model_are_its_parameters() -> None:
+    """Two counts of their own: of the matrices that a GPU holds, and of the parameters, which have biases and norms."""
+    one = Parallel()
+    for config in map(find_model, model_names()):
+        if config.encoder_layers or config.name.startswith("bart"):
+            continue
+        held = weights_bytes(config, shard(config, one), one, FORMATS["bf16"]) / (2 * config.parameters)
+        least = 0.998 if config.rotary else 0.985  # tables of positions count among the parameters of small models
+        assert least < held < 1.0005, config.name
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3"])
+@pytest.mark.parametrize("parallel", [Parallel(tp=8), Parallel(tp=8, ep=8), Parallel(tp=2, ep=2)])
+def test_gpus_share_out_all_weights(name: str, parallel: Parallel) -> None:
+    """Routers and the latent part of attention, which all ranks hold whole, are a hundredth of the whole."""
+    config, one = find_model(name), Parallel()
+    if not config.experts:
+        parallel = replace(parallel, ep=1)
+    alone = weights_bytes(config, shard(config, one), one, FORMATS["fp8"])
+    each = weights_bytes(config, shard(config, parallel), parallel, FORMATS["fp8"])
+    assert alone * (1 - 1e-9) < parallel.gpus * each < 1.02 * alone
 
 
 def test_one_sequence_reads_the_weights_once(llama: Deployment) -> None:
