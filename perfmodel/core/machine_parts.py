@@ -227,7 +227,7 @@ class Fabric:
     @property
     def share(self) -> float:
         """Share of the datasheet's bandwidth that large messages reach when all devices exchange."""
-        return self.nic_efficiency / self.oversubscription
+        return reached_rate(1.0, self.nic_efficiency, self.oversubscription)
 
     @property
     def reached_bytes_per_s(self) -> float:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 import perfmodel as pm
-from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.core.hardware import Fabric, Hardware, Link, cached_per_machine
 from perfmodel.core.report import report
 
 
@@ -18,6 +18,21 @@ def test_the_first_peak_of_a_dtype_and_engine_is_found(simple_gpu: Hardware) -> 
     )
     assert twice.find_peak(first.dtype, "vector") == first
     assert twice.find_peak("fp4", "tensor") is None
+
+
+def test_a_mesh_reaches_each_peer_over_links_of_its_own() -> None:
+    mesh = Link("nvlink", 300e9, domain=4, per_peer_bytes_per_s=100e9)
+    assert [mesh.rate_among(devices) for devices in (1.0, 2.0, 3.0, 4.0)] == [100e9, 100e9, 200e9, 300e9]
+    assert mesh.is_full_mesh
+    # links to seven peers need more than a device has: a hybrid cube
+    assert not Link("nvlink", 300e9, domain=8, per_peer_bytes_per_s=50e9).is_full_mesh
+    switched = Link("nvlink", 300e9, domain=8)
+    assert (switched.is_full_mesh, switched.rate_among(2.0)) == (False, 300e9)
+
+
+def test_what_a_network_reaches_is_its_share_of_the_datasheet() -> None:
+    fabric = Fabric(8, 50e9, nic_efficiency=0.8, oversubscription=4.0)
+    assert (fabric.share, fabric.reached_bytes_per_s) == (pytest.approx(0.2), pytest.approx(10e9))
 
 
 def test_what_is_made_for_a_machine_is_made_once_for_each_argument(simple_gpu: Hardware) -> None:

@@ -123,6 +123,17 @@ def test_values_of_another_width_than_keys_count_as_they_are():
     assert wide - narrow == HIDDEN * (values + QUERIES / 2)  # of values, and of the output
 
 
+def test_kernels_counted_in_fp32_are_stated_for_elements_of_two_bytes():
+    """A shard's counts are of 16 bits, and `stream_bytes` doubles them in fp32: to the 28 B and 36 B of the file."""
+    counted = find_framework("ddp-eager").unmixed["fp32"]
+    wide = shard("ddp-eager", dtype="fp32")
+    assert (counted.rms_norm_bytes, counted.rotary_bytes) == ((28.0, 122.0), (36.0, 36.0))
+    assert (wide.norm_bytes, wide.rotary_bytes) == ((14.0, 61.0), (18.0, 18.0))
+    still = wide._replace(rotary_bytes=(0.0, 0.0))
+    heads = TOKENS * (QUERIES + KEYS)
+    assert [one - other for one, other in zip(moved(wide), moved(still), strict=True)] == [36 * heads, 36 * heads]
+
+
 @pytest.mark.parametrize("framework", ["huggingface", "ddp-eager"])
 @pytest.mark.parametrize("change", [{"optimizer": "adam-bf16"}, {"lora": 16}])
 def test_weights_in_16_bits_are_not_cast(framework, change):

@@ -179,6 +179,7 @@ def test_the_model_gets_the_slower_direction_and_each_by_itself(simple_gpu):
     pageable = predict(Memcpy(bytes=3e9, direction="h2d", pinned=False), machine)
     assert pageable.predicted_time_s == pytest.approx(1.0, rel=0.02)
     assert "half of the bandwidth at" in machine.notes["sustained"]
+    assert "pcie 85.0 %" in machine.notes["sustained"]
 
 
 # --- launches
