@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError
-from perfmodel.measure.timing.sample import WARM_UP_CALLS
+from perfmodel.measure.timing.sample import WARM_UP_CALLS, plan_sample
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule
 from perfmodel.measure.timing.timer import TimedCall, best_median_s, time_call, time_queue
 
@@ -80,11 +80,11 @@ def test_garbage_collector_rests_while_sampling_and_is_restored(scripted):
 
 
 def test_warm_up_goes_on_until_the_clocks_are_up(scripted):
-    device, seconds = scripted(), iter(range(100))
+    device, seconds = scripted(), iter(range(7, 100))
     device.warm_up_s = 4.0
     calls = []
     time_call(lambda: calls.append(1), device, TWO, clock=lambda: float(next(seconds)))
-    # the first call, one at second 0, then as long as the clock says less than 4 s: 1, 2, 3; and the two samples
+    # the first call, one at second 7, then as long as the clock says less than 4 s more: 8, 9, 10; and the two samples
     assert len(calls) == 1 + 1 + 3 + 2
 
 
@@ -171,6 +171,14 @@ def test_a_late_host_costs_the_sample_and_lengthens_the_hold(scripted):
     assert timing.timing == "kernel"
     first = device.holds_s[1]
     assert device.holds_s[2:5] == pytest.approx([2 * first, 4 * first, 4 * first])
+
+
+@pytest.mark.parametrize(("host_s", "call_s", "hold_s"), [(1e-4, 1.0, 2.5e-4), (1e-4, 10e-6, 10.5e-4), (1.0, 1.0, 0.1)])
+def test_a_hold_lasts_twice_as_long_as_the_host_takes_for_a_sample_and_50_us(scripted, host_s, call_s, hold_s):
+    """One call of a second; five of 10 us, so that 0.5 us are 1 % of them; never longer than 0.1 s."""
+    device = scripted(tick_s=0.5e-6)
+    sample = plan_sample(lambda: None, device, CacheState.WARM, Timing.KERNEL, None, call_s, host_s)
+    assert sample.hold_s == pytest.approx(hold_s)
 
 
 def test_a_host_that_is_always_late_belongs_to_the_call(scripted):
