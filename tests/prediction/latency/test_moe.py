@@ -228,3 +228,6 @@ def test_data_in_l2_are_never_slower_than_device_memory() -> None:
     for machine, cost in ((L40S, (0.1, 0.5)), (hardware("b200-sxm-180gb"), (1.0, 1.0))):
         layer = _Layer(op, Machine.of(machine, None), VALUES, Conditions(cache="warm"))
         assert cost[0] <= float(np.min(layer.weight_cost)) <= cost[1]
+    # weights of 201 MB, all touched, come from device memory although the L2 of 100 MB is warm
+    large = pm.Moe(tokens=64, hidden=2048, inter=2048, experts=8, top_k=2, dtype="bf16", router=False)
+    assert np.all(_Layer(large, Machine.of(L40S, None), VALUES, Conditions(cache="warm")).weight_cost == 1.0)
