@@ -12,7 +12,7 @@ import perfmodel as pm
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.prediction.explain import explain_intervals
-from perfmodel.prediction.uncertainty import MEANINGS, Z80, Uncertainty, half_width, of_sum
+from perfmodel.prediction.uncertainty import MEANINGS, Z80, Uncertainty, half_width, of_sum, shape_of
 from perfmodel.prediction.whole_model import RUN_DEVIATION, predict_model, run_deviation
 
 SHAPE, MACHINE = ErrorSource.SHAPE, ErrorSource.MACHINE
@@ -49,6 +49,19 @@ def test_the_roofline_names_the_kind_of_kernel_as_what_nobody_measured() -> None
 def test_calls_of_one_shape_have_the_same_error() -> None:
     parts = [(1.0, "same", {SHAPE: 0.04})] * 4
     assert of_sum(parts) == pytest.approx({SHAPE: 0.04})
+
+
+def test_two_parts_of_a_sweep_share_their_error_where_their_shapes_are_the_same() -> None:
+    """Of two equal shares: (0.1 + 0.1)^2 for the same shape, 2 x 0.1^2 for two."""
+    swept = shape_of(pm.Gemm(m=np.array([64, 128]), n=64, k=64))
+    for other, expected in (
+        (shape_of(pm.Gemm(m=64, n=64, k=64)), [0.04, 0.02]),
+        (shape_of(pm.Gemm(m=np.array([32, 128]), n=64, k=64)), [0.02, 0.04]),
+        (shape_of(pm.Gemm(m=64, n=64, k=32)), [0.02, 0.02]),
+    ):
+        parts = [(np.ones(2), shape, {SHAPE: np.full(2, 0.04)}) for shape in (swept, other)]
+        for ordered in (parts, parts[::-1]):
+            assert of_sum(ordered)[SHAPE] == pytest.approx(expected)
 
 
 def test_a_part_that_takes_no_time_adds_no_error() -> None:

@@ -74,6 +74,14 @@ def test_a_last_wave_that_is_not_full_costs_throughput(llama: Deployment) -> Non
     assert broken < 0.9 * whole
 
 
+def test_a_run_of_one_wave_begins_with_all_prompts_at_once(llama: Deployment) -> None:
+    """A request waits for half of the other prompts on average; in an endless run for those few that come with it."""
+    endless, wave = (float(steady(llama, 1024, 64, batch=64, requests=n).ttft_s) for n in (None, 64))
+    simulated = np.mean(pm.simulate(llama, pm.closed_loop(64, 64, 1024, 64), interval=False).ttft_s)
+    assert wave == pytest.approx(simulated, rel=0.2)
+    assert endless < 0.2 * wave
+
+
 def test_a_cached_prefix_saves_time(llama: Deployment) -> None:
     cold, warm = steady(llama, 2048, 64, batch=32), steady(llama, 2048, 64, batch=32, prefix=1900)
     assert float(warm.output_tokens_per_s) > 1.5 * float(cold.output_tokens_per_s)
