@@ -348,9 +348,13 @@ def test_readings_of_a_gpu_are_taken_at_rest_under_load_and_at_copying(monkeypat
     assert (found.facts["pcie_generation"], found.facts["sm_count"]) == (5, 100), "the link as it is at work"
 
 
-def test_readings_of_a_scripted_cpu(scripted):
+def test_readings_of_a_scripted_cpu(scripted, monkeypatch, tmp_path):
     plan = CalibrationPlan(1, 1, 1.0, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256})
+    clock = tmp_path / "scaling_cur_freq"
+    clock.write_text("2400000\n")  # Linux counts it in kHz
+    monkeypatch.setattr(readings_module, "_CPU_CLOCK", clock)
     found = take_readings(scripted([1e-3]), NoTelemetry(), ["fp32"], lambda message: None, plan)
     assert found.flop_per_s == {"fp32": pytest.approx(2 * 256**3 / 1e-3)}
     assert (found.transfer_bytes_per_s, found.before) == ({}, {})
+    assert found.loaded["sm_clock_hz"] == 2.4e9
     assert found.facts["threads"] == 1
