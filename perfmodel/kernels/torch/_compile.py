@@ -43,6 +43,11 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     return quietly
 
 
+def needs_compiler(supports: Callable[[Any, Device], str]) -> Callable[[Any, Device], str]:
+    """Return the condition of a compiled kernel: that of the same calls without a compiler, and that there is one."""
+    return lambda op, device: supports(op, device) or no_compiler(device)
+
+
 def no_compiler(device: Device) -> str:
     """Return why torch cannot compile for a device, or an empty string."""
     if device.kind == "cuda":

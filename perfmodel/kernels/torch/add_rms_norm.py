@@ -8,20 +8,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.rms_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.add_rms_norm import AddRmsNorm
 from perfmodel.operators.rms_norm import RmsNorm
-
-
-def _supports(op: AddRmsNorm, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _primitives(x: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,10 +37,6 @@ def _workspace_bytes(op: AddRmsNorm) -> float:
     return 2.0 * tensor_bytes(op, "y")
 
 
-def _supports_compiled(op: AddRmsNorm, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _compiled(op: AddRmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     function = compiled(_primitives)
     x, residual, gamma = inputs["x"], inputs["residual"], inputs["gamma"]
@@ -63,7 +54,7 @@ _FORWARD = (
         "add_rms_norm",
         "torch",
         _library,
-        _supports,
+        supports_dtype,
         workspace_bytes=_workspace_bytes,
         composition=_composition,
     ),
@@ -72,7 +63,7 @@ _FORWARD = (
         "add_rms_norm",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(supports_dtype),
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),

@@ -16,7 +16,7 @@ from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.attention import hidden
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch import _sdpa
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
@@ -27,10 +27,6 @@ Function = Callable[..., torch.Tensor]
 
 def _supports_naive(op: Attention, device: Device) -> str:
     return unsupported_dtype(device.kind, op.dtype, op.kv_dtype)
-
-
-def _supports_compiled(op: Attention, device: Device) -> str:
-    return _supports_naive(op, device) or no_compiler(device)
 
 
 def _composed(op: Attention, inputs: Mapping[str, torch.Tensor]) -> tuple[Function, tuple[torch.Tensor, ...]]:
@@ -143,7 +139,7 @@ _FORWARD = (
         "attention",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(_supports_naive),
         workspace_bytes=_workspace_bytes,
         own_operator=_unfused,
         composition=_fused_passes,

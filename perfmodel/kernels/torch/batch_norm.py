@@ -8,16 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.batch_norm import EPS, MEAN, VARIANCE
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.batch_norm import BatchNorm
-
-
-def _supports(op: BatchNorm, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: BatchNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -29,7 +24,7 @@ def _library(op: BatchNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: F.batch_norm(x, mean, variance, training=False, eps=EPS)
 
 
-_FORWARD = Kernel("F.batch_norm", "batch_norm", "torch", _library, _supports)
+_FORWARD = Kernel("F.batch_norm", "batch_norm", "torch", _library, supports_dtype)
 KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`

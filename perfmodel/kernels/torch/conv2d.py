@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
@@ -18,12 +18,8 @@ from perfmodel.operators.conv2d import Conv2d
 from perfmodel.operators.gemm import Gemm
 
 
-def _supports(op: Conv2d, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
-
-
 def _supports_unfolded(op: Conv2d, device: Device) -> str:
-    return "the unfolded matrix is of one group" if op.groups > 1 else _supports(op, device)
+    return "the unfolded matrix is of one group" if op.groups > 1 else supports_dtype(op, device)
 
 
 def _library(op: Conv2d, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -59,7 +55,7 @@ def _workspace_bytes(op: Conv2d) -> float:
 
 
 _FORWARD = (
-    Kernel("F.conv2d", "conv2d", "torch", _library, _supports, _is_library),
+    Kernel("F.conv2d", "conv2d", "torch", _library, supports_dtype, _is_library),
     Kernel(
         "im2col",
         "conv2d",

@@ -8,17 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.operators import Operator
 from perfmodel.operators.cross_entropy import CrossEntropy
-
-
-def _supports(op: CrossEntropy, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: CrossEntropy, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -58,10 +53,6 @@ def _is(*algorithms: str) -> Callable[[CrossEntropy], bool]:
     return lambda op: op.algorithm in algorithms
 
 
-def _supports_compiled(op: CrossEntropy, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _workspace_bytes(op: CrossEntropy) -> float:
     return float(op.tensors()[0].size_bytes)
 
@@ -72,18 +63,18 @@ _FORWARD = (
         "cross_entropy",
         "torch",
         _library,
-        _supports,
+        supports_dtype,
         _is("plain"),
         workspace_bytes=_workspace_bytes,
         composition=_composition,
     ),
-    Kernel("compiled", "cross_entropy", "torch", _compiled, _supports_compiled, _is("loss"), compiles=True),
+    Kernel("compiled", "cross_entropy", "torch", _compiled, needs_compiler(supports_dtype), _is("loss"), compiles=True),
     Kernel(
         "compiled.gradient",
         "cross_entropy",
         "torch",
         _fused,
-        _supports_compiled,
+        needs_compiler(supports_dtype),
         _is("fused"),
         workspace_bytes=_workspace_bytes,
         compiles=True,

@@ -11,7 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.quantize import groups
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.operators.dequantize import Dequantize
 
 
@@ -35,10 +35,6 @@ def _workspace_bytes(op: Dequantize) -> float:
     return 8.0 * float(op.rows * op.cols)
 
 
-def _supports_compiled(op: Dequantize, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _compiled(op: Dequantize, inputs: Mapping[str, torch.Tensor]) -> Call:
     q, scales, shape, dtype = inputs["q"], inputs["scales"], groups(op), TORCH_DTYPES[op.dtype]
     function = compiled(_primitives)
@@ -59,7 +55,7 @@ KERNELS = (
         "dequantize",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(_supports),
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),

@@ -7,16 +7,11 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.dropout import DROPPED
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.dropout import Dropout
-
-
-def _supports(op: Dropout, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: Dropout, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -28,7 +23,9 @@ def _workspace_bytes(op: Dropout) -> float:
     return float(op.numel)
 
 
-_FORWARD = Kernel("torch.native_dropout", "dropout", "torch", _library, _supports, workspace_bytes=_workspace_bytes)
+_FORWARD = Kernel(
+    "torch.native_dropout", "dropout", "torch", _library, supports_dtype, workspace_bytes=_workspace_bytes
+)
 KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`

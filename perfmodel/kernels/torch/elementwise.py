@@ -15,7 +15,7 @@ from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, operands
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
@@ -54,10 +54,6 @@ _PASSES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyTyp
         "chain4": (("gelu", "silu"), ("add", "mul")),
     }
 )
-
-
-def _supports_compiled(op: Elementwise, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
 
 
 def _supports(op: Elementwise, device: Device) -> str:
@@ -170,7 +166,7 @@ _FORWARD = (
         "elementwise",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(_supports),
         applies=_is_chain,
         workspace_bytes=_workspace_bytes,
         compiles=True,

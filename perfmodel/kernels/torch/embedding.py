@@ -8,15 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.embedding import Embedding
-
-
-def _supports(op: Embedding, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: Embedding, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -24,7 +19,7 @@ def _library(op: Embedding, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: F.embedding(index, table)
 
 
-_FORWARD = Kernel("F.embedding", "embedding", "torch", _library, _supports)
+_FORWARD = Kernel("F.embedding", "embedding", "torch", _library, supports_dtype)
 KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`

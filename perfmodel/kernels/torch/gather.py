@@ -7,15 +7,10 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.gather import Gather
-
-
-def _supports(op: Gather, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: Gather, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -23,7 +18,7 @@ def _library(op: Gather, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: torch.gather(x, 0, index)
 
 
-_FORWARD = Kernel("torch.gather", "gather", "torch", _library, _supports)
+_FORWARD = Kernel("torch.gather", "gather", "torch", _library, supports_dtype)
 KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`

@@ -8,18 +8,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.geglu import FORMS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.operators import Operator
 from perfmodel.operators.geglu import Geglu
-
-
-def _supports(op: Geglu, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _primitives(gate: torch.Tensor, up: torch.Tensor, form: str) -> torch.Tensor:
@@ -35,10 +30,6 @@ def _composition(op: Geglu) -> tuple[Operator, ...]:
     return op.composition_in("torch")
 
 
-def _supports_compiled(op: Geglu, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _compiled(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
     function = compiled(_primitives)
     gate, up, form = inputs["gate"], inputs["up"], FORMS[op.gelu]
@@ -46,8 +37,8 @@ def _compiled(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 _FORWARD = (
-    Kernel("torch.geglu", "geglu", "torch", _library, _supports, composition=_composition),
-    Kernel("compiled", "geglu", "torch", _compiled, _supports_compiled, compiles=True),
+    Kernel("torch.geglu", "geglu", "torch", _library, supports_dtype, composition=_composition),
+    Kernel("compiled", "geglu", "torch", _compiled, needs_compiler(supports_dtype), compiles=True),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 

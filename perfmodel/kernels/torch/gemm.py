@@ -12,7 +12,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import FP8_CAPABILITY, TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.gemm import ACTIVATIONS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._mixed_gemm import MIXED_KERNELS
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
@@ -26,10 +26,6 @@ PANEL = 256
 
 def _supports(op: Gemm, device: Device) -> str:
     return unsupported_dtype(device.kind, op.dtype, op.out_dtype)
-
-
-def _supports_compiled(op: Gemm, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
 
 
 def _supports_scaled(op: Gemm, device: Device) -> str:
@@ -187,7 +183,7 @@ KERNELS = (
         "gemm",
         "torch",
         _with_epilogue,
-        _supports_compiled,
+        needs_compiler(_supports),
         applies=_has_epilogue,
         workspace_bytes=_workspace_bytes,
         compiles=True,

@@ -8,16 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.group_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.group_norm import GroupNorm
-
-
-def _supports(op: GroupNorm, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: GroupNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -25,7 +20,7 @@ def _library(op: GroupNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: F.group_norm(x, groups, gamma, beta, EPS)
 
 
-_FORWARD = Kernel("F.group_norm", "group_norm", "torch", _library, _supports)
+_FORWARD = Kernel("F.group_norm", "group_norm", "torch", _library, supports_dtype)
 KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`

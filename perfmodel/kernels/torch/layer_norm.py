@@ -8,24 +8,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.layer_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._passes import column, rowwise
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.layer_norm import LayerNorm
-
-
-def _supports(op: LayerNorm, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
-
-
-def _supports_compiled(op: LayerNorm, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
 
 
 def _library(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -61,13 +52,13 @@ def _workspace_bytes(op: LayerNorm) -> float:
 
 
 _FORWARD = (
-    Kernel("F.layer_norm", "layer_norm", "torch", _library, _supports),
+    Kernel("F.layer_norm", "layer_norm", "torch", _library, supports_dtype),
     Kernel(
         "naive",
         "layer_norm",
         "torch",
         _naive,
-        _supports,
+        supports_dtype,
         workspace_bytes=_workspace_bytes,
         composition=_composition,
     ),
@@ -76,7 +67,7 @@ _FORWARD = (
         "layer_norm",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(supports_dtype),
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),

@@ -8,18 +8,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators import Operator
 from perfmodel.operators.cross_entropy import CrossEntropy
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.linear_cross_entropy import LinearCrossEntropy
 from perfmodel.operators.softmax import Softmax
-
-
-def _supports(op: LinearCrossEntropy, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _chunked(op: LinearCrossEntropy, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -75,13 +70,13 @@ def _workspace_bytes(op: LinearCrossEntropy) -> float:
 
 
 KERNELS = (
-    Kernel("chunked", "linear_cross_entropy", "torch", _chunked, _supports, composition=_composition),
+    Kernel("chunked", "linear_cross_entropy", "torch", _chunked, supports_dtype, composition=_composition),
     Kernel(
         "at_once",
         "linear_cross_entropy",
         "torch",
         _at_once,
-        _supports,
+        supports_dtype,
         _loss_only,
         workspace_bytes=_workspace_bytes,
         composition=_composition,

@@ -11,7 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.quantize import groups
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.operators.quantize import Quantize
 
 #: largest number of e4m3
@@ -39,10 +39,6 @@ def _workspace_bytes(op: Quantize) -> float:
     return 8.0 * float(op.rows * op.cols)
 
 
-def _supports_compiled(op: Quantize, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _compiled(op: Quantize, inputs: Mapping[str, torch.Tensor]) -> Call:
     x, shape, function = inputs["x"], groups(op), compiled(_primitives)
     return lambda: function(x, shape)
@@ -62,7 +58,7 @@ KERNELS = (
         "quantize",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(_supports),
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),

@@ -7,15 +7,10 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import is_gradient
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.reduction import Reduction
-
-
-def _supports(op: Reduction, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: Reduction, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -30,8 +25,8 @@ def _expanded(op: Reduction, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 KERNELS = (
-    Kernel("torch.sum", "reduction", "torch", _library, _supports),
-    Kernel("torch.expand.backward", "reduction", "torch", _expanded, _supports, is_gradient, gradient=True),
+    Kernel("torch.sum", "reduction", "torch", _library, supports_dtype),
+    Kernel("torch.expand.backward", "reduction", "torch", _expanded, supports_dtype, is_gradient, gradient=True),
 )
 
 #: sizes for the presets of `perfmodel bench`

@@ -7,22 +7,17 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.rope import width
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.rope import Rope
-
-
-def _supports(op: Rope, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _primitives(qk: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -58,10 +53,6 @@ def _workspace_bytes(op: Rope) -> float:
     return 4.0 * tensor_bytes(op, "qk")
 
 
-def _supports_compiled(op: Rope, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _compiled(op: Rope, inputs: Mapping[str, torch.Tensor]) -> Call:
     qk, table, positions = inputs["qk"], inputs["cos_sin"], inputs["positions"]
     function = compiled(_primitives)
@@ -69,13 +60,15 @@ def _compiled(op: Rope, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 _FORWARD = (
-    Kernel("naive", "rope", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
+    Kernel(
+        "naive", "rope", "torch", _naive, supports_dtype, workspace_bytes=_workspace_bytes, composition=_composition
+    ),
     Kernel(
         "compiled",
         "rope",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(supports_dtype),
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),

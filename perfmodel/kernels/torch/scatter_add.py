@@ -7,17 +7,12 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.scatter_add import ScatterAdd
-
-
-def _supports(op: ScatterAdd, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _zeros(op: ScatterAdd, x: torch.Tensor) -> torch.Tensor:
@@ -45,8 +40,8 @@ def _by_element(op: ScatterAdd) -> tuple[Operator, ...]:
 
 
 _FORWARD = (
-    Kernel("torch.index_add", "scatter_add", "torch", _rows, _supports, composition=_composition),
-    Kernel("torch.scatter_add", "scatter_add", "torch", _elements, _supports, composition=_by_element),
+    Kernel("torch.index_add", "scatter_add", "torch", _rows, supports_dtype, composition=_composition),
+    Kernel("torch.scatter_add", "scatter_add", "torch", _elements, supports_dtype, composition=_by_element),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 

@@ -11,7 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.kernels.torch._passes import rowwise
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
@@ -23,10 +23,6 @@ NO_LOGARITHM = "log=true is a part of cross_entropy, whose kernels run it"
 
 def _supports(op: Softmax, device: Device) -> str:
     return NO_LOGARITHM if op.log else unsupported_dtype(device.kind, op.dtype)
-
-
-def _supports_compiled(op: Softmax, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
 
 
 def _library(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -67,7 +63,7 @@ _FORWARD = (
         "softmax",
         "torch",
         _compiled,
-        _supports_compiled,
+        needs_compiler(_supports),
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),

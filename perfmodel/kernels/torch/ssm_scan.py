@@ -7,18 +7,13 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
 from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.ssm_scan import SsmScan
-
-
-def _supports(op: SsmScan, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _loop(op: SsmScan, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -59,7 +54,7 @@ def _steps_back(op: SsmScan) -> tuple[Operator, ...]:
     return (*_steps(op), *_steps(op))
 
 
-_FORWARD = Kernel("loop", "ssm_scan", "torch", _loop, _supports, composition=_steps)
+_FORWARD = Kernel("loop", "ssm_scan", "torch", _loop, supports_dtype, composition=_steps)
 KERNELS = (_FORWARD, gradient_kernel(_FORWARD, _steps_back))
 
 #: sizes for the presets of `perfmodel bench`

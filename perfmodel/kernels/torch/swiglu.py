@@ -8,17 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.operators import Operator
 from perfmodel.operators.swiglu import Swiglu
-
-
-def _supports(op: Swiglu, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _primitives(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -34,10 +29,6 @@ def _composition(op: Swiglu) -> tuple[Operator, ...]:
     return op.composition_in("torch")
 
 
-def _supports_compiled(op: Swiglu, device: Device) -> str:
-    return _supports(op, device) or no_compiler(device)
-
-
 def _compiled(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
     function = compiled(_primitives)
     gate, up = inputs["gate"], inputs["up"]
@@ -45,8 +36,8 @@ def _compiled(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 _FORWARD = (
-    Kernel("torch.swiglu", "swiglu", "torch", _library, _supports, composition=_composition),
-    Kernel("compiled", "swiglu", "torch", _compiled, _supports_compiled, compiles=True),
+    Kernel("torch.swiglu", "swiglu", "torch", _library, supports_dtype, composition=_composition),
+    Kernel("compiled", "swiglu", "torch", _compiled, needs_compiler(supports_dtype), compiles=True),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 

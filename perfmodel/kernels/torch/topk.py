@@ -7,16 +7,11 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators import Operator
 from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import Topk
-
-
-def _supports(op: Topk, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: Topk, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -40,8 +35,8 @@ def _workspace_bytes(op: Topk) -> float:
 
 
 KERNELS = (
-    Kernel("torch.topk", "topk", "torch", _library, _supports),
-    Kernel("naive", "topk", "torch", _sorted, _supports, workspace_bytes=_workspace_bytes, composition=_sorting),
+    Kernel("torch.topk", "topk", "torch", _library, supports_dtype),
+    Kernel("naive", "topk", "torch", _sorted, supports_dtype, workspace_bytes=_workspace_bytes, composition=_sorting),
 )
 
 #: sizes for the presets of `perfmodel bench`

@@ -7,14 +7,9 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
-from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.transpose import Transpose
-
-
-def _supports(op: Transpose, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 def _library(op: Transpose, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -22,7 +17,7 @@ def _library(op: Transpose, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: x.mT.contiguous()
 
 
-KERNELS = (Kernel("torch.contiguous", "transpose", "torch", _library, _supports),)
+KERNELS = (Kernel("torch.contiguous", "transpose", "torch", _library, supports_dtype),)
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
