@@ -71,17 +71,11 @@ class Group:
         return self.ranks > self.inside
 
 
-def usable_domain(cluster: Cluster) -> int:
-    """Return the GPUs that a job uses of each domain, at least: it takes as few domains as it needs, equally filled.
-
-    Of an NVL72, 64 where a job has 256 GPUs; of nodes of 8, 7 and 6 where it has 13: 6.
-    """
-    return _spread(cluster.gpus, cluster.nvlink_domain)[0]
-
-
 @functools.lru_cache(maxsize=4096)
 def _spread(blocks: int, room: int) -> tuple[int, int]:
     """Return the fewest and the most blocks of GPUs of a domain: as few domains as hold all, equally filled.
+
+    Of an NVL72, 64 where a job has 256 GPUs; of nodes of 8, 6 and 7 where it has 13.
 
     Parameters
     ----------

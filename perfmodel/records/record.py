@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from perfmodel import storage
-from perfmodel.core.report import SCHEMA_VERSION, report
+from perfmodel.core.report import SCHEMA_VERSION
 from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document
@@ -92,11 +92,6 @@ def reason_of(error: msgspec.ValidationError) -> str:
     message, _, key = str(error).partition(" - at `$")
     where = f" at {key.rstrip('`').lstrip('.')}" if key else ""
     return f"{message[0].lower()}{message[1:]}{where}"
-
-
-def record_text(record: Record) -> str:
-    """Return a record as JSON text."""
-    return report(record).json_text()
 
 
 def _in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:

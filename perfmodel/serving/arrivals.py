@@ -49,12 +49,10 @@ class RequestFile:
     Attributes
     ----------
     requests : in the order of their arrival, the first at 0 s.
-    has_times : the file has arrival times; without them all requests arrive at once.
     notes : decisions of the reader, as sentences for people.
     """
 
     requests: Requests
-    has_times: bool
     notes: tuple[str, ...] = ()
 
 
@@ -102,9 +100,7 @@ def read_requests(path: str | os.PathLike[str], *, need_times: bool = True) -> R
     if columns["arrival"] and _of_mooncake(table, columns["arrival"]):
         notes = (_MOONCAKE_NOTE, *notes)
     times = times[order]
-    return RequestFile(
-        Requests(times - times[0], prompt[order], output[order]), bool(columns["arrival"]), notes
-    )  # fmt: skip
+    return RequestFile(Requests(times - times[0], prompt[order], output[order]), notes)
 
 
 def _order_notes(times: NDArray[np.float64], order: NDArray[np.int64]) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ class CoreTime:
 
 
 #: FLOP of backward over forward: a flash kernel computes the scores again
-FLASH_BACKWARD, UNFUSED_BACKWARD = 2.5, 2.0
+FLASH_BACKWARD = 2.5
 #: rate of the backward kernel of cuDNN and FA3 over the forward one: read off the figures of the FlashAttention-2 and
 #: -3 papers (arXiv 2307.08691, 2407.08608); 2.5 / 0.85 to 3.5 times the forward's time change published steps by 0.15 %
 BACKWARD_RATE = 0.85

@@ -10,7 +10,6 @@ from perfmodel.cluster.collectives import (
     best_exchange_time,
     exchange_time,
     send_time,
-    usable_domain,
 )
 
 CLUSTER = pm.Cluster("h100", gpus=512, nic="400Gb/s", nic_efficiency=1.0, alpha_s=0.0)
@@ -81,10 +80,10 @@ def test_oversubscription_divides_the_network() -> None:
 
 
 def test_a_rack_is_used_in_powers_of_two() -> None:
-    assert usable_domain(pm.Cluster("gb200", gpus=256)) == 64
-    assert usable_domain(pm.Cluster("gb200", gpus=72)) == 72
+    assert Group(pm.Cluster("gb200", gpus=256), 256).inside == 64
+    assert Group(pm.Cluster("gb200", gpus=72), 72).inside == 72
     assert not Group(pm.Cluster("gb200", gpus=256), 64).crosses
-    assert usable_domain(CLUSTER) == 8
+    assert Group(CLUSTER, CLUSTER.gpus).inside == 8
 
 
 def test_nodes_are_filled_equally_and_the_one_with_the_fewest_networks_bounds_a_ring() -> None:

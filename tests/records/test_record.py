@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.core.report import SCHEMA_VERSION
+from perfmodel.core.report import SCHEMA_VERSION, report
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
-from perfmodel.records.record import parse_record, read_record, record_text
+from perfmodel.records.record import parse_record, read_record
 from perfmodel.records.runs import read_bench_run
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Row, Status
 
@@ -78,7 +78,7 @@ _FACTS = st.fixed_dictionaries(
 def test_a_record_that_is_written_is_read_back(tmp_path_factory, rows, facts, notes, command):
     path = tmp_path_factory.mktemp("record") / "record.json"
     written = Record(command, rows, facts, tuple(notes))
-    path.write_text(record_text(written))
+    path.write_text(report(written).json_text())
     found = read_record(path)
     assert found.rows == written.rows == [msgspec.convert(row, Row) for row in rows]
     assert list(found.values) == rows
@@ -90,7 +90,7 @@ def test_a_record_that_is_written_is_read_back(tmp_path_factory, rows, facts, no
 def test_keys_of_a_later_version_are_kept(tmp_path):
     path = tmp_path / "record.json"
     later = {**ROW, "of_tomorrow": [1]}
-    path.write_text(record_text(Record("bench", [later], {"tomorrow": 1})))
+    path.write_text(report(Record("bench", [later], {"tomorrow": 1})).json_text())
     record = read_record(path)
     assert (record.values, record.facts) == ([later], {"tomorrow": 1})
     assert record.rows[0].op == "gemm"
@@ -98,13 +98,13 @@ def test_keys_of_a_later_version_are_kept(tmp_path):
 
 def test_a_number_that_is_not_finite_is_unknown(tmp_path):
     path = tmp_path / "record.json"
-    path.write_text(record_text(Record("bench", [{**ROW, "efficiency": float("nan")}])))
+    path.write_text(report(Record("bench", [{**ROW, "efficiency": float("nan")}])).json_text())
     assert read_record(path).rows[0].efficiency is None
 
 
 def test_every_prediction_fits_the_schema(simple_gpu):
     rows = predict(Gemm(m=64, n=64, k=64, dtype="fp16"), simple_gpu).rows()
-    record = parse_record(json.loads(record_text(Record("analyze", rows))), "analyze.json")
+    record = parse_record(json.loads(report(Record("analyze", rows)).json_text()), "analyze.json")
     (row,) = record.rows
     for name in Row.__struct_fields__:
         if name not in MEASURED_KEYS:

@@ -49,7 +49,6 @@ def test_unsorted_rows_are_sorted_and_said(tmp_path: Path) -> None:
 def test_lengths_alone_are_enough_where_the_load_has_its_own_times(tmp_path: Path) -> None:
     path = write(tmp_path, "prompt,output\n5,6\n7,8\n")
     read = read_requests(path, need_times=False)
-    assert not read.has_times
     assert np.all(read.requests.arrival_s == 0)
     with pytest.raises(InputFileError, match="no column for the arrival"):
         read_requests(path)

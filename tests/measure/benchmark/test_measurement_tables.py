@@ -7,13 +7,13 @@ import json
 
 import pytest
 
+from perfmodel.core.report import report
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.records.calls import measured_calls, read_calls
 from perfmodel.records.measurements import measurement_csv, measurement_rows, read_measurements
-from perfmodel.records.record import record_text
 from perfmodel.records.schema import Record
 
 
@@ -37,7 +37,7 @@ def test_a_table_has_the_same_calls_as_the_record(jobs, make_row, tmp_path, cach
     rows = [make_row(job, timing=Timing.GRAPH, cache=cache) for job in jobs]
     table, record = tmp_path / "table.csv.gz", tmp_path / "record.json"
     table.write_bytes(gzip.compress(measurement_csv(rows).encode()))
-    record.write_text(record_text(Record("bench", rows)))
+    record.write_text(report(Record("bench", rows)).json_text())
     from_table, from_record = read_measurements(table), read_calls(record)
     assert sorted(map(str, _content(from_table))) == sorted(map(str, _content(from_record)))
     assert from_table.skipped == ()
