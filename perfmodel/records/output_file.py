@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from perfmodel import storage
 from perfmodel.errors import UsageError
+from perfmodel.storage import gzipped
 
 #: bytes of a file that hold the header of a table, and the command of a record
 _HEAD_BYTES, _COMMAND_BYTES = 65536, 4096
@@ -24,7 +25,6 @@ _RECORD = re.compile(rb'^\s*\{.*?"command"\s*:\s*"bench"', re.DOTALL)
 _ROWS = ({"op", "kernel", "time_s.median"}, {"op", "algorithm", "least_time_s"})
 #: what `calibrate` writes into a specification or a profile of an engine, and nothing else does
 _CALIBRATED = re.compile(rb'^\[latency\.|"[^"\n]*perfmodel calibrate', re.MULTILINE)
-_GZIP = b"\x1f\x8b"
 
 
 @contextlib.contextmanager
@@ -137,7 +137,7 @@ def _head(path: str | os.PathLike[str], most: int) -> bytes:
     """Return the first bytes of a file, unpacked, or all of them for -1; none of one that cannot be read."""
     try:
         with open(storage.local(path), "rb") as stream:
-            packed = stream.read(len(_GZIP)) == _GZIP
+            packed = stream.read(len(gzipped.MAGIC)) == gzipped.MAGIC
             stream.seek(0)
             return (gzip.GzipFile(fileobj=stream) if packed else stream).read(most)
     except (OSError, EOFError, ValueError, zlib.error):

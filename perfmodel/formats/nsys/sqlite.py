@@ -28,6 +28,7 @@ from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline,
 from perfmodel.formats.text.numbers import LONGEST_TIME_S
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import CallKind, CopyDirection, Timeline
+from perfmodel.storage import gzipped
 
 NAME = "nsys sqlite"
 PRECEDENCE = 100
@@ -84,7 +85,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         file = storage.local(path)
         with open(file, "rb") as stream:
             head = stream.read(len(_MAGIC))
-        if head.startswith(b"\x1f\x8b"):
+        if head.startswith(gzipped.MAGIC):
             raise InputFileError("is packed with gzip.", place=place, remedy="Unpack it first: gunzip FILE.")
         if head != _MAGIC:
             raise InputFileError("is not an SQLite file.", place=place, remedy="Export it: nsys export --type sqlite.")

@@ -16,7 +16,7 @@ from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import opened, write_atomic
 from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
 from perfmodel.formats.torch_trace.gather import is_gpu_category
-from perfmodel.storage.gzipped import unpacked
+from perfmodel.storage import gzipped
 
 #: the largest trace that is written back, unpacked [B]: all its events have to be in memory
 LARGEST_BYTES = 1_000_000_000
@@ -25,7 +25,6 @@ KEY, TRACK = "perfmodel", "perfmodel efficiency"
 #: notes that become counters -> their names
 _COUNTERS = {"efficiency": "of bound"}
 _BLOCK_BYTES = 1 << 20
-_GZIP = b"\x1f\x8b"
 #: later times are damage; whole numbers of any size occur in JSON
 _LATEST_US = 1e300
 
@@ -99,8 +98,8 @@ def _is_same(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> 
 def _document(source: str | os.PathLike[str]) -> Any:
     """Return the whole trace as Python objects."""
     data = Path(storage.local(source)).read_bytes()
-    packed = data[:2] == _GZIP
-    plain = unpacked(data, LARGEST_BYTES) if packed else data
+    packed = data[:2] == gzipped.MAGIC
+    plain = gzipped.unpacked(data, LARGEST_BYTES) if packed else data
     if plain is None or len(plain) > LARGEST_BYTES:
         raise InputFileError(
             f"is larger than {LARGEST_BYTES / 1e9:g} GB unpacked, too large to be written back.",

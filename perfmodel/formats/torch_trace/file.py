@@ -19,9 +19,8 @@ from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
 from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, Blocks
 from perfmodel.formats.torch_trace.events import Event, Header, decode_document, no_events
-from perfmodel.storage.gzipped import unpacked
+from perfmodel.storage import gzipped
 
-_GZIP = b"\x1f\x8b"
 #: bytes that are read first: the keys before the events take a few kB
 _HEAD_BYTES = 65536
 #: events are a few kB, so text of this length without a boundary between two of them is damaged
@@ -95,7 +94,7 @@ class Source:
         if size > limit:
             return None
         with self.path.open("rb") as stream:
-            packed = stream.read(2) == _GZIP
+            packed = stream.read(2) == gzipped.MAGIC
             if packed and size >= 8:
                 # RFC 1952: the last four bytes are the unpacked size modulo 2^32 of the last member
                 stream.seek(-4, os.SEEK_END)
@@ -103,11 +102,11 @@ class Source:
                     return None
             stream.seek(0)
             data = stream.read()
-        return unpacked(data, limit) if packed else data
+        return gzipped.unpacked(data, limit) if packed else data
 
     def _open(self) -> BufferedIOBase:
         with self.path.open("rb") as stream:
-            packed = stream.read(2) == _GZIP
+            packed = stream.read(2) == gzipped.MAGIC
         if not packed:
             return self.path.open("rb")
         self._most_bytes = max(self.limit, _LARGEST_RATIO * self.path.stat().st_size)
