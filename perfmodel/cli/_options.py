@@ -18,6 +18,11 @@ from perfmodel.render import format_names, renderer
 _MACHINE = "a catalog name, alias or spec file"
 
 
+def option(name: str, help_: str, metavar: str = "N", **more: Any) -> Any:
+    """Return an option whose default is explained in its help, or is none."""
+    return typer.Option(name, metavar=metavar, help=help_, show_default=False, **more)
+
+
 def _price(value: float | None) -> float | None:
     """Return a price as it is, and refuse one that is none before any work is done."""
     if value is not None and not 0 < value < math.inf:
@@ -27,12 +32,11 @@ def _price(value: float | None) -> float | None:
 
 PriceOption = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--price-per-gpu-hour",
-        metavar="X",
-        help="Price of one GPU (not of the fleet) for an hour, in any currency.",
+        "Price of one GPU (not of the fleet) for an hour, in any currency.",
+        "X",
         callback=_price,
-        show_default=False,
     ),
 ]
 
@@ -108,77 +112,53 @@ AlgorithmsOption = Annotated[
 SEEN = 10
 TopOption = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--top",
-        metavar="N",
-        help="List only the first N rows. "
-        f"Default: all in JSON, CSV and HTML; text has the first {SEEN} of long lists.",
+        f"List only the first N rows. Default: all in JSON, CSV and HTML; text has the first {SEEN} of long lists.",
         min=1,
-        show_default=False,
     ),
 ]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, in lines of any length.")]
 PlotOption = Annotated[
     str | None,
-    typer.Option("--plot", metavar="FILE", help="Draw a plot into FILE (.png, .svg or .pdf).", show_default=False),
+    option("--plot", "Draw a plot into FILE (.png, .svg or .pdf).", "FILE"),
 ]
 #: ``--on`` of commands for several machines, for measured rows, for one machine, and for a profile
 MachinesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--on",
-        metavar="HW",
-        help=f"Machine: {_MACHINE}; several by commas or by repeating it.",
-        callback=machine_names,
-        show_default=False,
-    ),
+    option("--on", f"Machine: {_MACHINE}; several by commas or by repeating it.", "HW", callback=machine_names),
 ]
 MeasuredMachinesOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--on",
-        metavar="HW",
-        help=f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures; several by commas "
+        f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures; several by commas "
         "or by repeating it. Default: the machine that each row names.",
+        "HW",
         callback=machine_names,
-        show_default=False,
     ),
 ]
 MachineOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--on",
-        metavar="HW",
-        help=f"Machine: {_MACHINE}. Default: this machine.",
-        callback=machine_names,
-        show_default=False,
-    ),
+    option("--on", f"Machine: {_MACHINE}. Default: this machine.", "HW", callback=machine_names),
 ]
 ProfiledMachineOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--on",
-        metavar="HW",
-        help=f"Machine that was profiled: {_MACHINE}. Default: the device that the profile names.",
+        f"Machine that was profiled: {_MACHINE}. Default: the device that the profile names.",
+        "HW",
         callback=machine_names,
-        show_default=False,
     ),
 ]
 #: a list, so that a second machine is refused, and does not silently take the place of the first
 TargetMachinesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--to", metavar="HW", help=f"Another machine to which the profile is projected: {_MACHINE}.", show_default=False
-    ),
+    option("--to", f"Another machine to which the profile is projected: {_MACHINE}.", "HW"),
 ]
 HostOption = Annotated[
     float | None,
-    typer.Option(
-        "--host",
-        metavar="X",
-        help="Time of the other machine's host over that of this one's. Default: 1, unknown within 40 %.",
-        show_default=False,
-    ),
+    option("--host", "Time of the other machine's host over that of this one's. Default: 1, unknown within 40 %.", "X"),
 ]
 AssumeOption = Annotated[
     bool,
@@ -210,12 +190,11 @@ WholeTraceOption = Annotated[
 ]
 EffortOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--effort",
-        metavar="KIND=DAYS[:RISK]",
-        help="Development days of a kind of change, and its risk (low, medium, high): fuse=3, cuda-graph=5:high. "
+        "Development days of a kind of change, and its risk (low, medium, high): fuse=3, cuda-graph=5:high. "
         "May be repeated.",
-        show_default=False,
+        "KIND=DAYS[:RISK]",
     ),
 ]
 WorkersOption = Annotated[
@@ -228,11 +207,10 @@ WorkersOption = Annotated[
 ]
 SchedulerOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--scheduler",
-        metavar="ADDRESS",
-        help="Share the work among the workers of a Dask scheduler instead: tcp://HOST:8786 (extra dask).",
-        show_default=False,
+        "Share the work among the workers of a Dask scheduler instead: tcp://HOST:8786 (extra dask).",
+        "ADDRESS",
     ),
 ]
 _CACHES = "cold: inputs come from device memory; warm: all calls use the same buffers; rotating: calls cycle through "
@@ -268,12 +246,11 @@ LoadOption = Annotated[
 ]
 LibraryOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--library",
-        metavar="NAME",
-        help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl, or with a "
+        "Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl, or with a "
         "release, torch-2.4; for attention also a kernel: fa2, fa3, flashinfer, triton, cudnn, efficient, or "
         "torch/fa2. Default: any.",
-        show_default=False,
+        "NAME",
     ),
 ]

@@ -20,6 +20,7 @@ from perfmodel.cli._options import (
     TopOption,
     WideOption,
     WorkersOption,
+    option,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
 from perfmodel.cli._serving_options import (
@@ -64,30 +65,38 @@ def command(
     pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages to try.")] = "1",
     ep: Annotated[
         str | None,
-        typer.Option("--ep", metavar="LIST", help="GPUs that share the experts, to try. Default: 1; of a model with "
-                     "experts also all of a stage, tp x dp.", show_default=False),
+        option(
+            "--ep",
+            "GPUs that share the experts, to try. Default: 1; of a model with experts also all of a stage, tp x dp.",
+            "LIST",
+        ),
     ] = None,
     dp: Annotated[
         str | None,
-        typer.Option("--dp", metavar="LIST", help="Copies of the attention to try. Default: 1; of a model with "
-                     "experts also those that share them on up to 8 GPUs.", show_default=False),
+        option(
+            "--dp",
+            "Copies of the attention to try. Default: 1; of a model with "
+            "experts also those that share them on up to 8 GPUs.",
+            "LIST",
+        ),
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option("--gpus", metavar="N", help="Most GPUs of a deployment.", show_default=False, min=1),
+        option("--gpus", "Most GPUs of a deployment.", min=1),
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option("--weights", metavar="LIST", help="Formats of the weights to try: bf16/fp8/int4. Default: that of "
-                     "a quantised checkpoint, as its config says, else bf16/fp8.", show_default=False),
+        option(
+            "--weights",
+            "Formats of the weights to try: bf16/fp8/int4. Default: that of "
+            "a quantised checkpoint, as its config says, else bf16/fp8.",
+            "LIST",
+        ),
     ] = None,
-    kv: Annotated[
-        str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values to try.")
-    ] = "bf16/fp8",
+    kv: Annotated[str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values to try.")] = "bf16/fp8",
     max_batched_tokens: Annotated[
         str | None,
-        typer.Option("--max-batched-tokens", metavar="LIST", help="Budgets of tokens of a step (chunks) to try. "
-                     "Default: the engine's.", show_default=False),
+        option("--max-batched-tokens", "Budgets of tokens of a step (chunks) to try. Default: the engine's.", "LIST"),
     ] = None,
     batch: Annotated[
         str, typer.Option("--batch", metavar="LIST", help="Users to try; with --slo only the largest counts.")
@@ -104,19 +113,24 @@ def command(
     slo: SloOption = None,
     prices: Annotated[
         str | None,
-        typer.Option("--price-per-gpu-hour", metavar="PRICES", help="Price of one GPU for an hour: 2.5, or for each "
-                     "machine: h100=2.5,h200=3.5.", show_default=False),
+        option(
+            "--price-per-gpu-hour",
+            "Price of one GPU for an hour: 2.5, or for each machine: h100=2.5,h200=3.5.",
+            "PRICES",
+        ),
     ] = None,
     for_qps: Annotated[
         float | None,
-        typer.Option("--for-qps", metavar="RATE", help="Requests a second to be served: adds the GPUs for them.",
-                     show_default=False, min=0),
+        option("--for-qps", "Requests a second to be served: adds the GPUs for them.", "RATE", min=0),
     ] = None,
     rank: Annotated[
         str | None,
-        typer.Option("--rank", metavar="BY", help="throughput (tokens/s a GPU), cost (of a million tokens) or gpus "
-                     "(for --for-qps). Default: cost with prices, gpus with --for-qps, else throughput.",
-                     show_default=False),
+        option(
+            "--rank",
+            "throughput (tokens/s a GPU), cost (of a million tokens) or gpus "
+            "(for --for-qps). Default: cost with prices, gpus with --for-qps, else throughput.",
+            "BY",
+        ),
     ] = None,
     policy: PolicyOption = "",
     max_num_seqs: MaxNumSeqsOption = None,
@@ -127,7 +141,7 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
     plot: PlotOption = None,
-) -> int:  # fmt: skip
+) -> int:
     """Search machines, parallel plans, chunks and formats for the deployment that serves most, and say what limits it.
 
     With --slo each deployment is simulated with the most users for whom it meets the objectives; they start one after

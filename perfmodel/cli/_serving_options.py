@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from perfmodel.cli._options import fraction_option
-
-
-def _option(name: str, help_: str, metavar: str = "N", **more: Any) -> Any:
-    return typer.Option(name, metavar=metavar, help=help_, show_default=False, **more)
-
+from perfmodel.cli._options import fraction_option, option
 
 ModelArgument = Annotated[
     str,
@@ -25,11 +20,11 @@ EngineOption = Annotated[
     typer.Option("--engine", metavar="NAME", help="Engine: vllm, sglang, trtllm, ... or the file of a profile."),
 ]
 EngineVersionOption = Annotated[
-    str, _option("--engine-version", "Version of the engine, which chooses among its profiles.", "VERSION")
+    str, option("--engine-version", "Version of the engine, which chooses among its profiles.", "VERSION")
 ]
 KvTokensOption = Annotated[
     int | None,
-    _option(
+    option(
         "--kv-tokens", "Tokens that the KV cache holds, as the engine prints them (vLLM: num_gpu_blocks x 16).", min=1
     ),
 ]
@@ -38,7 +33,7 @@ UtilizationOption = Annotated[
     fraction_option("--memory-utilization", "Share of the memory that the engine takes. Default: the engine's (90%)."),
 ]
 MaxNumSeqsOption = Annotated[
-    int | None, _option("--max-num-seqs", "Most sequences that run at once. Default: the engine's.", min=1)
+    int | None, option("--max-num-seqs", "Most sequences that run at once. Default: the engine's.", min=1)
 ]
 IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean tokens of a prompt.")]
 OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.")]
@@ -55,7 +50,7 @@ PrefixOption = Annotated[
 ]
 NumRequestsOption = Annotated[
     int | None,
-    _option(
+    option(
         "--num-requests",
         "Requests of each load. Default: 10 for each user (64 to 20000), or 1000, near the capacity 10000.",
         min=1,
@@ -64,7 +59,7 @@ NumRequestsOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of arrivals and lengths.", min=0)]
 SloOption = Annotated[
     str | None,
-    _option(
+    option(
         "--slo",
         "Objectives: ttft=500ms,tpot=30ms,p99 (also itl, latency; mean or a percentile, p95 if none is named; "
         "ttft:p99=1s for one). Adds goodput and the largest load that meets them; exit code 1 when none does.",
@@ -73,7 +68,7 @@ SloOption = Annotated[
 ]
 PolicyOption = Annotated[
     str,
-    _option(
+    option(
         "--policy",
         "Scheduler: chunked-prefill (vLLM v1), no-evict (TensorRT-LLM), prefill-first (vLLM v0), static, dynamic. "
         "Default: the engine's.",
@@ -82,7 +77,7 @@ PolicyOption = Annotated[
 ]
 DispatcherOption = Annotated[
     str,
-    _option(
+    option(
         "--dispatcher",
         "How copies of the attention exchange tokens with experts that they share: allgather, alltoall (each copy), "
         "deepep (one copy to each rank). Default: the engine's.",
@@ -100,18 +95,18 @@ SamplingOption = Annotated[
 ]
 SpeculateOption = Annotated[
     str | None,
-    _option(
+    option(
         "--speculate",
         "Speculative decoding: tokens of a draft, and the probability that one is kept (4:0.7).",
         "TOKENS:SHARE",
     ),
 ]
 DraftOption = Annotated[
-    str, _option("--draft", "Model that drafts, as CONFIG. Default: a draft without a model (n-grams).", "CONFIG")
+    str, option("--draft", "Model that drafts, as CONFIG. Default: a draft without a model (n-grams).", "CONFIG")
 ]
 RequestsOption = Annotated[
     str | None,
-    _option(
+    option(
         "--requests",
         "Requests of a CSV or JSON lines file: arrival_s, prompt, output. With --qps or --concurrency only their "
         "lengths are used.",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-
-def option(name: str, help_: str, metavar: str = "N", **more: Any) -> Any:
-    """Return an option whose default is explained in its help."""
-    return typer.Option(name, metavar=metavar, help=help_, show_default=False, **more)
-
+from perfmodel.cli._options import option
 
 ModelArgument = Annotated[
     str,
@@ -26,15 +22,15 @@ NicOption = Annotated[
     option("--nic", "Network of one GPU in one direction: 400Gb/s or 50GB/s. Default: the machine's.", "RATE"),
 ]
 NodeOption = Annotated[int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)]
-TpOption = Annotated[str | None, option("--tp", "Tensor parallel ranks.", "N")]
-CpOption = Annotated[str | None, option("--cp", "Context parallel ranks.", "N")]
-PpOption = Annotated[str | None, option("--pp", "Stages of the pipeline.", "N")]
-VpOption = Annotated[str | None, option("--vp", "Virtual stages a GPU (interleaved pipeline).", "N")]
+TpOption = Annotated[str | None, option("--tp", "Tensor parallel ranks.")]
+CpOption = Annotated[str | None, option("--cp", "Context parallel ranks.")]
+PpOption = Annotated[str | None, option("--pp", "Stages of the pipeline.")]
+VpOption = Annotated[str | None, option("--vp", "Virtual stages a GPU (interleaved pipeline).")]
 StagesOption = Annotated[
     str | None,
     option("--stages", "Layers of each stage where they are unequal; an encoder's come first.", "N,N,..."),
 ]
-EpOption = Annotated[str | None, option("--ep", "Expert parallel ranks.", "N")]
+EpOption = Annotated[str | None, option("--ep", "Expert parallel ranks.")]
 EtpOption = Annotated[
     int | None,
     option("--etp", "Tensor parallel ranks of the experts. Default: as many as --tp; 1 for megatron-bridge.", min=1),
@@ -52,7 +48,7 @@ DispatcherOption = Annotated[
         "NAME",
     ),
 ]
-MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.", "N")]
+MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.")]
 BatchOption = Annotated[
     str | None,
     option("--batch", "Sequences of a step over all GPUs. Default: one micro batch a rank, 8 a stage of a pipeline."),

@@ -23,6 +23,7 @@ from perfmodel.cli._options import (
     TimingOption,
     WideOption,
     WorkersOption,
+    option,
 )
 from perfmodel.cli._output import Destination, check_plot, context, save_plot, status
 from perfmodel.cli._possible import on_each
@@ -54,13 +55,12 @@ def command(
     algorithms: AlgorithmsOption = False,
     measured: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--measured",
-            metavar="VALUE",
-            help="What you measured for one call of the one operator: a time (14.5ms) or a rate (38TFLOP/s, 1.2TB/s; "
+            "What you measured for one call of the one operator: a time (14.5ms) or a rate (38TFLOP/s, 1.2TB/s; "
             "of a collective the bus bandwidth of nccl-tests). Adds a verdict against bound and expectation, with the "
             "likely causes.",
-            show_default=False,
+            "VALUE",
         ),
     ] = None,
     timing: TimingOption = Timing.KERNEL,

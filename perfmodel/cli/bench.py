@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     WideOption,
     format_option,
     fraction_option,
+    option,
 )
 from perfmodel.cli._output import Destination, check_plot, status
 from perfmodel.core.vocabulary import CacheState
@@ -34,7 +35,7 @@ def command(
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option("--op", metavar="NAME", help="Operator; OPS are then its dimensions.", show_default=False),
+        option("--op", "Operator; OPS are then its dimensions.", "NAME"),
     ] = None,
     device: DeviceOption = None,
     on: MachineOption = None,
@@ -44,12 +45,11 @@ def command(
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--kernel",
-            metavar="NAME",
-            help="Run only kernels with this name (naive, torch.*), or your own function (module:function), which "
+            "Run only kernels with this name (naive, torch.*), or your own function (module:function), which "
             "takes the operator's input tensors and returns its output. May be repeated.",
-            show_default=False,
+            "NAME",
         ),
     ] = None,
     cache: CacheOption = CacheState.COLD,
@@ -107,12 +107,10 @@ def command(
     ] = False,
     num_gpus: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--num-gpus",
-            metavar="N",
-            help="Measure collectives among N ranks of this machine: one GPU each (nccl), or processes with --device "
+            "Measure collectives among N ranks of this machine: one GPU each (nccl), or processes with --device "
             "cpu (gloo). Under torchrun or srun each of its N processes joins.",
-            show_default=False,
         ),
     ] = None,
     rank_timeout: Annotated[

@@ -12,7 +12,7 @@ import typer
 from perfmodel import storage
 from perfmodel.cli._device import DeviceOption, ThreadsOption, machine_to_measure, measured_machine, warn_if_busy
 from perfmodel.cli._idle import Idle, refuse_idle
-from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
+from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine, option
 from perfmodel.cli._output import Destination, check_writable, context, status
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 
@@ -41,12 +41,11 @@ def command(
     ctx: typer.Context,
     from_: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--from",
-            metavar="FILE",
-            help="Do not measure; fit the constants of the latency model to this bench record or measurement table. "
+            "Do not measure; fit the constants of the latency model to this bench record or measurement table. "
             "Needs --on: the machine of the rows, whose specification a record may hold. May be repeated.",
-            show_default=False,
+            "FILE",
         ),
     ] = None,
     links: Annotated[
@@ -63,12 +62,11 @@ def command(
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--engine",
-            metavar="ENGINE",
-            help="With --from a table of served runs: fit the host's time, the gaps between kernels and the effect of "
+            "With --from a table of served runs: fit the host's time, the gaps between kernels and the effect of "
             "sustained load of this serving engine, and write its profile with -o.",
-            show_default=False,
+            "ENGINE",
         ),
     ] = None,
     device: DeviceOption = None,

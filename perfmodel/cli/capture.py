@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, MachinesOption, OutputOption, WideOption, only_machine
+from perfmodel.cli._options import FormatOption, MachinesOption, OutputOption, WideOption, only_machine, option
 from perfmodel.cli._output import Destination, check_writable, context, wrote
 from perfmodel.errors import UsageError, not_installed
 
@@ -23,23 +23,17 @@ def command(
     ],
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--input",
-            metavar="SHAPE:DTYPE",
-            help="Input tensor: 8x1024:int64, 32x3x224x224:bf16, or mask=8x1024:bool for a keyword. May be repeated.",
-            show_default=False,
+            "Input tensor: 8x1024:int64, 32x3x224x224:bf16, or mask=8x1024:bool for a keyword. May be repeated.",
+            "SHAPE:DTYPE",
         ),
     ] = None,
     on: MachinesOption = None,
     backward: Annotated[bool, typer.Option("--backward", help="Include the gradients of all parameters.")] = False,
     optimizer: Annotated[
         str,
-        typer.Option(
-            "--optimizer",
-            metavar="NAME",
-            help="Include its step: adamw (foreach), adamw-fused, sgd, adam8bit.",
-            show_default=False,
-        ),
+        option("--optimizer", "Include its step: adamw (foreach), adamw-fused, sgd, adam8bit.", "NAME"),
     ] = "",
     depth: Annotated[int, typer.Option("--depth", metavar="N", help="Levels of modules in the table.")] = 2,
     run: Annotated[
@@ -47,12 +41,7 @@ def command(
     ] = False,
     operators: Annotated[
         str | None,
-        typer.Option(
-            "--operators",
-            metavar="FILE",
-            help="Write the operators to FILE (.json), which analyze reads.",
-            show_default=False,
-        ),
+        option("--operators", "Write the operators to FILE (.json), which analyze reads.", "FILE"),
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option, option
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.errors import unknown_name
 
@@ -38,18 +38,13 @@ def command(
     ] = None,
     repeat_before: Annotated[
         list[str] | None,
-        typer.Option(
-            "--repeat-before",
-            metavar="FILE",
-            help="Another run of the code of A, to measure how much runs differ. May be repeated.",
-            show_default=False,
+        option(
+            "--repeat-before", "Another run of the code of A, to measure how much runs differ. May be repeated.", "FILE"
         ),
     ] = None,
     repeat_after: Annotated[
         list[str] | None,
-        typer.Option(
-            "--repeat-after", metavar="FILE", help="Another run of the code of B. May be repeated.", show_default=False
-        ),
+        option("--repeat-after", "Another run of the code of B. May be repeated.", "FILE"),
     ] = None,
     drift: Annotated[
         float | None,
@@ -61,12 +56,10 @@ def command(
     ] = None,
     across: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--across",
-            metavar="SETTING",
-            help="Compare although this setting differs: device, dtype, cache, timing, kernel, or all. May be "
-            "repeated.",
-            show_default=False,
+            "Compare although this setting differs: device, dtype, cache, timing, kernel, or all. May be repeated.",
+            "SETTING",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="List unchanged rows too.")] = False,

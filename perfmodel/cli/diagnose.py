@@ -23,6 +23,7 @@ from perfmodel.cli._options import (
     WholeTraceOption,
     WideOption,
     WorkersOption,
+    option,
 )
 from perfmodel.cli._output import (
     BAD_FINDING,
@@ -53,31 +54,24 @@ def command(
     whole_trace: WholeTraceOption = False,
     plan_output: Annotated[
         str | None,
-        typer.Option(
-            "--plan-output",
-            metavar="FILE",
-            help="Write the candidates to FILE (.toml), a plan for `perfmodel roi --plan`.",
-            show_default=False,
-        ),
+        option("--plan-output", "Write the candidates to FILE (.toml), a plan for `perfmodel roi --plan`.", "FILE"),
     ] = None,
     effort: EffortOption = None,
     against: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--against",
-            metavar="FILE",
-            help="Compare two profiles: PROFILE before a change and FILE after it (as in `compare A B`).",
-            show_default=False,
+            "Compare two profiles: PROFILE before a change and FILE after it (as in `compare A B`).",
+            "FILE",
         ),
     ] = None,
     annotate: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--annotate",
-            metavar="FILE",
-            help="Write the trace (torch.profiler) to FILE (.json, .json.gz) with bound, expectation and efficiency in "
+            "Write the trace (torch.profiler) to FILE (.json, .json.gz) with bound, expectation and efficiency in "
             "the arguments of its kernels, and counter tracks, for Perfetto.",
-            show_default=False,
+            "FILE",
         ),
     ] = None,
     ranks: RanksOption = False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli._idle import Idle, refuse_idle
-from perfmodel.cli._options import FormatOption, WideOption
+from perfmodel.cli._options import FormatOption, WideOption, option
 from perfmodel.cli._output import INTERRUPTED, Destination, check_writable, context, status
 from perfmodel.errors import UsageError
 
@@ -32,28 +32,26 @@ def command(
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option("--pid", metavar="PID", help="Process to watch, with its children.", min=1, show_default=False),
+        option("--pid", "Process to watch, with its children.", "PID", min=1),
     ] = None,
     interval: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", help="Time between two readings [s].")
     ] = 1.0,
     duration: Annotated[
         float | None,
-        typer.Option("--duration", metavar="SECONDS", help="Stop after this long [s].", show_default=False),
+        option("--duration", "Stop after this long [s].", "SECONDS"),
     ] = None,
     record: Annotated[
         str | None,
-        typer.Option(
-            "--record", metavar="FILE", help="Append the readings to FILE (.jsonl); it is rotated.", show_default=False
-        ),
+        option("--record", "Append the readings to FILE (.jsonl); it is rotated.", "FILE"),
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option("--prometheus", metavar="ADDRESS", help="Serve the readings: 127.0.0.1:9400.", show_default=False),
+        option("--prometheus", "Serve the readings: 127.0.0.1:9400.", "ADDRESS"),
     ] = None,
     read: Annotated[
         str | None,
-        typer.Option("--read", metavar="FILE", help="Report a record instead of watching.", show_default=False),
+        option("--read", "Report a record instead of watching.", "FILE"),
     ] = None,
     format_: FormatOption = None,
     output: Annotated[

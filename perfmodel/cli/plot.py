@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel import storage
-from perfmodel.cli._options import MeasuredMachinesOption
+from perfmodel.cli._options import MeasuredMachinesOption, option
 from perfmodel.cli._output import status
 from perfmodel.cli._recorded import machine_of
 from perfmodel.errors import UsageError, unknown_name
@@ -36,27 +36,24 @@ def command(
     ],
     kind: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--kind",
-            metavar="KIND",
-            help=f"Kind of plot: {', '.join(kind_names())}. bandwidth: achieved B/s over the working set; traffic: "
+            f"Kind of plot: {', '.join(kind_names())}. bandwidth: achieved B/s over the working set; traffic: "
             "expected and measured B/s over size, of collectives the bus bandwidth; sustain: rate and clocks over "
             "time, of `bench --sustain`. Default: roofline, and traffic where no row has a place under one.",
+            "KIND",
             parser=check_kind,
             autocompletion=lambda: list(kind_names()),
-            show_default=False,
         ),
     ] = None,
     on: MeasuredMachinesOption = None,
     dtype: Annotated[
         str | None,
-        typer.Option(
-            "--dtype", metavar="DTYPE", help="Draw only points and ceilings of this dtype.", show_default=False
-        ),
+        option("--dtype", "Draw only points and ceilings of this dtype.", "DTYPE"),
     ] = None,
     title: Annotated[
         str | None,
-        typer.Option("--title", metavar="TEXT", help="Heading of the plot.", show_default=False),
+        option("--title", "Heading of the plot.", "TEXT"),
     ] = None,
 ) -> None:
     """Draw records of analyze and bench: roofline [FLOP/s over FLOP/B], bandwidth over size, or rate over time.

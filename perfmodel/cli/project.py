@@ -25,6 +25,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
     only_machine,
+    option,
 )
 from perfmodel.cli._output import Destination, check_plot, context, draw
 from perfmodel.cli._profile import profiled_machine
@@ -43,12 +44,7 @@ def command(
     profiles: JobArgument,
     source: Annotated[
         list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="HW",
-            help="Machine that was profiled. Default: the device that the profile names.",
-            show_default=False,
-        ),
+        option("--from", "Machine that was profiled. Default: the device that the profile names.", "HW"),
     ] = None,
     assume: AssumeOption = False,
     target: TargetMachinesOption = None,

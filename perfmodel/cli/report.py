@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel import storage
-from perfmodel.cli._options import AssumeOption, ProfiledMachineOption
+from perfmodel.cli._options import AssumeOption, ProfiledMachineOption, option
 from perfmodel.cli._output import check_writable, context, wrote
 from perfmodel.errors import InputFileError, UsageError
 
@@ -31,9 +31,7 @@ def command(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write the page to FILE (.html).")],
     on: ProfiledMachineOption = None,
     assume: AssumeOption = False,
-    title: Annotated[
-        str, typer.Option("--title", metavar="TEXT", help="Heading of the page.", show_default=False)
-    ] = "",
+    title: Annotated[str, option("--title", "Heading of the page.", "TEXT")] = "",
 ) -> None:
     """Write one HTML page that opens offline: roofline, time line, tables, and what-if with sliders.
 

@@ -29,6 +29,7 @@ from perfmodel.cli._options import (
     WorkersOption,
     fraction_option,
     only_machine,
+    option,
 )
 from perfmodel.cli._output import Destination, check_plot, context, draw, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, fleet_of, profiled_machine
@@ -49,11 +50,8 @@ def command(
     profiles: JobArgument,
     plan: Annotated[
         str | None,
-        typer.Option(
-            "--plan",
-            metavar="PLAN",
-            help="Candidates in TOML, YAML or JSON: name, targets, speedup or new_time, kind, dev_days.",
-            show_default=False,
+        option(
+            "--plan", "Candidates in TOML, YAML or JSON: name, targets, speedup or new_time, kind, dev_days.", "PLAN"
         ),
     ] = None,
     on: ProfiledMachineOption = None,
@@ -62,12 +60,11 @@ def command(
     host: HostOption = None,
     candidates: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--candidates",
-            metavar="SOURCE",
-            help="diagnose: also rank the advice of a diagnosis; none: rank only the plan. Default: diagnose for a "
+            "diagnose: also rank the advice of a diagnosis; none: rank only the plan. Default: diagnose for a "
             "trace without a plan.",
-            show_default=False,
+            "SOURCE",
         ),
     ] = None,
     as_claimed: Annotated[
@@ -80,50 +77,25 @@ def command(
     ] = "roi",
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days",
-            metavar="N",
-            help="Select the candidates that together save the most time in N development days.",
-            show_default=False,
-        ),
+        option("--days", "Select the candidates that together save the most time in N development days."),
     ] = None,
     effort: EffortOption = None,
     gpus: Annotated[
         int | None,
-        typer.Option(
-            "--gpus",
-            metavar="N",
-            help="Number of GPUs that run this work. Default: those of a training plan.",
-            show_default=False,
-        ),
+        option("--gpus", "Number of GPUs that run this work. Default: those of a training plan."),
     ] = None,
     price_per_gpu_hour: PriceOption = None,
     dev_day_cost: Annotated[
         float | None,
-        typer.Option(
-            "--dev-day-cost",
-            metavar="Y",
-            help="Cost of a development day in the same currency, for payback and net value.",
-            show_default=False,
-        ),
+        option("--dev-day-cost", "Cost of a development day in the same currency, for payback and net value.", "Y"),
     ] = None,
     hours_per_year: Annotated[
         float | None,
-        typer.Option(
-            "--hours-per-year",
-            metavar="H",
-            help="Hours in a year that the GPUs do this work. Default: 8760, all of them.",
-            show_default=False,
-        ),
+        option("--hours-per-year", "Hours in a year that the GPUs do this work. Default: 8760, all of them.", "H"),
     ] = None,
     horizon_years: Annotated[
         float | None,
-        typer.Option(
-            "--horizon-years",
-            metavar="T",
-            help="Years of savings in the net value. Default: 1.",
-            show_default=False,
-        ),
+        option("--horizon-years", "Years of savings in the net value. Default: 1.", "T"),
     ] = None,
     discount_rate: Annotated[
         float | None,

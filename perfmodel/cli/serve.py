@@ -18,6 +18,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
     fraction_option,
+    option,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
@@ -67,8 +68,12 @@ def command(
     engine_version: EngineVersionOption = "",
     weights: Annotated[
         str | None,
-        typer.Option("--weights", metavar="LIST", help="Formats of the weights: bf16, fp8, int4, nvfp4/fp8, ... "
-                     "Default: that of the checkpoint, as its config says, else bf16.", show_default=False),
+        option(
+            "--weights",
+            "Formats of the weights: bf16, fp8, int4, nvfp4/fp8, ... "
+            "Default: that of the checkpoint, as its config says, else bf16.",
+            "LIST",
+        ),
     ] = None,
     kv: Annotated[
         str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values: bf16, fp8, bf16/fp8.")
@@ -79,17 +84,15 @@ def command(
     prefix: PrefixOption = 0,
     concurrency: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--concurrency",
-            metavar="LIST",
-            help="Users who each wait for their answer: 64, 1..512 (doubling), 16/32. Default: 1, 2, 4, ... that fit.",
-            show_default=False,
+            "Users who each wait for their answer: 64, 1..512 (doubling), 16/32. Default: 1, 2, 4, ... that fit.",
+            "LIST",
         ),
     ] = None,
     qps: Annotated[
         str | None,
-        typer.Option("--qps", metavar="LIST", help="Requests a second: 4, 1..32, 0.5/1; inf: all at once.",
-                     show_default=False),
+        option("--qps", "Requests a second: 4, 1..32, 0.5/1; inf: all at once.", "LIST"),
     ] = None,
     requests: RequestsOption = None,
     num_requests: NumRequestsOption = None,
@@ -114,30 +117,25 @@ def command(
     price_per_gpu_hour: PriceOption = None,
     for_qps: Annotated[
         float | None,
-        typer.Option("--for-qps", metavar="RATE", help="Add the GPUs that serve so many requests a second.",
-                     show_default=False, min=0),
+        option("--for-qps", "Add the GPUs that serve so many requests a second.", "RATE", min=0),
     ] = None,
     policy: PolicyOption = "",
     max_num_seqs: MaxNumSeqsOption = None,
     max_batched_tokens: Annotated[
         str | None,
-        typer.Option("--max-batched-tokens", metavar="LIST", help="Most tokens of a step: the chunk of prompts. "
-                     "Default: the engine's.", show_default=False),
+        option("--max-batched-tokens", "Most tokens of a step: the chunk of prompts. Default: the engine's.", "LIST"),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option("--batch-size", metavar="N", help="Requests of a static or dynamic batch. Default: 32.",
-                     show_default=False, min=1),
+        option("--batch-size", "Requests of a static or dynamic batch. Default: 32.", min=1),
     ] = None,
     max_wait: Annotated[
         str | None,
-        typer.Option("--max-wait", metavar="TIME", help="Longest wait for a dynamic batch to fill (100ms).",
-                     show_default=False),
+        option("--max-wait", "Longest wait for a dynamic batch to fill (100ms).", "TIME"),
     ] = None,
     preemption: Annotated[
         str | None,
-        typer.Option("--preemption", metavar="HOW", help="What a full cache costs: recompute (default) or swap.",
-                     show_default=False),
+        option("--preemption", "What a full cache costs: recompute (default) or swap.", "HOW"),
     ] = None,
     watermark: Annotated[
         float | None,
@@ -151,8 +149,13 @@ def command(
     ] = "round-robin",
     prefill_replicas: Annotated[
         int,
-        typer.Option("--prefill-replicas", metavar="N", help="Deployments that compute prompts only; --replicas then "
-                     "decode, and keys and values move between them.", min=0),
+        typer.Option(
+            "--prefill-replicas",
+            metavar="N",
+            help="Deployments that compute prompts only; --replicas then "
+            "decode, and keys and values move between them.",
+            min=0,
+        ),
     ] = 0,
     kv_link: Annotated[
         str, typer.Option("--kv-link", metavar="BANDWIDTH", help="Bandwidth between prefill and decode.")
@@ -174,15 +177,18 @@ def command(
     plot: PlotOption = None,
     plot_kind: Annotated[
         str | None,
-        typer.Option("--plot-kind", metavar="KIND", help="pareto: tokens/s a GPU against a user; load: latencies "
-                     "against load; steps: terms of a step against batch. Default: by the load.", show_default=False),
+        option(
+            "--plot-kind",
+            "pareto: tokens/s a GPU against a user; load: latencies "
+            "against load; steps: terms of a step against batch. Default: by the load.",
+            "KIND",
+        ),
     ] = None,
     timeline: Annotated[
         str | None,
-        typer.Option("--timeline", metavar="FILE", help="Draw KV use, running and queued over time of the last load.",
-                     show_default=False),
+        option("--timeline", "Draw KV use, running and queued over time of the last load.", "FILE"),
     ] = None,
-) -> int:  # fmt: skip
+) -> int:
     """Predict time to first token, time per token, throughput, KV memory and cost of a served language model.
 
     Each load is simulated step by step with the engine's scheduler; --steady uses a formula. Several machines, numbers

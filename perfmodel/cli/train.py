@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     PriceOption,
     WideOption,
     fraction_option,
+    option,
 )
 from perfmodel.cli._output import Destination, check_plot, context, save_plot
 from perfmodel.cli._training_options import (
@@ -52,7 +53,6 @@ from perfmodel.cli._training_options import (
     TpOption,
     VpOption,
     ZeroOption,
-    option,
 )
 from perfmodel.errors import UsageError
 

@@ -19,6 +19,7 @@ from perfmodel.cli._options import (
     SchedulerOption,
     WideOption,
     WorkersOption,
+    option,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._recorded import recorded_machine
@@ -48,14 +49,13 @@ def command(
     on: MeasuredMachinesOption = None,
     by: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--by",
-            metavar="KEY,KEY",
-            help="Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
+            "Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
             "library, timing, cache, load, source, table, or a dimension (bias, kind); none: one group. Published runs "
             "have table, source, quantity, hardware, model and more; their quantities are never merged. "
             "Default: family,hardware, or table,quantity.",
-            show_default=False,
+            "KEY,KEY",
         ),
     ] = None,
     worst: Annotated[
@@ -66,11 +66,10 @@ def command(
     ] = False,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--fail-on",
-            metavar="LIMIT",
-            help="Exit with code 1 if a group violates the limit: 'mape>8%', 'coverage_80<75%'. May be repeated.",
-            show_default=False,
+            "Exit with code 1 if a group violates the limit: 'mape>8%', 'coverage_80<75%'. May be repeated.",
+            "LIMIT",
         ),
     ] = None,
     workers: WorkersOption = 1,
