@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.accuracy.fit import Fit, Floats, Group, fit
 from perfmodel.accuracy.measured import shape_hash
-from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.latency_table import REGIMES, mean_constants
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.estimate import regime_code
@@ -43,11 +43,7 @@ class FittedConstants:
 
     def of_unknown(self) -> Values:
         """Return the constants for a library without rows: the geometric mean of those of the others."""
-        logarithms: dict[str, list[float]] = defaultdict(list)
-        for values in self.own().values():
-            for name, value in values.items():
-                logarithms[name].append(math.log(value))
-        return {**self.shared.values, **{name: math.exp(sum(logs) / len(logs)) for name, logs in logarithms.items()}}
+        return {**self.shared.values, **mean_constants(self.own().values())}
 
     def common(self) -> dict[str, float]:
         """Return the shared constants, without those that every library has; other libraries get their mean."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfmodel.core.surface import Surface
@@ -79,9 +79,23 @@ class LatencyTable:
 
         A kernel that is named within a library ("torch/fa2") is not one of them: nobody runs it who does not ask.
         """
-        logarithms: dict[str, list[float]] = {}
-        for values in (values for library, values in self.libraries.items() if "/" not in library):
-            for name, value in values.items():
-                logarithms.setdefault(name, []).append(math.log(value))
-        means = {name: math.exp(sum(logs) / len(logs)) for name, logs in logarithms.items()}
+        means = mean_constants(values for library, values in self.libraries.items() if "/" not in library)
         return means | dict(self.constants)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of values above 0.
+
+    >>> round(geometric_mean([1.0, 4.0]), 12)
+    2.0
+    """
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def mean_constants(tables: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the geometric mean of each constant over the tables that have it."""
+    by_name: dict[str, list[float]] = {}
+    for values in tables:
+        for name, value in values.items():
+            by_name.setdefault(name, []).append(value)
+    return {name: geometric_mean(values) for name, values in by_name.items()}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from perfmodel.core.latency_table import LatencyTable
+from perfmodel.core.latency_table import LatencyTable, geometric_mean
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.effects import deviation_of
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
@@ -48,9 +47,9 @@ def carried(family: Family, tables: Sequence[LatencyTable], place: int, library:
         here = [table.libraries.get(key, {}).get(name, table.without_library.get(name)) for key in keys]
         around = [own for own in here if own is not None]
         if around:
-            ratio = value / _mean([wider.libraries[key][name] for key in keys])
+            ratio = value / geometric_mean([wider.libraries[key][name] for key in keys])
             limit = limits[name]
-            estimate = _mean(around) * ratio ** (1.0 if limit.of_kernel else weight)
+            estimate = geometric_mean(around) * ratio ** (1.0 if limit.of_kernel else weight)
             made[name] = min(limit.high, max(limit.low, estimate))
     return made
 
@@ -77,11 +76,6 @@ def _elsewhere(tables: Sequence[LatencyTable], place: int, library: str) -> tupl
 def _of_libraries(table: LatencyTable) -> set[str]:
     """Return the constants that some library of a table has of its own, dispatch apart."""
     return {name for own in table.libraries.values() for name in own} - _OF_HOST
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean."""
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def of_library(library: str, tables: Sequence[LatencyTable]) -> str:
