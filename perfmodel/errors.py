@@ -60,6 +60,15 @@ class UnavailableError(PerfModelError):
     """A device or an optional dependency is missing."""
 
 
+def first_line(error: BaseException) -> str:
+    r"""Return the first line of what a library's error says, without a full stop, or the error's name.
+
+    >>> first_line(RuntimeError("\n  CUDA error.\nCompile with ...")), first_line(KeyboardInterrupt())
+    ('CUDA error', 'KeyboardInterrupt')
+    """
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__).rstrip(".")
+
+
 def not_installed(need: str, extra: str, *, place: str = "", instead: str = "") -> UnavailableError:
     """Build the error for a package of an extra that is not installed.
 

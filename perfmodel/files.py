@@ -269,6 +269,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json}
 
 
+def toml_string(value: str) -> str:
+    """Return a text as a TOML basic string: JSON's escapes are TOML's, but for DEL, which JSON leaves as it is."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file so that a killed process leaves the old file or the new one, never a part of one.
 

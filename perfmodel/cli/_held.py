@@ -74,11 +74,11 @@ def _held_in_text(path: str, head: bytes) -> str:
 def _benchmark_tool(path: str) -> str:
     """Return the tool whose record a JSON document is, "" if it is none."""
     from perfmodel.files import read_text
-    from perfmodel.records.runs import benchmark_formats
+    from perfmodel.records.runs import format_of
 
     try:
         document: Any = json.loads(read_text(path))
-        found = next((module for module in benchmark_formats() if module.recognises(document)), None)
+        found = format_of(document)
     except (InputFileError, ValueError, RecursionError):
         return ""
     return cast(ModuleType, found).__name__.rpartition(".")[2].replace("_", "-") if found is not None else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import textwrap
@@ -12,7 +11,7 @@ from typing import Any
 import msgspec
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.files import write_atomic
+from perfmodel.files import toml_string, write_atomic
 from perfmodel.hardware_catalog.as_spec import to_spec
 from perfmodel.hardware_catalog.read import read_spec
 from perfmodel.hardware_catalog.schema import HardwareSpec
@@ -99,16 +98,11 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str):
-        return _text(value)
+        return toml_string(value)
     if isinstance(value, bool):
         return str(value).lower()
     return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _text(value: str) -> str:
-    """Return a TOML basic string: JSON's escapes are TOML's, but for DEL, which JSON leaves as it is."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_string(name)

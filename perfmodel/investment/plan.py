@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from perfmodel.diagnosis.result import Advice
 from perfmodel.errors import InputFileError, UsageError, nearest
-from perfmodel.files import read_document
+from perfmodel.files import read_document, toml_string
 from perfmodel.investment import fields
 from perfmodel.profile.candidate import Candidate
 
@@ -155,23 +154,18 @@ def plan_toml(advice: Iterable[Advice]) -> str:
     for item in advice:
         candidate = item.candidate
         lines += ["[[candidates]]", f"# {_comment(item.text)}", f"# {_comment(item.basis)}"]
-        lines.append(f"name = {_quoted(candidate.name)}")
-        lines.append(f"targets = [{', '.join(_quoted(target) for target in candidate.targets)}]")
+        lines.append(f"name = {toml_string(candidate.name)}")
+        lines.append(f"targets = [{', '.join(toml_string(target) for target in candidate.targets)}]")
         lines.append(f'new_time = "{candidate.new_time_s!r} s"')
         for key in ("kind", "risk"):
             if getattr(candidate, key):
-                lines.append(f"{key} = {_quoted(getattr(candidate, key))}")
+                lines.append(f"{key} = {toml_string(getattr(candidate, key))}")
         if candidate.after:
-            lines.append(f"after = [{', '.join(map(_quoted, candidate.after))}]")
+            lines.append(f"after = [{', '.join(map(toml_string, candidate.after))}]")
         if candidate.dev_days is not None:
             lines.append(f"dev_days = {candidate.dev_days!r}")
         lines.append("")
     return "\n".join(lines)
-
-
-def _quoted(value: str) -> str:
-    """Return a TOML basic string: JSON's escapes are among TOML's, but JSON does not escape DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _comment(value: str) -> str:

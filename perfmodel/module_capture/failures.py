@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, first_line
 
 _HERE = Path(__file__).parent
 
@@ -41,9 +41,8 @@ def explained(name: str) -> Iterator[None]:
             remedy="Operators are captured without values: run and trace it instead, or replace the branch.",
         ) from error
     except Exception as error:
-        message = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(
-            f"{name} fails: {message.rstrip('.')}.", place=_own_line(error), remedy="Do the inputs fit it?"
+            f"{name} fails: {first_line(error)}.", place=_own_line(error), remedy="Do the inputs fit it?"
         ) from error
     finally:
         log.disabled = silent

@@ -46,6 +46,11 @@ def benchmark_formats() -> Iterator[BenchmarkFormat]:
             yield cast(BenchmarkFormat, load_module(name, modules))
 
 
+def format_of(document: Any) -> BenchmarkFormat | None:
+    """Return the format that recognises a parsed document, or None."""
+    return next((module for module in benchmark_formats() if module.recognises(document)), None)
+
+
 def read_bench_run(path: str | os.PathLike[str]) -> BenchRun:
     """Return the benchmark record in a JSON file of any tool that is known.
 
@@ -56,7 +61,7 @@ def read_bench_run(path: str | os.PathLike[str]) -> BenchRun:
     """
     place = os.fspath(path)
     document = read_document(path, SUFFIXES, remedy=f"A record is JSON. {_remedy()}")
-    reader = next((module for module in benchmark_formats() if module.recognises(document)), None)
+    reader = format_of(document)
     if reader is None:
         keys = ", ".join(list(document)[:6]) or "none" if isinstance(document, dict) else "not a JSON object"
         raise InputFileError(

@@ -14,7 +14,7 @@ from perfmodel.errors import UsageError
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.idle import idle_options
 from perfmodel.training.kernels import arithmetic
-from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
+from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor, refused
 from perfmodel.training.stages import encoder_stages
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -61,7 +61,7 @@ def check_idle(plan: TrainingPlan, largest: Mapping[str, int] = MappingProxyType
     """
     for idle in idle_options(plan, largest):
         found = largest.get(idle.size, getattr(plan, idle.size))
-        raise _refused(
+        raise refused(
             f"{idle.why.format(getattr(plan, idle.name))}, and {idle.size} = {found}",
             f"Use {idle.size} = {idle.least} or more, or leave {idle.name} out",
         )
@@ -142,35 +142,35 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     _check_pipelined_zero(plan)
     _check_pipeline(config, cluster, plan)
     if config.learned_positions and plan.seq > config.positions:
-        raise _refused(
+        raise refused(
             f"seq = {plan.seq} is beyond the model's {config.positions} positions", f"Use seq={config.positions}"
         )
     share = plan.batch // plan.dp(cluster.gpus)
     if plan.micro_batch > share:
-        raise _refused(
+        raise refused(
             f"micro_batch = {plan.micro_batch} is more than the {share} sequences of a data parallel rank",
             f"Use micro_batch={share}",
         )
     if share % plan.micro_batch and not _uneven(plan):
         unit = plan.micro_batch * plan.dp(cluster.gpus)
-        raise _refused(
+        raise refused(
             f"micro_batch = {plan.micro_batch} does not divide the {share} sequences of a data parallel rank",
             f"Nearest: batch={max(1, round(plan.batch / unit)) * unit}, or "
             f"micro_batch={nearest_divisor(share, plan.micro_batch)}",
         )
     _check_dtype(cluster, plan)
     if plan.dtype == "mxfp8" and cluster.hardware.find_peak("fp4", "tensor") is None:
-        raise _refused(
+        raise refused(
             f"{cluster.hardware.name} has no products of operands with scales (mxfp8), which came with fp4",
             "Use fp8 or bf16",
         )
     if plan.lora > config.hidden:
-        raise _refused(f"lora = {plan.lora} is more than the {config.hidden} of the matrices", "Use lora=16")
+        raise refused(f"lora = {plan.lora} is more than the {config.hidden} of the matrices", "Use lora=16")
     if plan.frozen_dtype and plan.dtype not in ("bf16", "fp16"):
         frozen = f"weights frozen in {plan.frozen_dtype}"
-        raise _refused(f"{frozen} are written out in 16 bits, not in {plan.dtype}", "Use bf16")
+        raise refused(f"{frozen} are written out in 16 bits, not in {plan.dtype}", "Use bf16")
     if plan.attention == "fa3" and cluster.hardware.matrix_instruction != "wgmma":
-        raise _refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
+        raise refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":
         _divides("cp", plan.cp * plan.tp, "heads", config.heads)
 
@@ -199,7 +199,7 @@ def _check_cut(config: ModelConfig, plan: TrainingPlan) -> None:
     """Check that stages end where the encoder does."""
     sums = list(itertools.accumulate(plan.stages))
     if plan.stages and plan.pp > 1 and config.encoder_layers not in sums:
-        raise _refused(
+        raise refused(
             f"stages = {list(plan.stages)}: none ends with the {config.encoder_layers} layers of the encoder",
             f"Give those of the encoder first, {config.encoder_layers} layers, then those of the decoder",
         )
@@ -209,15 +209,15 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
     """Check what an encoder with a decoder allows."""
     if not config.encoder_layers:
         if plan.encoder_seq:
-            raise _refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
+            raise refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
         return
     for name, why in _NO_ENCODER:
         if getattr(plan, name) > 1:
-            raise _refused(f"{name} = {getattr(plan, name)} with an encoder and a decoder: {why}", f"Use {name}=1")
+            raise refused(f"{name} = {getattr(plan, name)} with an encoder and a decoder: {why}", f"Use {name}=1")
     _check_cut(config, plan)
     first = encoder_stages(config, plan)
     if (not plan.stages and first > config.encoder_layers) or plan.pp - first > config.layers:
-        raise _refused(
+        raise refused(
             f"pp = {plan.pp} stages are more than the {config.encoder_layers} + {config.layers} layers of both stacks",
             f"Nearest: pp={nearest_divisor(config.encoder_layers + config.layers, plan.pp)}",
         )
@@ -225,13 +225,13 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
     seq = plan.encoder_seq or plan.seq
     if config.learned_positions and seq > config.positions:
         near = f"Use encoder_seq={config.positions}"
-        raise _refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", near)
+        raise refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", near)
 
 
 def _divides(name: str, value: int, of: str, total: int) -> None:
     if total and total % value:
         near = nearest_divisor(total, value)
-        raise _refused(f"{name} = {value} does not divide the {total} {of}", f"Nearest: {name}={near}")
+        raise refused(f"{name} = {value} does not divide the {total} {of}", f"Nearest: {name}={near}")
 
 
 def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
@@ -239,13 +239,13 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
         if plan.ep == 1 and plan.etp <= 1:
             return
         name = "ep" if plan.ep > 1 else "etp"
-        raise _refused(f"{name} = {getattr(plan, name)}, and the model has no experts", f"Use {name}=1")
+        raise refused(f"{name} = {getattr(plan, name)}, and the model has no experts", f"Use {name}=1")
     _divides("ep", plan.ep, "experts", config.experts)
     etp = nearest_framework(plan.framework)[0].expert_tensor_ranks(plan.tp, plan.etp)
     _divides("etp", etp, "expert_ffn", config.expert_ffn)
     ranks = plan.dp(cluster.gpus) * plan.cp * plan.tp
     if ranks % (plan.ep * etp):
-        raise _refused(
+        raise refused(
             f"ep etp = {plan.ep} x {etp} does not divide dp cp tp = {ranks} ranks",
             f"Nearest: ep={nearest_divisor(ranks // etp or 1, plan.ep)}" + ("" if plan.etp else ", or etp=1"),
         )
@@ -254,7 +254,7 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
 def _check_pipelined_zero(plan: TrainingPlan) -> None:
     framework, known = nearest_framework(plan.framework)
     if known and plan.pp > 1 and plan.zero > framework.pipeline_zero:
-        raise _refused(
+        raise refused(
             f"{framework.name} has no pipeline with zero = {plan.zero}", f"Use zero={framework.pipeline_zero} or pp=1"
         )
 
@@ -263,25 +263,25 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
     chunks, layers = plan.pp * plan.vp, config.layers + config.encoder_layers
     if chunks > layers + 2:
         near = nearest_divisor(config.layers, plan.pp)
-        raise _refused(
+        raise refused(
             f"pp vp = {plan.pp} x {plan.vp} stages are more than the {config.layers} layers", f"Nearest: pp={near} vp=1"
         )
     if plan.stages and sum(plan.stages) != layers:
-        raise _refused(f"stages sum to {sum(plan.stages)} layers, the model has {layers}", "Correct the stages")
+        raise refused(f"stages sum to {sum(plan.stages)} layers, the model has {layers}", "Correct the stages")
     if plan.vp > 1 and plan.pp > 1 and not plan.stages and not equal_stages(config.layers, chunks):
-        raise _refused(
+        raise refused(
             f"interleaved stages are equal ones, and pp vp = {plan.pp} x {plan.vp} do not divide {layers} layers",
             "Use vp=1",
         )
     count = plan.micro_batches(cluster.gpus)
     if plan.schedule == Schedule.INTERLEAVED and plan.vp > 1 and count % plan.pp and count > plan.pp:
         near = max(1, round(count / plan.pp)) * plan.pp
-        raise _refused(
+        raise refused(
             f"{count} micro batches do not divide by pp = {plan.pp}, as the interleaved schedule needs",
             f"Nearest: batch={near * plan.micro_batch * plan.dp(cluster.gpus)}",
         )
     if count < plan.pp and plan.pp > 1 and plan.vp > 1:
-        raise _refused(
+        raise refused(
             f"{count} micro batches are fewer than the {plan.pp} stages of the interleaved pipeline",
             f"Nearest: batch={plan.pp * plan.micro_batch * plan.dp(cluster.gpus)}, or vp=1",
         )
@@ -294,7 +294,3 @@ def equal_stages(layers: Number, stages: Number) -> Any:
     ``account_for_embedding_in_pipeline_split``).
     """
     return (layers % stages == 0) | ((layers + 2) % stages == 0)
-
-
-def _refused(problem: str, remedy: str) -> UsageError:
-    return UsageError(f"{problem}.", place=PLACE, remedy=f"{remedy}.")

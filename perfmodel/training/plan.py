@@ -174,18 +174,18 @@ class TrainingPlan:
 
     def _check_pipeline(self) -> None:
         if self.vp > 1 and self.pp == 1:
-            raise _refused(f"vp = {self.vp} interleaves a pipeline, and pp = 1 is none", "Use vp = 1, or pp above 1")
+            raise refused(f"vp = {self.vp} interleaves a pipeline, and pp = 1 is none", "Use vp = 1, or pp above 1")
         if self.vp > 1 and self.schedule != Schedule.INTERLEAVED:
-            raise _refused(f"schedule {self.schedule} has one stage a GPU, not vp = {self.vp}", "Use interleaved")
+            raise refused(f"schedule {self.schedule} has one stage a GPU, not vp = {self.vp}", "Use interleaved")
         if self.stages and (len(self.stages) != self.pp * self.vp or min(self.stages) < 0):
-            raise _refused(
+            raise refused(
                 f"stages has {len(self.stages)} numbers", f"Give pp vp = {self.pp * self.vp} numbers of layers"
             )
         pieces = 2 if self.cp > 1 and self.cp_algorithm == ContextAlgorithm.ZIGZAG else 1
         if self.seq % (pieces * self.cp):
             near = nearest_divisor(self.seq // pieces or 1, self.cp)
             whole = self.seq % pieces == 0 or near == 1
-            raise _refused(
+            raise refused(
                 f"seq = {self.seq} does not divide by {'2 ' * (pieces - 1)}cp = {pieces * self.cp}"
                 + (", the pieces of a zigzag" if pieces > 1 else ""),
                 f"Use cp = {near if whole else 1}",
@@ -205,7 +205,7 @@ class TrainingPlan:
             When the plan does not divide the GPUs.
         """
         if gpus % self.model_parallel:
-            raise _refused(
+            raise refused(
                 f"tp cp pp = {self.tp} x {self.cp} x {self.pp} = {self.model_parallel} does not divide {gpus} GPUs",
                 "Change one of them",
             )
@@ -225,7 +225,7 @@ class TrainingPlan:
         ranks = self.dp(gpus)
         if self.batch % ranks:
             near = max(1, round(self.batch / ranks)) * ranks
-            raise _refused(f"batch = {self.batch} does not divide by dp = {ranks} ranks", f"Nearest: batch={near}")
+            raise refused(f"batch = {self.batch} does not divide by dp = {ranks} ranks", f"Nearest: batch={near}")
         return math.ceil(self.batch // ranks / self.micro_batch)
 
     def batch_unit(self, gpus: int) -> int:
@@ -285,5 +285,6 @@ def _usual_schedule(vp: int) -> Schedule:
     return Schedule.INTERLEAVED if vp > 1 else Schedule.ONE_F_ONE_B
 
 
-def _refused(problem: str, remedy: str) -> UsageError:
+def refused(problem: str, remedy: str) -> UsageError:
+    """Build the error of a plan that cannot run."""
     return UsageError(f"{problem}.", place=PLACE, remedy=f"{remedy}.")

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from perfmodel.errors import InputFileError, UnavailableError, UsageError
+from perfmodel.errors import InputFileError, UnavailableError, UsageError, first_line
 from perfmodel.kernels.distributed.errand import Errands, give_up, is_stuck
 from perfmodel.kernels.distributed.job import JobRank
 from perfmodel.kernels.distributed.roll import Roll, SilentRanksError
@@ -99,7 +99,7 @@ class Group:
             silent = self.roll.call(0.0 if late else self.timeout_s)
             if silent:
                 raise SilentRanksError(silent, self.timeout_s if late else 0.0) from None
-            raise UnavailableError(f"an exchange between the ranks failed: {_first_line(error)}.") from None
+            raise UnavailableError(f"an exchange between the ranks failed: {first_line(error)}.") from None
 
     def meet(self) -> None:
         """Let all ranks begin at about the same time."""
@@ -156,7 +156,7 @@ def joined(job: JobRank, kind: str, num_gpus: int, timeout_s: float) -> Iterator
             timeout=limit if errands is None else _LATER * limit,
         )  # fmt: skip
     except (RuntimeError, ValueError) as error:
-        raise UnavailableError(f"cannot join the group of ranks: {_first_line(error)}.") from None
+        raise UnavailableError(f"cannot join the group of ranks: {first_line(error)}.") from None
     try:
         control = dist.new_group(backend="gloo", timeout=limit)
         yield Group(job.rank, job.size, backend, device, control, roll, timeout_s, errands)
@@ -212,7 +212,3 @@ def _own_device(kind: str, job: JobRank) -> torch.device:
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__).rstrip(".")
