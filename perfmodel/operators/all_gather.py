@@ -27,10 +27,6 @@ class AllGather(Collective):
         """Return S (k - 1) / k within a group of k [B]."""
         return self.bytes * (group - 1.0) / group, super().grouped_bytes(group)[1]
 
-    def flop(self) -> Number:
-        """Return 0: nothing is computed."""
-        return 0.0 * self.bytes * self.num_gpus
-
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the part of this rank [bytes / n] and the gathered result [bytes]."""
         return (

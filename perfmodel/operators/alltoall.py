@@ -35,7 +35,3 @@ class Alltoall(Collective):
     def _among(self, gpus: Number, grown: Number) -> Self:
         """Return the part of the message that stays in the node, S k / n."""
         return self._of(gpus, self.bytes * gpus / self.num_gpus)
-
-    def flop(self) -> Number:
-        """Return 0: data is moved, not computed."""
-        return 0.0 * self.bytes * self.num_gpus

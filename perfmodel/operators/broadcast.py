@@ -39,10 +39,6 @@ class Broadcast(Collective):
         """Return 0: nothing stays where it was [B]."""
         return 0.0 * self.bytes * self.num_gpus
 
-    def flop(self) -> Number:
-        """Return 0: nothing is computed."""
-        return 0.0 * self.bytes * self.num_gpus
-
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the message [bytes]: every rank but the first writes it."""
         return (Tensor.output("receive", self.buffer(), self.dtype),)

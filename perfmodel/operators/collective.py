@@ -135,6 +135,10 @@ class Collective(Operator):
         """Return (num_gpus - 1) / num_gpus: the part of a message that goes to the other GPUs."""
         return (self.num_gpus - 1.0) / self.num_gpus
 
+    def flop(self) -> Number:
+        """Return 0: data is moved, not computed."""
+        return 0.0 * self.bytes * self.num_gpus
+
     def reduced_flop(self) -> Number:
         """Return the additions of one GPU that reduces its part of the message over all ranks [FLOP].
 

@@ -44,7 +44,3 @@ class SendRecv(Collective):
     def own_bytes(self) -> Number:
         """Return 0: nothing stays where it was [B]."""
         return 0.0 * self.bytes * self.num_gpus
-
-    def flop(self) -> Number:
-        """Return 0: data is moved, not computed."""
-        return 0.0 * self.bytes * self.num_gpus
