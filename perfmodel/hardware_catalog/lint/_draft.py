@@ -61,6 +61,10 @@ class Draft:
         assert code in CODES, code
         return Finding(self.file, line_of(key, self.lines), key, severity, code, message)
 
+    def known(self, key: str) -> float | None:
+        """Return the value that the product of this specification is known to have."""
+        return self.twin.values.get(key) if self.twin else None
+
     def rates(self) -> Iterator[tuple[str, str, RateSpec]]:
         """Yield engine, dtype and rate of every peak."""
         for engine, rates in self.spec.peak.items():

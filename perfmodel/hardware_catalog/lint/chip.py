@@ -77,7 +77,7 @@ def check_clocks(draft: Draft) -> Iterator[Finding]:
         clock = draft.values.get(key)
         if clock is None or clock <= 0:
             continue
-        known = draft.twin.values.get(key) if draft.twin else None
+        known = draft.known(key)
         if not CLOCKS_HZ[0] <= clock <= CLOCKS_HZ[1]:
             code = "unit-1000x" if known is None or unit_slip(clock / known) else "implausible-figure"
             yield draft.finding(
@@ -107,7 +107,7 @@ def check_power(draft: Draft) -> Iterator[Finding]:
         power = draft.values.get(key)
         if power is None or power <= 0:
             continue
-        known = draft.twin.values.get(key) if draft.twin else None
+        known = draft.known(key)
         if not POWER_W[0] <= power <= POWER_W[1]:
             code = "unit-1000x" if known is None or unit_slip(power / known) else "implausible-figure"
             message = f"{format_si(power, 'W')} is not the power limit of a board. Check W and kW."

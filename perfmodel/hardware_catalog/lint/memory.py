@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.hardware_catalog.lint._compare import DOUBTFUL, ROUNDING, TOLERANCE, deviation, near, unit_slip
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, quantities
+from perfmodel.hardware_catalog.lint._product import FigureNames, compare_with_product
 from perfmodel.hardware_catalog.lint.peaks import PAIRS
 from perfmodel.hardware_catalog.schema import MemorySpec
 
@@ -33,6 +34,8 @@ FULL_DIE_L2_OF_PRODUCT = {"h100-sxm5-80gb": 60, "h100-pcie-80gb": 60}
 L2_PER_CONTROLLER_MIB = {"6.1": 0.25, "7.5": 0.5, "8.6": 0.5, "8.9": 8.0, "12.0": 8.0}
 #: GiB per 32 bits of a GDDR bus, clamshell included. Source: JEDEC JESD250 (GDDR6), JESD239 (GDDR7)
 CHIP_GIB = (0.5, 1, 1.5, 2, 3, 4, 6)
+#: the unit of a bandwidth, and the codes of one that is rounded up or another than the product's
+_NAMES = FigureNames("B/s", "rounded-up-bandwidth", "bandwidth-differs")
 MAIN_BANDWIDTHS = (5e9, 50e12)
 MAIN_CAPACITIES = (2.0**30, 2.0**43)
 
@@ -44,7 +47,7 @@ def check_bandwidths(draft: Draft) -> Iterator[Finding]:
         value = draft.values.get(key)
         if value is None or value <= 0:
             continue
-        found = _known(draft, key, value) or _by_arithmetic(draft, name, level, value)
+        found = compare_with_product(draft, key, value, _NAMES, _explain) or _by_arithmetic(draft, name, level, value)
         if found is None and name == "hbm" and not MAIN_BANDWIDTHS[0] <= value <= MAIN_BANDWIDTHS[1]:
             found = draft.finding(
                 key, "error", "implausible-figure", f"{_rate(value)} is not the bandwidth of a memory. Check GB and TB."
@@ -52,20 +55,6 @@ def check_bandwidths(draft: Draft) -> Iterator[Finding]:
         if found:
             yield found
     yield from _bus(draft)
-
-
-def _known(draft: Draft, key: str, value: float) -> Finding | None:
-    expected = draft.twin.values.get(key) if draft.twin else None
-    if draft.twin is None or expected is None or -TOLERANCE <= value / expected - 1 <= ROUNDING:
-        return None
-    product = draft.twin.spec.name
-    if near(value, expected):
-        message = f"{_rate(value)} is above the {_rate(expected)} of {product}: rounded up. Write the exact figure."
-        return draft.finding(key, "warning", "rounded-up-bandwidth", message)
-    code, hint = _explain(draft, key, value, expected, "bandwidth-differs")
-    doubtful = code == "bandwidth-differs" and near(value, expected, DOUBTFUL)
-    message = f"found {_rate(value)}, {product} has {_rate(expected)} ({deviation(value, expected)}). {hint}"
-    return draft.finding(key, "warning" if doubtful else "error", code, message)
 
 
 def _by_arithmetic(draft: Draft, name: str, level: MemorySpec, value: float) -> Finding | None:
@@ -99,7 +88,7 @@ def _explain(draft: Draft, key: str, value: float, expected: float, default: str
         return "bits-for-bytes", "Divide by 8: bandwidths are in bytes."
     if near(ratio, 2, 0.015) and draft.twin and draft.twin.spec.name in PAIRS:
         return "pair-for-device", "That is the board or module with two devices; this file describes one."
-    own = draft.twin.values.get(key) if draft.twin else None
+    own = draft.known(key)
     if own and near(value, own):
         return default, "The figure is right for the product; check the factors that it is computed from."
     # a figure of the same chip may be rounded (2000 for 2039); that of another chip has to match
@@ -155,7 +144,7 @@ def check_capacities(draft: Draft) -> Iterator[Finding]:
 
 
 def _main_capacity(draft: Draft, key: str, value: float) -> Iterator[Finding]:
-    known = draft.twin.values.get(key) if draft.twin else None
+    known = draft.known(key)
     if not MAIN_CAPACITIES[0] <= value <= MAIN_CAPACITIES[1]:
         code = "unit-1000x" if known is None or unit_slip(value / known) else "implausible-figure"
         message = f"{format_binary(value)} is not the capacity of a memory. Check MB, GB and TB."
@@ -180,7 +169,7 @@ def _main_capacity(draft: Draft, key: str, value: float) -> Iterator[Finding]:
 
 
 def _l2(draft: Draft, key: str, value: float) -> Iterator[Finding]:
-    known = draft.twin.values.get(key) if draft.twin else None
+    known = draft.known(key)
     if known and near(value, known, 0.06):  # MB instead of MiB
         return
     product = draft.twin.spec.name if draft.twin else ""

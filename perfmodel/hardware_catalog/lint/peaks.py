@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from perfmodel.core.units import format_si
-from perfmodel.hardware_catalog.lint._compare import DOUBTFUL, ROUNDING, TOLERANCE, deviation, near, unit_slip
+from perfmodel.hardware_catalog.lint._compare import TOLERANCE, deviation, near, unit_slip
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
+from perfmodel.hardware_catalog.lint._product import FigureNames, compare_with_product
 from perfmodel.hardware_catalog.schema import RateSpec
 
 #: products with two devices; a specification describes one. Sources: AMD Instinct MI250X datasheet (two GCDs);
@@ -15,6 +16,8 @@ from perfmodel.hardware_catalog.schema import RateSpec
 PAIRS = ("mi250x", "h100-nvl-94gb")
 #: from the lowest known ridge point (Tesla P4 fp16, 0.45 FLOP/B) to the highest (B200 fp4, 1173), with a margin
 RIDGE_POINTS = (0.1, 3000.0)
+#: the unit of a peak, and the codes of one that is rounded up or another than the product's
+_NAMES = FigureNames("FLOP/s", "rounded-up-peak", "peak-differs")
 #: on the tensor engine, no dtype is slower than those to the left of it
 WIDTH_ORDER = (("fp64",), ("tf32",), ("fp16", "bf16"), ("fp8",), ("fp4",))
 
@@ -27,32 +30,9 @@ def check_peaks(draft: Draft) -> Iterator[Finding]:
         if value is None or value <= 0:
             continue
         yield from _flop_per_clock(draft, key, rate)
-        found = _known(draft, key, value) or _arithmetic(draft, key, rate, value)
+        found = compare_with_product(draft, key, value, _NAMES, _explain) or _arithmetic(draft, key, rate, value)
         if found:
             yield found
-
-
-def _known(draft: Draft, key: str, value: float) -> Finding | None:
-    """Compare a peak with that of the known product."""
-    expected = draft.twin.values.get(key) if draft.twin else None
-    if draft.twin is None or expected is None or -TOLERANCE <= value / expected - 1 <= ROUNDING:
-        return None
-    product = draft.twin.spec.name
-    if near(value, expected):
-        return draft.finding(
-            key,
-            "warning",
-            "rounded-up-peak",
-            f"{_rate(value)} is above the {_rate(expected)} of {product}: rounded up. Write the exact figure.",
-        )
-    code, hint = _explain(draft, key, value, expected, "peak-differs")
-    doubtful = code == "peak-differs" and -DOUBTFUL <= value / expected - 1 < 0
-    return draft.finding(
-        key,
-        "warning" if doubtful else "error",
-        code,
-        f"found {_rate(value)}, {product} has {_rate(expected)} ({deviation(value, expected)}). {hint}",
-    )
 
 
 def _arithmetic(draft: Draft, key: str, rate: RateSpec, value: float) -> Finding | None:
@@ -126,7 +106,7 @@ def _explain(draft: Draft, key: str, value: float, expected: float, default: str
         doubled = _doubled(draft, key)
         if doubled:
             return doubled
-    own_figure = draft.twin.values.get(key) if draft.twin else None
+    own_figure = draft.known(key)
     if own_figure and near(value, own_figure):
         return default, "The figure is right for the product; check the factors that it is computed from."
     engine, dtype = key.split(".")[1:]
