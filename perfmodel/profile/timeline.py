@@ -112,6 +112,14 @@ class GpuEvents(Spans):
         """Return which events are of a kind; shape (events,)."""
         return np.asarray(self.category == kind.code)
 
+    def kind_of(self, events: Ints) -> EventKind:
+        """Return the kind of an entry that counts some events: a kernel if one runs, else what takes longest.
+
+        A memset or a copy beside kernels belongs to the same operator.
+        """
+        kind_s = np.bincount(self.category[events], weights=self.duration_s[events], minlength=len(EventKind))
+        return EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))
+
 
 @dataclass(frozen=True)
 class ApiCalls(Spans):

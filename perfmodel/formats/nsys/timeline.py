@@ -18,13 +18,12 @@ from perfmodel.formats.exchange_names import kernel_operation
 from perfmodel.formats.interned import Interned
 from perfmodel.formats.kernel_names import NO_SHAPES, call_kind, event_kind
 from perfmodel.formats.nesting import innermost, parents
+from perfmodel.operators.checks import LARGEST_SIZE
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.profile.profile import ProfileEntry
 from perfmodel.profile.timeline import ApiCalls, CopyDirection, Exchanges, GpuEvents, HostRanges, Ints, Timeline
 
 _MEMORY = {1: " pinned", 0: " pageable"}
-#: above this a float64 no longer holds every whole number of bytes
-_LARGEST_SIZE = 2**53
 
 
 class GpuEvent(NamedTuple):
@@ -217,7 +216,7 @@ def _grouped(timeline: Timeline, by: str) -> dict[_Group, list[int]]:
 
 def _group(names: tuple[str, ...], work: _Work, by: str) -> _Group:
     name = names[work.op_name if by == "op" and work.op_name >= 0 else work.name]
-    if by == "shape" and work.kind == EventKind.MEMCPY.code and 0 <= work.bytes < _LARGEST_SIZE:
+    if by == "shape" and work.kind == EventKind.MEMCPY.code and 0 <= work.bytes < LARGEST_SIZE:
         # sizes in megabytes with three decimals are not whole numbers of bytes
         return _Group(name, float(round(work.bytes)), work.direction, work.pinned)
     return _Group(name)
@@ -235,9 +234,7 @@ def _entry(timeline: Timeline, name: str, group: _Group, events: Ints) -> Profil
     """Return some events of the GPU as one entry."""
     gpu = timeline.gpu
     launchers = {timeline.names[timeline.ops.name[op]] if op >= 0 else "" for op in gpu.op[events].tolist()}
-    kind_s = np.bincount(gpu.category[events], weights=gpu.duration_s[events], minlength=len(EventKind))
-    # a memset or a copy beside kernels belongs to the same operator
-    kind = EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))
+    kind = gpu.kind_of(events)
     direction, copy = CopyDirection(group.direction).word, None
     if group.bytes > 0 and direction:
         copy = Memcpy(bytes=group.bytes, direction=direction, pinned=group.pinned != 0)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from perfmodel.formats.kernel_names import kernel_dtype
+from perfmodel.operators.checks import LARGEST_SIZE
 
 #: PyTorch's names of dtypes in traces, and those in the metadata of collectives
 DTYPES = {
@@ -40,8 +41,6 @@ DTYPES = {
 _LISTS = ("TensorList", "GenericList")
 #: longer lists of tensors are named by their number and elements
 _LONGEST_LIST = 4
-#: sizes from 2^53 are damage: no tensor has as many elements, and float64 no longer holds every whole number
-_LARGEST_SIZE = 2**53
 
 
 class NotModelledError(Exception):
@@ -218,7 +217,7 @@ def _argument(dims: Any, strides: Any, kind: Any, by_kernel: str) -> Argument:
 
 def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
     """Return a tensor from its sizes, its strides and PyTorch's name of its dtype; None for impossible sizes."""
-    if not all(type(size) is int and 0 <= size < _LARGEST_SIZE for size in dims):
+    if not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in dims):
         return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
     inner = None

@@ -153,14 +153,11 @@ class Entries:
         """
         gpu = self.timeline.gpu
         calls = int(events.size) if each else self._calls(events)
-        kind_s = np.bincount(gpu.category[events], weights=gpu.duration_s[events], minlength=len(EventKind))
-        # a memset or a copy beside kernels belongs to the same operator
-        kind = EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))
         return ProfileEntry(
             name,
             float(gpu.duration_s[events].sum()),
             calls,
-            category=kind,
+            category=gpu.kind_of(events),
             op=operator,
             launched_by=launched_by,
             kernels=self._kernels(events) if kernels is None else kernels,

@@ -34,6 +34,7 @@ from perfmodel.formats.torch_trace.exchanges import (
     is_exchange,
     names_collective,
 )
+from perfmodel.operators.checks import LARGEST_SIZE
 from perfmodel.profile.copies import copy_direction, copy_pinned
 from perfmodel.profile.timeline import Floats, Ints
 
@@ -50,8 +51,6 @@ def is_gpu_category(category: object) -> bool:
 
 #: microseconds since 1970 are 1.8e15 today, and some profilers write nanoseconds there
 _LATEST_US = 1e19
-#: sizes of copies above this are damage: float64 no longer holds every whole number
-_LARGEST_SIZE = 2**53
 _NO_ARGUMENTS = Arguments()
 # attrgetter and map take half the time of a loop over the attributes
 _START, _DURATION, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
@@ -218,7 +217,7 @@ def _bytes(arguments: list[Arguments]) -> Floats:
         return np.full(len(arguments), np.nan)
     values = [float(a.bytes) if type(a.bytes) is str and a.bytes.isdecimal() else a.bytes for a in arguments]
     numbers = np.array([None if type(value) is str else value for value in values], dtype=np.float64)
-    return np.where((numbers >= 0) & (numbers <= _LARGEST_SIZE), numbers, np.nan)
+    return np.where((numbers >= 0) & (numbers <= LARGEST_SIZE), numbers, np.nan)
 
 
 def _ranges(gathered: Gathered, events: list[Event], common: _Common) -> RangeColumns:
