@@ -105,12 +105,12 @@ def command(
     """
     from perfmodel.cli._training import (
         clusters_of,
-        count_of,
         default_sizes,
         plan_of,
         ranges_of,
         recomputes_of,
         schedule_of,
+        tokens_of,
         virtual_stages,
     )
     from perfmodel.core.report import report
@@ -124,7 +124,7 @@ def command(
     model = find_model(config)
     find_framework(framework)
     clusters = clusters_of(on, gpus, nic, gpus_per_node)
-    run_tokens = None if tokens is None else count_of(tokens, "--tokens")
+    run_tokens = tokens_of(tokens)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
     if stages := virtual_stages(model, clusters[0], schedule, ranges):

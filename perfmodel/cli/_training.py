@@ -40,17 +40,19 @@ def sizes_of(text: str, place: str) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def count_of(text: str, place: str) -> float:
-    """Return a number with a scale: 15T is 15e12, 300B is 300e9.
+def tokens_of(text: str | None) -> float | None:
+    """Return the tokens of a run, which may have a scale, None without them: 15T is 15e12, 300B is 300e9.
 
     Raises
     ------
     UsageError
         When it is none.
     """
+    if text is None:
+        return None
     match = _COUNT.fullmatch(text.strip())
     if not match:
-        raise UsageError(f"{text!r} is not a number.", place=place, remedy="Write 15T, 300B or 2e12.")
+        raise UsageError(f"{text!r} is not a number.", place="--tokens", remedy="Write 15T, 300B or 2e12.")
     return float(match[1]) * _SCALES[match[2]]
 
 

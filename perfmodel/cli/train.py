@@ -144,7 +144,7 @@ def command(
 
     Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
     """
-    from perfmodel.cli._training import clusters_of, count_of, ranges_of, recomputes_of, schedule_of, stages_of
+    from perfmodel.cli._training import clusters_of, ranges_of, recomputes_of, schedule_of, stages_of, tokens_of
     from perfmodel.core.report import report
     from perfmodel.training.fitting import changes_that_fit
     from perfmodel.training.framework import find_framework
@@ -189,7 +189,7 @@ def command(
     run = _run(model, single, checkpoint_rate, checkpoint_async, restart, gpu_mtbf_hours)
     study = Study(
         changed,
-        tokens=None if tokens is None else count_of(tokens, "--tokens"),
+        tokens=tokens_of(tokens),
         price_per_gpu_hour=price_per_gpu_hour,
         changes=changes_that_fit(model, single.cluster, single.plan) if single and not single.fits else (),
         goodput=run,

@@ -35,7 +35,7 @@ def spelled(word: str) -> str:
     return word.replace("-", "_").lower()
 
 
-def load_operator(name: str, *, place: str = "") -> type[Operator]:
+def load_operator(name: str) -> type[Operator]:
     """Return the class of an operator by its name (``"layer_norm"``).
 
     Raises
@@ -43,10 +43,10 @@ def load_operator(name: str, *, place: str = "") -> type[Operator]:
     UsageError
         When there is no such operator.
     """
-    expect(name, str, "name of an operator", place=place or "name", remedy='Write "gemm".')
+    expect(name, str, "name of an operator", place="name", remedy='Write "gemm".')
     kind = _load(name) if name in operator_names() else None
     if kind is None:
-        raise unknown_name("operator", name, operator_names(), place=place)
+        raise unknown_name("operator", name, operator_names())
     return kind
 
 

@@ -62,9 +62,9 @@ def scale_of(default: str = "", *, doc: str = "") -> Any:
     return _declare("scale", default, doc=doc)
 
 
-def network_rate(default: str = "", *, doc: str = "") -> Any:
+def network_rate(*, doc: str) -> Any:
     """Declare the rate of a network, as text ("400Gb/s", "50GB/s") or as a number [B/s]; it is kept as text."""
-    return _declare("rate", default, quiet=True, doc=doc)
+    return _declare("rate", "", quiet=True, doc=doc)
 
 
 def _declare(kind: str, default: Any, **rules: Any) -> Any:

@@ -67,9 +67,9 @@ class Clock:
         self.kernels_per_layer = kernels.kernels_per_layer
         self.prompt_kernels_per_layer = kernels.prompt_kernels_per_layer
         linear, head = kernels.linear(TOKENS), kernels.head(TOKENS)
-        self.linear = {term: Curve(TOKENS, _full(time, TOKENS)) for term, time in linear.times.items()}
+        self.linear = {term: _over_tokens(time) for term, time in linear.times.items()}
         self.head = Curve(TOKENS, head.total_s)
-        self.spread = {family: Curve(TOKENS, _full(value, TOKENS)) for family, value in linear.spread.items()}
+        self.spread = {family: _over_tokens(value) for family, value in linear.spread.items()}
         sequences, contexts = SEQUENCES[:, None], CONTEXTS[None, :]
         time, deviation = kernels.decode(sequences, contexts)
         self.decode, self.decode_spread = (
@@ -83,8 +83,8 @@ class Clock:
             sum((linear.times[term] for term in linear.times if (term in self._common) == one), np.zeros(()))
             for one in (False, True)
         )
-        self._own = Curve(TOKENS, _full(own, TOKENS))
-        self._of_experts = Curve(TOKENS, _full(common, TOKENS)) if self._common else None
+        self._own = _over_tokens(own)
+        self._of_experts = _over_tokens(common) if self._common else None
 
     def _prefill(self, kernels: Kernels) -> tuple[list[Surface], list[Surface]]:
         """Return for each number of prompts the time of attention of one of them, and its spread."""
@@ -194,5 +194,5 @@ def _index(prompts: int) -> int:
     return max(0, bisect_right(_PROMPTS, prompts) - 1)
 
 
-def _full(value: Array, like: Array) -> Array:
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), like.shape)
+def _over_tokens(value: Array) -> Curve:
+    return Curve(TOKENS, np.broadcast_to(np.asarray(value, dtype=np.float64), TOKENS.shape))

@@ -16,6 +16,8 @@ from perfmodel.serving.replay import Replay
 from perfmodel.serving.stability import sustained_per_s
 
 #: name in an objective -> quantity of a replay
+#: the option that holds objectives
+_PLACE = "--slo"
 _QUANTITIES = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "latency": "latency_s", "e2e": "latency_s"}
 _STATISTIC = re.compile(r"p(\d{1,2}(?:\.\d+)?)$|mean$")
 #: the statistic that an objective limits where none is named
@@ -98,7 +100,7 @@ class Slo:
         return self.attainment(replay) * sustained_per_s(replay)
 
 
-def parse_slo(text: str, *, place: str = "--slo") -> Slo:
+def parse_slo(text: str) -> Slo:
     """Return the objectives of a text as ``ttft=500ms,tpot=30ms,p99``.
 
     The last item may name the statistic of all: mean, p95 (the default), p99; an item may have its own, as
@@ -112,32 +114,32 @@ def parse_slo(text: str, *, place: str = "--slo") -> Slo:
     >>> print(parse_slo("ttft=0.5s,tpot:mean=30ms,p99"))
     p99 ttft <= 500 ms, mean tpot <= 30 ms
     """
-    parts = [part for part in list_items(text, ",", place=place) if part]
+    parts = [part for part in list_items(text, ",", place=_PLACE) if part]
     statistics = [part for part in parts if _STATISTIC.match(part)]
     if len(statistics) > 1:
-        raise UsageError(f"{' and '.join(statistics)} are two statistics for all.", place=place, remedy="Name one.")
+        raise UsageError(f"{' and '.join(statistics)} are two statistics for all.", place=_PLACE, remedy="Name one.")
     default = statistics[0] if statistics else DEFAULT_STATISTIC
-    items = [_objective(part, default, place) for part in parts if part not in statistics]
+    items = [_objective(part, default) for part in parts if part not in statistics]
     if not items:
-        raise UsageError(f"{text!r} has no objective.", place=place, remedy="Write ttft=500ms,tpot=30ms.")
+        raise UsageError(f"{text!r} has no objective.", place=_PLACE, remedy="Write ttft=500ms,tpot=30ms.")
     keys = [(item.name, item.statistic) for item in items]
     if len(set(keys)) < len(keys):
-        raise UsageError(f"{text!r} limits one quantity twice.", place=place, remedy="Keep one of the limits.")
+        raise UsageError(f"{text!r} limits one quantity twice.", place=_PLACE, remedy="Keep one of the limits.")
     return Slo(tuple(items))
 
 
-def _objective(part: str, default: str, place: str) -> Objective:
+def _objective(part: str, default: str) -> Objective:
     left, equals, limit = part.partition("=")
     name, colon, statistic = (word.strip().lower() for word in left.partition(":"))
     if not equals:
-        raise UsageError(f"{part!r} is no objective.", place=place, remedy="Write ttft=500ms,tpot=30ms,p99.")
+        raise UsageError(f"{part!r} is no objective.", place=_PLACE, remedy="Write ttft=500ms,tpot=30ms,p99.")
     if name not in _QUANTITIES:
-        raise unknown_name("quantity", name, _QUANTITIES, place=place)
+        raise unknown_name("quantity", name, _QUANTITIES, place=_PLACE)
     if colon and not _STATISTIC.match(statistic):
-        raise UsageError(f"{statistic!r} is no statistic.", place=place, remedy="Write mean, p95 or p99.")
-    limit_s = parse_duration(limit, place=place, written=f"{left.strip()}=")
+        raise UsageError(f"{statistic!r} is no statistic.", place=_PLACE, remedy="Write mean, p95 or p99.")
+    limit_s = parse_duration(limit, place=_PLACE, written=f"{left.strip()}=")
     if limit_s <= 0:
-        raise UsageError(f"the limit of {name} is {limit_s:g} s.", place=place, remedy="Give a time above 0.")
+        raise UsageError(f"the limit of {name} is {limit_s:g} s.", place=_PLACE, remedy="Give a time above 0.")
     return Objective("latency" if name == "e2e" else name, limit_s, statistic or default)
 
 

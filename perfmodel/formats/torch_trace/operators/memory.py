@@ -109,7 +109,7 @@ def _transposed(target: Shape, source: Shape) -> Operator | None:
 
 def joined(call: Call) -> Operator:
     """aten::cat(tensors, dim), aten::stack: reads and writes every element once."""
-    dtype = list_dtype(call, 0)
+    dtype = list_dtype(call)
     return Elementwise(numel=sum(shape.numel for shape in listed(call, 0)), kind="copy", dtype=dtype)
 
 
@@ -120,14 +120,14 @@ def foreach(kind: str) -> Callable[[Call], Operator]:
         lists = [argument for argument in call.arguments if isinstance(argument, tuple)]
         numel = sum(shape.numel for shape in listed(call, 0))
         inputs = [tensors for tensors in lists if sum(shape.numel for shape in tensors) == numel]
-        return Elementwise(numel=numel, kind=kind, num_inputs=len(inputs), dtype=list_dtype(call, 0))
+        return Elementwise(numel=numel, kind=kind, num_inputs=len(inputs), dtype=list_dtype(call))
 
     return build
 
 
 def foreach_copy(call: Call) -> Operator:
     """aten::_foreach_copy_(self, src): reads src and writes self."""
-    return Elementwise(numel=sum(shape.numel for shape in listed(call, 0)), kind="copy", dtype=list_dtype(call, 0))
+    return Elementwise(numel=sum(shape.numel for shape in listed(call, 0)), kind="copy", dtype=list_dtype(call))
 
 
 def listed(call: Call, index: int) -> tuple[Shape, ...]:
@@ -139,9 +139,9 @@ def listed(call: Call, index: int) -> tuple[Shape, ...]:
     return tensors
 
 
-def list_dtype(call: Call, index: int) -> str:
-    """Return the one dtype of all tensors in a list."""
-    dtypes = {modelled(shape).dtype for shape in listed(call, index)}
+def list_dtype(call: Call) -> str:
+    """Return the one dtype of all tensors in a call's first argument, a list."""
+    dtypes = {modelled(shape).dtype for shape in listed(call, 0)}
     if len(dtypes) > 1:
         raise NotModelledError(f"its tensors have the dtypes {', '.join(sorted(dtypes))}")
     return dtypes.pop()

@@ -127,6 +127,4 @@ def fused_sgd(call: Call) -> Operator:
 def _optimizer(call: Call, kind: str, *, momentum: bool = True) -> Operator:
     weights = listed(call, 0)
     total = sum(shape.numel for shape in weights)
-    return Optimizer(
-        parameters=total, kind=kind, num_tensors=len(weights), momentum=momentum, dtype=list_dtype(call, 0)
-    )
+    return Optimizer(parameters=total, kind=kind, num_tensors=len(weights), momentum=momentum, dtype=list_dtype(call))
