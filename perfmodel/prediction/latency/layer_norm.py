@@ -141,11 +141,6 @@ def applies(op: Any, machine: Machine, library: str) -> bool:
     return not op.backward and (library in FRAMEWORKS or (op.op == LayerNorm.op and library not in FUSED))
 
 
-def call_cost(op: Operator, c: Values) -> Number:
-    """Return the dispatch over that of a plain call."""
-    return CALL_COST
-
-
 def _any(op: Any, machine: Machine, conditions: Conditions) -> bool:
     """Whether a norm may take its instructions rather than its bytes: any may where bytes are to spare."""
     return True
@@ -188,7 +183,7 @@ FAMILY = Family(
     formula,
     STREAM_TERMS,
     applies,
-    call_cost=call_cost,
+    call_cost=lambda op, c: CALL_COST,
     for_pytorch=lambda op: op.op == RmsNorm.op,
     doubts=(BY_INSTRUCTIONS, EVICTING, ROWS_ELSEWHERE),
 )

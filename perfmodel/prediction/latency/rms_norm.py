@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.layer_norm import CALL_COST
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
@@ -37,8 +37,6 @@ CONSTANTS = (
     replace(FILL, library=True),
     ISSUE,
 )
-#: dispatch of the call over a plain one's, as for LayerNorm
-CALL_COST = 1.75
 #: columns whose instructions take as long as the fixed part of a row
 ROW = 400.0
 #: exponent of the smooth maximum of instructions and memory: a block waits for its sum, so that they overlap little
@@ -53,14 +51,11 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c, OVERLAP)
 
 
-def call_cost(op: Operator, c: Values) -> Number:
-    """Return the dispatch over that of a plain call."""
-    return CALL_COST
-
-
 def applies(op: Any, machine: Machine, library: str) -> bool:
     """Whether such a kernel runs: forward, not a framework's, which is LayerNorm's, nor one that only streams."""
     return not op.backward and library not in (*FRAMEWORKS, *FUSED)
 
 
-FAMILIES = (Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, applies, by_library=True, call_cost=call_cost),)
+FAMILIES = (
+    Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, applies, by_library=True, call_cost=lambda op, c: CALL_COST),
+)

@@ -243,11 +243,6 @@ def applies(op: Any, machine: Machine, library: str) -> bool:
     return not op.backward and library not in FUSED
 
 
-def call_cost(op: Operator, c: Values) -> Number:
-    """Return the dispatch over that of a plain call."""
-    return CALL_COST
-
-
 def _is_longer_than_measured(op: Any, machine: Machine, conditions: Conditions) -> Any:
     """Whether rows that are read three times are longer than any of the tables'."""
     return conditions.is_before(*REGISTERS_SINCE) and (op.cols > LONGEST)
@@ -263,7 +258,7 @@ FAMILY = Family(
     formula,
     STREAM_TERMS,
     applies,
-    call_cost=call_cost,
+    call_cost=lambda op, c: CALL_COST,
     doubts=(LONGER_THAN_MEASURED, ROWS_ELSEWHERE, BY_HAND),
     since=dict.fromkeys(FRAMEWORKS, REGISTERS_SINCE),
 )
