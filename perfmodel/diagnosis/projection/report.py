@@ -37,19 +37,23 @@ def _projection_report(result: Projection, *, context: Mapping[str, Any] | None 
     shown = [part_row(part) for part in parts_for_people(result.whole, result.parts)][:_MOST_PARTS]
     hidden = len(rows) - len(shown)
     whole = result.whole
-    ends = f"{format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)}"
-    times = f"{format_si(whole.time_s, 's')} -> {format_si(whole.projected_time_s, 's')}"
     return Report(
         "project",
         COLUMNS,
         rows,
         context or {},
         (*result.notes, *result.profile.notes),
-        f"From {result.source.name} to {result.target.name}: {times} ({ends}), {whole.speedup:.3g}x as fast",
+        f"From {result.source.name} to {result.target.name}: {times(whole)}, {whole.speedup:.3g}x as fast",
         more={"whole": Report("project", COLUMNS, [part_row(whole)])},
         people_rows=shown,
         unlisted=f"Shorter parts: {hidden}; JSON and CSV have them." if hidden > 0 else "",
     )
+
+
+def times(whole: ProjectedPart) -> str:
+    """Return the time of a run here and there, with its interval: "1.2 s -> 0.5 s (0.4 s to 0.6 s)"."""
+    here, there = format_si(whole.time_s, "s"), format_si(whole.projected_time_s, "s")
+    return f"{here} -> {there} ({format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)})"
 
 
 def parts_for_people(whole: ProjectedPart, parts: Sequence[ProjectedPart]) -> list[ProjectedPart]:

@@ -13,7 +13,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.report import COLUMNS as PART_COLUMNS
-from perfmodel.diagnosis.projection.report import part_row
+from perfmodel.diagnosis.projection.report import part_row, times
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
 from perfmodel.diagnosis.ranks.decision import decision
 from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
@@ -202,8 +202,6 @@ def _projected_job(result: ProjectedJob, *, context: Mapping[str, Any] | None = 
     slowest = result.ranks[result.pace]
     parts = [part_row(part) for part in slowest.parts]
     whole = result.whole
-    times = f"{format_si(whole.time_s, 's')} -> {format_si(whole.projected_time_s, 's')}"
-    ends = f"{format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)}"
     speedup = f"{whole.speedup:.3g}x as fast" if math.isfinite(whole.speedup) else "no time there"
     return Report(
         "project",
@@ -211,7 +209,7 @@ def _projected_job(result: ProjectedJob, *, context: Mapping[str, Any] | None = 
         rows,
         context or {},
         (_pace_note(result), *slowest.notes, *incomplete_notes(result.job)),
-        f"{len(rows)} ranks from {result.source.name} to {result.target.name}: {times} ({ends}), {speedup}",
+        f"{len(rows)} ranks from {result.source.name} to {result.target.name}: {times(whole)}, {speedup}",
         more={
             "parts": Report(
                 "project", PART_COLUMNS, parts, title=f"Parts of {slowest.whole.name}", people_rows=parts[:_MOST_RANKS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from perfmodel.operators import Operator
@@ -32,6 +33,11 @@ def rowwise(
     reduction = Reduction(rows=op.rows, cols=op.cols, dtype=op.dtype, count=reductions)
     numel = op.rows * op.cols
     return (reduction, *streamed(numel, op.dtype, *kinds), *streamed(numel, op.dtype, *broadcast, strided=True))
+
+
+def twice(steps: Callable[[Any], tuple[Operator, ...]]) -> Callable[[Any], tuple[Operator, ...]]:
+    """Return the kernels of autograd over a loop of ``steps``: about two for each of the forward pass."""
+    return lambda op: (*steps(op), *steps(op))
 
 
 def column(op: Any, *kinds: str) -> tuple[Elementwise, ...]:

@@ -13,7 +13,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._passes import streamed, twice
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.linear_attention import LinearAttention
@@ -140,11 +140,6 @@ def _steps(op: LinearAttention) -> tuple[Operator, ...]:
     return tuple(part.changed(count=part.count * int(op.seq)) for part in token)
 
 
-def _steps_back(op: LinearAttention) -> tuple[Operator, ...]:
-    """The kernels of autograd: about two for each of the forward pass."""
-    return (*_steps(op), *_steps(op))
-
-
 _FORWARD = (
     Kernel(
         "chunked",
@@ -158,7 +153,7 @@ _FORWARD = (
     ),
     Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent"), composition=_steps),
 )
-KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1], _steps_back))
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1], twice(_steps)))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(

@@ -10,7 +10,7 @@ from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._passes import streamed, twice
 from perfmodel.operators import Operator
 from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.ssm_scan import SsmScan
@@ -49,13 +49,8 @@ def _steps(op: SsmScan) -> tuple[Operator, ...]:
     return tuple(part.changed(count=part.count * int(op.seq)) for part in token)
 
 
-def _steps_back(op: SsmScan) -> tuple[Operator, ...]:
-    """The kernels of autograd: about two for each of the forward pass."""
-    return (*_steps(op), *_steps(op))
-
-
 _FORWARD = Kernel("loop", "ssm_scan", "torch", _loop, supports_dtype, composition=_steps)
-KERNELS = (_FORWARD, gradient_kernel(_FORWARD, _steps_back))
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD, twice(_steps)))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
