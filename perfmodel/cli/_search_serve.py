@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfmodel.cli._options import (
-    SEEN,
     FormatOption,
     MachinesOption,
     OutputOption,
@@ -22,7 +20,7 @@ from perfmodel.cli._options import (
     WorkersOption,
     option,
 )
-from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, save_plot
 from perfmodel.cli._serving_options import (
     DispatcherOption,
     EngineOption,
@@ -40,21 +38,13 @@ from perfmodel.cli._serving_options import (
 )
 from perfmodel.cli._sharing import end_code
 from perfmodel.core.lists import list_items
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.cli._serving_input import Spec
-    from perfmodel.core.report import Report
-    from perfmodel.serving.points import Point
-    from perfmodel.serving.study import Outcome, Study
 
-THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
-#: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
-_NO_MORE = 0.01
 #: most GPUs that share experts where nobody says how many: those of most nodes
 _MOST_SHARING = 8
-#: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
-_RANKINGS = (THROUGHPUT, COST, GPUS)
 
 
 def command(
@@ -153,6 +143,7 @@ def command(
     from perfmodel.cli._progress import counted
     from perfmodel.cli._serving_checks import check_dispatcher, check_search
     from perfmodel.cli._serving_input import check_rate, specs_of, stored_weights, whole_numbers
+    from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
     from perfmodel.serving.slo import parse_slo
@@ -162,7 +153,7 @@ def command(
     check_plot(plot)
     check_rate(for_qps)
     costs = _prices(prices)
-    by = _ranking(rank, costs, for_qps)
+    by = ranking_of(rank, costs, for_qps)
     found, remarks = (weights, ()) if weights is not None else stored_weights(config, "bf16/fp8")
     specs = specs_of(
         config, on or [], engine,
@@ -187,14 +178,15 @@ def command(
         spread_start=True, runnable=True,
     )  # fmt: skip
     outcomes = evaluate_all(specs, study, workers, scheduler, counted)
-    rows = _ranked(outcomes, study, costs, by, for_qps)
+    rows = ranked(outcomes, study, costs, by, for_qps)
     if plot and rows:
         from perfmodel.render.plots import plot as drawn
 
         every = [point for outcome in outcomes for point in outcome.points]
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
-    destination.write(_report(rows, outcomes, study, by, for_qps, top, (*remarks, *_priceless(names, costs, by))))
+    remarks = (*remarks, *priceless_notes(names, costs, by))
+    destination.write(ranking_report(rows, outcomes, study, by, for_qps, top, remarks))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed
 
@@ -239,170 +231,7 @@ def _prices(text: str | None) -> Mapping[str, float]:
     return prices
 
 
-def _priceless(machines: Iterable[str], prices: Mapping[str, float], by: str) -> tuple[str, ...]:
-    """Return a note that names the machines without a price, where others have one."""
-    without = [name for name in machines if prices and "" not in prices and name not in prices]
-    if not without:
-        return ()
-    rank = " and rank last" if by == COST else ""
-    added = ",".join(f"{name}=PRICE" for name in without)
-    return (
-        f"No price of {', '.join(without)}: deployments there have no cost{rank}. Add {added} to --price-per-gpu-hour.",
-    )
-
-
 def _machine_name(name: str) -> str:
     from perfmodel.hardware_catalog import hardware
 
     return hardware(name).name
-
-
-def _ranking(rank: str | None, prices: Mapping[str, float], for_qps: float | None) -> str:
-    if rank is None:
-        return COST if prices else GPUS if for_qps else THROUGHPUT
-    if rank not in _RANKINGS:
-        raise unknown_name("ranking", rank, _RANKINGS, place="--rank")
-    missing = {COST: not prices, GPUS: not for_qps}.get(rank, False)
-    if missing:
-        needed = "--price-per-gpu-hour" if rank == COST else "--for-qps"
-        raise UsageError(f"ranking by {rank} needs {needed}.", place="--rank", remedy=f"Add {needed}.")
-    return rank
-
-
-def _ranked(
-    outcomes: Sequence[Outcome], study: Study, prices: Mapping[str, float], by: str, for_qps: float | None
-) -> list[dict[str, Any]]:
-    """Return the best point of each deployment with its row, the best deployment first."""
-    from perfmodel.serving.load_report import deployment_name, row_of
-
-    chosen = []
-    for outcome in outcomes:
-        best = outcome.largest
-        if study.slo is None and outcome.points:
-            most = max(point.tokens_per_s_per_gpu for point in outcome.points)
-            enough = (point for point in outcome.points if point.tokens_per_s_per_gpu >= (1.0 - _NO_MORE) * most)
-            best = min(enough, key=lambda point: point.value)
-        if best is not None:
-            price = prices.get(str(best.facts["hardware"]), prices.get("", math.nan))
-            chosen.append((replace(best, price_per_gpu_hour=price), outcome))
-    facts = [point.facts for point, _ in chosen]
-    rows = []
-    for point, outcome in chosen:
-        row = row_of(point, deployment_name(point.facts, facts))
-        row["plan"] = {key: point.facts[key] for key in ("hardware", "tp", "pp", "ep", "dp", "weights", "kv",
-                                                         "max_batched_tokens")}  # fmt: skip
-        row["stops_at"] = _stop(point, outcome, study)
-        row["gpus_for_load"] = point.gpus_for(for_qps) if for_qps else None
-        row["point"] = point
-        rows.append(row)
-    rows.sort(key=lambda row: _key(row, by))
-    return [{"rank": number, **row} for number, row in enumerate(rows, start=1)]
-
-
-def _key(row: Mapping[str, Any], by: str) -> tuple[float, float]:
-    throughput = -float(row["tokens_per_s_per_gpu"])
-    if by == COST:
-        cost = row.get("cost_per_million_tokens")
-        return (math.inf if cost is None or math.isnan(cost) else cost, throughput)
-    return (float(row["gpus_for_load"]), throughput) if by == GPUS else (throughput, 0.0)
-
-
-def _stop(point: Point, outcome: Outcome, study: Study) -> str:
-    """Return what keeps a deployment from serving more users: an objective, the cache, or the end of the range."""
-    if outcome.beyond:
-        return " and ".join(text.partition(" <=")[0] for text in outcome.beyond)
-    if point.state["mean_queued"] > 0.5 or point.state["kv_share"] > 0.9:
-        return "KV cache"
-    if point.value >= max(study.values):
-        return "--batch"
-    return f"{point.limiter}"
-
-
-def _report(
-    rows: Sequence[Mapping[str, Any]],
-    outcomes: Sequence[Outcome],
-    study: Study,
-    by: str,
-    for_qps: float | None,
-    top: int | None,
-    remarks: tuple[str, ...],
-) -> Report:
-    from perfmodel.core.report import Column, Report
-
-    shown = [{key: value for key, value in row.items() if key != "point"} for row in rows[:top]]
-    seen = shown[: top or SEEN]
-    rest = f"{len(rows) - len(seen)} more deployments: --top {len(rows)} lists them." if len(rows) > len(seen) else ""
-    priced = any("cost_per_million_tokens" in row for row in shown)
-    columns = (
-        Column("rank", "#"),
-        Column("deployment", ""),
-        Column("gpus", "GPUs", drop=5),
-        Column("concurrency", "users", digits=3),
-        Column("ttft_s", "TTFT", "s", show=lambda value: _mean(value)),
-        Column("tpot_s", "TPOT", "s", show=lambda value: _mean(value)),
-        Column("output_tokens_per_s", "tok/s", digits=4, drop=4),
-        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4),
-        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced),
-        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=6),
-        Column("gpus_for_load", f"for {for_qps:g}/s" if for_qps else "", shown=for_qps is not None),
-        Column("limiter", drop=1),
-        Column("stops_at", "stops at", drop=2),
-    )
-    title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {study.workload.isl:g} + {study.workload.osl:g}"
-    return Report(
-        "search serve", columns, shown,
-        context(
-            hardware=list(dict.fromkeys(str(row["hardware"]) for row in shown)),
-            model=outcomes[0].spec.model,
-            slo=None if study.slo is None else str(study.slo),
-            ranked_by=by,
-        ),
-        (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=seen, unlisted=rest,
-        decision=_decision(rows, study),
-    )  # fmt: skip
-
-
-def _mean(value: Mapping[str, float]) -> str:
-    from perfmodel.core.units import format_si
-
-    return format_si(value["mean"], "s", 3)
-
-
-def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
-    if not rows:
-        return f"No deployment meets {study.slo}." if study.slo else ""
-    from perfmodel.core.units import format_si
-    from perfmodel.serving.load_report import whole_name
-
-    best = rows[0]
-    goal = f" within {study.slo}" if study.slo else ""
-    return (
-        f"{whole_name(best['plan'])} serves {best['concurrency']:.0f} users at once{goal}: "
-        f"{format_si(best['tokens_per_s_per_gpu'], '')} tokens/s a GPU."
-    )
-
-
-def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
-    from perfmodel.cli._serving_report import elsewhere_notes, support_notes, unequal_notes
-
-    faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
-    notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
-    if len(faults) > len(notes):
-        notes.append(f"{sum(faults.values())} of {len(outcomes)} deployments are impossible.")
-    ended = sum(outcome.ended is not None for outcome in outcomes)
-    if ended:
-        notes.append(f"Interrupted: {ended} of {len(outcomes)} deployments are not known, and may be better.")
-    missing = len(outcomes) - sum(faults.values()) - len(rows) - ended
-    if study.slo is not None and missing:
-        notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
-    if not study.steady:
-        spread = study.workload.spread
-        behind = " behind the prefix" if study.workload.cached else ""
-        notes.append(
-            f"The load is that of `serve --spread-start --length-spread {spread:g}`: users start one after the other, "
-            f"and lengths{behind} are within {spread:.0%} of their means."
-        )
-    notes += support_notes(outcomes)
-    notes += (*elsewhere_notes(outcomes), *unequal_notes(outcomes))
-    notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")
-    return tuple(notes)
