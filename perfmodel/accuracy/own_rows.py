@@ -31,8 +31,10 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.prediction.latency.constants import WIDEST, Constants, constants, found_tables, measured_constants
+from perfmodel.prediction.latency.constants import WIDEST, Constants, constants
 from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.nearest_tables import found_tables
+from perfmodel.prediction.latency.own_figures import measured_constants
 from perfmodel.prediction.predict import predict_piece
 
 #: a calibration needs this many rows of a family

@@ -25,11 +25,12 @@ from perfmodel.core.fitted_with import with_tables
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.prediction.latency.constants import Constants, constants, found_tables
+from perfmodel.prediction.latency.constants import Constants, constants
 from perfmodel.prediction.latency.effects import is_of_siblings
 from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family
 from perfmodel.prediction.latency.family import Constant, Family
+from perfmodel.prediction.latency.nearest_tables import found_tables
 
 #: families whose machines differ alike
 ALIKE = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")

@@ -9,8 +9,8 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.report import Reportable
-from perfmodel.prediction.latency.constants import fitted_table
 from perfmodel.prediction.latency.families import family
+from perfmodel.prediction.latency.nearest_tables import fitted_table
 
 
 @dataclass(frozen=True)

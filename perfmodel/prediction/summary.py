@@ -15,12 +15,12 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import link_traffic
 from perfmodel.prediction.copies import stays_within
-from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.doubts import TUNED
 from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.latency.families import has_family, serving
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.named import knows_kernel
+from perfmodel.prediction.latency.nearest_tables import measured_libraries
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction

@@ -22,7 +22,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.softmax import Softmax
-from perfmodel.prediction.latency.constants import measured_libraries
+from perfmodel.prediction.latency.nearest_tables import measured_libraries
 from perfmodel.prediction.predict import predict
 from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.flash import flash_rate

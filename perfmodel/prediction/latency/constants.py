@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.fitted_with import LINK, POWER, changed
+from perfmodel.core.fitted_with import POWER
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
@@ -26,26 +26,15 @@ from perfmodel.prediction.latency.effects import (
     applied,
     deviation_of,
     effects_of,
-    is_of_siblings,
     of_one_kind,
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.family import FACTOR, HOST_DEFAULTS, Family, Values
+from perfmodel.prediction.latency.family import HOST_DEFAULTS, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
-from perfmodel.prediction.latency.machine import (
-    AMD,
-    NVIDIA,
-    USUAL_CLOCK_HZ,
-    Machine,
-    copies_to_shared,
-    generation,
-    has_another_chip,
-    product_line,
-    vendor,
-)
-from perfmodel.prediction.latency.power import TENSOR_ENERGY, limited_share
-from perfmodel.prediction.latency.tables import default_tables
+from perfmodel.prediction.latency.machine import has_another_chip
+from perfmodel.prediction.latency.nearest_tables import Found, changed_figures, found_tables, knows_vendor
+from perfmodel.prediction.latency.own_figures import measured_constants, queued_starts, unlike_products
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80, Variances
 
@@ -61,15 +50,6 @@ WIDE_BYTES = 4.0
 #: standard deviation of ln(share of the datasheet's FLOP/s that good kernels reach) over the 26 sustained figures of
 #: compute in the catalog: a kernel of a kind that nobody measured may be faster than the roofline with these, too
 ANOTHER_KIND = 0.16
-#: time of products in 16 and 8 bits by AMD's library over that of NVIDIA's at the same power, and their families. AMD's
-#: typical attained FLOPs of an MI325X, ten products of DeepSeek-V3 (606 TFLOP/s in fp16, 616 in bf16, 1143 in fp8;
-#: "Completing the GPU Performance Picture", 2026-10-06), take 1.29 times as long as predicted without it, those of a
-#: layer on an MI300X (AMD-AGI/TraceLens @ 171dd74721ca) 1.3 to 1.6 times, the best that a search found 0.9 to 1.2 times
-HIPBLASLT, MATRIX_PRODUCTS = 1.1, ("gemm_bf16", "gemm_fp8")
-#: the same of tensor cores whose operands pass through registers, over those that copy to shared memory by themselves,
-#: where power does not set the rate. Two sources on a V100 take 1.11 and 1.18 times as long as without it (11 rows of
-#: `examples/published`, torch-performance and triton-1648, in view); a part of it is taken, since it is one machine
-THROUGH_REGISTERS = 1.1
 _ORIGINS = {
     Calibration.CALIBRATED: "constants of this machine",
     Calibration.SAME_GENERATION: "defaults of its generation",
@@ -124,10 +104,6 @@ class Correction(Stated):
     sheet: Sheet
 
 
-#: a table, and how well its constants know the machine
-Found = tuple[Calibration, LatencyTable]
-
-
 def constants(family: Family, hardware: Hardware, library: str = "", dtype: str = "") -> Constants:
     """Return the constants of a family on a machine, those of a library where it has its own.
 
@@ -144,7 +120,6 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     elsewhere = family.name not in hardware.latency
     measured = measured_constants(family, hardware) if elsewhere else {}
     least = {**queued_starts(family, hardware), **unlike_products(family, hardware)} if elsewhere else {}
-    own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
     if family.borrows and library and not _has_own_rows(found, library, dtype):
         library, candidates = family.borrows(hardware, library, dtype)
@@ -155,8 +130,8 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
     doubts = tuple(doubt.on(hardware) for doubt in family.all_doubts if doubt.machines(hardware))
     made = combined(
-        family, found, library, dtype, measured, least, link=link, own_vendor=own_vendor, lender=lender,
-        other_chip=chip, doubts=doubts, changed=changed_figures(family, hardware),
+        family, found, library, dtype, measured, least, link=link, lender=lender, other_chip=chip, doubts=doubts,
+        own_vendor=knows_vendor(family, hardware), changed=changed_figures(family, hardware),
     )  # fmt: skip
     if family.dispatched_like is None or any(_tells_dispatch(table) for _, table in found):
         return made
@@ -190,59 +165,6 @@ def _like(family: Family, near: Constants) -> Constants:
         variances={**near.variances, ErrorSource.KERNEL: unlike},
         surface=None,
     )
-
-
-def found_tables(family: Family, hardware: Hardware) -> list[Found]:
-    """Return the tables of a family that may hold for a machine, the nearest to it first.
-
-    A table that only rows of other operators have scaled knows the machine no better than the one that it scales. One
-    that was fitted on a machine with other figures is that of a machine of the same generation.
-    """
-    found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
-    own = family.own_table(hardware) if family.own_table else None
-    if own is not None:
-        return [(Calibration.CALIBRATED, own)]
-    if changed_figures(family, hardware):
-        return [(Calibration.SAME_GENERATION, found[0][1]), *found[1:]]
-    if found and is_of_siblings(found[0][1]):
-        found[0] = (found[1][0] if len(found) > 1 else Calibration.NEVER_SEEN, found[0][1])
-    return found
-
-
-@cached_per_machine
-def _changed(hardware: Hardware, family: str, crosses: bool) -> tuple[str, ...]:
-    return tuple(key for key in changed(hardware, family) if crosses or not key.startswith(LINK))
-
-
-def changed_figures(family: Family, hardware: Hardware) -> tuple[str, ...]:
-    """Return the keys of a machine's figures that are not those that its own constants of a family were fitted with.
-
-    Those of links count for families whose calls cross one.
-    """
-    return _changed(hardware, family.name, bool(family.link(hardware.links)))
-
-
-def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, LatencyTable]], ...]:
-    """Return the files that may hold tables for a machine, the nearest to it first and the generic one last."""
-    return (
-        (Calibration.CALIBRATED, hardware.latency),
-        (Calibration.SAME_GENERATION, default_tables(generation(hardware))),
-        (Calibration.NEVER_SEEN, default_tables(product_line(hardware))),
-        (Calibration.NEVER_SEEN, default_tables(vendor(hardware))),
-        (Calibration.NEVER_SEEN, default_tables("generic")),
-    )
-
-
-def fitted_table(name: str, hardware: Hardware) -> LatencyTable | None:
-    """Return the nearest table of a family that has constants: machines of one chip have those of their generation."""
-    tables = [by_family[name] for _, by_family in _sources(hardware) if name in by_family]
-    return next((table for table in tables if table.constants or table.libraries), None)
-
-
-def measured_libraries(name: str, hardware: Hardware) -> list[str]:
-    """Return the named libraries that a family's tables for a machine were fitted on, given the family's name."""
-    tables = [by_family[name] for _, by_family in _sources(hardware) if name in by_family]
-    return [library for library in known_libraries(tables) if library]
 
 
 def combined(
@@ -382,43 +304,3 @@ def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:
 def _spread(intervals: Mapping[str, tuple[float, float]], spread: float) -> dict[str, tuple[float, float]]:
     """Return intervals with so many times their half widths."""
     return {regime: (low**spread, high**spread) for regime, (low, high) in intervals.items()}
-
-
-def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
-    """Return the constants that the machine's own ``[sustained]`` bandwidth determines, for families that stream.
-
-    That bandwidth is of whole streams, reads and writes together, so that a written byte costs as much as a read one.
-    """
-    rate = hardware.main_memory.sustained_bytes_per_s
-    peak = (hardware.main_memory.bandwidth_bytes_per_s or 0.0) * hardware.main_memory.delivered
-    if not (family.streams and rate and peak):
-        return {}
-    known = {constant.name for constant in family.all_constants}  # not all streams tell a write from a read
-    return {name: value for name, value in (("eta", rate / peak), ("write", 1.0)) if name in known}
-
-
-def unlike_products(family: Family, hardware: Hardware) -> dict[str, float]:
-    """Return the factor of matrix products on engines unlike all measured ones, `HIPBLASLT` or `THROUGH_REGISTERS`."""
-    if family.name not in MATRIX_PRODUCTS:
-        return {}
-    if hardware.vendor == AMD:
-        return {FACTOR.name: HIPBLASLT}
-    peak = hardware.find_peak("fp16", "tensor")
-    if hardware.vendor != NVIDIA or peak is None or copies_to_shared(hardware):
-        return {}
-    unlimited = limited_share(Machine.of(hardware, peak), TENSOR_ENERGY) >= 1.0
-    return {FACTOR.name: THROUGH_REGISTERS} if unlimited else {}
-
-
-def queued_starts(family: Family, hardware: Hardware) -> dict[str, float]:
-    """Return the least start of a kernel in the machine's queue, for families that other machines were measured for.
-
-    It is in seconds, or in clocks where that is the unit of the family's start. Protocols of exchanges start otherwise.
-    """
-    queued_s = hardware.launch.queued_s
-    if queued_s is None:
-        return {}
-    clock = hardware.clocks_hz.get("tensor") or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
-    starts = {("launch", "s"): queued_s, ("start", ""): queued_s * clock}
-    own = {constant.name: (constant.name, constant.unit) for constant in family.all_constants}
-    return {name: starts[kind] for name, kind in own.items() if kind in starts}

@@ -18,13 +18,14 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants, constants, measured_libraries
+from perfmodel.prediction.latency.constants import Constants, constants
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.named import as_known
+from perfmodel.prediction.latency.nearest_tables import measured_libraries
 from perfmodel.prediction.latency.streams import FRAMEWORKS, FUSED
 from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.families import serving
+from perfmodel.prediction.latency.nearest_tables import measured_libraries
 
 
 def as_known(op: str, hardware: Hardware, conditions: Conditions) -> Conditions:

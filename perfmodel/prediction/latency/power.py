@@ -61,8 +61,8 @@ TENSOR_POWER = 0.55
 #: energy of a FLOP of AMD's matrix cores in 16 and 8 bits over that of NVIDIA's: with it the six products of a second
 #: each that AMD published for MI300X and MI325X (654 and 794 TFLOP/s in fp16, 708 and 843 in bf16, 1273 and 1519 in
 #: fp8; "Measuring Max-Achievable FLOPs, part 2", 2025-02-28) come out 4 % off in the mean under sustained load, without
-#: it 9 % too fast, before the factor of AMD's library (`perfmodel.prediction.latency.constants.HIPBLASLT`). In fp32 the
-#: energy is fitted on MI100 and MI210 as it is
+#: it 9 % too fast, before the factor of AMD's library (`perfmodel.prediction.latency.own_figures.HIPBLASLT`). In fp32
+#: the energy is fitted on MI100 and MI210 as it is
 MFMA_ENERGY, MFMA_DTYPES = 1.18, ("fp16", "bf16", "fp8", "int8", "fp4")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.prediction.latency.constants import fitted_table
+from perfmodel.prediction.latency.nearest_tables import fitted_table
 
 Figure = dict[str, Any]
 

@@ -10,9 +10,10 @@ import perfmodel as pm
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.constants import HIPBLASLT, constants
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.gemm import GEMM_BF16
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.own_figures import HIPBLASLT
 from perfmodel.prediction.latency.power import MFMA_ENERGY, process_energy
 
 MI300X, H100 = hardware("mi300x"), hardware("h100-sxm5-80gb")

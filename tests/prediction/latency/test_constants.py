@@ -14,9 +14,11 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction.latency import constants as latency_constants
+from perfmodel.prediction.latency import nearest_tables
 from perfmodel.prediction.latency.constants import combined
 from perfmodel.prediction.latency.elementwise import FAMILY
 from perfmodel.prediction.latency.families import family, family_names
+from perfmodel.prediction.latency.own_figures import measured_constants
 from perfmodel.prediction.latency.tables import latency_specs
 from perfmodel.prediction.uncertainty import Z80
 
@@ -148,7 +150,7 @@ def test_a_table_of_the_vendor_alone_makes_the_vendor_a_seen_one(
     """Only a machine for which nothing but the table for any GPU holds pays for its vendor."""
     for seen, pays in (("generic", True), ("none", False)):
         tables = {seen: {FAMILY.name: WIDE}}
-        monkeypatch.setattr(latency_constants, "default_tables", lambda place, tables=tables: tables.get(place, {}))
+        monkeypatch.setattr(nearest_tables, "default_tables", lambda place, tables=tables: tables.get(place, {}))
         machine = replace(simple_gpu, memory=simple_gpu.memory)  # nothing is kept on it yet
         got = latency_constants.constants(FAMILY, machine, "alpha", "fp32")
         assert ("vendor" in got.variances) is pays
@@ -168,7 +170,7 @@ def test_a_measured_bandwidth_determines_only_constants_that_a_family_has(name: 
     machine = next(machine for machine in load_all() if machine.name == "h100-sxm5-80gb")
     main = replace(machine.main_memory, sustained_bytes_per_s=3e12)
     machine = replace(machine, memory=tuple(main if level.name == main.name else level for level in machine.memory))
-    determined = latency_constants.measured_constants(family(name), machine)
+    determined = measured_constants(family(name), machine)
     assert determined.keys() <= {constant.name for constant in family(name).all_constants}
     assert bool(determined) == family(name).streams
     latency_specs({name: LatencyTable(determined)})  # a table with them can be written to a specification

@@ -17,7 +17,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import THROUGH_REGISTERS, constants
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.gemm import (
     FAMILIES,
@@ -33,6 +33,7 @@ from perfmodel.prediction.latency.gemm import (
 from perfmodel.prediction.latency.gemm.rates import PAUSE_S
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.own_figures import THROUGH_REGISTERS
 from perfmodel.prediction.latency.terms import STARTING, Terms
 from perfmodel.prediction.predict import predict
 
