@@ -38,7 +38,8 @@ from training_search import standings, standings_text
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.framework import Constants, Interval, nearest_framework
+from perfmodel.training.constants import Constants, Interval
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.published import judged_rows, rule_of_thumb
 from perfmodel.training.published_run import measured_time, read_run
 from perfmodel.training.step import train

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.latency import power
-from perfmodel.training.framework import Constants, constants
+from perfmodel.training.constants import Constants, constants
 from perfmodel.training.published_run import PublishedRun, UnusableRunError, measured_time, read_run
 from perfmodel.training.step import train
 

@@ -12,8 +12,9 @@ from perfmodel.cluster.collectives import exchange_time
 from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.prediction.algorithms.gradient_compression import HOST_S, METHODS
+from perfmodel.training.constants import constants
 from perfmodel.training.exchange import Groups
-from perfmodel.training.framework import constants, nearest_framework
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.memory import held_parameters
 from perfmodel.training.result import TrainingStep

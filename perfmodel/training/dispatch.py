@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perfmodel.core.units import format_si
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
-from perfmodel.training.framework import Constants
+from perfmodel.training.constants import Constants
 from perfmodel.training.layer import LayerWork
 from perfmodel.training.plan import Recompute
 from perfmodel.training.setup import Setup

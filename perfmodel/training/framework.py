@@ -1,6 +1,6 @@
 """How a training framework runs a model: which kernels it fuses, its precisions, what it overlaps.
 
-A framework is a file in ``engine_specs/training``; the constants that frameworks share are in ``defaults`` there.
+A framework is a file in ``engine_specs/training``; see `perfmodel.training.constants` for what frameworks share.
 """
 
 from __future__ import annotations
@@ -245,66 +245,15 @@ def listed(words: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measured over predicted time: quantiles at 10 % and 90 % of rows that were not fitted."""
-
-    low: float
-    high: float
-
-
-class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What frameworks share, each with its source in the file.
-
-    Attributes
-    ----------
-    sources : where each constant comes from, by key.
-    memory_bound : class of kernels -> time over that of a copy of the same bytes.
-    casts : time of a cast to 8 bits over that of a copy of the bytes that it has to move.
-    sm_share : share of a hidden exchange that the compute beside it loses.
-    fsdp_share : the same where each layer's weights are gathered in every micro batch.
-    chart_factor : kernel of attention -> time over that of its chart.
-    routing : time of sending tokens to experts over that of an all-to-all.
-    host_s : time that a pass of a layer with experts waits for the host [s].
-    dispatch_s, dispatch_deviation : time of the host to launch a kernel in eager mode [s], and the standard deviation
-        of its logarithm between laboratories, whose processors, releases and code differ.
-    intervals : how well a prediction is known: "seen" for frameworks and machines with rows that were fitted,
-        "unseen" for others, "experts" for mixtures of experts; "elsewhere" and "memory", what laboratories beside those
-        that published these rows differ by in their steps and in the memory that they print.
-    seen : frameworks with rows.
-    seen_machines : machines with rows, by their names in the catalog.
-    laboratories : who published the rows, as the beginning of their sources.
-    date : when they were fitted, as in "2026-01-31".
-    """
-
-    sources: dict[str, str]
-    memory_bound: dict[str, float]
-    casts: float
-    sm_share: float
-    fsdp_share: float
-    chart_factor: dict[str, float]
-    routing: float
-    host_s: float
-    dispatch_s: float
-    dispatch_deviation: float
-    intervals: dict[str, Interval]
-    seen: tuple[str, ...] = ()
-    seen_machines: tuple[str, ...] = ()
-    laboratories: tuple[str, ...] = ()
-    date: str = ""
-
-    def ran(self, laboratory: str) -> bool:
-        """Return whether a laboratory, given by the source of a run, is one of those whose runs were fitted."""
-        return laboratory.startswith(self.laboratories)
-
-
-def _folder() -> Path:
+def framework_folder() -> Path:
+    """Return the folder of the shipped frameworks."""
     return Path(shipped_folder("engine_specs")) / "training"
 
 
 @functools.cache
 def frameworks() -> Mapping[str, Framework]:
     """Return every shipped framework by its name."""
-    found = (read_framework(path) for path in sorted(_folder().glob("*.toml")))
+    found = (read_framework(path) for path in sorted(framework_folder().glob("*.toml")))
     return {framework.name: framework for framework in found}
 
 
@@ -331,16 +280,6 @@ def _explained(error: msgspec.ValidationError, path: str | Path) -> InputFileErr
     allowed = (*Framework.__struct_fields__, *MemoryFacts.__struct_fields__)
     remedy = nearest(wrong[1], allowed) or "Keys are those of the files in engine_specs/training."
     return InputFileError(f"unknown key {wrong[1]!r}.", place=str(path), remedy=remedy)
-
-
-@functools.cache
-def constants() -> Constants:
-    """Return the constants that frameworks share."""
-    path = _folder() / "defaults" / "constants.toml"
-    try:
-        return msgspec.convert(read_document(path), Constants)
-    except msgspec.ValidationError as error:
-        raise InputFileError(f"{error}.", place=str(path)) from None
 
 
 @functools.cache

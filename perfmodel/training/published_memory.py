@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from perfmodel.accuracy.published import PublishedRow
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.training.framework import constants
+from perfmodel.training.constants import constants
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.unmeasured import MEMORY

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from perfmodel.accuracy.run_table import Run
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
-from perfmodel.training.framework import Constants, nearest_framework
+from perfmodel.training.constants import Constants
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.plan import ATTENTION, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.step import train

@@ -8,8 +8,8 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import DAY_S, HOUR_S, format_binary, format_large, format_long, format_si
+from perfmodel.training.constants import constants
 from perfmodel.training.data_loading import Loading
-from perfmodel.training.framework import constants
 from perfmodel.training.goodput import Goodput
 from perfmodel.training.memory_result import PARTS, Memory, StageMemory
 from perfmodel.training.mixed import MixedStep

@@ -12,8 +12,9 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.choices import EFFICIENT
+from perfmodel.training.constants import Constants, constants
 from perfmodel.training.exchange import Groups
-from perfmodel.training.framework import Constants, Framework, constants, nearest_framework
+from perfmodel.training.framework import Framework, nearest_framework
 from perfmodel.training.frozen import FROZEN_BYTES
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
 from perfmodel.training.shard import Shard

@@ -14,8 +14,9 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.checks import check_plan
+from perfmodel.training.constants import Constants
 from perfmodel.training.flops import step_flop
-from perfmodel.training.framework import RANKS, Constants, frameworks, nearest_framework, says_nothing
+from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan

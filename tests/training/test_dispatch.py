@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.training.constants import constants
 from perfmodel.training.dispatch import Waits
-from perfmodel.training.framework import constants
 from perfmodel.training.published_run import measured_time, read_run
 from perfmodel.training.step import train
 

@@ -8,6 +8,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import exchange_time, send_time
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.routing import Dispatcher
+from perfmodel.training.constants import constants
 from perfmodel.training.exchange import (
     SCATTER_PIECES,
     beside_pieces,
@@ -17,7 +18,7 @@ from perfmodel.training.exchange import (
     expert_tensor_exchange,
     exposed,
 )
-from perfmodel.training.framework import constants, find_framework
+from perfmodel.training.framework import find_framework
 from perfmodel.training.layer import LayerWork, layer_work
 from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan

@@ -9,7 +9,8 @@ import pytest
 from perfmodel.accuracy.run_table import Run, RunTable, read_run_table
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.framework import constants, frameworks, nearest_framework, says_nothing
+from perfmodel.training.constants import constants
+from perfmodel.training.framework import frameworks, nearest_framework, says_nothing
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.published import KEYS, judge, recognises
 from perfmodel.training.published_run import (

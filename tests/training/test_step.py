@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.errors import UsageError
-from perfmodel.training.framework import constants, frameworks
+from perfmodel.training.constants import constants
+from perfmodel.training.framework import frameworks
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.step import train
 from perfmodel.training.timeline import pipeline_timeline
@@ -194,7 +195,7 @@ def test_a_kernel_of_another_machine_is_refused() -> None:
 def test_constants_can_be_replaced() -> None:
     import msgspec
 
-    from perfmodel.training.framework import constants
+    from perfmodel.training.constants import constants
 
     slower = msgspec.structs.replace(constants(), memory_bound={"counted": 3.0, "fsdp1": 3.0})
     cluster = pm.Cluster("h100", gpus=8)

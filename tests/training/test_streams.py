@@ -8,7 +8,8 @@ import pytest
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.framework import constants, find_framework
+from perfmodel.training.constants import constants
+from perfmodel.training.framework import find_framework
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan

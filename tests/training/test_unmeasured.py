@@ -12,7 +12,7 @@ from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.training.framework import Interval, constants
+from perfmodel.training.constants import Interval, constants
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.published import judge
 from perfmodel.training.search import search
