@@ -17,7 +17,8 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.bounds import bounding_times, floor_of, peak_of
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.copies import work_on
-from perfmodel.prediction.latency.estimate import Estimate, joined
+from perfmodel.prediction.latency.estimate import Estimate
+from perfmodel.prediction.latency.joined import joined
 from perfmodel.prediction.latency.usual import estimate_by_usual
 from perfmodel.prediction.result import Prediction
 
