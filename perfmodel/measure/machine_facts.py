@@ -15,11 +15,10 @@ from typing import Any
 from perfmodel.files import shipped_folder
 from perfmodel.kernels.device import Device
 from perfmodel.measure.telemetry.nvml import Telemetry
+from perfmodel.records.schema import BUSY_SHARE
 
 #: longest wait for git [s]
 _GIT_S = 5.0
-#: load average over the number of CPUs from which on other processes disturb a measurement
-BUSY_SHARE = 0.25
 
 
 def now_utc() -> str:

@@ -17,6 +17,8 @@ from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 
 #: kernels that run several operators one after another, also in records whose rows have no ``composition_time_s``
 _COMPOSED_NAMES = ("naive", "torch.sdpa.math", "torch.sdpa.math.backward", "chunked", "chunked.backward")
+#: load average over the number of CPUs from which on other processes disturb a measurement
+BUSY_SHARE = 0.25
 #: calls of a library that run several operators, which the model predicts as what the library does
 _CALLS_OF_LIBRARY = ("torch.quantize", "torch.dequantize", "torch.swiglu", "torch.geglu")
 

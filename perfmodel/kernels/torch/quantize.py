@@ -9,13 +9,10 @@ import torch
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
-from perfmodel.kernels.reference.quantize import groups
+from perfmodel.kernels.reference.quantize import LARGEST, groups
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, needs_compiler
 from perfmodel.operators.quantize import Quantize
-
-#: largest number of e4m3
-LARGEST = 448.0
 
 
 def _supports(op: Quantize, device: Device) -> str:

@@ -10,10 +10,8 @@ from perfmodel.comparison.noise import Centre, centre_of_samples, centre_of_stat
 from perfmodel.comparison.pairing import BenchRow, BenchRun
 from perfmodel.errors import InputFileError
 from perfmodel.records.record import parse_record
-from perfmodel.records.schema import Context, Row, Status
+from perfmodel.records.schema import BUSY_SHARE, Context, Row, Status
 
-#: load average over the number of CPUs from which on a machine is busy, as `perfmodel bench` warns
-_BUSY_SHARE = 0.25
 #: more CPUs than any machine has, or more load: no such number is believed
 _MOST_CPUS = 10**6
 #: keys of the context, and of its device, that are reported where two records differ -> their names for people
@@ -84,7 +82,7 @@ def _device(device: Mapping[str, Any]) -> str:
 
 def _busy(context: Context) -> str:
     load, cpus = (_believable(context.machine.get(key)) for key in ("load_average", "cpu_count"))
-    return f"load average {load:.1f} on {cpus:.0f} CPUs" if load and cpus and load >= _BUSY_SHARE * cpus else ""
+    return f"load average {load:.1f} on {cpus:.0f} CPUs" if load and cpus and load >= BUSY_SHARE * cpus else ""
 
 
 def _believable(number: Any) -> float:
