@@ -116,7 +116,7 @@ def command(
     ))  # fmt: skip
     if is_job:
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
-        return _diagnose_ranks(profiles, reading, (on, assume), plot, destination)
+        return _diagnose_ranks(profiles, reading, on, plot, destination, assume=assume)
     (profile,) = profiles
     measured = _read(profile, by, whole_trace)
     machine, machine_source = profiled_machine(measured, on, assume=assume)
@@ -139,15 +139,17 @@ def command(
 def _diagnose_ranks(
     paths: list[str],
     reading: Reading,
-    machine: tuple[list[str] | None, bool],
+    on: list[str] | None,
     plot: str | None,
     destination: Destination,
+    *,
+    assume: bool,
 ) -> int:
-    """Report where the time of a job's ranks goes and who waits for whom; ``machine`` is --on and --assume."""
+    """Report where the time of a job's ranks goes and who waits for whom."""
     from perfmodel.core.report import report
 
     job = read_job(paths, reading, keep=True)
-    hardware = job_machine(job, machine[0], assume=machine[1])
+    hardware = job_machine(job, on, assume=assume)
     if plot is not None:
         from perfmodel.render.plots.diagnosis.ranks import ranks_plot
 

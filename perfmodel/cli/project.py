@@ -84,7 +84,7 @@ def command(
     refuse_idle(ctx, [of_several(is_job)])
     if is_job:
         reading = Reading(by, whole_trace, Sharing(workers, scheduler))
-        return _project_job(profiles, reading, (source, assume), there, (host, plot), destination)
+        return _project_job(profiles, reading, source, there, host, plot, destination, assume=assume)
     measured = read_profile(profiles[0], by=by, whole_trace=whole_trace)
     refuse_cpu_times(measured, source, place=profiles[0], option="--from")
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
@@ -99,22 +99,21 @@ def command(
 def _project_job(
     paths: list[str],
     reading: Reading,
-    machine: tuple[list[str] | None, bool],
+    source: list[str] | None,
     there: Hardware,
-    options: tuple[float | None, str | None],
+    host: float | None,
+    plot: str | None,
     destination: Destination,
+    *,
+    assume: bool,
 ) -> int:
-    """Project the ranks of a job, as many as are done when it ends.
-
-    ``machine`` is --from and --assume, ``options`` --host and --plot.
-    """
+    """Project the ranks of a job, as many as are done when it ends."""
     from perfmodel.core.report import report
     from perfmodel.diagnosis.ranks.projection import project_job
 
-    host, plot = options
     job = read_job(paths, reading)
-    refuse_cpu_times(job, machine[0], place="the job", option="--from")
-    here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
+    refuse_cpu_times(job, source, place="the job", option="--from")
+    here = job_machine(job, source, option="--from", assume=assume, needed=True)
     assert here is not None  # as it is needed
     ranks = project_ranks(job, reading, (here, there), host)
     projected = project_job(_job_of(job, list(ranks), reading.sharing), list(ranks.values()), here, there)

@@ -153,14 +153,14 @@ def command(
              "Use `perfmodel project` for the job, or rank one rank alone with --to."),
         Idle(target is None, ("host",), "it belongs to a projection", "Add --to HW, or leave it out."),
     ))  # fmt: skip
+    reading = Reading(by, whole_trace, Sharing(workers, scheduler))
     job = None
     if is_job:
-        reading = Reading(by, whole_trace, Sharing(workers, scheduler))
         job = read_job(profiles, reading)
         planned, machine = read_plan(plan) if plan else None, job_machine(job, on, assume=assume)
         measured = pace_profile(job, reading)
     else:
-        measured, planned, machine = _alone(profiles[0], plan, (on, assume, target), (by, whole_trace), efforts)
+        measured, planned, machine = _alone(profiles[0], plan, reading, on, target, efforts, assume=assume)
     if target is not None:
         measured, machine = _projected(measured, machine, target, host)
     decision = decide(
@@ -189,23 +189,22 @@ def command(
 def _alone(
     path: str,
     plan: str | None,
-    machines: tuple[list[str] | None, bool, str | None],
-    entries: tuple[str, bool],
+    reading: Reading,
+    on: list[str] | None,
+    to: str | None,
     efforts: Mapping[str, Effort],
+    *,
+    assume: bool,
 ) -> tuple[Profile, Plan | None, Hardware | None]:
-    """Return one profile or deployment, its plan and its machine.
-
-    ``machines`` are --on, --assume and --to, ``entries`` --by and --whole-trace.
-    """
+    """Return one profile or deployment, its plan and its machine; ``to`` is the one that it is projected to."""
     from perfmodel.formats import read_profile
     from perfmodel.investment.plan import read_plan
     from perfmodel.serving.case import is_deployment_file
 
-    on, assume, to = machines
     if is_deployment_file(path):
         check_names_machine(path, on, to)
         return deployment_and_plan(path, plan, efforts)
-    measured = read_profile(path, by=entries[0], whole_trace=entries[1])
+    measured = read_profile(path, by=reading.by, whole_trace=reading.whole_trace)
     if to is not None:
         refuse_cpu_times(measured, on, place=path, option="--to")
     return measured, read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
