@@ -162,9 +162,9 @@ def calibrate_family(
         with_factor = fit_libraries(family, groups, start.values, centred=True, factor=True)
         inside = [mean_off(residuals(family, groups, found)[0]) for found in (fitted, with_factor)]
         if inside[1] < EARNED * inside[0]:  # what does not help the rows that it is fitted to helps no others
-            told = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
-            if mean_off(told[0]) < EARNED * mean_off(held_out[0]):
-                fitted, held_out = with_factor, told
+            left_out = _cross_validated(family, groups, start.values, with_factor, centred=True, factor=True)
+            if mean_off(left_out[0]) < EARNED * mean_off(held_out[0]):
+                fitted, held_out = with_factor, left_out
     ratio, *_ = held_out
     common = {name: value for name, value in fitted.common().items() if name not in names_of(kernels)}
     stated, others = stated_by(start, *held_out, follow=follow)

@@ -104,13 +104,13 @@ def fit_libraries(
     if not kernels:
         family = _of_any_kernel(family)
     known = family.table_constants if factor else family.all_constants
-    told = names_of(kernels)
-    chosen = [c.name for c in known if c.name not in told and (host or c not in HOST_CONSTANTS)]
+    kernel_constants = names_of(kernels)
+    chosen = [c.name for c in known if c.name not in kernel_constants and (host or c not in HOST_CONSTANTS)]
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_library[group.conditions.library].append(group)
     # the mean of kernels of different kinds is neither; most are of the usual one
-    usual = {c.name: c.default for c in known if c.name in told}
+    usual = {c.name: c.default for c in known if c.name in kernel_constants}
     own = kernels.get(next(iter(by_library)), usual) if len(by_library) == 1 else usual
     shared = fit(family, groups, {**start, **own}, chosen, near=near.shared if near else None, centred=centred)
     event = host and any(group.conditions.timing.includes_host for group in groups)
@@ -129,13 +129,13 @@ def fit_libraries(
         for library, rows in sorted(by_library.items())
         if sum(map(len, rows)) >= ENOUGH_ROWS
     }
-    return FittedConstants(shared, {library: _with(one, told) for library, one in found.items()})
+    return FittedConstants(shared, {library: _with(one, kernel_constants) for library, one in found.items()})
 
 
-def _with(found: Fit, told: Collection[str]) -> Fit:
+def _with(found: Fit, names: Collection[str]) -> Fit:
     """Return a fit that has some constants whether its rows identify them or not: another library's are unlike them."""
-    unidentified = tuple(name for name in found.unidentified if name not in told)
-    return replace(found, unidentified=unidentified, certainty={**dict.fromkeys(told, 1.0), **found.certainty})
+    unidentified = tuple(name for name in found.unidentified if name not in names)
+    return replace(found, unidentified=unidentified, certainty={**dict.fromkeys(names, 1.0), **found.certainty})
 
 
 def names_of(kernels: Mapping[str, Values]) -> set[str]:

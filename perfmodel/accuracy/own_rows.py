@@ -66,7 +66,7 @@ class MachineCalibration(Reportable):
     @property
     def hardware(self) -> Hardware:
         """The machine with the fitted constants."""
-        tables = {told.family.name: told.table for told in self.siblings}
+        tables = {sibling.family.name: sibling.table for sibling in self.siblings}
         tables |= {calibration.family.name: calibration.table for calibration in self.families}
         machine = with_tables(self.before, tables)
         return self.network.on(machine) if self.network else machine
@@ -117,8 +117,8 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
             calibrations.append(found)
     unused = {reason: count for reason, count in reasons.items() if count}
     rows_of = {one.family.name: by_family[one.family.name][1] for one in calibrations}
-    told = calibrate_siblings(rows_of, hardware, source, date)
-    calibrated = MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
+    siblings = calibrate_siblings(rows_of, hardware, source, date)
+    calibrated = MachineCalibration(hardware, tuple(calibrations), unused, tuple(siblings))
     network = fit_network(beyond, calibrated.hardware, f"{source}, {date}")
     if beyond and network is None:
         unused[f"between nodes: fewer than {FEWEST_ROWS}, or of too few sizes"] = sum(map(len, beyond))
@@ -223,8 +223,8 @@ def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]
     """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt."""
     known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
     doubts = [doubt for doubt in found.family.all_doubts if not doubt.lasting]
-    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in doubts]
-    known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
+    counted = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in doubts]
+    known += [source for source in dict(counted) if all(enough for of, enough in counted if of is source)]
     if not known:
         return found
     deviations = {**found.table.deviations}

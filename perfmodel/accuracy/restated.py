@@ -91,8 +91,8 @@ def _scale(squares: Floats, rows: float) -> float:
 
     That is the mean of an inverse gamma distribution, whose prior says 1.
     """
-    told = rows * float(np.mean(squares)) if squares.size else 0.0
-    return (USUAL_ROWS + told) / (USUAL_ROWS + rows)
+    squares_sum = rows * float(np.mean(squares)) if squares.size else 0.0
+    return (USUAL_ROWS + squares_sum) / (USUAL_ROWS + rows)
 
 
 def _left(start: Constants, regime: int, shape: float, rows: float) -> float:

@@ -154,16 +154,16 @@ def calibrate_siblings(
     source, date : written beside the constants.
     """
     known = {name: offsets(name, rows[name], hardware) for name in ALIKE if name in rows}
-    told = {name for name, found in known.items() if any(found)}
-    count = sum(len(group) for name in told for group in rows[name])
-    made = []
-    for name in ALIKE if told else ():
+    measured = {name for name, found in known.items() if any(found)}
+    count = sum(len(group) for name in measured for group in rows[name])
+    calibrations = []
+    for name in ALIKE if measured else ():
         if name in rows or (name in hardware.latency and not is_of_siblings(hardware.latency[name])):
             continue
-        by = tuple(name for name in ALIKE if name in told)
+        by = tuple(name for name in ALIKE if name in measured)
         origin = f"rows of {', '.join(by)} on this machine: {source}, {count} rows"
-        made.append(_told(family(name), by, [known[one] for one in by], hardware, (origin, date)))
-    return made
+        calibrations.append(_told(family(name), by, [known[one] for one in by], hardware, (origin, date)))
+    return calibrations
 
 
 def _told(

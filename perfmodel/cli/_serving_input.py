@@ -148,8 +148,8 @@ def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
     if config.stored == OTHER:
         note = "The config says that the weights are quantised, in a way that is not read: taken as bf16."
         return config.usual_weights, (f"{note} --weights names their format.",)
-    said = f"Weights in {config.stored}, {source_of_format(model)}"
-    return config.stored, (f"{said}; --weights chooses another format.",)
+    reason = f"Weights in {config.stored}, {source_of_format(model)}"
+    return config.stored, (f"{reason}; --weights chooses another format.",)
 
 
 def _machines(names: Sequence[str]) -> list[str]:

@@ -52,8 +52,8 @@ def unequal_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     machines: dict[float, dict[str, None]] = {}
     for outcome in outcomes:
         if not outcome.fault:
-            made = outcome.spec.deployment()
-            machines.setdefault(made.elsewhere.middle, {})[made.hardware.name] = None
+            deployment = outcome.spec.deployment()
+            machines.setdefault(deployment.elsewhere.middle, {})[deployment.hardware.name] = None
     if len(machines) < 2:
         return ()
     surer, other = min(machines), max(machines)

@@ -215,8 +215,8 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
         # Without a message typer has printed the help instead.
         if error.format_message():
             last = _missing_last(error, arguments)
-            said = f"Missing argument '{last}'" if last else error.format_message()
-            message = " ".join(said.replace("Value error, ", "").split())
+            text = f"Missing argument '{last}'" if last else error.format_message()
+            message = " ".join(text.replace("Value error, ", "").split())
             where = getattr(error, "ctx", None)
             command = where.command_path if where else "perfmodel"
             end = "" if message.endswith((".", "?", "!")) else "."

@@ -93,9 +93,9 @@ def _draw_monitored(records: Sequence[str], output: str, title: str | None) -> N
 
     if len(records) > 1:
         raise UsageError("a record of monitor is drawn alone.", place="RECORD", remedy="Give one file.")
-    made = report(read_recorded(records[0]))
-    save_figure(panels_plot(made.panels, title or made.title, made.notes), output)
-    status(f"wrote {output} (readings: {len(made.rows)})")
+    readings = report(read_recorded(records[0]))
+    save_figure(panels_plot(readings.panels, title or readings.title, readings.notes), output)
+    status(f"wrote {output} (readings: {len(readings.rows)})")
 
 
 def _check_dtype(dtype: str, pairs: Pairs) -> None:

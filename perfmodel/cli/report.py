@@ -111,5 +111,5 @@ def _document_report(document: dict[str, Any], path: str) -> Any:
     if document["command"] in COMMANDS:
         record = parse_record(document, path)
         return report(dataclasses.replace(record, title=f"{record.command}: {storage.name_of(path)}"))
-    made = json_report(document, storage.name_of(path))
-    return dataclasses.replace(made, context={**context(), **made.context})
+    document_report = json_report(document, storage.name_of(path))
+    return dataclasses.replace(document_report, context={**context(), **document_report.context})

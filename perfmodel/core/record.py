@@ -28,29 +28,29 @@ def record(kind: type[Kind]) -> type[Kind]:
     return quick_init(dataclass(frozen=True)(kind))
 
 
-def quick_init(made: type[Kind], *, refuse: Callable[[type, Mapping[str, Any]], Exception] | None = None) -> type[Kind]:
+def quick_init(kind: type[Kind], *, refuse: Callable[[type, Mapping[str, Any]], Exception] | None = None) -> type[Kind]:
     """Give a dataclass an `__init__` that writes to the instance's dictionary, and return the class.
 
     Parameters
     ----------
-    made : the dataclass.
+    kind : the dataclass.
     refuse : returns the error for a call with these fields, one of which is unknown, or which lack one; without it,
         that is Python's TypeError. A call that is right takes no longer for it.
     """
-    usual = vars(made)["__init__"]
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]  # what the decorator adds is unknown to it
+    usual = vars(kind)["__init__"]
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # what the decorator adds is unknown to it
     values: dict[str, Any] = {"MISSING": MISSING, "refuse": refuse}
     for item in fields:
         values[f"default_{item.name}"] = item.default
         values[f"factory_{item.name}"] = item.default_factory
-    lines = _source(fields, refuses=refuse is not None, then="__post_init__" if hasattr(made, "__post_init__") else "")
+    lines = _source(fields, refuses=refuse is not None, then="__post_init__" if hasattr(kind, "__post_init__") else "")
     exec("\n".join(lines), values)  # noqa: S102 -- as `dataclasses` and `namedtuple` make theirs
     quick = values["__init__"]
     quick.__annotations__, quick.__doc__ = usual.__annotations__, usual.__doc__
-    quick.__qualname__, quick.__module__ = usual.__qualname__, made.__module__
+    quick.__qualname__, quick.__module__ = usual.__qualname__, kind.__module__
     quick.__wrapped__ = usual  # whose signature people see
-    made.__init__ = quick  # type: ignore[method-assign]
-    return made
+    kind.__init__ = quick  # type: ignore[method-assign]
+    return kind
 
 
 def _source(fields: tuple[dataclasses.Field[Any], ...], *, refuses: bool, then: str) -> Iterator[str]:

@@ -309,8 +309,8 @@ def report(result: Any, **options: Any) -> Report:
         _load_report_of(room)
         function = report.dispatch(kind)
         if function is not _unregistered:
-            made: Report = function(result, **options)
-            return made
+            reported: Report = function(result, **options)
+            return reported
     raise TypeError(f"{kind.__name__} has no report.")
 
 

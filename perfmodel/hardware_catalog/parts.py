@@ -147,7 +147,7 @@ def _level(name: str, spec: HardwareSpec, read: Quantities) -> MemoryLevel:
 
 def to_peaks(spec: HardwareSpec, read: Quantities) -> tuple[Peak, ...]:
     """Return the peak rate of each engine and dtype."""
-    made = []
+    peaks = []
     for engine, rates in spec.peak.items():
         source = rates.get("source", "")
         for dtype, rate in rates.items():
@@ -159,7 +159,7 @@ def to_peaks(spec: HardwareSpec, read: Quantities) -> tuple[Peak, ...]:
                     "dtype", dtype, DTYPE_BYTES, place=f"{read.place}: peak.{engine}", kind=InputFileError
                 )
             sustained: Mapping[str, Any] = getattr(spec.sustained, engine)
-            made.append(
+            peaks.append(
                 Peak(
                     dtype=canonical_dtype(dtype),
                     engine=engine,
@@ -174,9 +174,9 @@ def to_peaks(spec: HardwareSpec, read: Quantities) -> tuple[Peak, ...]:
                     note=rate.note,
                 )
             )
-    if not made:
+    if not peaks:
         raise InputFileError("no peak is given.", place=f"{read.place}: peak", remedy="Add [peak.vector] fp32.")
-    return tuple(made)
+    return tuple(peaks)
 
 
 def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
@@ -191,10 +191,10 @@ def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
     lines = MappingProxyType({op: _to_line(f"link.{name}.collective", op, line, read)
                               for op, line in link.collective.items()})  # fmt: skip
     facts = (bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency, lines, link.technology)
-    made = Link(name, rate, *facts)
-    if link.reduces_in_switch is None and name == "nvlink" and rate >= REDUCING_NVLINK and not made.is_bridge:
-        return replace(made, reduces_in_switch=True)
-    return made
+    converted = Link(name, rate, *facts)
+    if link.reduces_in_switch is None and name == "nvlink" and rate >= REDUCING_NVLINK and not converted.is_bridge:
+        return replace(converted, reduces_in_switch=True)
+    return converted
 
 
 def _to_line(table: str, op: str, line: ExchangeSpec, read: Quantities) -> ExchangeLine:

@@ -109,22 +109,22 @@ def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
     """Return the rates of one engine; a bare quantity is short for ``{ rate = ... }``, and source is text."""
     if not isinstance(rates, dict):
         raise InputFileError("is not a table of dtype = rate.", place=place)
-    made: dict[str, RateSpec | str] = {}
+    converted: dict[str, RateSpec | str] = {}
     for dtype, rate in rates.items():
         if dtype in ("source", "note"):
             if not isinstance(rate, str):
                 raise InputFileError(f"{rate!r} is no text.", place=f"{place}.{dtype}")
-            made[dtype] = rate
+            converted[dtype] = rate
         elif isinstance(rate, dict):
             try:
-                made[dtype] = msgspec.convert(rate, RateSpec)
+                converted[dtype] = msgspec.convert(rate, RateSpec)
             except msgspec.ValidationError as error:
                 raise _explain(str(error), f"{place}.{dtype}", nested=True) from None
         elif isinstance(rate, (str, int, float)) and not isinstance(rate, bool):
-            made[dtype] = RateSpec(rate)
+            converted[dtype] = RateSpec(rate)
         else:
             raise InputFileError(f"{rate!r} is not a rate.", place=f"{place}.{dtype}")
-    return made
+    return converted
 
 
 def _explain(message: str, place: str, *, nested: bool = False) -> InputFileError:
@@ -155,8 +155,8 @@ def to_hardware(spec: HardwareSpec, place: str, *, lazy: bool = False) -> Hardwa
     InputFileError
         When a quantity has no unit or the wrong one, is not positive, or a name is unknown.
     """
-    made = _converted(spec, place, lazy=lazy)
-    return replace(made, fitted_with=fitted_with(made, made.latency))
+    hardware = _converted(spec, place, lazy=lazy)
+    return replace(hardware, fitted_with=fitted_with(hardware, hardware.latency))
 
 
 def _converted(spec: HardwareSpec, place: str, *, lazy: bool) -> Hardware:

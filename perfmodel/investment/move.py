@@ -74,11 +74,12 @@ class Trace:
             if parts == (name,):
                 operators[name] = entries[name]
         profile = self.profile
-        made = []
+        changed_entries = []
         for entry in profile.entries:
             changed = operators.get(entry.name, entry)
             time_s = entry.time_s * factors.get(entry.name, 1.0)
-            made.append(replace(entry, op=changed.op, calls=entry.calls or changed.calls, time_s=time_s))
+            calls = entry.calls or changed.calls
+            changed_entries.append(replace(entry, op=changed.op, calls=calls, time_s=time_s))
         timeline = profile.timeline
         assert timeline is not None
         if any(factor != 1.0 for factor in factors.values()):
@@ -86,7 +87,7 @@ class Trace:
             of_entry = np.array([*(factors.get(entry.name, 1.0) for entry in profile.entries), 1.0])
             timeline = timeline.between_gpu_work()
             timeline = replay(timeline, of_entry[timeline.gpu.entry])
-        return replace(profile, entries=tuple(made), timeline=timeline)
+        return replace(profile, entries=tuple(changed_entries), timeline=timeline)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def move_entries(
     machines : from which and to which.
     trace : the traced run behind the entries.
     """
-    made = dict(entries)
+    there = dict(entries)
     low_s = high_s = 0.0
     known = set() if trace is None else {*trace.parts, *trace.wall_s}
     table = tuple(
@@ -129,37 +130,37 @@ def move_entries(
     )
     if table:
         listed = project(Profile(table), *machines)
-        made.update({entry.name: entry for entry in listed.profile_there.entries})
+        there.update({entry.name: entry for entry in listed.profile_there.entries})
         low_s, high_s = (end_s - listed.whole.projected_time_s for end_s in (listed.whole.low, listed.whole.high))
     if trace is not None:
         all_move = all(name in targets for name in trace.parts)
         parts = {part for name in targets for part in trace.parts.get(name, ())}
         run = project(trace.changed(entries), *machines, only=None if all_move else parts)
         replayed = _there(trace, run, entries)
-        made.update(replayed)
+        there.update(replayed)
         replayed_s = math.fsum(entry.time_s for entry in replayed.values())
         low_s += replayed_s * (run.whole.low / run.whole.projected_time_s - 1.0)
         high_s += replayed_s * (run.whole.high / run.whole.projected_time_s - 1.0)
         trace = Trace.of_projection(trace, run)
-    total_s = math.fsum(entry.time_s for entry in made.values())
+    total_s = math.fsum(entry.time_s for entry in there.values())
     interval = (1.0 + low_s / total_s, 1.0 + high_s / total_s) if total_s else (1.0, 1.0)
-    return Moved(made, interval, trace)
+    return Moved(there, interval, trace)
 
 
 def _there(trace: Trace, run: Projection, entries: Entries) -> dict[str, ProfileEntry]:
     """Return what a replayed run consists of on the other machine: parts of the run, and gaps, old and new ones."""
     new_s = {part.name: part.projected_time_s for part in run.parts}
-    made = {}
+    parts_there = {}
     for name, parts in trace.parts.items():
-        made[name] = replace(entries[name], time_s=math.fsum(new_s.pop(part, 0.0) for part in parts))
+        parts_there[name] = replace(entries[name], time_s=math.fsum(new_s.pop(part, 0.0) for part in parts))
     work = {entry.name: entry for entry in run.profile_there.entries}
     for name in (*trace.wall_s, *new_s):
         if name in entries and name not in trace.parts:
             # what a step has taken off a gap stays off it
             before_s = trace.wall_s.get(name, 0.0)
             share = entries[name].time_s / before_s if before_s else 1.0
-            made[name] = replace(entries[name], time_s=share * new_s.get(name, 0.0))
-        elif name not in trace.wall_s and name not in made and new_s[name] > 0:
+            parts_there[name] = replace(entries[name], time_s=share * new_s.get(name, 0.0))
+        elif name not in trace.wall_s and name not in parts_there and new_s[name] > 0:
             entry = work.get(name, ProfileEntry(name, 0.0, category=EventKind.HOST))
-            made[name] = replace(entry, time_s=new_s[name])
-    return made
+            parts_there[name] = replace(entry, time_s=new_s[name])
+    return parts_there

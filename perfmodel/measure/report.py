@@ -34,8 +34,8 @@ report.register(Contests)(contests_report)
 @report.register
 def _(recorded: Recorded, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return what a monitor recorded, one row for each metric."""
-    made = monitor_report(recorded.series, recorded.findings, context=context)
-    return dataclasses.replace(made, title=f"Readings of {storage.name_of(recorded.place)}")
+    readings = monitor_report(recorded.series, recorded.findings, context=context)
+    return dataclasses.replace(readings, title=f"Readings of {storage.name_of(recorded.place)}")
 
 
 @report.register

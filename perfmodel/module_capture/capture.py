@@ -119,12 +119,12 @@ def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _fakes(named: Iterator[tuple[str, torch.Tensor]], cast: torch.dtype | None) -> dict[str, torch.Tensor]:
     """Return tensors without values in the place of others, the same one for one that occurs twice."""
-    made: dict[int, torch.Tensor] = {}
+    fakes: dict[int, torch.Tensor] = {}
     result = {}
     for name, tensor in named:
-        if id(tensor) not in made:
-            made[id(tensor)] = _fake(tensor, cast)
-        result[name] = made[id(tensor)]
+        if id(tensor) not in fakes:
+            fakes[id(tensor)] = _fake(tensor, cast)
+        result[name] = fakes[id(tensor)]
     return result
 
 

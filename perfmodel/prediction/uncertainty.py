@@ -126,8 +126,8 @@ class Shape:
 def shape_of(op: Operator) -> Shape:
     """Return the shape of an operator."""
     sizes = op.params()
-    told = ((name, value.tobytes() if isinstance(value, np.ndarray) else value) for name, value in sizes.items())
-    return Shape((op.op, op.dtype, tuple(told)), sizes)
+    hashable = ((name, value.tobytes() if isinstance(value, np.ndarray) else value) for name, value in sizes.items())
+    return Shape((op.op, op.dtype, tuple(hashable)), sizes)
 
 
 def of_sum(parts: Iterable[tuple[Number, Hashable, Mapping[ErrorSource, Number]]]) -> dict[ErrorSource, Number]:

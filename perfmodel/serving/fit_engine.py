@@ -107,9 +107,9 @@ def fit_engine(cases: Sequence[Case], engine: Engine, find: Callable[[str], Hard
 def _with_sources(engine: Engine, identified: dict[str, bool], cases: Sequence[Case], runs: int) -> Engine:
     """Return the engine with these runs as the source of its fitted constants, and what they tell of each."""
     tables = ", ".join(dict.fromkeys(case.run.table for case in cases))
-    told = {True: "its runs tell it", False: "not told by its runs"}
+    words = {True: "its runs tell it", False: "not told by its runs"}
     sources = dict.fromkeys(identified, f"perfmodel calibrate on {runs} runs of {tables}")
-    errors = {name: told[known] for name, known in identified.items()}
+    errors = {name: words[known] for name, known in identified.items()}
     told_by = {**engine.sources, **sources}, {**engine.errors, **errors}
     return replace(engine, own=True, sources=told_by[0], errors=told_by[1])
 
@@ -135,12 +135,12 @@ class _Steps:
 
     @classmethod
     def of(cls, cases: Sequence[Case], engine: Engine, find: Callable[[str], Hardware]) -> _Steps:
-        made: dict[Setup, Deployment | None] = {}
+        deployments: dict[Setup, Deployment | None] = {}
         rows = []
         for case in cases:
-            if case.setup not in made:
-                made[case.setup] = _deployment(case, engine, find)
-            deployment = made[case.setup]
+            if case.setup not in deployments:
+                deployments[case.setup] = _deployment(case, engine, find)
+            deployment = deployments[case.setup]
             if deployment is None:
                 continue
             kernels = deployment.table.kernels_per_layer * deployment.part.layers * deployment.pp

@@ -78,15 +78,15 @@ class Workload:
         prefix = self.cached if self.trace is None and 0 < self.cached < self.isl else 0
         isl = isl - prefix  # only what comes behind the prefix differs between prompts
         if closed:
-            made = closed_loop(
+            arriving = closed_loop(
                 int(value), count, isl, osl, spread=self.spread, ramp_s=self.ramp_s, seed=self.seed
             )  # fmt: skip
         else:
-            made = open_loop(
+            arriving = open_loop(
                 value, count, isl, osl, spacing=self.spacing, burstiness=self.burstiness, spread=self.spread,
                 seed=self.seed,
             )  # fmt: skip
-        return self._with_prefix(replace(made, prompt=made.prompt + prefix))
+        return self._with_prefix(replace(arriving, prompt=arriving.prompt + prefix))
 
     def _lengths(self, count: int) -> tuple[Any, Any]:
         """Return the means, or the lengths of the file in their order, from its start again where it has too few."""

@@ -83,7 +83,7 @@ class Setup:
             profile = replace(known, receive_steps=self.receive_steps)
         try:
             config = find_model(self.model)
-            made = Deployment(
+            deployed = Deployment(
                 replace(config, positions=max(config.positions, longest)), find(self.hardware),
                 tp=self.tp, pp=self.pp, ep=self.ep, dp=self.dp, engine=profile or self.engine,
                 engine_version=self.version,
@@ -91,10 +91,10 @@ class Setup:
                 max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens, speculation=self.speculation,
                 laboratory=self.laboratory, release_known=bool(self.version),
             )  # fmt: skip
-            made.memory()
+            deployed.memory()
         except PerfModelError as error:
             raise SkipRun(error.message.partition(":")[0] if "fit" in error.message else error.message) from None
-        return made
+        return deployed
 
 
 @dataclass(frozen=True)

@@ -67,16 +67,16 @@ def arrays(place: str, values: Mapping[str, object]) -> dict[str, Array]:
     UsageError
         For what is neither.
     """
-    made = {}
+    converted = {}
     for name, value in values.items():
         try:
             if np.asarray(value).dtype == bool:
                 raise ValueError
-            made[name] = np.asarray(value, dtype=np.float64)
+            converted[name] = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
             remedy = "Give a number, or an array of numbers."
             raise UsageError(f"{name}={reprlib.repr(value)} is no number.", place=place, remedy=remedy) from None
-    return made
+    return converted
 
 
 def _prompts(prefill: object) -> tuple[tuple[Array, Array, Array], ...]:

@@ -162,8 +162,8 @@ def _requests(deployment: Deployment, study: Study, value: float) -> Requests:
 
 def _point(deployment: Deployment, study: Study, value: float, progress: Callable[[int], None] | None) -> Point:
     requests = _requests(deployment, study, value)
-    told = len(study.requests(deployment, value)) / len(requests)  # a bar of progress counts those of the study
-    advance = None if progress is None else lambda done: progress(int(told * done))
+    scale = len(study.requests(deployment, value)) / len(requests)  # a bar of progress counts those of the study
+    advance = None if progress is None else lambda done: progress(int(scale * done))
     replay = simulate_fleet(deployment, requests, study.fleet, interval=study.interval, progress=advance)
     return _figures(deployment, study, replay, value)
 

@@ -31,10 +31,10 @@ Vector = NDArray[np.float64]
 
 
 def _vector(**parts: float) -> Vector:
-    made = np.zeros(len(PARTS))
+    vector = np.zeros(len(PARTS))
     for name, value in parts.items():
-        made[INDEX[name]] = value
-    return made
+        vector[INDEX[name]] = value
+    return vector
 
 
 @dataclass(frozen=True)

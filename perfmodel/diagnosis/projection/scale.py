@@ -201,10 +201,10 @@ def _peak_ratio(entry: ProfileEntry, source: Hardware, target: Hardware) -> tupl
     they are those of the first dtype of matrix products that both have.
     """
     for name in (*entry.kernels[:1], entry.name):
-        told = kernel_arithmetic(name)
-        if told is not None:
+        arithmetic = kernel_arithmetic(name)
+        if arithmetic is not None:
             try:
-                here, there = _peaks(told, source, target)
+                here, there = _peaks(arithmetic, source, target)
             except UsageError:
                 break
             return here.flop_per_s / there.flop_per_s, _peaks_in_words(here, there)
@@ -216,7 +216,7 @@ def _peak_ratio(entry: ProfileEntry, source: Hardware, target: Hardware) -> tupl
     return 1.0, ""
 
 
-def _peaks(told: Arithmetic, source: Hardware, target: Hardware) -> tuple[Peak, Peak]:
+def _peaks(arithmetic: Arithmetic, source: Hardware, target: Hardware) -> tuple[Peak, Peak]:
     """Return the peaks of a kernel here and there.
 
     The library leaves the tensor engine aside there as well if it does so here. Where this machine's has not the dtype,
@@ -227,13 +227,13 @@ def _peaks(told: Arithmetic, source: Hardware, target: Hardware) -> tuple[Peak, 
     UsageError
         When a machine has no peak for the dtype, nor for one in its place.
     """
-    here = source.find_peak(*told) or source.best_peak(told.dtype)
-    if here.engine == "vector" and source.find_peak(told.dtype, "tensor"):
-        return here, target.vector_peak(told.dtype)
-    for dtype in (told.dtype, *_INSTEAD.get(told.dtype, ())):
+    here = source.find_peak(*arithmetic) or source.best_peak(arithmetic.dtype)
+    if here.engine == "vector" and source.find_peak(arithmetic.dtype, "tensor"):
+        return here, target.vector_peak(arithmetic.dtype)
+    for dtype in (arithmetic.dtype, *_INSTEAD.get(arithmetic.dtype, ())):
         if dtype in target.dtypes():
             return here, target.best_peak(dtype)
-    raise target.lacks(told.dtype)
+    raise target.lacks(arithmetic.dtype)
 
 
 def _peaks_in_words(here: Peak, there: Peak) -> str:

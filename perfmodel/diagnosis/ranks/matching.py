@@ -145,15 +145,15 @@ def _with_groups(
     ranks: Sequence[RankSummary], counted: Sequence[list[Key]], groups: Groups, offset_s: Floats, tolerance: Tolerance
 ) -> list[list[Key]]:
     """Return the keys with the groups that can be told, and the number that the exchange has on their first rank."""
-    told: dict[tuple[int, str, float, int], tuple[str, int]] = {}
+    fitted: dict[tuple[int, str, float, int], tuple[str, int]] = {}
     for (operation, size), grids in _grids(ranks, counted, offset_s).items():
         for fit in fits(grids, groups.shared(), tolerance):
             number = next(iter(fit.places.values()))
-            told |= {(rank, operation, size, place): (fit.label, number) for rank, place in fit.places.items()}
+            fitted |= {(rank, operation, size, place): (fit.label, number) for rank, place in fit.places.items()}
     keys = []
     for index, own in enumerate(counted):
         found = [
-            told.get((index, key.operation, key.bytes, key.number)) if key.group == UNTOLD else None for key in own
+            fitted.get((index, key.operation, key.bytes, key.number)) if key.group == UNTOLD else None for key in own
         ]
         keys.append([
             key if label is None else key._replace(group=label[0], number=label[1])
@@ -215,10 +215,10 @@ def _group_size(ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int
     if key.operation == P2P:
         return len(rows)
     index, row = rows[0]
-    said = int(ranks[index].ranks[row]) or groups.size(key.group) or 0
-    if not said and not key.group and len(rows) == len(ranks):
-        said = ranks[index].world_size or 0
-    return max(said, len(rows))
+    size = int(ranks[index].ranks[row]) or groups.size(key.group) or 0
+    if not size and not key.group and len(rows) == len(ranks):
+        size = ranks[index].world_size or 0
+    return max(size, len(rows))
 
 
 def _message(ranks: Sequence[RankSummary], key: Key, rows: Sequence[tuple[int, int]], size: int) -> tuple[float, bool]:

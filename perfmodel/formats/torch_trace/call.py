@@ -221,8 +221,8 @@ def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
         return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
     inner = None
-    told = isinstance(strides, list) and len(strides) == len(dims) and all(type(step) is int for step in strides)
-    if not told:
+    has_strides = isinstance(strides, list) and len(strides) == len(dims) and all(type(step) is int for step in strides)
+    if not has_strides:
         strides = [1] * len(dims)
     else:
         inner = next((axis for axis, step in enumerate(strides) if step == 1 and dims[axis] > 1), None)

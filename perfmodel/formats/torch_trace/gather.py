@@ -95,8 +95,8 @@ class Gathered:
         """Return the events of one category that are exchanges between ranks; each name is looked at once."""
         category = bucket[0].cat
         by_name = {name for name in set(map(_NAME, bucket)) if is_exchange(category, name)}
-        told = {event.name for event in bucket if names_collective(event)} - by_name
-        by_arguments = {name for name in told if is_exchange(category, name, collective=True)}
+        named = {event.name for event in bucket if names_collective(event)} - by_name
+        by_arguments = {name for name in named if is_exchange(category, name, collective=True)}
         if not by_name and not by_arguments:
             return []
         return [
@@ -235,7 +235,7 @@ def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns
     kinds = Interned[tuple[str, str, bool]]()
     kind_of = kinds.numbers([(event.cat or "", event.name or "", names_collective(event)) for event in events])
     # a trace has few names, so each is looked at once
-    facts = _ints([_gpu_facts(cat, name, collective=told) for cat, name, told in kinds]).reshape(-1, 3)[kind_of]
+    facts = _ints([_gpu_facts(cat, name, collective=named) for cat, name, named in kinds]).reshape(-1, 3)[kind_of]
     return GpuColumns(
         *common,
         category=facts[:, 0],

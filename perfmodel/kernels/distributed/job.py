@@ -81,8 +81,8 @@ def _is_task(variables: Mapping[str, str]) -> bool:
 
 def _address(variables: Mapping[str, str]) -> str:
     """Return the host of rank 0: as it is told, this one where all tasks are here, or the first of the step's hosts."""
-    if told := variables.get("MASTER_ADDR"):
-        return told
+    if address := variables.get("MASTER_ADDR"):
+        return address
     nodes = variables.get("SLURM_STEP_NUM_NODES") or variables.get("SLURM_NNODES", "")
     hosts = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST", "")
     if nodes == "1" or not (nodes or hosts):

@@ -72,14 +72,14 @@ def _outcome(job: Job, group: Group, device: Device, rule: StoppingRule) -> Outc
     reason = why_not(job.op, group)
     if reason:
         return Outcome(Status.SKIPPED, reason)
-    made, reason = _prepared(lambda: exchange(job.op, group), device)  # type: ignore[arg-type]
-    if max(group.slowest([float(made is None)])):
+    prepared, reason = _prepared(lambda: exchange(job.op, group), device)  # type: ignore[arg-type]
+    if max(group.slowest([float(prepared is None)])):
         return Outcome(Status.OUT_OF_MEMORY, reason or "another rank has too little memory")
-    assert made is not None
-    wrong = sum(group.gather(not made.is_correct()))
+    assert prepared is not None
+    wrong = sum(group.gather(not prepared.is_correct()))
     if wrong:
         return Outcome(Status.WRONG, f"the result is wrong on {wrong} of {group.size} ranks", None, False)
-    timed = time_exchange(made.call, group, device, rule)
+    timed = time_exchange(prepared.call, group, device, rule)
     return Outcome(Status.OK, "", timed, True, 0.0, "all elements of every rank")
 
 

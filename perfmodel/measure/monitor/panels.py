@@ -40,8 +40,8 @@ _PANELS: dict[str, tuple[str, dict[str, str]]] = {
 
 def monitor_panels(series: Series) -> tuple[Panel, ...]:
     """Return the panels of the readings so far; those without two readings are left out."""
-    made = (_panel(title, unit, metrics, series) for title, (unit, metrics) in _PANELS.items())
-    return tuple(panel for panel in made if panel is not None)
+    panels = (_panel(title, unit, metrics, series) for title, (unit, metrics) in _PANELS.items())
+    return tuple(panel for panel in panels if panel is not None)
 
 
 def _panel(title: str, unit: str, metrics: dict[str, str], series: Series) -> Panel | None:

@@ -129,16 +129,14 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     chip = bool(found) and found[0][0] is Calibration.SAME_GENERATION and has_another_chip(hardware)
     doubts = tuple(doubt.on(hardware) for doubt in family.all_doubts if doubt.machines(hardware))
-    made = combined(
+    own = combined(
         family, found, library, dtype, measured, least, link=link, lender=lender, other_chip=chip, doubts=doubts,
         own_vendor=knows_vendor(family, hardware), changed=changed_figures(family, hardware),
     )  # fmt: skip
     if family.dispatched_like is None or any(_tells_dispatch(table) for _, table in found):
-        return made
+        return own
     near_values = constants(family.dispatched_like, hardware, library, dtype).values
-    return replace(
-        made, values=MappingProxyType({**made.values, **{name: near_values[name] for name in HOST_DEFAULTS}})
-    )
+    return replace(own, values=MappingProxyType({**own.values, **{name: near_values[name] for name in HOST_DEFAULTS}}))
 
 
 def _tells_dispatch(table: LatencyTable) -> bool:

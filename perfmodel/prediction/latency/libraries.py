@@ -41,7 +41,7 @@ def carried(family: Family, tables: Sequence[LatencyTable], place: int, library:
     wider, of_library = found
     weight = sum(s**2 for s in whole) / sum(s**2 for s in (*whole, *left))
     limits = {constant.name: constant for constant in family.all_constants}
-    made = {}
+    values = {}
     for name, value in of_library.items():
         keys = [key for key, own in wider.libraries.items() if key in table.known_libraries and name in own]
         here = [table.libraries.get(key, {}).get(name, table.without_library.get(name)) for key in keys]
@@ -50,8 +50,8 @@ def carried(family: Family, tables: Sequence[LatencyTable], place: int, library:
             ratio = value / geometric_mean([wider.libraries[key][name] for key in keys])
             limit = limits[name]
             estimate = geometric_mean(around) * ratio ** (1.0 if limit.of_kernel else weight)
-            made[name] = min(limit.high, max(limit.low, estimate))
-    return made
+            values[name] = min(limit.high, max(limit.low, estimate))
+    return values
 
 
 def _elsewhere(tables: Sequence[LatencyTable], place: int, library: str) -> tuple[LatencyTable, Values] | None:

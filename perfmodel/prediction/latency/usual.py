@@ -54,8 +54,8 @@ def estimate_by_usual(
     if not (_counts(down) or _counts(up)):
         return found
     words = [figure.words for figure, moved in figures if any(map(_counts, moved))]
-    told = ", ".join(words or [figure.words for figure, _ in figures])
-    basis = f"{found.basis}; assumed, since the specification leaves it out: {told}"
+    assumed = ", ".join(words or [figure.words for figure, _ in figures])
+    basis = f"{found.basis}; assumed, since the specification leaves it out: {assumed}"
     return replace(reaching_further(found, down, up), basis=basis)
 
 

@@ -17,11 +17,11 @@ _MOST_TERMS = 40
 
 def charts(report: Report) -> list[View]:
     """Return the drawings of a report, in the order in which they are shown."""
-    made = [
+    views = [
         _path(report), _bars(report), _terms(report), *pipeline(report), _times(report), roofline(report),
         front(report), *panels(report), _candidates(report),
     ]  # fmt: skip
-    return [view for view in made if view is not None]
+    return [view for view in views if view is not None]
 
 
 def _bars(report: Report) -> View | None:

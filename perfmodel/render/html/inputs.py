@@ -37,9 +37,9 @@ def html_report(*results: Any, title: str = "", find: FindMachines | None = None
 
 def page_of_reports(results: Sequence[tuple[Any, Report]], title: str = "", find: FindMachines | None = None) -> str:
     """Return the page of results with their reports, which may have more context than those made by `report`."""
-    reports = [made for _, made in results]
-    views = [_views(result, made) for result, made in results]
-    heading = title or " | ".join(filter(None, (made.title for made in reports))) or "perfmodel"
+    reports = [one for _, one in results]
+    views = [_views(result, one) for result, one in results]
+    heading = title or " | ".join(filter(None, (one.title for one in reports))) or "perfmodel"
     pair = pair_view(*reports) if len(reports) == 2 else None
     return page(views, title=heading, machines=_machines(reports, find), pair=pair)
 
@@ -48,17 +48,17 @@ def _machines(reports: Sequence[Report], find: FindMachines | None) -> dict[str,
     """Return the figures of the machines that reports name."""
     names: dict[str, None] = {}
     families: dict[str, None] = {}
-    for made in reports:
-        rows = [row for table in (made, *made.more.values()) for row in table.rows]
-        machines, used = names_in(rows, made.context)
+    for one in reports:
+        rows = [row for table in (one, *one.more.values()) for row in table.rows]
+        machines, used = names_in(rows, one.context)
         names |= dict.fromkeys(machines)
         families |= dict.fromkeys(used)
     return machine_figures(find(names) if find is not None else (), families)
 
 
-def _views(result: Any, made: Report) -> list[View]:
+def _views(result: Any, one: Report) -> list[View]:
     """Return the views of a report; a diagnosis of a trace has its time line after what takes the time."""
-    views = report_views(made)
+    views = report_views(one)
     profile = getattr(result, "profile", None)
     timeline = getattr(profile, "timeline", None)
     if profile is None or timeline is None:

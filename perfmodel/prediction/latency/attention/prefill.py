@@ -131,8 +131,8 @@ def _mask_s(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     if not kernel.masks:
         return 0.0
     moved = (MASK_BYTES + dtype_bytes(op.dtype)) * op.seq_q * op.keys()
-    made = MASK_KERNELS_S + moved / (MASK_STREAM * machine.bandwidth_bytes_per_s)
-    found: Number = where(masked(op, kernel), made, 0.0)
+    mask_s = MASK_KERNELS_S + moved / (MASK_STREAM * machine.bandwidth_bytes_per_s)
+    found: Number = where(masked(op, kernel), mask_s, 0.0)
     return found
 
 
