@@ -8,9 +8,6 @@ from types import MappingProxyType
 
 import torch
 
-from perfmodel.kernels.device import Device
-from perfmodel.operators import Operator
-
 #: dtypes in memory. tf32 is float32 there: only the tensor cores round it. fp8 is e4m3, the format of products. torch
 #: computes with no tensors of 4 bits: int4 is a number a byte, which kernels pack, and fp4 twice its number, a byte
 TORCH_DTYPES = MappingProxyType(
@@ -44,11 +41,6 @@ def unsupported_dtype(device_kind: str, *dtypes: str) -> str:
         if dtype == "tf32" and device_kind == "cpu":
             return "tf32 is a mode of tensor cores; a CPU has none"
     return ""
-
-
-def supports_dtype(op: Operator, device: Device) -> str:
-    """Return why torch kernels cannot run an operator in its dtype on a device, or an empty string."""
-    return unsupported_dtype(device.kind, op.dtype)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.batch_norm import EPS, MEAN, VARIANCE
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators.batch_norm import BatchNorm
 
 

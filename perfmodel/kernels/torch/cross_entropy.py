@@ -9,9 +9,9 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.cross_entropy import CrossEntropy
 

@@ -8,9 +8,9 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.dropout import DROPPED
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators.dropout import Dropout
 
 

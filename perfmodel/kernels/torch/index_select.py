@@ -8,8 +8,8 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators.index_select import IndexSelect
 
 

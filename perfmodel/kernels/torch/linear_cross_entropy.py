@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.cross_entropy import CrossEntropy
 from perfmodel.operators.elementwise import Elementwise

@@ -8,10 +8,10 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.reference.rope import width
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator

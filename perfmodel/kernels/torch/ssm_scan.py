@@ -8,8 +8,8 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.kernels.torch._passes import streamed, twice
 from perfmodel.operators import Operator
 from perfmodel.operators.reduction import Reduction

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.precision import supports_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators.transpose import Transpose
 
 
