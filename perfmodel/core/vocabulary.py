@@ -93,7 +93,7 @@ class Timing(Vocabulary):
     KERNEL = "kernel"  # on the device, as a profiler sees it
     GRAPH = "graph"  # on the device, a share of a replayed CUDA graph
     DO_BENCH = "do_bench"  # between events around one call that waits in the queue, as Triton's do_bench has it
-    EVENT = "event"  # between events around a framework's call, its dispatch included
+    EVENT = "event"  # between events around one call with nothing in the queue, its dispatch included
 
     @property
     def includes_host(self) -> bool:

@@ -16,7 +16,7 @@ class Conditions:
 
     Attributes
     ----------
-    timing : which interval the time is: on the device, or between events around a framework's call.
+    timing : which interval the time is: on the device, or between events around a call.
     cache : what the caches hold when the operator starts.
     library : whose kernels run ("torch", "sglang", "trtllm", "nccl"), as measurement tables name them; "" for any.
         For attention also the kernel, "fa2" or "torch/fa2".

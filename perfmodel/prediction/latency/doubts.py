@@ -15,6 +15,7 @@ from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import anywhere, everywhere
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency import dispatch
 from perfmodel.prediction.latency.effects import Stated, of_one_kind, with_effects
 from perfmodel.prediction.latency.machine import Machine
 
@@ -144,9 +145,6 @@ class Doubted:
                 yield which == code, int(code)
 
 
-#: library -> the release whose dispatch the tables measured, each on the host of its machine: NeuSight @ 6945927d9afc,
-#: and aiconfigurator @ 095f58a51c4c. Rows of that release are taken to be from such a host, all others from another
-MEASURED_DISPATCH = {"torch": (2, 1), "vllm": (0, 24)}
 #: standard deviation of ln(dispatch) over hosts. Between those of eight machines under one release of PyTorch ``host``
 #: has 0.23 (products), 0.34 (LayerNorm), 0.37 (softmax) and 0.42 (elementwise); steps of one decoder on an H100 and an
 #: H200, which wait for the host, took 27 to 70 ms from run to run (`examples/records`)
@@ -155,20 +153,19 @@ HOST_DEVIATION = 0.4
 
 def _on_another_host(op: Any, machine: Machine, conditions: Conditions) -> bool:
     """Whether the time holds a dispatch, by a host that is not known to be one of those measured."""
-    if not conditions.timing.includes_host:
-        return False
-    caller = conditions.library.partition("_")[0]  # "vllm_triton" is Triton's kernel, as vLLM calls it
-    return MEASURED_DISPATCH.get(caller) != conditions.release[:2]
+    return conditions.timing.includes_host and not dispatch.is_measured(conditions)
 
 
-#: in "mid" up to half of the time is the part of the dispatch that no kernel hides, a quarter in the middle; in "large"
-#: it is little. What machines differ by was found on tables of one host a machine, so that it holds their hosts
-OTHER_HOST = Doubt(
-    ErrorSource.DISPATCH,
-    _on_another_host,
-    (HOST_DEVIATION, 0.25 * HOST_DEVIATION, 0.0),
-    part_of=ErrorSource.MACHINE,
-)
+def _by_any_caller(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    """Whether the time holds a dispatch, by a program or by Python."""
+    return conditions.timing.includes_host and dispatch.is_of_its_author(conditions)
+
+
+#: in "mid" up to half of the time is the part of the dispatch that no kernel hides, a third in the middle; in "large"
+#: it is little. What a machine differs by from others of its kind says nothing of its host
+OTHER_HOST = Doubt(ErrorSource.DISPATCH, _on_another_host, (HOST_DEVIATION, HOST_DEVIATION / 3.0, 0.0))
+#: a program takes a third of what Python takes to call a kernel (`perfmodel.prediction.latency.dispatch`)
+ANY_CALLER = Doubt(ErrorSource.DISPATCH, _by_any_caller, (0.5, 0.2, 0.0))
 
 
 def _with_dispatch(op: Any, machine: Machine, conditions: Conditions) -> bool:

@@ -17,7 +17,8 @@ from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import NO_DISPATCH, OTHER_HOST, Doubt
+from perfmodel.prediction.latency.dispatch import dispatch_of
+from perfmodel.prediction.latency.doubts import ANY_CALLER, NO_DISPATCH, OTHER_HOST, Doubt
 from perfmodel.prediction.latency.few_watts import FEW_WATTS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import (
@@ -98,6 +99,12 @@ def dispatched_s(host_s: Number, hidden_s: Number, calls: Number) -> Number:
     return host_s + (calls - 1.0) * maximum(0.0, host_s - hidden_s)
 
 
+def dispatch_values(values: Values, conditions: Conditions) -> Values:
+    """Return a family's values with the dispatch of the caller, where no table tells it."""
+    told = dispatch_of(conditions)
+    return values if told is None else {**values, "host": told.host_s, "hidden": told.hidden_s}
+
+
 def scaled(terms: Terms, values: Values) -> Terms:
     """Return the terms of a family's formula as its calls take: times the `FACTOR` that a table may have."""
     return terms.times(values[FACTOR.name]) if FACTOR.name in values else terms
@@ -162,6 +169,7 @@ class Family:
     applies : (operator, machine, library) -> the points that the family is for, where several families serve an
         operator.
     dispatched : whether tables tell the host's dispatch, which events around a framework's call also see.
+    sums_calls : whether its values hold the dispatch of several calls, of whoever makes them, in place of one.
     dispatched_like : the family whose dispatch stands for that of such a call on a GPU where no table tells it:
         collectives and copies are measured in queues.
     dispatch_varies : whether the measured dispatch differs between calls by more than short kernels take, so that its
@@ -215,6 +223,7 @@ class Family:
     applies: Callable[[Any, Machine, str], Any] = _always
     total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
+    sums_calls: bool = False
     dispatched_like: Family | None = None
     dispatch_varies: bool = False
     by_dtype: bool = True
@@ -271,7 +280,9 @@ class Family:
         """
         if self.dispatched_like is not None:
             return (*self.doubts, NO_DISPATCH)
-        return (*self.doubts, FEW_WATTS, OTHER_HOST) if self.dispatched and not self.on_cpu else self.doubts
+        if not self.dispatched or self.on_cpu:
+            return self.doubts
+        return (*self.doubts, FEW_WATTS, OTHER_HOST, ANY_CALLER)
 
     @functools.cached_property
     def table_constants(self) -> tuple[Constant, ...]:
@@ -299,7 +310,8 @@ class Family:
         The kernel takes ``gain`` times longer than its formula says, by the residual surface of the machine, and
         `FACTOR` times as long where a table has one.
 
-        Between events around a framework's call the host dispatches for ``host``, and starts the kernel ``hidden``
+        Between events around a call the host dispatches for ``host``, by the constants or, where no table tells it of
+        the caller, by `dispatch_of`, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
         more dispatch than a plain one (``call_cost``) spends it before it starts the kernel. Of several calls
         (`Operator.calls`) the device runs one while the host dispatches the next, and the slower of both sets the time
@@ -339,7 +351,10 @@ class Family:
         slower = self.slower_calls(machine, conditions.library) if self.slower_calls else 1.0
         if "host" not in values:  # constants that a fit tries, of a family without a dispatch of its own
             values = {**HOST_DEFAULTS, **values}
-        host = slower * values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
+        cost = self.call_cost(op, values) if self.call_cost else 1.0
+        if self.dispatched and not self.sums_calls and dispatch_of(conditions) is not None:
+            values, cost = dispatch_values(values, conditions), 1.0  # read off calls of any kind
+        host = slower * values["host"] * cost
         hidden, calls = slower * values["hidden"], op.calls()
         # A kernel cannot hide behind more of the dispatch than there is.
         before = maximum(0.0, host - hidden)

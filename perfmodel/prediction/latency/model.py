@@ -19,10 +19,11 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants
+from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
-from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.family import Family, dispatch_values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.named import as_known
 from perfmodel.prediction.latency.nearest_tables import measured_libraries
@@ -146,8 +147,10 @@ def _composition(
         )
     ]
     # Every kernel has its dispatch, part of which overlaps with the kernel before it.
-    values = {"host": sum(count * one.values["host"] for count, one in known), "hidden": known[-1][1].values["hidden"]}
-    family = Family(" + ".join(str(one.family) for one in estimates), (), lambda *_: Terms(adds), tuple(adds))
+    calls = [(count, dispatch_values(one.values, conditions)) for count, one in known]
+    values = {"host": sum(count * call["host"] for count, call in calls), "hidden": calls[-1][1]["hidden"]}
+    name = " + ".join(str(one.family) for one in estimates)
+    family = Family(name, (), lambda *_: Terms(adds), tuple(adds), sums_calls=True)
     machine = Machine.of(hardware, resolve_peak(op, hardware) if anywhere(op.flop() > 0) else None)
     terms = family.timed_terms(op, machine, values, conditions)
     time, starting_s = total_of(terms)
@@ -160,6 +163,9 @@ def _composition(
         (part.count * one.time_s, shape_of(part), one.uncertainty.variances(_regime(one, code, conditions)))
         for part, one in zip(parts, estimates, strict=True)
     )
+    for doubt in (OTHER_HOST, ANY_CALLER):
+        if doubt.about(op, machine, conditions):
+            variances[doubt.source] = variances.get(doubt.source, 0.0) + np.asarray(doubt.deviation)[code] ** 2
     factor = np.exp(half_widths(variances.values()))
     return Estimate(
         time_s=plain(time),

@@ -29,7 +29,7 @@ VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.6, "write": 1.5, "left": 0.4, "pow": 128.0, "wrapped": 1.2,
     "host": 30e-6, "hidden": 10e-6, "issue": 0.5}  # fmt: skip
 COLD, WARM = Conditions(), Conditions(cache="warm")
-EVENT = Conditions(timing="event", cache="warm", library="torch")
+EVENT = Conditions(timing="event", cache="warm", library="torch", version="2.1")
 sizes = st.integers(1, 10**10)
 
 

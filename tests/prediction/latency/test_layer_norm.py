@@ -32,7 +32,7 @@ VALUES = {
     "hidden": 20e-6,
 }  # fmt: skip
 COLD, WARM = Conditions(), Conditions(cache="warm")
-EVENT = Conditions(timing="event", cache="warm", library="torch")
+EVENT = Conditions(timing="event", cache="warm", library="torch", version="2.1")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
 sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
 
