@@ -197,7 +197,7 @@ def test_each_point_of_a_sweep_has_its_own_interval(k: list[int], batch: int) ->
 def test_every_doubt_says_by_how_much() -> None:
     doubts = [doubt for name in family_names() for doubt in family(name).doubts]
     assert doubts
-    assert all(0.0 < one < 1.0 for doubt in doubts for one in doubt.deviation)
+    assert all(0.0 < one < 2.0 for doubt in doubts for one in doubt.deviation)
     assert all(len(doubt.deviation) == len(REGIMES) for doubt in doubts)
 
 
@@ -292,13 +292,13 @@ def test_a_call_dispatched_by_another_host_is_less_sure_the_shorter_its_kernel()
         assert wider < own
 
 
-def test_no_host_is_in_the_time_of_a_kernel_and_what_machines_differ_by_holds_their_hosts() -> None:
+def test_no_host_is_in_the_time_of_a_kernel_and_what_machines_differ_by_holds_none() -> None:
     assert width(V100, 4096, "torch-2.1", "kernel") == pytest.approx(
         width(V100, 4096, "torch-2.11", "kernel"), rel=0.01
     )
     found = pm.predict(pm.Elementwise(numel=4096, dtype="fp32"), "a10", library="torch", timing="event").uncertainty
     assert ErrorSource.MACHINE in found
-    assert ErrorSource.DISPATCH not in found
+    assert ErrorSource.DISPATCH in found
 
 
 @pytest.mark.parametrize(
@@ -316,3 +316,35 @@ def test_streams_by_hand_are_as_sure_as_others() -> None:
     op = pm.Elementwise(numel=2**26, dtype="fp32")
     own, tuned = (pm.predict(op, "rtx-3090", library=library) for library in ("own", "cub"))
     assert own.predicted_time_high_s == tuned.predicted_time_high_s
+
+
+@pytest.mark.parametrize("library", ["torch", "miopen", ""])
+def test_convolutions_in_fp32_that_may_run_image_by_image_are_hardly_known(library: str) -> None:
+    """On an MI300X four of them took 4.5 to 8 times the predicted time (nod-ai/iree-kernel-benchmark)."""
+    op = pm.Conv2d(n=48, c=64, h=58, w=58, k=64, r=3, s=3, dtype="fp32")
+    found, half = (pm.predict(op.changed(dtype=d), "mi300x", library=library, cache="warm") for d in ("fp32", "fp16"))
+    assert found.predicted_time_high_s > 496e-6
+    assert half.predicted_time_high_s < 5.0 * half.predicted_time_s
+    assert ErrorSource.EXTRAPOLATION not in set(pm.predict(op, "v100", library=library).uncertainty)
+
+
+def test_rotations_by_their_authors_are_less_sure_than_a_librarys() -> None:
+    op = pm.Rope(tokens=4096, dim=4096, head_dim=64, heads=32, kv_heads=32, dtype="fp32")
+    tuned, own, triton = (pm.predict(op, "h20", library=library) for library in ("liger", "own", "triton"))
+    assert own.predicted_time_high_s == pytest.approx(triton.predicted_time_high_s)
+    assert own.predicted_time_high_s > 1.3 * tuned.predicted_time_high_s
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "measured"),
+    [
+        ("h100", "nccl-2.27", True), ("h100", "nccl-2.27.3", True), ("h100", "nccl-2.26.2", False),
+        ("h100", "nccl-2.27.5", False), ("h200", "nccl-2.26.2", True), ("h20", "nccl-2.27.3", False),
+        ("h100", "nccl", False), ("h100", "nccl-2", False),
+    ],
+)  # fmt: skip
+def test_an_installation_was_measured_on_its_machine(machine: str, library: str, measured: bool) -> None:
+    found = pm.predict(pm.AllGather(bytes=2**30, num_gpus=8), machine, library=library)
+    assert (ErrorSource.INSTALLATION not in found.uncertainty) == measured
+    width = float(found.predicted_time_high_s) / float(found.predicted_time_low_s)
+    assert (width < 1.2) == measured

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import anywhere, clipped, everywhere, log2, where
 from perfmodel.operators.base import Operator
@@ -38,7 +39,7 @@ from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, se
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import Machine, product_line
 from perfmodel.prediction.latency.terms import Terms
 
 __all__ = [
@@ -317,6 +318,23 @@ def _other_taps(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
     return (fitted & (conv.groups == 1)) ^ True
 
 
+#: MIOpen in fp32 on CDNA: where it has no kernel of its own for a convolution, it copies each image to columns and
+#: multiplies them, image by image. Eight convolutions of 8 to 48 images on an MI300X take 8 to 60 us an image, 4 to 24
+#: times the predicted time, ln 2.1 in the root mean square (nod-ai/iree-kernel-benchmark @ 744280984b91, in view). They
+#: are those of 400 us and more, the slower ones of their table, so that less is taken
+MIOPEN, MIOPEN_IN_FP32 = ("", "torch", "miopen", "tensorflow"), (1.5, 1.5, 1.5)
+
+
+def _is_cdna(hardware: Hardware) -> bool:
+    return product_line(hardware) == "amd-hbm"
+
+
+def _by_miopen(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a convolution in fp32 may run image by image."""
+    return conv.dtype == "fp32" and conditions.caller in MIOPEN
+
+
+BY_MIOPEN = Doubt(ErrorSource.EXTRAPOLATION, _by_miopen, MIOPEN_IN_FP32, machines=_is_cdna)
 FAMILY = Family(
     "conv2d", CONSTANTS, formula, TERMS, forward_only, dispatch_varies=True,
     doubts=(
@@ -327,6 +345,7 @@ FAMILY = Family(
         Doubt(ErrorSource.EXTRAPOLATION, _few_of_a_tap, FEW_DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _odd_in_fp32, ODD_DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _one_tap_in_fp32, ONE_TAP_DEVIATION),
+        BY_MIOPEN,
     ),
 )  # fmt: skip
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
@@ -337,5 +356,6 @@ BACKWARD = Family(
     gradient,
     TERMS,
     _backward,
+    doubts=(BY_MIOPEN,),
 )
 FAMILIES = (FAMILY, BACKWARD)
