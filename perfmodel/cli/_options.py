@@ -230,7 +230,7 @@ TimingOption = Annotated[
         metavar="INTERVAL",
         help="Interval that a time covers. kernel: execution on the device, as in a profiler; graph: one call of a "
         "replayed CUDA graph; do-bench: between events around a call that waits in the queue, as Triton's do_bench has "
-        "it; event: between events around the framework's call, with its dispatch.",
+        "it; event: between events around a call of --library, with its dispatch.",
         parser=lambda text: Timing.parse(text, place="--timing"),
     ),
 ]

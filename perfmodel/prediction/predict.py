@@ -90,7 +90,7 @@ def predict(
     hardware : the machine, from the catalog or a file.
     timing : the interval to predict: "kernel" or "graph", the time on the device, as a profiler or a replayed CUDA
         graph measures it; "do_bench", the time between events around one call that waits in the queue, as Triton's
-        do_bench has it; or "event", the time between events around a framework's call, its dispatch included.
+        do_bench has it; or "event", the time between events around the caller's single call, its dispatch included.
     cache : "cold", the inputs come from device memory; "warm", the same buffers are used again and again, so that data
         that fit a cache may lie there, and the prediction may be below the cold bound; or "rotating", five copies of
         a product's weights take turns, as in benchmarks of serving libraries.
