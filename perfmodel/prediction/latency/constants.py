@@ -133,13 +133,13 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         family, found, library, dtype, measured, least, link=link, lender=lender, other_chip=chip, doubts=doubts,
         own_vendor=knows_vendor(family, hardware), changed=changed_figures(family, hardware),
     )  # fmt: skip
-    if family.dispatched_like is None or any(_tells_dispatch(table) for _, table in found):
+    if family.dispatched_like is None or any(tells_dispatch(table) for _, table in found):
         return own
     near_values = constants(family.dispatched_like, hardware, library, dtype).values
     return replace(own, values=MappingProxyType({**own.values, **{name: near_values[name] for name in HOST_DEFAULTS}}))
 
 
-def _tells_dispatch(table: LatencyTable) -> bool:
+def tells_dispatch(table: LatencyTable) -> bool:
     """Return whether a table has constants of the host, of any library."""
     return any("host" in values for values in (table.constants, *table.libraries.values()))
 

@@ -14,6 +14,8 @@ from perfmodel.prediction.conditions import Conditions
 #: library -> the release whose dispatch the tables measured, each on the host of its machine: NeuSight @ 6945927d9afc,
 #: and aiconfigurator @ 095f58a51c4c. Rows of that release are taken to be from such a host, all others from another
 MEASURED = {"torch": (2, 1), "vllm": (0, 24)}
+#: whose rows the shipped tables of dispatch were fitted to, as their sources say
+SHIPPED = "NeuSight"
 #: engines, whose calls prepare more than a launch: the dispatch of their tables, or of families like them, holds
 _ENGINES = ("vllm", "sglang", "trtllm", "llmservingsim", "vidur")
 #: libraries that compiled programs call, whose launch takes little more than the driver does

@@ -17,7 +17,6 @@ from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.dispatch import dispatch_of
 from perfmodel.prediction.latency.doubts import ANY_CALLER, NO_DISPATCH, OTHER_HOST, Doubt
 from perfmodel.prediction.latency.few_watts import FEW_WATTS
 from perfmodel.prediction.latency.machine import Machine
@@ -82,6 +81,8 @@ HOST_CONSTANTS = (
     Constant("hidden", "s", 13e-6, 3e-6, 500e-6, 0.5, "end of the dispatch that overlaps with the kernel", True),
 )
 HOST_DEFAULTS = {constant.name: constant.default for constant in HOST_CONSTANTS}
+#: key of values whose ``host`` is that of calls of any kind, so that no call costs more than another
+OF_ANY_CALL = "of any call"
 #: what no constant of the formula can tell: slow kernels of one's own, a clock far below the usual one
 FACTOR = Constant(
     "factor", "", 1.0, 0.1, 10.0, 0.3, "time of the kernel over what its formula says, in all its parts", library=True
@@ -97,12 +98,6 @@ def dispatched_s(host_s: Number, hidden_s: Number, calls: Number) -> Number:
     1.313
     """
     return host_s + (calls - 1.0) * maximum(0.0, host_s - hidden_s)
-
-
-def dispatch_values(values: Values, conditions: Conditions) -> Values:
-    """Return a family's values with the dispatch of the caller, where no table tells it."""
-    told = dispatch_of(conditions)
-    return values if told is None else {**values, "host": told.host_s, "hidden": told.hidden_s}
 
 
 def scaled(terms: Terms, values: Values) -> Terms:
@@ -169,7 +164,6 @@ class Family:
     applies : (operator, machine, library) -> the points that the family is for, where several families serve an
         operator.
     dispatched : whether tables tell the host's dispatch, which events around a framework's call also see.
-    sums_calls : whether its values hold the dispatch of several calls, of whoever makes them, in place of one.
     dispatched_like : the family whose dispatch stands for that of such a call on a GPU where no table tells it:
         collectives and copies are measured in queues.
     dispatch_varies : whether the measured dispatch differs between calls by more than short kernels take, so that its
@@ -223,7 +217,6 @@ class Family:
     applies: Callable[[Any, Machine, str], Any] = _always
     total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
-    sums_calls: bool = False
     dispatched_like: Family | None = None
     dispatch_varies: bool = False
     by_dtype: bool = True
@@ -310,8 +303,7 @@ class Family:
         The kernel takes ``gain`` times longer than its formula says, by the residual surface of the machine, and
         `FACTOR` times as long where a table has one.
 
-        Between events around a call the host dispatches for ``host``, by the constants or, where no table tells it of
-        the caller, by `dispatch_of`, and starts the kernel ``hidden``
+        Between events around a call the host dispatches for ``host``, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
         more dispatch than a plain one (``call_cost``) spends it before it starts the kernel. Of several calls
         (`Operator.calls`) the device runs one while the host dispatches the next, and the slower of both sets the time
@@ -351,9 +343,7 @@ class Family:
         slower = self.slower_calls(machine, conditions.library) if self.slower_calls else 1.0
         if "host" not in values:  # constants that a fit tries, of a family without a dispatch of its own
             values = {**HOST_DEFAULTS, **values}
-        cost = self.call_cost(op, values) if self.call_cost else 1.0
-        if self.dispatched and not self.sums_calls and dispatch_of(conditions) is not None:
-            values, cost = dispatch_values(values, conditions), 1.0  # read off calls of any kind
+        cost = self.call_cost(op, values) if self.call_cost and OF_ANY_CALL not in values else 1.0
         host = slower * values["host"] * cost
         hidden, calls = slower * values["hidden"], op.calls()
         # A kernel cannot hide behind more of the dispatch than there is.

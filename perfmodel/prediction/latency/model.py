@@ -18,12 +18,13 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants, constants
+from perfmodel.prediction.latency.constants import Constants, constants, tells_dispatch
+from perfmodel.prediction.latency.dispatch import SHIPPED, dispatch_of
 from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
-from perfmodel.prediction.latency.family import Family, dispatch_values
+from perfmodel.prediction.latency.family import OF_ANY_CALL, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.named import as_known
 from perfmodel.prediction.latency.nearest_tables import measured_libraries
@@ -140,17 +141,16 @@ def _composition(
         for name, value in one.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + part.count * value
     known = [
-        (part.count, constants(family, hardware, family.library_of(conditions), part.kernel_dtype))
+        (part.count, family, constants(family, hardware, family.library_of(conditions), part.kernel_dtype))
         for part in parts
         for _, family in families_of(
             part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library
         )
     ]
     # Every kernel has its dispatch, part of which overlaps with the kernel before it.
-    calls = [(count, dispatch_values(one.values, conditions)) for count, one in known]
+    calls = [(count, caller_values(family, one.values, hardware, conditions)) for count, family, one in known]
     values = {"host": sum(count * call["host"] for count, call in calls), "hidden": calls[-1][1]["hidden"]}
-    name = " + ".join(str(one.family) for one in estimates)
-    family = Family(name, (), lambda *_: Terms(adds), tuple(adds), sums_calls=True)
+    family = Family(" + ".join(str(one.family) for one in estimates), (), lambda *_: Terms(adds), tuple(adds))
     machine = Machine.of(hardware, resolve_peak(op, hardware) if anywhere(op.flop() > 0) else None)
     terms = family.timed_terms(op, machine, values, conditions)
     time, starting_s = total_of(terms)
@@ -172,11 +172,24 @@ def _composition(
         spread=Spread(0, ((plain(1.0 / factor), plain(factor)),), floor_s),
         regime_code=code,
         family=family.name,
-        calibration=max((one.calibration for _, one in known), key=list(Calibration).index),
+        calibration=max((one.calibration for _, _, one in known), key=list(Calibration).index),
         basis="; ".join(dict.fromkeys(one.basis for one in estimates)) + _LOADS[conditions.load],
         uncertainty=Uncertainty(((True, {source: (value,) * len(REGIMES) for source, value in variances.items()}),)),
         kept_terms=_with_bound(terms, short),
     )
+
+
+def caller_values(family: Family, values: Values, hardware: Hardware | None, conditions: Conditions) -> Values:
+    """Return a family's values with the dispatch of the caller, where neither own rows nor tables tell it.
+
+    The tables that are shipped tell that of their releases (`perfmodel.prediction.latency.dispatch.MEASURED`), those
+    of `calibrate` that of whoever made the rows.
+    """
+    told = dispatch_of(conditions) if conditions.timing.includes_host and family.dispatched else None
+    own = hardware.latency.get(family.name) if hardware else None
+    if told is None or (own is not None and tells_dispatch(own) and SHIPPED not in own.source):
+        return values
+    return {**values, "host": told.host_s, "hidden": told.hidden_s, OF_ANY_CALL: 1.0}
 
 
 def _regime(part: Estimate, whole: Codes, conditions: Conditions) -> Text:
@@ -202,7 +215,8 @@ def _estimate(
     if correction is not None:
         growth, within = gain(family, correction.surface, correction.sheet, op, machine)
     kinds = _kinds(family, op, machine, known, conditions, within)
-    asked = (op, machine, known.values, conditions, growth)
+    values = caller_values(family, known.values, machine.hardware, conditions)
+    asked = (op, machine, values, conditions, growth)
     brief = later is not None and family.total is not None
     terms: Terms | None = None if brief else family.timed_terms(*asked)
     time, starting_s = family.timed_total(*asked) if terms is None else total_of(terms)
