@@ -34,6 +34,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants
 from perfmodel.prediction.latency.families import choices_of, families_of
 from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.instructions import launched
 from perfmodel.prediction.latency.machine import Machine
 
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
@@ -111,7 +112,8 @@ def family_groups(
         if call.op.composition_in(call.conditions.library):
             continue  # the families of its parts predict it
         hardware = machines[call.hardware]
-        machine = Machine.of(hardware, resolve_peak(call.op, hardware) if np.any(call.op.flop()) else None)
+        peak = resolve_peak(call.op, hardware) if np.any(call.op.flop()) else None
+        machine = Machine.of(hardware, launched(call.op, hardware, peak, call.conditions.library)[0])
         group = Group(call.op, machine, call.conditions, call.time_s)
         for mask, family, conditions in _kinds(call, machine, hardware):
             part = group if mask is True else group.take(np.broadcast_to(mask, call.time_s.shape))

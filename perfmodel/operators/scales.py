@@ -120,7 +120,12 @@ def is_microscaled(dtype: str, weight_dtype: str, scale: str) -> bool:
     (True, False)
     """
     sides = sides_of(scale)
-    return dtype in MICROSCALED and weight_dtype in MICROSCALED and len(sides) == 1 and sides[0] <= _MICROSCALE
+    return may_be_microscaled(dtype, weight_dtype) and len(sides) == 1 and sides[0] <= _MICROSCALE
+
+
+def may_be_microscaled(dtype: str, weight_dtype: str) -> bool:
+    """Return whether instructions for scaled operands take both: those without scales get scales of one."""
+    return dtype in MICROSCALED and weight_dtype in MICROSCALED
 
 
 @functools.cache

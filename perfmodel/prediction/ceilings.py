@@ -21,7 +21,7 @@ from perfmodel.core.work import Number, Work, anywhere, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
-from perfmodel.operators.scales import is_microscaled
+from perfmodel.operators.scales import may_be_microscaled
 from perfmodel.prediction.copies import stays_within
 from perfmodel.prediction.topology import (
     NETWORK_LINK,
@@ -90,9 +90,13 @@ def lacks_vector_rate(op: Operator, hardware: Hardware) -> bool:
 
 
 def _scaled_peak(op: Operator, peak: Peak) -> Peak:
-    """Return a peak at the rate of instructions for scaled operands, where an operator has such."""
-    weights, scale = getattr(op, "weight_dtype", op.dtype), getattr(op, "scale", "none")
-    if not is_microscaled(op.dtype, weights, scale):
+    """Return a peak at the rate of instructions for scaled operands, where an operator's operands may have scales.
+
+    A kernel may give plain operands scales of one: cuBLASLt's plain products in fp8 reach 740 TFLOP/s on an RTX 5090,
+    where instructions without scales have 419 (`examples/published`, gpu-flops-bench). Which kernels do is known to
+    `perfmodel.prediction.latency.instructions`.
+    """
+    if not may_be_microscaled(op.dtype, getattr(op, "weight_dtype", op.dtype)):
         return peak
     return replace(peak, flop_per_s=peak.microscaled_flop_per_s or peak.flop_per_s, flop_per_clock_per_sm=None)
 

@@ -25,6 +25,7 @@ from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
 from perfmodel.prediction.latency.family import OF_ANY_CALL, Family, Values
+from perfmodel.prediction.latency.instructions import launched
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.named import as_known
 from perfmodel.prediction.latency.nearest_tables import measured_libraries
@@ -53,7 +54,8 @@ def estimate(
     Parameters
     ----------
     op : the operator.
-    hardware, peak : the machine, and the peak that the operator's arithmetic runs on.
+    hardware, peak : the machine, and the peak that bounds the operator's arithmetic; kernels may run slower
+        instructions (`perfmodel.prediction.latency.instructions`).
     conditions : the interval timed, the state of the caches, the library.
     floor_s : no honest measurement under these conditions is faster [s]; the estimate is not either.
     whole : whether the terms are found with the time, and not only when they are asked for.
@@ -63,6 +65,23 @@ def estimate(
     if conditions.timing == Timing.DO_BENCH:
         kernel = estimate(op, hardware, peak, replace(conditions, timing=Timing.KERNEL), floor_s, whole, parts)
         return kernel if hardware.kind == "cpu" else between_events(kernel)
+    peak, others = launched(op, hardware, peak, conditions.library)
+    found = _at_peak(op, hardware, peak, conditions, floor_s, whole, parts)
+    if others is not None and not (parts or op.composition_in(conditions.library)):
+        found = reaching(found, _at_peak(op, hardware, others, conditions, floor_s).time_s)
+    return found
+
+
+def _at_peak(
+    op: Operator,
+    hardware: Hardware,
+    peak: Peak | None,
+    conditions: Conditions,
+    floor_s: Number,
+    whole: bool = False,
+    parts: Sequence[Operator] = (),
+) -> Estimate:
+    """Return the `estimate` of kernels whose instructions have a peak."""
     machine = Machine.of(hardware, peak)
     if parts := parts or op.composition_in(conditions.library):
         return _composition(op, parts, hardware, conditions, floor_s)
