@@ -52,7 +52,8 @@ def test_what_nobody_measured_is_not_taken_for_the_library_before_its_hyphen(nam
 @pytest.mark.parametrize(
     ("op", "machine", "table", "library"),
     [
-        (DECODE, "b200", "trtllm-1.3.0rc10/torch_flow", "trtllm"),
+        (DECODE, "b200", "trtllm-1.3.0rc10/torch_flow", "trtllm-1.3.0rc10"),
+        (DECODE, "h100", "trtllm-1.3.0rc10/torch_flow", "trtllm"),
         (DECODE, "h100", "sglang-0.5.10/flash_attention", "sglang"),
         (PRODUCT, "h100", "vllm-0.24.0/CutlassFP8ScaledMMLinearKernel", "vllm"),
         (PRODUCT, "h100", "vllm/CutlassFP8ScaledMMLinearKernel", "vllm"),

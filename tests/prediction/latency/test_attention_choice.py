@@ -186,3 +186,44 @@ def test_rows_of_a_kernel_that_does_not_exist_are_left_out_with_the_reason(tmp_p
     judged, skipped = judge_calls([read_measurements(table)], hardware)
     assert [part.calls.library for part in judged] == ["fa4"]
     assert ["fa3 does not run" in skip.reason for skip in skipped] == [True]
+
+
+CACHE = {"heads": 32, "kv_heads": 1, "batch": 128, "seq_q": 1, "seq_kv": 4096, "dtype": "bf16"}
+
+
+def test_tensorrt_llm_decodes_by_the_kernels_of_tcgen05_but_in_the_release_that_fell_back() -> None:
+    """The fallback reads the cache for each head of a group, which takes 20 times as long as its bytes."""
+    own, gen, fallback = (
+        seconds("b200-sxm-180gb", name, **CACHE, kv_write=True)
+        for name in ("trtllm", "trtllm/trtllm_gen", "trtllm-1.3.0rc10")
+    )
+    assert own == gen
+    assert fallback > 10 * own
+    bound = pm.predict(attention(**CACHE), "b200-sxm-180gb").bound_time_s
+    assert own < 2 * bound
+    one, other = (seconds("h100-sxm5-80gb", name, **CACHE) for name in ("trtllm", "trtllm-1.3.0rc10"))
+    assert one == other
+
+
+def test_prompts_of_tensorrt_llm_keep_its_kernels_beside_decodes_of_others() -> None:
+    queries = np.array([1.0, 4096.0, 1.0])
+    both = attention(kv_heads=8, batch=4, seq_q=queries, seq_kv=4096.0, dtype="bf16", causal=True)
+    got = pm.predict(both, "b200-sxm-180gb", library="trtllm").predicted_time_s
+    sizes = {"kv_heads": 8, "batch": 4, "seq_kv": 4096, "dtype": "bf16", "causal": True}
+    for place, queries_of_one in enumerate((1, 4096, 1)):
+        alone = seconds("b200-sxm-180gb", "trtllm", **sizes, seq_q=queries_of_one)
+        assert got[place] == pytest.approx(alone)
+    prompt = seconds("b200-sxm-180gb", "trtllm-1.3.0rc10", **sizes, seq_q=4096)
+    assert got[1] == pytest.approx(prompt)
+
+
+def width(library: str, **sizes: object) -> float:
+    found = pm.predict(attention(**{**CACHE, **sizes}), "b200-sxm-180gb", library=library)
+    return float(found.predicted_time_high_s / found.predicted_time_s)
+
+
+def test_a_decode_that_may_run_on_the_lanes_or_keep_its_keys_whole_is_less_sure() -> None:
+    """FlashInfer's lanes take longer than the bytes of groups alone, FlashAttention-4 leaves SMs idle in few blocks."""
+    assert width("flashinfer", kv_heads=8) > 1.3 * width("flashinfer", kv_heads=32)
+    assert width("flashinfer_fa2", kv_heads=8) < 1.1 * width("flashinfer_fa2", kv_heads=32)
+    assert width("fa4", kv_heads=8, batch=8, seq_kv=32768) > 1.3 * width("fa4", kv_heads=8, batch=64)

@@ -15,11 +15,12 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.work import anywhere
+from perfmodel.core.work import anywhere, everywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention.kernels import MMA, WGMMA, kernel_name
+from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, kernel_name
+from perfmodel.prediction.latency.attention.phases import is_decode
 from perfmodel.prediction.latency.machine import NVIDIA, Machine
 
 #: a compute capability, major and minor
@@ -68,6 +69,9 @@ FLASH_COLUMNS = 256.0
 #: the same of cuDNN on Hopper, and on others: heads of 256 take an H100 what its rate says (`examples/records`), and
 #: check_cudnn_tensor_shapes has them on Blackwell from cuDNN 9.22 on alone. Columns are multiples of 8
 CUDNN_COLUMNS, CUDNN_COLUMNS_ELSEWHERE, CUDNN_STEP = 256.0, 128.0, 8.0
+#: releases of TensorRT-LLM whose decodes on the Blackwell of data centres ran on its kernel of single heads
+#: (aiconfigurator @ 095f58a51c4c)
+FALLING_BACK = ("1.3.0rc10",)
 #: major compute capabilities on which scaled_dot_product_attention prefers cuDNN
 PREFERRING_CUDNN = (9, 10)
 
@@ -90,6 +94,8 @@ def choices(op: Attention, machine: Machine, conditions: Conditions) -> list[tup
     # PyTorch's kernel of other vendors is AOTriton's, whose limit is another one
     if base == "fa2" or (named == "fa2" and hardware.vendor == NVIDIA):
         _check_columns(op)
+    if base == "trtllm":
+        return _of_trtllm(op, machine, conditions)
     if base != "torch":
         return [(True, conditions)]
     _check_torch(op)
@@ -127,6 +133,23 @@ def is_by_pytorch(op: Attention) -> Any:
     """
     sizes = {dtype_bytes(op.dtype), dtype_bytes(op.kv_dtype)}
     return (masks_window(op) | (4 in sizes)) if sizes <= {2, 4} else False
+
+
+def _of_trtllm(op: Attention, machine: Machine, conditions: Conditions) -> list[tuple[Any, Conditions]]:
+    """Return what TensorRT-LLM launches: on the Blackwell of data centres its kernels of tcgen05 for a few queries.
+
+    The release of the tables fell back to its kernel of single heads there, which reads the cache again for each head
+    of a group: 128 sequences of 32 heads that share one of 4096 keys take it 1169 us, and these kernels 61
+    (roofline-decode-b200 in `examples/published`). Published runs of the engine contradict the fallback
+    (`engine_specs/serving/trtllm.toml`).
+    """
+    if machine.matrix_instruction != TCGEN05 or conditions.version in FALLING_BACK or "/" in conditions.library:
+        return [(True, conditions)]
+    few = is_decode(op, machine, conditions.library)
+    if not anywhere(few):
+        return [(True, conditions)]
+    own = replace(conditions, library=f"{conditions.library}/trtllm_gen")
+    return [(True, own)] if everywhere(few) else [(few, own), (np.logical_not(few), conditions)]
 
 
 def _of_torch(op: Attention, hardware: Hardware, conditions: Conditions) -> list[tuple[Any, Conditions]]:
