@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
@@ -56,6 +57,26 @@ def _may_not_split(op: Attention, machine: Machine, conditions: Conditions) -> A
     return few & (2.0 * op.batch * op.heads <= machine.sm_count)
 
 
+def _may_keep_keys_whole(op: Attention, machine: Machine, conditions: Conditions) -> Any:
+    """Whether one query leaves SMs idle unless FlashAttention-4 splits its keys, which callers have to ask for."""
+    if conditions.library.rpartition("/")[2] != "fa4":
+        return False
+    return (op.seq_q == 1) & (op.batch * op.kv_heads < machine.sm_count)
+
+
+def _may_run_on_lanes(op: Attention, machine: Machine, conditions: Conditions) -> Any:
+    """Whether FlashInfer's decode on the vector lanes, its default, takes longer for a group than the cache streams.
+
+    A number of the keys or values takes a multiply-add for each head of the group.
+    """
+    if conditions.library != "flashinfer":
+        return False
+    group = op.heads / op.kv_heads
+    computing_s = 2.0 * group / (LANES_REACHED * machine.vector_flop_per_s)
+    streaming_s = dtype_bytes(op.kv_dtype) / machine.bandwidth_bytes_per_s
+    return (op.seq_q == 1) & (group > 1) & (computing_s > streaming_s)
+
+
 def _masked(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     """Whether a framework pads the rows of a mask: causal calls with fewer queries than keys."""
     if conditions.library not in FRAMEWORKS or not op.causal:
@@ -90,6 +111,14 @@ ANOTHERS_KERNEL = Doubt(ErrorSource.LIBRARY, _is_of_another, ANOTHERS, part_of=E
 #: 62208 keys take an A100 1.4 and 2.5 ms with 9 heads, and 0.2 if all SMs work (`examples/published`). Assumed: a
 #: quarter do not, and take three times as long or more
 UNSPLIT = Doubt(ErrorSource.KERNEL, _may_not_split, (0.3, 0.9, 0.9), lasting=True)
+#: FlashAttention-4 with 64 blocks of 32768 keys takes a B200 361 us, 1.6 times what 512 blocks of 4096 take, as if it
+#: split no keys (roofline-decode-b200 in `examples/published`, one row in view). That other calls split them is assumed
+KEEPS_KEYS_WHOLE = Doubt(ErrorSource.KERNEL, _may_keep_keys_whole, (0.2, 0.6, 0.6), lasting=True)
+#: share of the vector engine's peak in fp32 that FlashInfer's decode without tensor cores reaches: 0.16 to 0.17 in
+#: three calls on a B200 (roofline-decode-b200) and 0.20 on an H100 PCIe (fa-flashinfer-decode), both in view
+LANES_REACHED = 0.17
+#: the two kernels differ by up to 2.5 times with groups of 4 on a B200: assumed to reach both
+ON_LANES = Doubt(ErrorSource.KERNEL, _may_run_on_lanes, (0.3, 0.6, 0.6), lasting=True)
 BEYOND = (
     Doubt(ErrorSource.EXTRAPOLATION, _masked, MASKED),
     Doubt(ErrorSource.EXTRAPOLATION, _padded, PADDED),

@@ -17,7 +17,13 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
-from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, LARGE_HEADS, UNSPLIT
+from perfmodel.prediction.latency.attention.beyond import (
+    ANOTHERS_KERNEL,
+    KEEPS_KEYS_WHOLE,
+    LARGE_HEADS,
+    ON_LANES,
+    UNSPLIT,
+)
 from perfmodel.prediction.latency.attention.blocks import LARGE
 from perfmodel.prediction.latency.attention.choice import is_by_pytorch
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
@@ -329,5 +335,5 @@ DECODE = Family(
     borrows=decoding_lenders,
     kernels=tuple(KERNELS),
     for_pytorch=is_by_pytorch,
-    doubts=(ANOTHERS_KERNEL, UNSPLIT, LARGE_HEADS),
+    doubts=(ANOTHERS_KERNEL, UNSPLIT, KEEPS_KEYS_WHOLE, ON_LANES, LARGE_HEADS),
 )
