@@ -980,3 +980,12 @@ def test_flashinfer_decodes_an_h20_at_the_rate_of_its_memory_and_widens_8_bit_ke
     assert pm.predict(narrow, machine, library="flashinfer").predicted_time_s == pytest.approx(437e-6, rel=0.15)
     # FlashAttention-3 fills tiles of 64 rows, of which eight hold queries
     assert pm.predict(wide, machine, library="fa3").predicted_time_s > 1e-3
+
+
+def test_tf32_is_the_tensor_engines_and_no_rate_of_fp32() -> None:
+    """Triton feeds it from shared memory number by number: the same for each SM, unless the engine is slower yet."""
+    op = pm.Attention(batch=4, heads=16, seq_q=4096, head_dim=64, dtype="tf32")
+    h100, h20 = (pm.predict(op, machine, library="triton").predicted_time_s for machine in ("h100", "h20"))
+    assert 0.9 * 132 / 78 < h20 / h100 < 1.1 * 132 / 78
+    single = pm.predict(op.changed(dtype="fp32", kv_dtype="fp32"), "h20", library="triton").predicted_time_s
+    assert h20 < 0.7 * single

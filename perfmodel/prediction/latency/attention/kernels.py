@@ -7,6 +7,7 @@ within it is named, or the kernel alone: "fa2".
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -68,6 +69,7 @@ class Kernel:
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
     tf32_products : products of TF32 that give one of fp32, for kernels with fp32 on the tensor engine; 0 without.
     fp32_rate : share of the vector engine's fp32 peak that other kernels reach in fp32.
+    tf32_most : FLOP of an SM in a clock that it reaches at most in TF32.
     sizes : columns of the heads that it is built for; smaller heads are padded to the next size. Empty: to none.
     large_blocks : whether the cost of a block of a prefill grows with heads of more than 128 columns.
     in_waves : whether equal blocks, which start and end together, show their last wave in full.
@@ -114,6 +116,7 @@ class Kernel:
     heads_alone: bool = False
     tf32_products: float = 0.0
     fp32_rate: float = 1.0
+    tf32_most: float = math.inf
     sizes: tuple[float, ...] = ()
     large_blocks: bool = False
     in_waves: bool = False
@@ -176,7 +179,10 @@ _CUDNN = Kernel(
     "cudnn", packed=False, splits=False, one_query=True, in_waves=True, sizes=(64.0, 128.0, 192.0, 256.0),
     large_blocks=True,
 )  # fmt: skip
-_TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2)
+# In TF32 each warp reads keys and values from shared memory element by element, since no instruction transposes numbers
+# of 32 bits: 8 FLOP a byte, 1024 in a clock, of which four calls of an H20 reach a quarter (niehen-h20 in
+# `examples/published`, in view).
+_TRITON = Kernel("triton", 64.0, packed=False, fp32_rate=0.2, tf32_most=256.0)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
 # github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
 # Heads of more than 128 columns have cutlassF_*_32x128_gmem, whose sums are in device memory.

@@ -34,6 +34,8 @@ L2_PER_CLOCK, L2_PER_CLOCK_GDDR = 36.0, 15.0
 #: bytes that shared memory delivers in a clock (32 banks of 4 B), and FLOP of 16 bits to a byte of the operands of
 #: mma.sync.m16n8k16 (4096 FLOP, 16 x 16 and 8 x 16 elements), where the sums leave no registers to keep operands in
 SHARED_PER_CLOCK, MMA_FLOP_PER_BYTE = 128.0, 16.0 / 3.0
+#: inputs of the tensor engine with 4 bytes: the products are its own, not those of fp32
+TF32 = "tf32"
 #: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
 PADDED_HEADS = 0.65
 
@@ -45,6 +47,8 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     vLLM's add up in two levels, which costs the more the larger the heads are. Rates that depend on the size of a head
     are read off the rows of the kernel.
     """
+    if op.dtype == TF32:
+        return minimum(machine.flop_per_clock_per_sm * kernel.rate, kernel.tf32_most)
     if dtype_bytes(op.dtype) > 2:
         return _fp32_flop_per_clock(machine, kernel)
     rate = summed_per_clock(machine) * kernel.rate
