@@ -95,3 +95,29 @@ def test_products_on_a_radeon_are_less_sure(dtype: str) -> None:
     kernels = [pm.predict(op, name, library="torch").uncertainty for name in ("rx-7900-xtx", "mi300x")]
     assert ErrorSource.KERNEL in kernels[0]
     assert ErrorSource.KERNEL not in kernels[1]
+
+
+def _attention_s(machine: str, library: str = "", **sizes: object) -> float:
+    op = pm.Attention(**{"heads": 1, "seq_q": 4096, "head_dim": 64, "dtype": "fp16", **sizes})  # type: ignore[arg-type]
+    return float(pm.predict(op, machine, library=library).predicted_time_s)
+
+
+@pytest.mark.parametrize("library", ["", "ck", "torch", "triton"])
+def test_blocks_of_a_few_heads_are_not_split_over_idle_units(library: str) -> None:
+    """One head has 64 blocks, of 304 units: two take as long. FlashAttention-3 splits them, on other machines."""
+    one, two = (_attention_s("mi300x", library, heads=heads, seq_q=8192) for heads in (1, 2))
+    assert two < 1.2 * one
+    one, two = (_attention_s("h100-sxm5-80gb", "fa3", heads=heads, seq_q=4096) for heads in (1, 2))
+    assert two > 1.2 * one
+
+
+@pytest.mark.parametrize("library", ["triton", "torch", "fa2"])
+def test_heads_of_128_columns_leave_radeons_registers(library: str) -> None:
+    small, large = (
+        _attention_s("rx-7900-xtx", library, heads=heads, head_dim=columns) for heads, columns in ((64, 64), (32, 128))
+    )
+    assert large > 1.2 * small
+    small, large = (
+        _attention_s("mi300x", library, heads=heads, head_dim=columns) for heads, columns in ((64, 64), (32, 128))
+    )
+    assert large < small

@@ -160,6 +160,13 @@ HOPPER_MMA = 0.629
 #: `examples/published/fourth.csv`, which reach 0.14 to 0.27 with all else, 0.21 in the mean. PyTorch's kernels on ROCm
 #: are Triton's, too (AOTriton: aten/src/ATen/native/transformers/hip)
 IN_TRITON = 0.3
+#: the same of AMD's own kernels in C++ and assembly: without it prompts and gradients on MI300X and MI355X are
+#: predicted at 0.45 to 1.02 times what they take, 0.78 in the median of twelve pairs of a source and a kernel (six
+#: sources of `examples/published`); chosen in coarse steps, all in view
+OF_AMD = 0.8
+#: ``sharing`` of these kernels on Instinct: one and two heads of 8192 queries take an MI300X 1.9 and 2.1 times as long,
+#: by torch, as a block's part of a busy unit says (iree-golden-torch in `examples/published`, in view)
+ON_INSTINCT = 2.0
 #: the same of FlashAttention-2 as AMD's Composable Kernel has it for Radeon's vector units: read off 13 rows of one
 #: document on an RX 7900 XTX. Nine rows of AOTriton's kernels there reach what Triton's reach on Instinct (both in
 #: `examples/published/ninth.csv`)
@@ -196,6 +203,10 @@ _FA3 = Kernel(
     "fa3", filled=0.6, tail=0.3, splits_whole=True, beside=500.0 / 512.0, sizes=(64.0, 96.0, 128.0, 192.0, 256.0)
 )
 _FA4 = replace(_FA3, name="fa4")
+# AMD's kernels for its matrix cores, Composable Kernel's and AITER's: cut as FlashAttention-3, which no build for AMD
+# is, without its splits of whole prompts: one head of 4096 queries takes an MI300X 112 us, 64 heads 764
+# (iree-golden-ck in `examples/published`).
+_CK = replace(_FA3, name="ck", splits_whole=False)
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
 
@@ -222,6 +233,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
+    "ck": (_CK, {MFMA: replace(_CK, rate=OF_AMD)}),
     "fa4": (_FA4, {
         TCGEN05: replace(_FA4, exponentials=0.4, beside=0.0),
         MMA: replace(_FA2, name="fa4"),  # assumed: by mma.sync it is cut as the second
@@ -230,11 +242,15 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # keys of 8 bits are widened in registers: 16 elements a clock and SM beside the products fit two decodes on an H20,
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0, widened=16.0), {}),
-    "triton": (_TRITON, dict.fromkeys((MFMA, WMMA), replace(_TRITON, rate=IN_TRITON))),
+    "triton": (_TRITON, {
+        MFMA: replace(_TRITON, rate=IN_TRITON, sharing=ON_INSTINCT),
+        WMMA: replace(_TRITON, rate=IN_TRITON),
+    }),
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5, instruction_rate=HOPPER_MMA),
         TCGEN05: replace(_EFFICIENT, rate=0.25),
-        **dict.fromkeys((MFMA, WMMA), replace(_FA2, name="efficient", rate=IN_TRITON)),
+        MFMA: replace(_FA2, name="efficient", rate=IN_TRITON, sharing=ON_INSTINCT),
+        WMMA: replace(_FA2, name="efficient", rate=IN_TRITON),
     }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
     # By mma.sync there are tiles of 64 rows, too: its names end in 128x64x64_4x1x1 and 64x64x128_4x1x1.
@@ -296,6 +312,9 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("torch", TCGEN05, None, "cudnn"),
     ("torch", "", None, "fa2"),
     ("", TCGEN05, None, "trtllm_gen"),
+    ("vllm", "", None, "fa3"),  # its differences are those of this one
+    ("", MFMA, None, "ck"),
+    ("", WMMA, None, "ck"),
     ("", "", None, "fa3"),
 )
 #: library -> its kernel in fp32, where those of `RUNS` have none

@@ -11,7 +11,7 @@ from perfmodel.core.hardware import Peak
 from perfmodel.core.work import Number, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys
-from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, Kernel
+from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, WMMA, Kernel
 from perfmodel.prediction.latency.machine import Machine, product_line
 
 #: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed; with
@@ -34,6 +34,11 @@ L2_PER_CLOCK, L2_PER_CLOCK_GDDR = 36.0, 15.0
 #: bytes that shared memory delivers in a clock (32 banks of 4 B), and FLOP of 16 bits to a byte of the operands of
 #: mma.sync.m16n8k16 (4096 FLOP, 16 x 16 and 8 x 16 elements), where the sums leave no registers to keep operands in
 SHARED_PER_CLOCK, MMA_FLOP_PER_BYTE = 128.0, 16.0 / 3.0
+#: columns of a head whose sums the registers of Radeon's units hold, and rate of its kernels above: for a FLOP heads of
+#: 128 take 1.4 times as long as heads of 64 by Composable Kernel, and 1.7 and 2.1 times in gradients of AOTriton and of
+#: another Triton kernel (rocm-flash-attention-2 and chelokot-7900xtx in `examples/published`, six rows of 128 columns
+#: in view)
+RADEON_COLUMNS, ON_RADEON_ABOVE = 64.0, 0.62
 #: inputs of the tensor engine with 4 bytes: the products are its own, not those of fp32
 TF32 = "tf32"
 #: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
@@ -95,6 +100,8 @@ def reached_per_clock(op: Attention, machine: Machine, kernel: Kernel, share: fl
         reached: Number = at_most * machine.fed(share)
     else:
         reached = at_most / kernel.rate * minimum(kernel.instruction_rate, machine.fed(kernel.rate * share))
+    if machine.matrix_instruction == WMMA:
+        reached = reached * where(op.head_dim > RADEON_COLUMNS, ON_RADEON_ABOVE, 1.0)
     return minimum(reached, where(op.head_dim > kernel.columns, _large_heads(op, machine, kernel), reached))
 
 
