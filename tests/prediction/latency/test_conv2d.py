@@ -109,6 +109,29 @@ def test_large_winograd_products_take_a_quarter_of_the_products() -> None:
     assert least < seconds(op) < 1.5 * least
 
 
+def separate_products(op: Conv2d, on: Machine = ROUND) -> float:
+    """Return what the products of the separate Winograd kernels take, without transforms [s]."""
+    (got,) = algorithm_terms(op, on, VALUES, Conditions(), of=("winograd_f43",)).values()
+    return float(got.time_s - got.adds["transforms"])
+
+
+def test_products_of_winograd_tiles_fill_up_to_16_images() -> None:
+    one, sixteen, more, two = (
+        separate_products(Conv2d(n=n, c=512, h=32, w=32, k=512, **THREE)) for n in (1, 16, 17, 32)
+    )
+    assert one == pytest.approx(sixteen) and more == pytest.approx(two)
+    assert more == pytest.approx(2 * sixteen, rel=0.02)
+
+
+def test_what_sums_over_the_tiles_fills_nothing_up_nor_does_miopen() -> None:
+    sizes: dict[str, Any] = {"c": 512, "h": 32, "w": 32, "k": 512, **THREE}
+    few, many = (separate_products(Conv2d(n=n, gradient="weight", backward=True, **sizes)) for n in (17, 32))
+    assert few < 0.6 * many
+    amd = Machine.of(pm.hardware("mi100"), resolve_peak(Conv2d(n=1, dtype="fp32", **sizes), pm.hardware("mi100")))
+    few, many = (separate_products(Conv2d(n=n, **sizes), amd) for n in (17, 32))
+    assert few < 0.6 * many
+
+
 def test_filters_that_exceed_l2_are_read_again_for_each_wave_of_pixels() -> None:
     # 40 blocks of filters fill both places of all 10 SMs twice: each block of pixels is a wave of its own
     op = Conv2d(n=4, c=512, h=8, w=16, k=1280, **THREE)
