@@ -173,7 +173,7 @@ def fit(
         if vague is None:
             break
         unidentified.append(vague)
-    if family.dispatch_varies and "host" in certainty and "host" not in unidentified:
+    if family.least_dispatch_s and "host" in certainty and "host" not in unidentified:
         guess = {**guess, "host": _least_error_host(family, groups, guess)}
     rows = sum(map(len, groups))
     return Fit(dict(guess), tuple(unidentified), certainty, scale, rows)

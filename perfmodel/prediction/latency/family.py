@@ -14,7 +14,7 @@ from typing import Any
 from perfmodel.core.hardware import Hardware, Link
 from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.vocabulary import Timing
-from perfmodel.core.work import Number, anywhere, maximum
+from perfmodel.core.work import Number, anywhere, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.doubts import ANY_CALLER, NO_DISPATCH, OTHER_HOST, Doubt
@@ -100,6 +100,24 @@ def dispatched_s(host_s: Number, hidden_s: Number, calls: Number) -> Number:
     return host_s + (calls - 1.0) * maximum(0.0, host_s - hidden_s)
 
 
+def spread_dispatch_s(host_s: Number, least_s: float, kernel_s: Number) -> Number:
+    """Return the dispatch of least mean relative error of calls whose own is spread evenly from ``least_s`` on [s].
+
+    A call then takes t, evenly between kernel + least and kernel + most. E|t - p| / t is least where half of the weight
+    1 / t lies below p: the geometric mean of both ends. So a call of no kernel takes host = (least most)^(1/2), and one
+    of a long kernel the mean of least and most longer than that.
+
+    >>> round(spread_dispatch_s(200e-6, 50e-6, 0.0) * 1e6, 3), round(spread_dispatch_s(200e-6, 50e-6, 1.0) * 1e6)
+    (200.0, 425)
+    """
+    least = minimum(least_s, host_s)
+    most = host_s * host_s / least
+    ends = kernel_s * (least + most) + host_s * host_s
+    # (kernel + least) (kernel + most) = kernel^2 + ends, whose root less the kernel loses no digits so
+    dispatch: Number = ends / ((kernel_s * kernel_s + ends) ** 0.5 + kernel_s)
+    return dispatch
+
+
 def scaled(terms: Terms, values: Values) -> Terms:
     """Return the terms of a family's formula as its calls take: times the `FACTOR` that a table may have."""
     return terms.times(values[FACTOR.name]) if FACTOR.name in values else terms
@@ -166,8 +184,9 @@ class Family:
     dispatched : whether tables tell the host's dispatch, which events around a framework's call also see.
     dispatched_like : the family whose dispatch stands for that of such a call on a GPU where no table tells it:
         collectives and copies are measured in queues.
-    dispatch_varies : whether the measured dispatch differs between calls by more than short kernels take, so that its
-        constant is that of least mean relative error, and not the middle.
+    least_dispatch_s : the shortest dispatch [s] where the measured one varies between calls by more than short kernels
+        take, so that the time is that of least mean relative error, and not the middle (`spread_dispatch_s`); 0 where
+        it does not.
     by_dtype : whether constants fitted on one dtype say less about another; not for kernels that only move bytes.
     by_library : whether libraries have kernels of different designs, so that constants fitted on some say less about
         one that is not named.
@@ -218,7 +237,7 @@ class Family:
     total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
     dispatched_like: Family | None = None
-    dispatch_varies: bool = False
+    least_dispatch_s: float = 0.0
     by_dtype: bool = True
     by_library: bool = False
     of_framework: bool = False
@@ -345,6 +364,8 @@ class Family:
             values = {**HOST_DEFAULTS, **values}
         cost = self.call_cost(op, values) if self.call_cost and OF_ANY_CALL not in values else 1.0
         host = slower * values["host"] * cost
+        if self.least_dispatch_s and OF_ANY_CALL not in values:
+            host = spread_dispatch_s(host, slower * self.least_dispatch_s, kernel_s)
         hidden, calls = slower * values["hidden"], op.calls()
         # A kernel cannot hide behind more of the dispatch than there is.
         before = maximum(0.0, host - hidden)

@@ -23,6 +23,7 @@ from perfmodel.prediction.latency.conv2d import FAMILY, algorithm_terms
 from perfmodel.prediction.latency.conv2d.parts import Sizes
 from perfmodel.prediction.latency.conv2d.products import direct
 from perfmodel.prediction.latency.conv2d.steps import chain_s, groups_s, padded_groups, padding_s
+from perfmodel.prediction.latency.family import spread_dispatch_s
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 from perfmodel.records.measurements import read_measurements
@@ -95,11 +96,31 @@ def test_a_dispatch_that_varies_is_that_of_least_relative_error() -> None:
     def error(host: float) -> float:
         return float(np.abs(np.expm1(log_ratio(FAMILY, {**VALUES, "host": host}, [group]))).mean())
 
-    plain = fit(replace(FAMILY, dispatch_varies=False), [group], VALUES).values["host"]
+    plain = fit(replace(FAMILY, least_dispatch_s=0.0), [group], VALUES).values["host"]
     found = fit(FAMILY, [group], VALUES).values["host"]
     assert error(found) < 0.95 * error(plain)
     # half of the weight 1 / t lies below the geometric mean of the ends
     assert found == pytest.approx((50e-6 * 350e-6) ** 0.5, rel=0.1)
+
+
+@given(kernel_s=st.floats(0.0, 10e-3), least=st.floats(10e-6, 60e-6), times=st.floats(1.0, 20.0))
+@settings(max_examples=40, deadline=None)
+def test_no_other_dispatch_has_less_relative_error_under_an_even_spread(
+    kernel_s: float, least: float, times: float
+) -> None:
+    calls = kernel_s + np.linspace(least, least * times, 2001)
+
+    def error(dispatch: Any) -> Any:
+        return np.abs((kernel_s + np.reshape(dispatch, (-1, 1))) / calls - 1).mean(axis=1)
+
+    found = spread_dispatch_s(least * times**0.5, least, kernel_s)
+    tried = np.linspace(least, least * times, 60)
+    assert error(found)[0] <= error(tried).min() + 1e-6
+    assert least * (1 - 1e-9) <= found <= least * (1 + times) / 2 * (1 + 1e-9)
+
+
+def test_a_host_faster_than_the_least_dispatch_takes_its_own() -> None:
+    assert spread_dispatch_s(20e-6, 45e-6, 1e-3) == pytest.approx(20e-6)
 
 
 def test_large_winograd_products_take_a_quarter_of_the_products() -> None:
