@@ -153,12 +153,14 @@ median of first / second - 1. A formula that does not know the library cannot do
 {noise}
 
 Convolutions have a floor of another kind. On short shapes, what a call takes beyond its kernel is alike on all four
-machines (correlation 0.82 to 0.95), spread evenly between 0.06 ms and 0.3 ms (V100) to 0.7 ms (P100, P4), and no
-function of the sizes: rank correlations with n, c, h and k are below 0.08, and boosted trees that see the sizes and
-their remainders explain less than nothing of it on shapes that they were not fitted on. It grows along the table, as a
-dispatch would in the course of a run. Kernels whose times were known exactly would be off by 17.0 % on P100, 11.6 % on
-P4, 8.4 % on T4 and 10.3 % on V100, 11.8 % in the mean, with the best single dispatch of each machine (drawn 200 times
-for each fitted shape from the dispatches found below 0.3 ms, 2026-11-23).
+machines (rank correlation 0.98), spread between 0.05 ms and 0.3 ms (V100) to 0.8 ms (P100, P4), and no function of the
+sizes: rank correlations with n, c, h and k are at most 0.22, and boosted trees that see the sizes and their remainders
+explain less than nothing of it on shapes that they were not fitted on. It grows along the table, as a dispatch would in
+the course of a run. Kernels whose times were known exactly would be off by 16.9 % on P100, 11.8 % on P4, 8.9 % on T4
+and 11.0 % on V100, 12.1 % in the mean, with the best single dispatch of each machine, and by 11.9 % with one that grows
+with the kernel, as an even spread lets it (over 618 dispatches of fitted shapes, known within 6 % of their range,
+2026-11-29). Trees that see the sizes, their remainders and the times of all algorithms bring the fitted half, with
+constants fitted without those dispatches, from 13.8 to 13.3 % on shapes that they were not fitted on.
 
 ## What is left out, and why
 

@@ -140,7 +140,8 @@ def test_products_of_winograd_tiles_fill_up_to_16_images() -> None:
     one, sixteen, more, two = (
         separate_products(Conv2d(n=n, c=512, h=32, w=32, k=512, **THREE)) for n in (1, 16, 17, 32)
     )
-    assert one == pytest.approx(sixteen) and more == pytest.approx(two)
+    assert one == pytest.approx(sixteen)
+    assert more == pytest.approx(two)
     assert more == pytest.approx(2 * sixteen, rel=0.02)
 
 

@@ -240,17 +240,18 @@ def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
 
 
 #: What the formula leaves of the measured times is mostly not the shape's: in NeuSight's rows (@ 6945927d9afc) each of
-#: 3,011 shapes has an excess that is alike on all four machines (rank correlation 0.98 where kernels are short), between
-#: about 0.05 ms on each of them and 0.30 ms on V100, 0.43 on T4, 0.75 on P4 and 0.77 on P100. Where kernels are short it
-#: is spread over all of that range and follows no size: no rank correlation with n, c, h or k is above 0.22, and trees
-#: of all sizes and their remainders, fitted on half of 649 shapes, explain less than nothing of it on the other half. It
-#: rises along the table in 77 of 91 pairs of equal n and c: like dispatch that grows in the course of a run, from what
-#: a new process takes. Kernels that the formula times exactly would be off by 16.9, 11.8, 8.9 and 11.0 % on P100, P4,
-#: T4 and V100 because of it, 12.1 % in the mean, with the best constant ``host`` that there is, and 11.9 % with the
-#: dispatch of `spread_dispatch_s`; the formula leaves 13.8 % in the fitted half. With the excess that the other three
-#: machines tell, it would leave 7.5, 7.7, 6.2 and 6.1 %. Trees of all sizes, their remainders and the times of the
-#: algorithms take 0.6 points on rows that they were not fitted on. More energy of the fused kernel, turned tiles of the
-#: batched products on T4, and channels that are no multiples of 4 take 0.1 points or less each, and are left out.
+#: 3,011 shapes has an excess that is alike on all four machines (rank correlation 0.98 where kernels are short),
+#: between about 0.05 ms on each of them and 0.30 ms on V100, 0.43 on T4, 0.75 on P4 and 0.77 on P100. Where kernels are
+#: short it is spread over all of that range and follows no size: no rank correlation with n, c, h or k is above 0.22,
+#: and trees of all sizes and their remainders, fitted on half of 649 shapes, explain less than nothing of it on the
+#: other half. It rises along the table in 77 of 91 pairs of equal n and c: like dispatch that grows in the course of a
+#: run, from what a new process takes. Kernels that the formula times exactly would be off by 16.9, 11.8, 8.9 and 11.0 %
+#: on P100, P4, T4 and V100 because of it, 12.1 % in the mean, with the best constant ``host`` that there is, and 11.9 %
+#: with the dispatch of `spread_dispatch_s`; the shipped constants leave 14.0 % in the fitted half. With the excess that
+#: the other three machines tell, it would leave 7.5, 7.7, 6.2 and 6.1 %, with constants that were fitted without the
+#: excess; these leave 13.8 %. Trees of all sizes, their remainders and the times of the algorithms take 0.6 points of
+#: that on rows that they were not fitted on. More energy of the fused kernel, turned tiles of the batched products on
+#: T4, and channels that are no multiples of 4 take 0.1 points or less each, and are left out.
 TERMS = (*gemm.PRODUCT_TERMS, ALIGNMENT, IM2COL, TRANSFORMS, LAYOUT, GATHERING)
 #: channels of all 16-bit convolutions that were designed are multiples of this, or images'; of others, drawn at random,
 #: five in NCHW with a stride are 0.8 to 1.7 times as slow as predicted, ln with a root mean square of 0.34 (H200, torch

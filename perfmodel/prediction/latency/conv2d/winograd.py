@@ -36,10 +36,11 @@ SIDE = 4.0
 POINTS = (SIDE + 2.0) ** 2
 #: images that cuDNN's products of Winograd's tiles multiply together: a smaller rest is filled up. By the names of the
 #: kernels (NeuSight @ 6945927d9afc) V100 takes them for 61 % of the fitted shapes with 16 images and 11 % of those with
-#: 17, for 63 and 42 % with 32 and 33; T4 for 61, 11, 63 and 58 %; none of the four machines for more than 12 % up to
-#: 9 images but V100 with 8 and P100 with 9. Their products' time over that of the images as they are falls from 17 to
-#: 32 images by 0.2 in ln, rises at 33 by 0.16, falls again, and rises at 49. With 8, 16 and 32 the fitted half is off
-#: by 14.5, 14.1 and 14.7 % in the mean, by 14.9 % with none. Whether MIOpen does so was not measured
+#: 17, for 63 and 42 % with 32 and 33; T4 for 61, 11, 63 and 58 %; none of the four machines for more than 12 % up to 9
+#: images but V100 with 8 and P100 with 9. What T4 takes with them, over what the formula says without filling up, falls
+#: from 17 to 32 images by 0.2 in ln, rises at 33 by 0.16, falls again, and rises at 49. With 8, 16 and 32 the fitted
+#: half is off by 14.5, 14.1 and 14.7 % in the mean, by 14.9 % with none, each with constants fitted to it. Whether
+#: MIOpen does so was not measured
 TOGETHER = 16.0
 
 
