@@ -20,6 +20,20 @@ to 64 of eight B200, were 16 % off with 96 % inside. Now:
 
 {eleventh}
 
+What was changed with these rows in view: between two events a call takes the dispatch of who calls, a compiled program,
+PyTorch since 2.2 or Python that launches a kernel, where all had taken that of PyTorch 2.1, and hosts that nobody
+measured are as unsure as hosts differ; plain products in fp8 on GeForce cards of Blackwell are bounded by the rate of
+instructions with scales, at which cuBLASLt and PyTorch run them; TensorRT-LLM's decodes on a B200 run its kernels for
+groups of heads, as published runs show, and not the kernel to which the release of the table fell back; attention in
+TF32 takes the tensor engine's rate; attention on AMD has other rates; NCCL's collectives are in a measured installation
+on the machines of its rows alone; and convolutions in fp32 by MIOpen, and rotations by somebody's hand, say how unsure
+they are.
+What they show and nothing models: softmax, norms and SwiGLU of 67 MB in the 96 MB of L2 of an RTX 5090, in a quarter to
+a half of the time; RCCL's small all-reduces called by PyTorch one by one, in two to five times; all-reduces over
+Perlmutter's two nodes, which take the ring's time; NCCL's forced ring on 8 H100, whose switch is assumed; products with
+k of 14336 and 28672 on an A40 and an RTX 4090, in 1.4 to 1.7 times; decodes of FlashInfer on a B200, in twice the time,
+now inside.
+
 ## The tenth batch
 
 The tenth batch, 88 sources and 582 rows, 142 of them flagged, was gathered before that, by two readers who
