@@ -11,6 +11,7 @@ Names are loaded when they are first used: importing perfmodel imports neither n
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -237,7 +238,8 @@ def _operator_class(name: str) -> Any:
         except KeyError:
             pass
     message = f"module 'perfmodel' has no attribute {name!r}"
-    if name.startswith("_"):  # what tools ask of any module
+    # what tools ask of any module, and what ``from perfmodel import storage`` asks before it imports the room
+    if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(message)
     from perfmodel.errors import nearest
 

@@ -51,7 +51,11 @@ def _tar() -> bytes:
         ("trace.json", TRACE.decode().encode("utf-16"), "is UTF-16 text. Save it as UTF-8"),
         ("trace.json", TRACE.decode().encode("utf-32"), "is UTF-32 text. Save it as UTF-8"),
         ("times.csv", "name,time_ms\na,1\n".encode("utf-16-le"), "is UTF-16 text. Save it as UTF-8"),
-        ("times.csv.gz", gzip.compress("name,time_ms\na,1\n".encode("utf-16")), "is UTF-16 text. Save it as UTF-8"),
+        (
+            "times.csv.gz",
+            gzip.compress("name,time_ms\na,1\n".encode("utf-16"), mtime=0),
+            "is UTF-16 text. Save it as UTF-8",
+        ),
     ],
 )
 @pytest.mark.parametrize("read", [read_profile, read_text])

@@ -196,7 +196,7 @@ def test_raw_samples_on_request(machine, scripted):
 def test_a_host_that_is_always_late_is_predicted_with_its_dispatch(machine, scripted):
     (row,) = run([_job(machine, _relu)], scripted(late=[True]), machine, FEW)
     assert row["timing"] == "event"
-    expected = predict(Elementwise(numel=1000, kind="relu"), machine, timing="event", library="test")
+    expected = predict(Elementwise(numel=1000, kind="relu"), machine, timing="event")
     assert row["predicted_time_s"] == expected.predicted_time_s
     assert "dispatch" in row["note"]
 

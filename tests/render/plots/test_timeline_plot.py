@@ -251,7 +251,7 @@ def test_every_format_can_be_written(tmp_path, suffix):
             "void cutlass::Kernel2<cutlass_80_tensorop_f16>(cutlass_80_tensorop_f16::Params)",
             "cutlass::Kernel2<cutlass_80_tensorop_f16>",
         ),
-        ("a <b", "a"),
+        ("a <b", "a <b"),
         ("<<<", "<<<"),
         ("ampere_sgemm_32x32_sliced1x4_tn", "ampere_sgemm_32x32_sliced1x4_tn"),
         ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
