@@ -426,6 +426,10 @@ def test_old_arguments_of_readers_work_for_one_release_with_a_warning(tmp_path: 
         assert pm.read_profile(path, all_steps=True).total_time_s == 3e-3
     with pytest.warns(DeprecationWarning, match="processes is now workers"):
         assert len(pm.read_profiles([path], processes=1)) == 1
+    served, load = pm.Deployment("llama-3.1-8b", "h100"), pm.closed_loop(4, 8, 1024, 64)
+    with pytest.warns(DeprecationWarning, match="max_tokens is now max_batched_tokens"):
+        old = pm.simulate(served, load, max_tokens=512)
+    assert old.ttft_s.tolist() == pm.simulate(served, load, max_batched_tokens=512).ttft_s.tolist()
     with pytest.raises(pm.UsageError, match=r"is no list of files. Write pm.read_profiles\(\["):
         pm.read_profiles(path)  # type: ignore[arg-type]
 

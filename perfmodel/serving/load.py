@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.errors import UsageError, check_names, expect, suggesting
+from perfmodel.errors import UsageError, check_names, expect, renaming, suggesting
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.memory import Memory
@@ -127,6 +127,7 @@ class Fleet:
         ).changed(**rules)
 
 
+@renaming(max_tokens="max_batched_tokens")
 @suggesting
 def simulate(
     deployment: Deployment,

@@ -15,9 +15,9 @@ from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.stability import sustained_per_s
 
-#: name in an objective -> quantity of a replay
 #: the option that holds objectives
 _PLACE = "--slo"
+#: name in an objective -> quantity of a replay
 _QUANTITIES = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "latency": "latency_s", "e2e": "latency_s"}
 _STATISTIC = re.compile(r"p(\d{1,2}(?:\.\d+)?)$|mean$")
 #: the statistic that an objective limits where none is named

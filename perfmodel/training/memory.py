@@ -228,8 +228,9 @@ class _Holder:
     def _weights(self, held: Held, each: float) -> float:
         """Return the weights of one GPU, those of the layers in fewer bits where they are frozen so [B]."""
         frozen = FROZEN_BYTES.get(self.plan.frozen_dtype, each)
+        outer = self._share(replace(held, dense=0.0, experts=0.0), self.setup.sharded)
         layers = self._share(replace(held, outer=0.0), self.setup.sharded)
-        return each * self._share(Held(0.0, 0.0, held.outer, 0.0), self.setup.sharded) + frozen * layers
+        return each * outer + frozen * layers
 
     @property
     def _written_out(self) -> float:

@@ -230,10 +230,10 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
         TCGEN05: replace(_FA1, rate=0.25 * _FA1.rate),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
+    "ck": (_CK, {MFMA: replace(_CK, rate=OF_AMD)}),
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
     # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
     # in github.com/Dao-AILab/flash-attention pull request 2280.
-    "ck": (_CK, {MFMA: replace(_CK, rate=OF_AMD)}),
     "fa4": (_FA4, {
         TCGEN05: replace(_FA4, exponentials=0.4, beside=0.0),
         MMA: replace(_FA2, name="fa4"),  # assumed: by mma.sync it is cut as the second
