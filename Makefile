@@ -7,12 +7,13 @@ OUT := out
 # tests that wait until time limits have passed, or compute for seconds, are for `make check`
 WAITING := -m "not waiting"
 
-.PHONY: browser-test help demo test check lint types contracts fuzz bench accuracy docs pages clean
+.PHONY: browser-test help demo test coverage check lint types contracts fuzz bench accuracy docs pages clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
 	@echo "make test    the tests, but for some that wait or compute for seconds"
 	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, the documentation, fuzz, spec lint"
+	@echo "make coverage  all tests, and which lines of perfmodel none of them runs"
 	@echo "make fuzz    a minute of damaged input files, which may end in a message and in nothing else"
 	@echo "make bench   the benchmarks behind the claims of speed"
 	@echo "make docs    the documentation, into site/index.html"
@@ -34,7 +35,10 @@ demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/demo.sh $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(WAITING) $(COVERAGE)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(WAITING)
+
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -49,7 +53,6 @@ contracts: $(STAMP)
 fuzz: $(STAMP)
 	$(BIN)/python scripts/fuzz.py --count 4000 --seconds 80 --patience 60 --save $(OUT)/fuzz
 
-check: COVERAGE = --cov --cov-report=term
 check: WAITING =
 check: lint types contracts test docs fuzz
 	$(BIN)/perfmodel hardware lint

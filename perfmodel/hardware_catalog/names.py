@@ -37,11 +37,12 @@ def name_key(name: str) -> str:
     return "".join(words_of(name))
 
 
-def words_of(name: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)  # every name of the catalog is compared with every other by lint
+def words_of(name: str) -> tuple[str, ...]:
     """Return the words of a name in lower case, without marks, leading brands and the system that holds the GPU.
 
     >>> words_of("Intel(R) Arc(TM) Pro B60 Graphics")
-    ['arc', 'pro', 'b60', 'graphics']
+    ('arc', 'pro', 'b60', 'graphics')
     """
     text = re.sub(r"\((?:r|tm|c)\)|[®™]", " ", name.lower())
     words = re.findall(r"[^\s_\-/()\[\]]+", text)
@@ -51,10 +52,10 @@ def words_of(name: str) -> list[str]:
         words = words[:-1]
     # a board for export is written "5090 D" and "5090D"
     apart = [part for word in words for part in re.sub(r"^(\d{4})d$", r"\1 d", word).split()]
-    return [re.sub(r"^(\d+)g$", r"\1gb", word) for word in apart]
+    return tuple(re.sub(r"^(\d+)g$", r"\1gb", word) for word in apart)
 
 
-def product_of(name: str) -> list[str]:
+def product_of(name: str) -> tuple[str, ...]:
     """Return the words of a name up to the first with a digit: "a100" of a board, "rtx 4090" of a GeForce."""
     words = words_of(name)
     end = next((place for place, word in enumerate(words) if any(map(str.isdigit, word))), 0)

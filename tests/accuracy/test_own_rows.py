@@ -52,6 +52,7 @@ def off(calls: MeasuredCalls, machine: Hardware) -> tuple[Any, Any, Any]:
     return np.asarray(found.predicted_time_s) / calls.time_s, inside, high / low
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("factor", [0.95, 1.3, 1.6, 2.0, 5.0])
 @pytest.mark.parametrize("rows_of", [PRODUCTS, SOFTMAX, NORMS, LOOK_UPS, PROMPTS], ids=lambda one: one[1].op)
 def test_rows_that_are_all_slower_move_the_prediction_by_as_much(rows_of: tuple[str, Any], factor: float) -> None:
@@ -155,6 +156,7 @@ def test_the_error_before_is_that_of_each_library() -> None:
     assert found.families[0].error_before < 0.05
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("machine", ["h100-sxm5-80gb", "h200-sxm-141gb"])
 @pytest.mark.parametrize("library", ["", "torch", "sglang"])
 def test_constants_that_no_fit_betters_stay_and_the_interval_is_that_of_the_rows(

@@ -61,6 +61,7 @@ def test_a_step_of_a_job_is_a_step_of_the_rank_that_sets_its_pace(perfmodel, tmp
     assert alone.json["context"]["profile"] == str(SLOW[1])
 
 
+@pytest.mark.waiting
 def test_a_projected_job_lists_its_ranks(perfmodel, data_dir, tmp_path) -> None:
     trace = data_dir / "traces" / "hta_a100_2rank_nccl_resnet.json.gz"
     ranks = [

@@ -223,6 +223,7 @@ def test_ctrl_c_leaves_the_rows_of_a_long_table_that_are_finished(
         assert content.splitlines() == ["number", *map(str, range(13_000))]
 
 
+@pytest.mark.waiting
 def test_a_long_sweep_is_written_whole(perfmodel: Program, tmp_path: Path) -> None:
     sweep = ("analyze", "gemm", "m=1..110+1", "n=1..100+1", "k=64", "--on", "h100", "-o")
     assert perfmodel(*sweep, tmp_path / "a.csv").code == 0

@@ -54,6 +54,7 @@ def test_a_command_of_a_plugin_is_listed_and_runs(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "hello\n", "")
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize(
     ("module", "reason"),
     [

@@ -43,6 +43,7 @@ def test_standard_input_can_be_read_once(names: tuple[str, str], tmp_path: Path)
     assert b"COMMAND > FILE" in ran.stderr
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 @pytest.mark.parametrize(
     ("content", "words", "said"),

@@ -235,6 +235,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return request.param(folder)  # type: ignore[no-any-return]
 
 
+@pytest.mark.waiting
 @pytest.mark.slow
 def test_each_addition_works_on_the_command_line(run: Program) -> None:
     ran = run(json.dumps([arguments for arguments, _ in USES]), module=("-c", DRIVER))
@@ -288,6 +289,7 @@ print(len(sys.modules), [name for name in sys.modules if name.startswith("exampl
 """
 
 
+@pytest.mark.waiting
 @pytest.mark.slow
 def test_a_plugin_is_imported_only_where_it_is_used(tmp_path: Path) -> None:
     plain, extended = tmp_path / "plain", tmp_path / "extended"

@@ -129,6 +129,7 @@ def test_a_reader_that_holds_no_file_in_memory_takes_any_size(tmp_path, monkeypa
     }
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("text", ["\n", " \n", " ", "\t", "- ", "-", '"', "(", "| ", "==", "1,", "a:b "])
 def test_recognising_a_file_takes_time_in_proportion_to_its_length(text):
     # a pattern that starts at each line and runs over all blank ones takes thousands of times as long

@@ -27,6 +27,7 @@ def test_a_sweep_has_a_row_for_each_point(simple_gpu) -> None:
     assert [row["params"]["numel"] for row in report(parts).rows] == list(range(1, 11))
 
 
+@pytest.mark.waiting
 def test_a_long_sweep_makes_its_rows_when_they_are_asked_for(simple_gpu) -> None:
     sizes = np.arange(1.0, 151.0)
     sweep = pm.predict(pm.Gemm(m=sizes[:, None], n=sizes, k=512, name="swept"), simple_gpu)

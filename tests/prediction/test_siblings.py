@@ -142,6 +142,7 @@ def _of_one_chip(less: pm.Hardware, more: pm.Hardware) -> bool:
     return all("HBM" in machine.main_memory.technology.upper() for machine in (less, more))
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize(
     "op", [*random_operators(), *random_prompts_and_others()], ids=lambda op: f"{op.op}-{op.dtype}-{len(op.params())}"
 )

@@ -117,6 +117,7 @@ def test_memory_does_not_grow_with_the_sweep() -> None:
     assert peak_bytes(400) < 1.5 * peak_bytes(100) + 8 * 400**2 * 3
 
 
+@pytest.mark.waiting
 def test_a_long_prediction_is_its_parts() -> None:
     machine, points = pm.hardware("a100-sxm4-80gb"), 3 * CHUNK + 5
     # rows of 8-bit products end in the regimes of their own families, and quantise their input first

@@ -106,6 +106,7 @@ def test_parquet_without_its_library_is_one_message(tmp_path: Path, monkeypatch:
         read_measurements(path)
 
 
+@pytest.mark.waiting
 @pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 def test_parquet(tmp_path: Path, data_dir: Path) -> None:
     table = read_measurements(data_dir / "other_latency" / "aic_moe.parquet")

@@ -100,6 +100,7 @@ def test_the_same_seed_damages_the_same_way(fuzz):
     assert len(set(first)) > 25
 
 
+@pytest.mark.waiting
 def test_every_reader_has_a_file_that_it_accepts_and_survives_a_few_damaged_ones(fuzz, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("PERFMODEL_DATA", raising=False)
     monkeypatch.setattr(sys, "argv", ["fuzz.py", "--count", "300", "--seed", "5", "--save", str(tmp_path)])

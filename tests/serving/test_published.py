@@ -163,6 +163,7 @@ def test_too_few_runs_are_not_fitted(tmp_path: Path) -> None:
         engine_cases([read_run_table(table(tmp_path))], find_engine("vllm"))
 
 
+@pytest.mark.waiting
 def test_open_rows_of_maximum_throughput(data_dir: Path) -> None:
     runs = judge(read_run_table(data_dir / "e2e_serving" / "trtllm_max_throughput.csv"), hardware)
     dense = [row for row in runs.rows if row.label("kind") == "dense" and row.label("engine") == "trtllm-offline"]

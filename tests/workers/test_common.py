@@ -75,6 +75,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.waiting
 @pytest.mark.slow
 def test_the_workers_of_a_cluster_have_it_from_each_other(tmp_path: Path) -> None:
     pytest.importorskip("distributed")

@@ -102,6 +102,7 @@ def test_an_exchange_of_all_ranks_is_one_of_the_largest_group() -> None:
     assert [one.rank for one in job.stragglers] == [3]
 
 
+@pytest.mark.waiting
 @given(st.lists(st.floats(-0.03, 0.03), min_size=2, max_size=2))
 def test_groups_over_several_hosts_are_found_on_clocks_that_differ(apart_s: list[float]) -> None:
     spans = mesh((0.0, 0.0, 0.0, 0.02))

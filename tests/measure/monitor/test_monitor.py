@@ -128,6 +128,7 @@ def test_ctrl_c_is_an_interruption_where_something_else_would_end_the_watch(perf
     assert json.loads(ran.out)["rows"], "the summary so far"
 
 
+@pytest.mark.waiting
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "leaks"), [(300_000, True), (0, False)])
 def test_a_job_is_run_and_its_leak_is_found(perfmodel, tmp_path, size, leaks) -> None:

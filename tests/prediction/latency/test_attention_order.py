@@ -69,6 +69,7 @@ def larger(sizes: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
     }
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("machine", MACHINES)

@@ -396,6 +396,7 @@ def drawn(scene):
     return figure, renderer
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_text_is_cut_off_or_lies_on_another(scene):
     figure, renderer = drawn(scene)
