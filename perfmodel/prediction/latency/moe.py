@@ -262,9 +262,10 @@ def _family(
 
 
 FAMILIES = (
-    # fp32 has no rows; where no tensor engine computes it, tiles, waves and starts are those of 16 bits all the same
-    _family("moe_bf16", ("bf16", "bf16"), ("fp16", "fp16"), ("fp32", "fp32")),
-    _family("moe_fp8", ("fp8", "fp8"), scaled=False),
+    # fp32 and tf32 have no rows; whichever engine computes them, tiles, waves and starts are those of 16 bits
+    _family("moe_bf16", ("bf16", "bf16"), ("fp16", "fp16"), ("fp32", "fp32"), ("tf32", "tf32")),
+    # int8 has no rows: engines multiply it at the rate of fp8, where they have that, and kernels have its tiles
+    _family("moe_fp8", ("fp8", "fp8"), ("int8", "int8"), scaled=False),
     _family("moe_fp8_block", ("fp8", "fp8"), scaled=True, unaligned=0.65),
     # Marlin's kernel widens weights of 8 bits as it does those of 4, of which alone there are rows.
     _family("moe_int4", *((wide, narrow) for narrow in ("int4", "int8", "fp8") for wide in ("fp16", "bf16"))),

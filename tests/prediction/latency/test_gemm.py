@@ -505,6 +505,19 @@ def test_an_engine_at_half_rate_is_fed_in_time() -> None:
     assert Machine.of(card, None).slack == 1.0, "the vector engine runs at its rate"
 
 
+@pytest.mark.parametrize(("machine", "scale"), [("h100", "column"), ("b200", "column"), ("b200", "group:32")])
+@pytest.mark.parametrize("m", [16, 4096])
+def test_scales_of_columns_or_of_a_microscaling_format_are_multiplied_in_passing(
+    machine: str, scale: str, m: int
+) -> None:
+    """A product of fp8 reads its scales, at most a byte for 32, and is less sure with them, since no table has any."""
+    plain, scaled = (Gemm(m=m, n=8192, k=8192, dtype="fp8", scale=name) for name in ("none", scale))
+    known, found = (pm.predict(op, machine, library="torch") for op in (plain, scaled))
+    assert 1.0 <= found.predicted_time_s / known.predicted_time_s <= 33 / 32 + 1e-3
+    widths = [one.predicted_time_high_s / one.predicted_time_low_s for one in (found, known)]
+    assert widths[0] > widths[1]
+
+
 def test_an_engine_that_its_vendor_limits_is_fed_in_time() -> None:
     """What feeds an H20's engine is built for four times its rate: scales of blocks cost nothing, as measured."""
     limited, whole = (hardware(name) for name in ("h20-96gb", "h100-sxm5-80gb"))

@@ -138,6 +138,21 @@ def test_a_machine_or_a_pair_that_nobody_measured_is_never_seen(machine: str, ch
     assert found.predicted_time_high_s > 1.3 * found.predicted_time_low_s
 
 
+@pytest.mark.parametrize(("dtype", "like"), [("int8", "fp8"), ("tf32", "bf16")])
+@pytest.mark.parametrize("tokens", [16, 8192])
+def test_a_dtype_without_rows_has_the_kernels_of_one_like_it_and_is_less_sure(
+    dtype: str, like: str, tokens: int
+) -> None:
+    """On H100 int8 has the bytes and the rate of fp8, tf32 twice the bytes and half the rate of bf16."""
+    found, known = (pm.predict(pm.Moe(tokens=tokens, **QWEN, dtype=name, router=False), H100) for name in (dtype, like))
+    ratio = 1.0 if dtype == "int8" else 2.0
+    assert found.predicted_time_s == pytest.approx(ratio * known.predicted_time_s, rel=0.0 if ratio == 1.0 else 0.15)
+    assert found.calibration == Calibration.NEVER_SEEN
+    widths = [one.predicted_time_high_s / one.predicted_time_low_s for one in (found, known)]
+    assert widths[0] > 1.05 * widths[1]
+    assert found.predicted_time_s >= found.bound_time_s
+
+
 def test_weights_of_four_bits_are_widened_unless_the_engine_takes_them_as_they_are() -> None:
     """On B200 tcgen05 multiplies fp8 by fp4; activations of 16 bits meet kernels that widen, five times as slow."""
 

@@ -18,7 +18,7 @@ from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum, 
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
-from perfmodel.operators.scales import weight_bytes
+from perfmodel.operators.scales import is_microscaled, weight_bytes
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, TRITON, beside, narrow_s
@@ -36,11 +36,13 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     FEW_ROWS_IN_FP32,
     FEW_ROWS_IN_FP64,
     IN_L2,
+    MICROSCALED_ON_AMD,
     NOBODYS_TABLE,
     ON_RADEON,
     OTHER_4_BITS,
     OTHER_INSTALLATION,
     QUANTISING_ALONE,
+    SCALED,
     VENDOR_ELSEWHERE,
     WITH_A_VECTOR,
 )
@@ -252,11 +254,14 @@ def _call_cost(op: Operator, c: Values) -> Number:
 def has_plain_kernel(op: Operator | None) -> bool:
     """Return whether a product's kernels are those of one dtype: its operands are alike, and not scaled in blocks.
 
-    Tables of fp4 products are NVIDIA's, with groups; they have the kernels of 8-bit products.
+    Tables of fp4 products are NVIDIA's, with groups; they have the kernels of 8-bit products. Products of fp8 take
+    scales of rows and columns in their epilogue, and those of a microscaling format in the engine.
     """
     if not isinstance(op, Gemm):
         return True
-    return op.weight_dtype == op.dtype and (op.scale == "none" or op.dtype == "fp4")
+    scaled_in_passing = op.scale == "column" or is_microscaled(op.dtype, op.weight_dtype, op.scale)
+    plain = op.scale == "none" or op.dtype == "fp4" or (op.dtype == "fp8" and scaled_in_passing)
+    return op.weight_dtype == op.dtype and plain
 
 
 def _is_fp32(op: Operator | None, machine: Machine, library: str) -> bool:
@@ -349,7 +354,10 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE, ON_RADEON),
+    doubts=(
+        OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE, ON_RADEON, SCALED,
+        MICROSCALED_ON_AMD,
+    ),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
@@ -378,7 +386,7 @@ GEMM_FP8 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
-    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS, QUANTISING_ALONE, ON_RADEON),
+    doubts=(OFF_VECTORS, STARVED, IN_L2, OTHER_4_BITS, QUANTISING_ALONE, ON_RADEON, SCALED, MICROSCALED_ON_AMD),
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 
