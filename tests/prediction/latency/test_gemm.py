@@ -518,6 +518,21 @@ def test_scales_of_columns_or_of_a_microscaling_format_are_multiplied_in_passing
     assert widths[0] > widths[1]
 
 
+def test_few_rows_of_4_bits_compute_as_long_as_128_in_cutlass_and_k_is_not_split() -> None:
+    """40 blocks of 128 x 128 on an RTX 5090: twice k is twice the arithmetic of one block; other libraries split k."""
+    rows, card = (1, 64, 128), hardware("rtx-5090")
+    of_rows = [Gemm(m=m, n=5120, k=8192, dtype="nvfp4") for m in rows]
+    times = [pm.predict(op, card, library="flashinfer_cutlass").predicted_time_s for op in of_rows]
+    assert times[0] == pytest.approx(times[2], rel=0.05)
+    assert all(pm.predict(op, card, library="helion").predicted_time_s < 0.8 * times[0] for op in of_rows)
+    deeper = pm.predict(Gemm(m=64, n=5120, k=16384, dtype="nvfp4"), card, library="vllm_cutlass")
+    assert deeper.predicted_time_s == pytest.approx(2.0 * times[1], rel=0.1)
+    peak = card.find_peak("fp4", "tensor")
+    assert peak is not None and card.sm_count
+    block_s = 2.0 * 128 * 128 * 8192 * card.sm_count / peak.flop_per_s
+    assert block_s < times[0] < 1.5 * block_s
+
+
 def test_an_engine_that_its_vendor_limits_is_fed_in_time() -> None:
     """What feeds an H20's engine is built for four times its rate: scales of blocks cost nothing, as measured."""
     limited, whole = (hardware(name) for name in ("h20-96gb", "h100-sxm5-80gb"))

@@ -8,6 +8,7 @@ one or a few kernels; a linear layer goes through cublasLt, which has more. A sp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,11 @@ WEIGHT_ONLY: Tiles = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256))
 #: those of products with scales of blocks: DeepGEMM's, whose columns go by 16, thinned out, and CUTLASS's for mma.sync
 BLOCK_SCALED: Tiles = ((64, 16), (64, 32), (64, 64), (64, 128), (128, 32), (128, 64), (128, 128), (128, 256))
 BLOCK_SCALED_MMA: Tiles = ((64, 64), (64, 128), (128, 64), (128, 128))
+#: those of CUTLASS's products of 4 bits in vLLM and FlashInfer, with the most rows of each: few rows compute as long as
+#: 128, and k is not split (assumed, without their source at hand). With them 25 products of up to 256 rows on an RTX 5090
+#: and a PRO 6000 come out 0.75 to 1.02 times as long as measured, without 0.45 to 0.77; on a B200 they take 1.6 times
+#: as long all the same (seven sources of `examples/published`, in view)
+CUTLASS_IN_4_BITS = ((128, 128, 256.0), (256, 128, math.inf))
 
 
 def tiles_by_rows(machine: Machine, library: str) -> tuple[tuple[int, int, float], ...]:
@@ -32,6 +38,8 @@ def tiles_by_rows(machine: Machine, library: str) -> tuple[tuple[int, int, float
     Such kernels are compiled by the library itself and chosen by m alone; they compute one tile a block and never split
     k. Empty where the library has no such rule, or nobody knows it.
     """
+    if machine.dtype == "fp4":
+        return CUTLASS_IN_4_BITS if "cutlass" in library else ()
     return machine.kernels.fp8_tiles.get(library, ()) if machine.dtype == "fp8" else ()
 
 
