@@ -26,9 +26,9 @@ WEIGHT_ONLY: Tiles = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256))
 BLOCK_SCALED: Tiles = ((64, 16), (64, 32), (64, 64), (64, 128), (128, 32), (128, 64), (128, 128), (128, 256))
 BLOCK_SCALED_MMA: Tiles = ((64, 64), (64, 128), (128, 64), (128, 128))
 #: those of CUTLASS's products of 4 bits in vLLM and FlashInfer, with the most rows of each: few rows compute as long as
-#: 128, and k is not split (assumed, without their source at hand). With them 25 products of up to 256 rows on an RTX 5090
-#: and a PRO 6000 come out 0.75 to 1.02 times as long as measured, without 0.45 to 0.77; on a B200 they take 1.6 times
-#: as long all the same (seven sources of `examples/published`, in view)
+#: 128, and k is not split (assumed, without their source at hand). With them 25 products of up to 256 rows on an RTX
+#: 5090 and a PRO 6000 come out 1.0 to 1.3 times as long as measured, without 0.45 to 0.77 times; on a B200 they take
+#: 1.6 times as long all the same (seven sources of `examples/published`, in view)
 CUTLASS_IN_4_BITS = ((128, 128, 256.0), (256, 128, math.inf))
 
 

@@ -213,8 +213,9 @@ BATCH_OF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _is_batch_of_vectors, (0.5, 
 #: with `SAME_CALL` 83 rows of ten sources take 0.41 to 2.8 times the predicted time, four of five 0.6 to 1.5 times: ln
 #: with a root mean square of 0.31 (B200), 0.35 (PRO 6000), 0.38 (L40S) and 0.5 (RTX 4090, 5090)
 IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.2, 0.45, 0.45), machines=_has_large_l2)
-#: products of few rows on a B200 take 1.6 times the predicted time in CUTLASS and 1.3 in others, large ones 1.2 and 1.1;
-#: ln has a root mean square of 0.43 and 0.28, 0.16 and 0.28 (49 rows, eight sources); the same is assumed of fp8 by fp4
+#: products of few rows on a B200 take 1.6 times the predicted time in CUTLASS and 1.3 in others, large ones 1.2 and
+#: 1.1: ln with a root mean square of 0.43 and 0.28, 0.16 and 0.28 (49 rows, eight sources, in view); the same is
+#: assumed of fp8 by fp4
 OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
 #: no table has products of fp8 with these scales: 37 take 1.1 times the predicted time in the median, ln with a root
 #: mean square of 0.42 (seven sources of `examples/published`, in view), of which libraries and machines add a part
