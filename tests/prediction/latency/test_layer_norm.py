@@ -152,6 +152,16 @@ def test_norms_are_less_sure_where_bytes_are_to_spare() -> None:
     assert {name for name, sources in found.items() if ErrorSource.EXTRAPOLATION in sources} == {"b200", "gb200"}
 
 
+@pytest.mark.parametrize("engine", ["sglang", "trtllm"])
+def test_engines_with_flashinfers_norm_do_not_take_what_vllms_takes(engine: str) -> None:
+    """vLLM's kernel, of which alone there are rows, reads element by element; FlashInfer's moves whole vectors."""
+    op, card = RmsNorm(rows=4096, cols=8192, dtype="bf16"), hardware("h100")
+    found, same, vllms = (predict(op, card, library=name) for name in (engine, "flashinfer", "vllm"))
+    assert found.predicted_time_s == pytest.approx(same.predicted_time_s)
+    assert vllms.predicted_time_s > 2.0 * found.predicted_time_s
+    assert found.predicted_time_high_s > 2.0 * found.predicted_time_low_s, "nobody measured it"
+
+
 @pytest.mark.parametrize("op", [LayerNorm, RmsNorm, pm.Softmax])
 def test_rows_of_pytorch_elsewhere_are_less_sure(op: type) -> None:
     here, there = (
