@@ -56,8 +56,8 @@ def applies(op: Any, machine: Machine, library: str) -> bool:
     return not op.backward and library not in (*FRAMEWORKS, *FUSED)
 
 
-#: engines whose kernel is FlashInfer's, of whole vectors: SGLang's sgl_kernel and TensorRT-LLM's PyTorch backend. Tables
-#: have vLLM's alone, which reads element by element up to release 0.10
+#: engines whose kernel is FlashInfer's, of whole vectors: SGLang's sgl_kernel and TensorRT-LLM's PyTorch backend.
+#: Tables have vLLM's alone, which reads element by element up to release 0.10
 ALIASES = {"sglang": "flashinfer", "trtllm": "flashinfer"}
 FAMILIES = (
     Family(
