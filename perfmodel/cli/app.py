@@ -35,15 +35,8 @@ _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3
 _NO_COMMANDS = ("app", "extension")
 #: options that print help
 _HELP = ("-h", "--help")
-#: options as other tools name them -> what to say of ours
-_OTHER_WORDS = (
-    (
-        ("--hardware", "--hw", "--gpu", "--machine", "--device"),
-        "A machine is named by --on, as --on h100. ",
-    ),
-    (("--json", "--csv", "--html", "--markdown"), "The format is named by --format, as --format json. "),
-    (("--dtype", "--precision"), "The dtype is a dimension of an operator, as dtype=bf16. "),
-)
+#: how the parser begins to say that a command has no such option
+_NO_OPTION = "No such option: "
 #: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
@@ -184,12 +177,19 @@ def _interrupted() -> int:
     return INTERRUPTED
 
 
-def _remedy(message: str, arguments: Sequence[str]) -> str:
-    """Return a remedy for a shape without quotes, and for options of other tools."""
+def _with_remedy(error: typer.TyperException, message: str) -> str:
+    """Return a message about a command line, with a remedy for a shape without quotes or another tool's option."""
+    end = "" if message.endswith((".", "?", "!")) else "."
     if message.startswith("Got unexpected extra") and re.search(r"\b(layers|hidden|heads|vocab)=", message):
-        return "A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes. "
-    option = message.removeprefix("No such option: ").partition(" ")[0]
-    return next((remedy for words, remedy in _OTHER_WORDS if option in words), "")
+        return f"{message}{end} A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes."
+    if message.startswith(_NO_OPTION):
+        from perfmodel.cli._other_words import meant
+
+        option, where = message.removeprefix(_NO_OPTION).partition(" ")[0].rstrip("."), getattr(error, "ctx", None)
+        offered = {name for param in where.command.params for name in param.opts} if where else set()
+        if remedy := meant(option, offered):
+            return f"{_NO_OPTION}{option}. {remedy.rstrip()}"
+    return f"{message}{end}"
 
 
 def _missing_last(error: typer.TyperException, arguments: Sequence[str]) -> str:
@@ -219,8 +219,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
             message = " ".join(text.replace("Value error, ", "").split())
             where = getattr(error, "ctx", None)
             command = where.command_path if where else "perfmodel"
-            end = "" if message.endswith((".", "?", "!")) else "."
-            _complain(f"{message}{end} {_remedy(message, arguments)}See: {command} --help")
+            _complain(f"{_with_remedy(error, message)} See: {command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel import __version__, cli
-from perfmodel.cli import app
+from perfmodel.cli import _other_words, app
 
 HELPERS = ("app", "extension")
 COMMANDS = sorted(m.name for m in pkgutil.iter_modules(cli.__path__) if m.name[0] != "_" and m.name not in HELPERS)
@@ -230,20 +230,37 @@ def test_shell_completion_is_offered():
 
 
 @pytest.mark.parametrize(
-    ("option", "remedy"),
+    ("words", "option", "remedy"),
     [
-        ("--hardware", "named by --on"),
-        ("--gpu", "named by --on"),
-        ("--json", "--format json"),
-        ("--dtype", "as dtype=bf16"),
+        (("analyze", "gemm", "m=1"), "--hardware", "--on HW"),
+        (("analyze", "gemm", "m=1"), "--json", "--format json"),
+        (("analyze", "gemm", "m=1"), "--dtype", "as dtype=bf16"),
+        (("train", "gpt2"), "--precision", "--dtype DTYPE"),
+        (("train", "gpt2"), "--mbs", "--micro-batch N"),
+        (("train", "gpt2"), "--nnodes", "--gpus N, of all nodes"),
+        (("serve", "gpt2"), "--tensor-parallel-size", "--tp N"),
+        (("serve", "gpt2"), "--dtype", "--weights DTYPE"),
+        (("serve", "gpt2"), "--model", "the first argument"),
+        (("search", "serve", "gpt2"), "--random_input_len", "--isl N"),
     ],
 )
-def test_an_option_of_other_tools_is_told_ours(perfmodel, option, remedy):
-    ran = perfmodel("analyze", "gemm", "m=1", option, "h100")
-    assert ran.code == 2
-    assert ran.err.startswith(f"perfmodel: No such option: {option}")
-    assert remedy in ran.err
-    assert len(ran.err.splitlines()) == 1
+def test_an_option_of_other_tools_is_told_ours(perfmodel, words, option, remedy):
+    for given in ((option, "h100"), (f"{option}=h100",)):
+        ran = perfmodel(*words, *given)
+        assert ran.code == 2
+        assert ran.err.startswith(f"perfmodel: No such option: {option}. ")
+        assert remedy in ran.err
+        assert "Possible options" not in ran.err
+        assert len(ran.err.splitlines()) == 1
+
+
+def test_each_option_that_is_told_exists_and_only_where_a_command_has_it():
+    commands = [["analyze"], ["train"], ["serve"], ["search", "serve"], ["search", "train"]]
+    helps = [program(*command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout for command in commands]
+    for ours in _other_words.NAMES:
+        option = re.escape(ours.split()[0])
+        assert any(re.search(rf"{option}\b", text) for text in helps), ours
+    assert _other_words.meant("--mbs", ["--on", "--batch"]) == ""
 
 
 @pytest.mark.parametrize(
