@@ -96,6 +96,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight_cast_bytes : what autocast to 16 bits moves in a pass for a parameter: its weight is cast forward, and the
         gradient of it backward [B].
     loss_bytes : the same of the loss, for a logit [B].
+    vocab_multiple : the vocabulary of a tensor parallel rank is padded to a multiple of it.
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
     contention : share of a hidden exchange that the compute beside it loses, see `exposed`; "" for ``sm_share``.
@@ -157,6 +158,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shard_bytes: float = 0.0
     weight_cast_bytes: float = 0.0
     loss_bytes: float = 48.0
+    vocab_multiple: int = 1
     optimizer_bytes: float = 34.0
     overlaps_data_parallel: bool = True
     contention: str = ""

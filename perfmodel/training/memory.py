@@ -126,7 +126,7 @@ class _Holder:
     """A model, a plan and a framework, and what their GPUs hold."""
 
     def __init__(self, setup: Setup) -> None:
-        self.setup, self.config, self.plan, self.cluster = setup, setup.config, setup.plan, setup.cluster
+        self.setup, self.config, self.plan, self.cluster = setup, setup.padded, setup.plan, setup.cluster
         self.framework = setup.framework
         self.facts: MemoryFacts = setup.framework.memory
         self.part = slice_of(setup)

@@ -207,7 +207,7 @@ def _recompute(setup: Setup, forward: Vector, work: LayerWork) -> float:
 
 def head_passes(setup: Setup) -> Passes:
     """Return the head and the loss of one micro batch; the loss counts as backward."""
-    work = head_work(setup.hardware, setup.config, setup.shard)
+    work = head_work(setup.hardware, setup.padded, setup.shard)
     slow = setup.constants.memory_bound[setup.framework.streams]
     loss = slow * stream_time(setup.hardware, setup.framework.loss_bytes * work.logits)
     cast_s = _weight_cast_s(setup, work.parameters)
@@ -237,7 +237,7 @@ def embedding_passes(setup: Setup, tokens: float) -> Passes:
     An encoder looks its tokens up in the same table. The gradient of the table is dense: a tensor of its size is
     written (``embedding_dense_backward`` of PyTorch), and added to what earlier micro batches or a tied head gave.
     """
-    shard, config = setup.shard, setup.config
+    shard, config = setup.shard, setup.padded
     slow = setup.constants.memory_bound[setup.framework.streams]
     moved = 2.0 * shard.element_bytes * tokens * config.hidden
     time = slow * stream_time(setup.hardware, moved)

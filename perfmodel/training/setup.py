@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -60,6 +61,13 @@ class Setup:
     plan: TrainingPlan
     framework: Framework
     constants: Constants
+
+    @functools.cached_property
+    def padded(self) -> ModelConfig:
+        """The model as the framework lays it out: with rows of embedding and head that no token has."""
+        whole = self.framework.vocab_multiple * self.plan.tp
+        short = -self.config.vocab % whole if self.framework.vocab_multiple > 1 else 0
+        return dataclasses.replace(self.config, vocab=self.config.vocab + short) if short else self.config
 
     @property
     def hardware(self) -> Hardware:

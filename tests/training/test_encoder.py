@@ -37,7 +37,7 @@ PLAN = TrainingPlan(batch=8, seq=128, encoder_seq=512)
 def test_parameters_are_those_of_the_published_models(name, parameters):
     config = named_model(name)
     assert config.parameters == parameters
-    held = held_parameters(config, ONE, PLAN)[0]
+    held = held_parameters(config, ONE, PLAN.changed(framework="huggingface"))[0]  # which pads no vocabulary
     assert held.total == parameters
 
 

@@ -12,6 +12,7 @@ from perfmodel.errors import UsageError
 from perfmodel.training.constants import constants
 from perfmodel.training.framework import frameworks
 from perfmodel.training.kernels import Product, product_times
+from perfmodel.training.memory import training_memory
 from perfmodel.training.step import train
 from perfmodel.training.timeline import pipeline_timeline
 from perfmodel.workloads.architectures import Architecture
@@ -52,6 +53,23 @@ def test_one_gpu_runs_the_sum_of_its_operators() -> None:
     parameters = sum(n * k for n, k in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)))
     assert added == pytest.approx(32 * 4.0 * parameters / 3.0e12, rel=0.1)  # reading the fp32 gradients once
     assert set(found.terms_s) == {"products", "attention", "memory_bound", "head", "gaps"}
+
+
+def test_megatron_pads_the_vocabulary_and_counts_it_as_it_is() -> None:
+    """50,257 rows of GPT-2 are 50,304 on one rank, 393 x 128, and 50,688 on four, 99 x 512."""
+    odd = dataclasses.replace(LLAMA, vocab=50257)
+    for ranks, whole in ((1, 50304), (4, 50688)):
+        plan = {"tp": ranks, "batch": 8, "zero": 0}
+        bare, padded = (step(8, dataclasses.replace(odd, vocab=vocab), **plan) for vocab in (50257, whole))
+        assert bare.terms_s == padded.terms_s
+        assert bare.flop < padded.flop
+        memory = [
+            training_memory(dataclasses.replace(odd, vocab=vocab), pm.Cluster("h100", gpus=8), PLAN.changed(**plan))
+            for vocab in (50257, whole)
+        ]
+        assert memory[0].stages[0].parts == memory[1].stages[0].parts
+    others = [step(8, dataclasses.replace(odd, vocab=vocab), framework="torchtitan") for vocab in (50257, 50304)]
+    assert others[0].terms_s["head"] > others[1].terms_s["head"], "rows of 50,257 numbers begin off 16 B"
 
 
 def test_8_bit_moments_are_updated_by_one_kernel() -> None:
