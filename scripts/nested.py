@@ -30,7 +30,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
-from perfmodel.prediction.latency import constants
+from perfmodel.prediction.latency import constants, nearest_tables
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.latency.tables import default_tables
@@ -91,7 +91,10 @@ def without(left: str, fits: Sequence[Without], machines: Mapping[str, Hardware]
         kept = {family: before[family] for family in before if family not in families}
         return MappingProxyType({**kept, **tables.get(name, {})})
 
-    with unittest.mock.patch.object(constants, "default_tables", lambda name: altered(name, default_tables(name))):
+    shared = unittest.mock.patch.object(
+        nearest_tables, "default_tables", lambda name: altered(name, default_tables(name))
+    )
+    with shared:
         yield {
             name: dataclasses.replace(
                 unmeasured(machine) if name == left else machine, latency=altered(name, machine.latency)
