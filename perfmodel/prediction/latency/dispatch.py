@@ -16,8 +16,10 @@ from perfmodel.prediction.conditions import Conditions
 MEASURED = {"torch": (2, 1), "vllm": (0, 24)}
 #: whose rows the shipped tables of dispatch were fitted to, as their sources say
 SHIPPED = "NeuSight"
-#: engines, whose calls prepare more than a launch: the dispatch of their tables, or of families like them, holds
+#: engines, whose other kernels are operators of PyTorch in C++; and families of calls that prepare more than a launch:
+#: the dispatch of their tables, or of families like them, holds
 _ENGINES = ("vllm", "sglang", "trtllm", "llmservingsim", "vidur")
+_PREPARED = ("gemm_fp8_block", "attention_prefill", "attention_decode")
 #: libraries that compiled programs call, whose launch takes little more than the driver does
 _COMPILED = (
     "cublas", "cublaslt", "cutlass", "cub", "cudaMemcpy", "rocblas", "hipblas", "hipblaslt", "rocprim", "hipcub", "ck",
@@ -61,14 +63,17 @@ def is_of_its_author(conditions: Conditions) -> bool:
     return conditions.caller in _OF_ITS_AUTHOR
 
 
-def dispatch_of(conditions: Conditions) -> Dispatch | None:
+def dispatch_of(conditions: Conditions, family: str = "") -> Dispatch | None:
     """Return the dispatch of callers that no table measured; None where the tables' holds.
 
     Calls of no library are those of today's PyTorch.
     """
     caller = conditions.caller
-    if is_measured(conditions) or caller in _ENGINES:
+    if is_measured(conditions):
         return None
+    if caller in _ENGINES:
+        launched = PYTHON if "triton" in conditions.library else TORCH
+        return None if family in _PREPARED else launched
     if caller in ("", "torch"):
         return None if conditions.is_before(2, 2) else TORCH
     if caller in _COMPILED:

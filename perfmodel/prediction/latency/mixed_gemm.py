@@ -14,8 +14,9 @@ kernels:
   a row of scales then has no aligned address.
 
 Tiles, parts of k and these rules were chosen on aiconfigurator @ 095f58a51c4c (TensorRT-LLM 1.0 and 1.3, SGLang 0.5,
-vLLM 0.24), which the constants are fitted on. A product with a vector was tried for narrow weights, too, and does not
-fit better; nor does the addition of partial sums in fp32 of scales of blocks.
+vLLM 0.24), which the constants are fitted on. A product with a vector was tried for narrow weights in these, too, and
+does not fit better; nor does the addition of partial sums in fp32 of scales of blocks. Libraries that have one take
+it where it is faster.
 """
 
 from __future__ import annotations
@@ -71,6 +72,13 @@ STEP_S = 50e-9
 CK_STEP_S, CK, CK_CHIP = 150e-9, "ck", "gfx950"
 #: most rows that a product with a vector computes
 VECTOR_ROWS = 4
+#: clocks to start and drain a product of narrow weights with a vector, in libraries that have one and no tables: six of
+#: onnxruntime's on an H100 PCIe of 1 to 170 us of traffic, of which it is the rest (`examples/published`, in view)
+VECTOR_START = 8000.0
+#: those libraries; kernels by somebody's hand are taken to be such where that is faster. CUTLASS's and CuTe's are tiles
+_WITH_VECTORS = (
+    "onnxruntime", "mlx", "llamacpp", "exllama", "bitsandbytes", "awq", "gptq", "bitblas", "own", "cuda", "hip",
+)  # fmt: skip
 #: clocks of an integer lane that a weight takes to be widened; a fit gives 1.1 for 4 bits and 0.3 for 8
 DEQUANT = 1.0
 #: parts of k: weight-only kernels make a few, the others none
@@ -99,9 +107,29 @@ _MEANINGS = {
 
 def weight_only(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a product with weights narrower than the activations."""
-    product = _product(cast(Gemm, op), WEIGHT_ONLY)
+    gemm = cast(Gemm, op)
     engine = machine.by_mma_sync if _uses_mma_sync(machine, conditions.library) else machine
-    return product_terms(product, engine, {**c, **_FEW_PARTS}, conditions)
+    terms = product_terms(_product(gemm, WEIGHT_ONLY), engine, {**c, **_FEW_PARTS}, conditions)
+    vectors = np.equal(gemm.m, 1)
+    if conditions.caller not in _WITH_VECTORS or not vectors.any():
+        return terms
+    lanes_s = DEQUANT * gemm.batch * (1.0 * gemm.n * gemm.k) / (INTEGER_LANES * machine.sm_count * machine.clock_hz)
+    vector = _with_a_vector(terms, lanes_s, VECTOR_START / machine.clock_hz)
+    return _chosen(vectors & np.less(vector.time_s, terms.time_s), vector, terms)
+
+
+def _with_a_vector(tiled: Terms, lanes_s: Number, launch_s: float) -> Terms:
+    """Return the terms of a product with a vector: its traffic, which is that in tiles, and the work of the lanes."""
+    vector = overlapped(POWER, {MATH: lanes_s, HBM: tiled.alone[HBM]})
+    return Terms({**vector.adds, LAUNCH: launch_s}, vector.alone)
+
+
+def _chosen(mask: np.ndarray | np.bool_, vector: Terms, tiled: Terms) -> Terms:
+    """Return the terms of products with a vector where a mask holds, and of products in tiles elsewhere."""
+    here = bool(mask) if np.ndim(mask) == 0 else mask
+    names = dict.fromkeys((*tiled.adds, *vector.adds))
+    adds: dict[Term, Number] = {n: where(here, vector.adds.get(n, 0.0), tiled.adds.get(n, 0.0)) for n in names}
+    return Terms(adds, {n: where(here, vector.alone.get(n, value), value) for n, value in tiled.alone.items()})
 
 
 def _uses_mma_sync(machine: Machine, library: str) -> bool:
@@ -133,13 +161,7 @@ def _integers(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -
         return terms
     rate = c["gemv"] * INTEGER_LANES * machine.sm_count * machine.clock_hz
     lanes_s = gemm.flop() / 2.0 / rate
-    vector = overlapped(POWER, {MATH: lanes_s, HBM: terms.alone[HBM]})
-    adds = {**vector.adds, LAUNCH: c["vector_start"] / machine.clock_hz}
-    names = dict.fromkeys((*terms.adds, *adds))
-    mask = bool(few) if few.ndim == 0 else few
-    merged: dict[Term, Number] = {n: where(mask, adds.get(n, 0.0), terms.adds.get(n, 0.0)) for n in names}
-    alone = {n: where(mask, vector.alone.get(n, value), value) for n, value in terms.alone.items()}
-    return Terms(merged, alone)
+    return _chosen(few, _with_a_vector(terms, lanes_s, c["vector_start"] / machine.clock_hz), terms)
 
 
 def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:

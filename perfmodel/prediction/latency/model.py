@@ -204,7 +204,8 @@ def caller_values(family: Family, values: Values, hardware: Hardware | None, con
     The tables that are shipped tell that of their releases (`perfmodel.prediction.latency.dispatch.MEASURED`), those
     of `calibrate` that of whoever made the rows.
     """
-    told = dispatch_of(conditions) if conditions.timing.includes_host and family.dispatched else None
+    includes = conditions.timing.includes_host and family.dispatched
+    told = dispatch_of(conditions, family.name) if includes else None
     own = hardware.latency.get(family.name) if hardware else None
     if told is None or (own is not None and tells_dispatch(own) and SHIPPED not in own.source):
         return values

@@ -39,6 +39,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     MICROSCALED_ON_AMD,
     NOBODYS_TABLE,
     ON_RADEON,
+    ON_TURING,
     OTHER_4_BITS,
     OTHER_INSTALLATION,
     QUANTISING_ALONE,
@@ -356,7 +357,7 @@ GEMM_BF16 = Family(
     total=total,
     doubts=(
         OFF_VECTORS, STARVED, IN_L2, BY_TRITON, OTHER_INSTALLATION, VENDOR_ELSEWHERE, NOBODYS_TABLE, ON_RADEON, SCALED,
-        MICROSCALED_ON_AMD,
+        MICROSCALED_ON_AMD, ON_TURING,
     ),
     axes=PRODUCT_AXES,
     surfaced=_alone,

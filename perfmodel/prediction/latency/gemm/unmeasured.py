@@ -217,6 +217,12 @@ IN_L2 = Doubt(ErrorSource.CACHE, _stays_in_l2, (0.2, 0.45, 0.45), machines=_has_
 #: 1.1: ln with a root mean square of 0.43 and 0.28, 0.16 and 0.28 (49 rows, eight sources, in view); the same is
 #: assumed of fp8 by fp4
 OTHER_4_BITS = Doubt(ErrorSource.KERNEL, _is_of_another_library, (0.35, 0.45, 0.1))
+#: no table has a row of Turing's tensor cores: 28 products in 16 bits, 22 of them on a T4 of 70 W, take 0.8 to 3.4
+#: times the predicted time, ln with a root mean square of 0.51, and of the medians of ten sources 0.36
+#: (`examples/published`, in view); those of Volta, which has no rows either, are 6 % off
+ON_TURING = Doubt(
+    ErrorSource.KERNEL, _is_product, (0.35, 0.4, 0.4), machines=lambda hardware: hardware.architecture == "Turing"
+)
 #: no table has products of fp8 with these scales: 37 take 1.1 times the predicted time in the median, ln with a root
 #: mean square of 0.42 (seven sources of `examples/published`, in view), of which libraries and machines add a part
 SCALED = Doubt(ErrorSource.KERNEL, _is_scaled, (0.3, 0.3, 0.2))
