@@ -57,7 +57,7 @@ def applies(op: Any, machine: Machine, library: str) -> bool:
 
 
 #: engines whose kernel is FlashInfer's, of whole vectors: SGLang's sgl_kernel and TensorRT-LLM's PyTorch backend.
-#: Tables have vLLM's alone, which reads element by element up to release 0.10
+#: Tables have vLLM's alone, whose instructions take longer than its bytes
 ALIASES = {"sglang": "flashinfer", "trtllm": "flashinfer"}
 FAMILIES = (
     Family(

@@ -154,7 +154,7 @@ def test_norms_are_less_sure_where_bytes_are_to_spare() -> None:
 
 @pytest.mark.parametrize("engine", ["sglang", "trtllm"])
 def test_engines_with_flashinfers_norm_do_not_take_what_vllms_takes(engine: str) -> None:
-    """vLLM's kernel, of which alone there are rows, reads element by element; FlashInfer's moves whole vectors."""
+    """vLLM's kernel, of which alone there are rows, takes its instructions' time; FlashInfer's moves whole vectors."""
     op, card = RmsNorm(rows=4096, cols=8192, dtype="bf16"), hardware("h100")
     found, same, vllms = (predict(op, card, library=name) for name in (engine, "flashinfer", "vllm"))
     assert found.predicted_time_s == pytest.approx(same.predicted_time_s)
