@@ -168,7 +168,7 @@ def test_an_engine_that_was_not_measured_has_the_kernels_of_engines() -> None:
     norm = pm.RmsNorm(rows=8192, cols=4096, dtype="fp16")
     own, engine, other = (
         float(pm.predict(norm, "a100-sxm4-80gb", library=library).predicted_time_s)
-        for library in ("vidur", "sglang", "liger")
+        for library in ("vidur", "vllm", "liger")
     )
     assert engine == pytest.approx(own, rel=0.3)
     assert other < 0.6 * own

@@ -181,11 +181,13 @@ def test_products_in_a_dtype_without_a_table_are_no_surer_on_a_machine_and_in_a_
     for rows in (64, 1024, 8192):
         unknown = _reach("mi355x", "aiter", m=rows, batch=8, dtype="mxfp8")
         assert unknown > _reach("mi355x", "aiter_ck", m=rows, batch=8, dtype="fp8")
-        assert unknown > _reach("mi355x", "torch", m=rows, batch=8, dtype="mxfp8")
+        # what vendors differ by holds what libraries do
+        assert unknown > 0.99 * _reach("mi355x", "torch", m=rows, batch=8, dtype="mxfp8")
         assert unknown > 1.2 * _reach("b200", "torch", m=rows, batch=8, dtype="mxfp8")
     # it is one error of all such products, so that it does not average out in a sum
     found = pm.predict(pm.Gemm(m=1024, n=4096, k=4096, batch=8, dtype="mxfp8"), pm.hardware("mi355x"))
-    assert ErrorSource.SHAPE not in found.uncertainty
+    variances = found.uncertainty.variances(found.regime)
+    assert variances[ErrorSource.KERNEL] > 10.0 * variances[ErrorSource.SHAPE]
 
 
 @pytest.mark.parametrize("dtype", ["int4_wo", "int8_wo"])
