@@ -22,8 +22,8 @@ a row, say so; and engines call norms and products as operators of PyTorch, wher
 for theirs. One label was set right after the first look: 13 MB of an L4, timed in a loop, stay in its L2.
 What they show and nothing models: Liger's fused linear cross entropy on a B200, in four times the time in Triton, and
 in CuTe without the chunks that its bound counts, in a fifth of it; vLLM's quantisation of groups in fp8, in 1.6 times;
-RMSNorm of a vLLM that moves two numbers at once, in a third; PyTorch's attention of eight shared heads on an RTX 3060,
-in 1.6 times.
+RMSNorm of a vLLM that moves two numbers at once, in a third; PyTorch's attention on an RTX 3060 under Windows, in 1.6
+times.
 
 ## The eleventh batch
 
