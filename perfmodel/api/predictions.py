@@ -324,6 +324,8 @@ def Deployment(  # noqa: N802 -- makes one
     laboratory: str = "",
     release_known: bool = True,
     dispatcher: str = "",
+    gpus_per_node: int | None = None,
+    nic: str | float | None = None,
 ) -> ServedModel:
     """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
 
@@ -344,11 +346,15 @@ def Deployment(  # noqa: N802 -- makes one
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
     release_known : whether an engine without a version is one of today, and not an unknown one.
     dispatcher : how copies of the attention exchange tokens with experts that they share; "" as the engine does.
+    gpus_per_node : GPUs that share a host; None: as the machine's specification says.
+    nic : network of one GPU in one direction, which exchanges of a layer over several hosts cross: text in bits or
+        bytes ("400 Gb/s", "50 GB/s"), or a number [B/s]; None: the machine's.
 
     Raises
     ------
     UsageError
-        When a name is unknown, the parallelism does not divide the model, or the model does not fit.
+        When a name is unknown, the parallelism does not divide the model, the model does not fit, or GPUs exchange in
+        each layer over a network that nobody gave.
     """
     from perfmodel.serving.deployment import Deployment as ServedModel
     from perfmodel.workloads.catalog import find_model
@@ -374,4 +380,6 @@ def Deployment(  # noqa: N802 -- makes one
         laboratory=laboratory,
         release_known=release_known,
         dispatcher=dispatcher,
+        gpus_per_node=gpus_per_node,
+        nic=nic,
     )

@@ -33,6 +33,8 @@ from perfmodel.cli._serving_options import (
     PolicyOption,
     PrefixOption,
     SeedOption,
+    ServedNicOption,
+    ServedNodeOption,
     SloOption,
     SpreadOption,
 )
@@ -92,6 +94,8 @@ def command(
         str, typer.Option("--batch", metavar="LIST", help="Users to try; with --slo only the largest counts.")
     ] = "1..512",
     dispatcher: DispatcherOption = "",
+    nic: ServedNicOption = None,
+    gpus_per_node: ServedNodeOption = None,
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     isl: IslOption = 1024,
@@ -159,7 +163,7 @@ def command(
         config, on or [], engine,
         {"tp": tp, "pp": pp, "ep": ep or "1", "dp": dp or "1", "max_batched_tokens": max_batched_tokens},
         {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
-        dispatcher=dispatcher,
+        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node,
     )  # fmt: skip
     if ep is None and dp is None:
         specs, sharing = _with_shared_experts(config, specs)

@@ -53,6 +53,8 @@ class Spec:
     draft: str = ""
     draft_weights: str | None = None
     dispatcher: str = ""
+    gpus_per_node: int | None = None
+    nic: str | None = None
 
     @property
     def name(self) -> str:
@@ -71,16 +73,17 @@ class Spec:
         from perfmodel.workloads.catalog import find_model
 
         machine = hardware(self.machine)
+        hosts: dict[str, Any] = {"gpus_per_node": self.gpus_per_node, "nic": self.nic}
         speculation = None
         if self.speculate is not None:
             weights = self.weights if self.draft_weights is None else self.draft_weights
             own = (self.tp, self.pp, 1, self.dp, self.engine, self.engine_version, weights, self.kv)
-            draft = Deployment(find_model(self.draft), machine, *own) if self.draft else None
+            draft = Deployment(find_model(self.draft), machine, *own, **hosts) if self.draft else None
             speculation = Speculation(*self.speculate, draft)
         return Deployment(
             find_model(self.model), machine, self.tp, self.pp, self.ep, self.dp, self.engine, self.engine_version,
             self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens, self.utilization,
-            self.graph, self.sampling, speculation, dispatcher=self.dispatcher,
+            self.graph, self.sampling, speculation, dispatcher=self.dispatcher, **hosts,
         )  # fmt: skip
 
 

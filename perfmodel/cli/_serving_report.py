@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from perfmodel.cli._output import context
 from perfmodel.core.report import Report, report
 from perfmodel.core.units import format_count, format_si
+from perfmodel.prediction.topology import nic_rate
 from perfmodel.serving.laboratories import because
 from perfmodel.serving.load_report import deployment_name, load_name, terms_report
 from perfmodel.serving.points import CONCURRENCY, QPS, Point
@@ -76,6 +78,21 @@ def eager_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
                 "step is shorter."
             )
     return tuple(notes)
+
+
+def hosts_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Say which machines' GPUs exchange in each layer over several hosts, and how fast their network is."""
+    hosts: dict[tuple[str, float], set[int]] = {}
+    for outcome in outcomes:
+        deployment = None if outcome.fault else outcome.spec.deployment()
+        if deployment is not None and deployment.hosts > 1:
+            key = deployment.hardware.name, 8e-9 * (nic_rate(deployment.hardware) or math.nan)
+            hosts.setdefault(key, set()).add(deployment.hosts)
+    return tuple(
+        f"Layers over {' and '.join(map(str, sorted(counts)))} hosts of {machine} exchange at {gigabits:g} Gb/s a GPU "
+        "(--nic), as no run did that set the constants of an engine."
+        for (machine, gigabits), counts in hosts.items()
+    )
 
 
 def support_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
@@ -183,6 +200,7 @@ def points_report(
             *_start_notes(points, study),
             *support_notes(outcomes),
             *eager_notes(outcomes),
+            *hosts_notes(outcomes),
             *elsewhere_notes(outcomes),
             *load_notes(best, for_qps),
         ),

@@ -38,6 +38,8 @@ from perfmodel.cli._serving_options import (
     RequestsOption,
     SamplingOption,
     SeedOption,
+    ServedNicOption,
+    ServedNodeOption,
     SloOption,
     SpeculateOption,
     SpreadOption,
@@ -64,6 +66,8 @@ def command(
         str, typer.Option("--dp", metavar="LIST", help="Copies of the attention with sequences of their own.")
     ] = "1",
     dispatcher: DispatcherOption = "",
+    nic: ServedNicOption = None,
+    gpus_per_node: ServedNodeOption = None,
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     weights: Annotated[
@@ -238,7 +242,7 @@ def command(
         {"weights": weights, "kv": kv},
         engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
         graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
-        dispatcher=dispatcher,
+        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node,
     )  # fmt: skip
     check_dispatcher(dispatcher, specs)
     if weights is None:

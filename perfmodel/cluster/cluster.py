@@ -119,6 +119,20 @@ class Cluster:
         return f"{self.gpus} x {self.hardware.name}"
 
     @property
+    def machine(self) -> Hardware:
+        """One of its GPUs, with the hosts and the network of the cluster in its specification."""
+        fabric = dataclasses.replace(
+            self.hardware.fabric or Fabric(),
+            gpus_per_node=self.gpus_per_node,
+            nic_bytes_per_s=None if math.isnan(self.nic_bytes_per_s) else self.nic_bytes_per_s,
+            nic_efficiency=self.nic_efficiency,
+            alpha_s=self.alpha_s,
+            oversubscription=self.oversubscription,
+            source=self.source,
+        )
+        return dataclasses.replace(self.hardware, fabric=fabric)
+
+    @property
     def network_bytes_per_s(self) -> float:
         """Bandwidth of one GPU's network that large messages reach [B/s]."""
         return reached_rate(self.nic_bytes_per_s, self.nic_efficiency, self.oversubscription)

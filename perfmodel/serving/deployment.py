@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, plain, plain_ints
 from perfmodel.errors import UsageError, expect, suggesting, unknown_name
@@ -57,11 +58,15 @@ class Deployment:
         `perfmodel.operators.routing.Dispatcher`; "" as the engine does.
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
     release_known : whether an engine without a version is one of today, and not an unknown one.
+    gpus_per_node : GPUs that share a host; None: as the machine's specification says.
+    nic : network of one GPU in one direction, which exchanges of a layer over several hosts cross: text in bits or
+        bytes ("400 Gb/s", "50 GB/s"), or a number [B/s]; None: the machine's.
 
     Raises
     ------
     UsageError
-        When a name is unknown, the parallelism does not divide the model, or the model does not fit.
+        When a name is unknown, the parallelism does not divide the model, the model does not fit, or GPUs exchange in
+        each layer over a network that nobody gave.
     """
 
     config: ModelConfig
@@ -84,6 +89,8 @@ class Deployment:
     laboratory: str = ""
     release_known: bool = True
     dispatcher: str = ""
+    gpus_per_node: int | None = None
+    nic: str | float | None = None
 
     def __post_init__(self) -> None:
         plain_ints(self, ("tp", "pp", "ep", "dp", "max_num_seqs", "max_batched_tokens", "kv_tokens"))
@@ -117,7 +124,7 @@ class Deployment:
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
         _ = self.profile, self.part, self.format
-        self._check_node()
+        self._join_hosts()
 
     def __repr__(self) -> str:
         """Return what is served on what: all fields of model and machine would fill a page."""
@@ -127,17 +134,21 @@ class Deployment:
         gpus = f"{self.gpus} x {self.hardware.name}{shared}"
         return f"<Deployment: {model} on {gpus}, {self.profile.name}, weights {self.weights}, kv {self.kv}>"
 
-    def _check_node(self) -> None:
-        exchanging, most = self.tp * (self.dp if self.copies_share else 1), most_joined(self.hardware)
-        if exchanging > most:
-            raise UsageError(
-                f"{exchanging} GPUs exchange in each layer, more than the {most} that links inside a node of "
-                f"{self.hardware.name} join.",
-                place="deployment",
-                remedy=f"Serving is predicted with tp, and tp x dp of shared experts, up to {most}; pp, replicas, and "
-                "copies without ep take more GPUs. gpus_per_node in [cluster] of the specification says how many "
-                "share a host.",
-            )
+    def _join_hosts(self) -> None:
+        """Take the given hosts and network, and raise where an exchange of a layer needs a network and has none."""
+        cluster = Cluster.of(self.hardware, self.exchanging, gpus_per_node=self.gpus_per_node, nic=self.nic)
+        if self.gpus_per_node is not None or self.nic is not None:
+            object.__setattr__(self, "hardware", cluster.machine)
+
+    @property
+    def exchanging(self) -> int:
+        """GPUs that exchange in each layer: of tensor parallelism, and of all copies that share experts."""
+        return self.tp * (self.dp if self.copies_share else 1)
+
+    @property
+    def hosts(self) -> int:
+        """Nodes over which the GPUs of a layer exchange; what NVLink joins is one."""
+        return math.ceil(self.exchanging / most_joined(self.hardware))
 
     @cached_property
     def profile(self) -> Engine:

@@ -229,8 +229,11 @@ class Kernels:
             each = 1.0 if shard.parallel_block else 2.0
             times = shard.layers * each - (shard.moe_layers if spread else 0.0)
             op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
-            time, deviation = kernel(op, self.hardware, self.engine.all_reduce)
-            time = np.minimum(self.engine.exchange_slower * time, self._through_host(message))
+            inside = parallel.tp <= most_joined(self.hardware)  # engines' own kernels read the memory of other GPUs
+            time, deviation = kernel(op, self.hardware, self.engine.all_reduce if inside else "nccl")
+            time = self.engine.exchange_slower * time
+            if inside:
+                time = np.minimum(time, self._through_host(message))
             cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
         if spread:
             self._dispatch(cost, tokens)

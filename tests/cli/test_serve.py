@@ -49,6 +49,22 @@ def test_weights_are_by_default_as_the_checkpoint_stores_them(perfmodel, data_di
     assert "does not fit" in too_large.err
 
 
+def test_layers_over_several_hosts_exchange_over_the_network_that_is_given(perfmodel):
+    load = ("--tp", "2", "--isl", "128", "--osl", "4", "--concurrency", "1", "--format", "json")
+    alone = perfmodel("serve", MODEL, "--on", "h100", *load)
+    spread = ("serve", MODEL, "--on", "h100", *load, "--gpus-per-node", "1")
+    slow, fast = (perfmodel(*spread, "--nic", rate) for rate in ("25Gb/s", "800Gb/s"))
+    exchanges = [ran.json["rows"][0]["terms_s"]["exchange"] for ran in (alone, fast, slow)]
+    assert exchanges == sorted(exchanges)
+    note = "Layers over 2 hosts of h100-sxm5-80gb exchange at 25 Gb/s a GPU (--nic)"
+    assert any(text.startswith(note) for text in slow.json["notes"])
+    assert not any("Layers over" in text for text in alone.json["notes"])
+    wrong = perfmodel(*spread, "--nic", "fast")
+    assert (wrong.code, "400 Gb/s" in wrong.err) == (2, True)
+    unknown = perfmodel("serve", MODEL, "--on", "rtx-4090", *load, "--gpus-per-node", "1")
+    assert (unknown.code, "--nic 400Gb/s" in unknown.err) == (2, True)
+
+
 def test_a_draft_keeps_its_own_format_unless_one_is_chosen(perfmodel):
     load = ("--on", "h100", "--isl", "64", "--osl", "4", "--concurrency", "1", "--explain", "--format", "json")
     pair = ("serve", "gpt-oss-20b", "--speculate", "2:0.5", "--draft", MODEL)

@@ -122,6 +122,46 @@ def test_a_wait_that_only_slow_steps_have_is_no_ratio(plain: Deployment) -> None
 
 
 @pytest.mark.parametrize(("sharing", "model"), [({"tp": 16}, "llama-3.1-70b"), ({"dp": 16, "ep": 16}, "deepseek-v3")])
-def test_exchanges_between_nodes_are_refused_with_what_is_possible(sharing: dict[str, int], model: str) -> None:
-    with pytest.raises(UsageError, match=r"16 GPUs exchange in each layer, more than the 8 .* up to 8; pp, replicas"):
-        Deployment(find_model(model), H100, weights="fp8", **sharing)  # type: ignore[arg-type]
+def test_exchanges_between_hosts_need_a_network(sharing: dict[str, int], model: str) -> None:
+    alone = replace(H100, fabric=None)
+    with pytest.raises(UsageError, match=r"16 GPUs reach beyond one node of 8 .* network is unknown") as caught:
+        Deployment(find_model(model), alone, weights="fp8", **sharing)  # type: ignore[arg-type]
+    assert "nic='400 Gb/s'" in caught.value.remedy
+    known = Deployment(find_model(model), alone, weights="fp8", nic="400 Gb/s", **sharing)  # type: ignore[arg-type]
+    stated = Deployment(find_model(model), H100, weights="fp8", **sharing)  # type: ignore[arg-type]
+    assert known.hosts == stated.hosts == 2
+    assert _exchange(known) == pytest.approx(_exchange(stated))
+
+
+def _exchange(deployment: Deployment) -> float:
+    return float(deployment.step(prefill=[(4, 1024, 1024)]).terms_s["exchange"])
+
+
+@pytest.mark.parametrize(("sharing", "model"), [({"tp": 16}, "llama-3.1-70b"), ({"dp": 16, "ep": 16}, "deepseek-v3")])
+def test_a_faster_network_shortens_exchanges_down_to_those_of_a_host(sharing: dict[str, int], model: str) -> None:
+    def over(**network: Any) -> float:
+        return _exchange(Deployment(find_model(model), H100, weights="fp8", **sharing, **network))
+
+    slow, usual, fast = (over(nic=rate) for rate in ("100 Gb/s", "400 Gb/s", "800 Gb/s"))
+    assert slow > usual > fast > over(gpus_per_node=16)
+
+
+def test_reductions_between_hosts_take_what_the_network_takes_and_are_less_sure() -> None:
+    """Two GB10 of 200 Gb/s: each of two reductions a layer sends the message out of its host once, S / 25 GB/s."""
+    gb10, model = pm.hardware("gb10"), find_model("qwen3-32b")
+    pair = Deployment(model, gb10, tp=2, weights="fp8")
+    tokens = 2048
+    message = 2.0 * tokens * model.hidden
+    step = pair.step(prefill=[(1, tokens, tokens)])
+    least = 2.0 * model.layers * message / 25e9
+    assert least < step.terms_s["exchange"] < 2.0 * least
+    reduction = pm.predict(pm.AllReduce(bytes=message, num_gpus=2, dtype="bf16"), gb10, library="nccl")
+    assert step.terms_s["exchange"] == pytest.approx(2 * model.layers * reduction.predicted_time_s, rel=0.01)
+    single = Deployment(model, gb10, weights="fp8").step(prefill=[(1, tokens, tokens)])
+    assert step.high_s / step.low_s > single.high_s / single.low_s
+
+
+def test_fewer_gpus_in_a_host_make_the_same_gpus_exchange_over_the_network() -> None:
+    near, far = (Deployment(find_model("llama-3.1-70b"), H100, tp=8, gpus_per_node=each) for each in (8, 4))
+    assert (near.hosts, far.hosts) == (1, 2)
+    assert _exchange(far) > 2.0 * _exchange(near)

@@ -222,6 +222,7 @@ def combined(
         effects.setdefault(ErrorSource.LIBRARY, deviation)
     if family.wide_library and ErrorSource.LIBRARY in effects and dtype and dtype_bytes(dtype) >= WIDE_BYTES:
         effects[ErrorSource.LIBRARY] = tuple(map(min, effects[ErrorSource.LIBRARY], family.wide_library))
+    effects = _as_of_installations(effects, doubts)
     surface = _surface(tables, dtype) if family.axes else None
     if "/" in lender and any(lender in table.libraries for table in tables):
         surface = None  # the constants of a kernel that is named within a library were fitted without it
@@ -276,6 +277,17 @@ def _named_source(tables: Sequence[LatencyTable], lender: str, measured: bool, s
     if surface is not None:
         parts.append(f"residual surface {surface.source}, {surface.date}")
     return "; ".join(parts)
+
+
+def _as_of_installations(
+    effects: Mapping[ErrorSource, tuple[float, ...]], doubts: Sequence[Doubt]
+) -> dict[ErrorSource, tuple[float, ...]]:
+    """Return deviations where what differs by library differs by no less than installations of one library do."""
+    wider = dict(effects)
+    for doubt in doubts:
+        if doubt.source is ErrorSource.INSTALLATION and doubt.part_of in wider:
+            wider[doubt.part_of] = tuple(map(max, wider[doubt.part_of], doubt.deviation))
+    return wider
 
 
 def _doubted(

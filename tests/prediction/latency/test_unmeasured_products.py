@@ -182,7 +182,7 @@ def test_products_in_a_dtype_without_a_table_are_no_surer_on_a_machine_and_in_a_
         unknown = _reach("mi355x", "aiter", m=rows, batch=8, dtype="mxfp8")
         assert unknown > _reach("mi355x", "aiter_ck", m=rows, batch=8, dtype="fp8")
         # what vendors differ by holds what libraries do
-        assert unknown > 0.99 * _reach("mi355x", "torch", m=rows, batch=8, dtype="mxfp8")
+        assert unknown >= _reach("mi355x", "torch", m=rows, batch=8, dtype="mxfp8")
         assert unknown > 1.2 * _reach("b200", "torch", m=rows, batch=8, dtype="mxfp8")
     # it is one error of all such products, so that it does not average out in a sum
     found = pm.predict(pm.Gemm(m=1024, n=4096, k=4096, batch=8, dtype="mxfp8"), pm.hardware("mi355x"))
