@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from perfmodel.core.machine_parts import Link
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, anywhere, ceil, maximum, minimum, where
@@ -61,6 +63,12 @@ TRTLLM_BYTES = (16e6, 8e6)
 #: dispatchARKernels in customAllReduceKernels.cu of github.com/NVIDIA/TensorRT-LLM. Others call NCCL
 CUSTOM_GPUS, TRTLLM_GPUS = (2, 4, 6, 8), (2, 4, 6, 8, 16)
 SGLANG, VLLM = "sglang", "vllm"
+#: links of a full mesh of xGMI that RCCL's rings use of GPUs whose number is no power of two, since it closes none over
+#: all links: five collectives of 8 GiB among 3, and among 5, 6 and 7 of eight MI355X move 69 and 38 GB/s on the bus,
+#: where a pair has 57 to 61 (github.com/mit-orcd/amd-benchmarks @ 859a5659bc3d, in view; other machines are taken for
+#: alike)
+UNRINGED_LINKS = {3.0: 1.2, 5.0: 0.67, 6.0: 0.67, 7.0: 0.67}
+_MESHED_LINK = "xgmi"
 #: what NCCL's all-reduce does: flags go up and down a tree, a ring synchronises first, and a switch reduces
 TREE, RING, IN_SWITCH = "tree", "ring", "in_switch"
 #: releases of SGLang from which on its kernel's synchronisation takes so many times the mean of all releases, on H100
@@ -102,6 +110,7 @@ class Path:
     scale : of starts and steps over those of `CLOCK_HZ`.
     in_switch : whether a switch may reduce.
     meshed : whether each pair of GPUs has links of its own.
+    ringed : share of the bandwidth that rings over all GPUs use.
     """
 
     links: list[tuple[str, Any]]
@@ -109,6 +118,7 @@ class Path:
     scale: float
     in_switch: Any
     meshed: Any
+    ringed: Number = 1.0
 
 
 def path_of(op: Collective, machine: Machine) -> Path:
@@ -121,7 +131,22 @@ def path_of(op: Collective, machine: Machine) -> Path:
         in_switch = where(here, link.reduces_in_switch, in_switch)
         meshed = where(here, link.is_full_mesh, meshed)
     names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]
-    return Path(names, bandwidth, CLOCK_HZ / machine.clock_hz, in_switch, meshed)
+    scale = CLOCK_HZ / machine.clock_hz
+    return Path(names, bandwidth, scale, in_switch, meshed, ringed_share(op, machine.links.values()))
+
+
+def is_mesh_of_xgmi(links: Iterable[Link]) -> bool:
+    """Return whether AMD's links join each two GPUs."""
+    return any(link.name == _MESHED_LINK and link.is_full_mesh for link in links)
+
+
+def ringed_share(op: Collective, links: Iterable[Link]) -> Number:
+    """Return the share of the links to all GPUs that rings use: 1, but of some numbers of GPUs in a mesh of xGMI."""
+    share: Number = 1.0
+    if op.op != "send_recv" and is_mesh_of_xgmi(links):
+        for gpus, used in UNRINGED_LINKS.items():
+            share = where(op.num_gpus == gpus, used / (gpus - 1.0), share)
+    return share
 
 
 def rise_of(op: Collective, c: Values) -> Number:
@@ -142,17 +167,15 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Prot
     """
     further, ring = minimum(op.steps(), op.num_gpus - 1.0), op.peer_bytes()
     waited = where(path.meshed, 1.0, further) if anywhere(path.meshed) else further
-    tree = op.op == "all_reduce"
+    tree, rings = op.op == "all_reduce", path.ringed * path.bandwidth
     rise = path.scale * rise_of(op, c)
-    start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * path.bandwidth)
+    start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * rings)
     flags, waits = rise * c["ll_start"], rise * c["ll_step"] * waited
-    flagged = [
-        Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * path.bandwidth), wire=FLAGGED)
-    ]
+    flagged = [Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * rings), wire=FLAGGED)]
     found = {TREE: flagged, RING: [Protocol(start, steps, link)]}
     if "mid_share" in c:
         between = TREE_MID * waits if tree else path.scale * math.sqrt(c["ll_step"] * c["step"]) * waited
-        middle = ring / (c["mid_share"] * path.bandwidth)
+        middle = ring / (c["mid_share"] * rings)
         flagged.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle, wire=SELDOM_FLAGGED))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
     if anywhere(less < ring):

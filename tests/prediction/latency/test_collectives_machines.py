@@ -11,7 +11,7 @@ import perfmodel as pm
 from perfmodel.accuracy.calibration import family_groups
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.own_rows import calibrate_calls
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
 from perfmodel.operators import load_operator
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
@@ -205,3 +205,46 @@ def test_small_messages_of_eight_mi300x_as_published() -> None:
     found = times("all_reduce", "mi300x", 8).predicted_time_s
     assert found[np.searchsorted(SIZES, 1024)] == pytest.approx(7.5e-6, rel=0.2)
     assert found[np.searchsorted(SIZES, 2.0**18)] == pytest.approx(10.3e-6, rel=0.2)
+
+
+#: message of 8 GiB, and what each GPU of n sends of it
+LARGE, SENT = 2.0**33, {"all_reduce": lambda n: 2.0 * (n - 1) / n, "broadcast": lambda n: 1.0}
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "broadcast"])
+def test_rccl_closes_rings_over_a_whole_mesh_among_powers_of_two_alone(name: str) -> None:
+    """8 GiB on MI355X: bus bandwidths of 38 GB/s among 5, 6 and 7 GPUs, 60 of a pair and 380 of eight."""
+
+    def rates(gpus: int) -> tuple[float, float, float]:
+        op = load_operator(name)(bytes=LARGE, num_gpus=gpus, dtype="fp32")
+        found = pm.predict(op, "mi355x", library="nccl")
+        sent = SENT[name](gpus) * LARGE
+        times = (found.predicted_time_high_s, found.predicted_time_s, found.predicted_time_low_s)
+        least, expected, most = (sent / float(time) for time in times)
+        return least, expected, most
+
+    pair, eight = rates(2), rates(8)
+    assert 6.0 < eight[1] / pair[1] <= 7.1
+    for gpus in (5, 6, 7):
+        least, expected, most = rates(gpus)
+        assert 0.5 * pair[1] < expected < 0.8 * pair[1]
+        assert most / least > 2.0 * eight[2] / eight[0], "other releases may close more rings"
+
+
+def test_a_switch_serves_any_number_of_gpus() -> None:
+    made = (pm.predict(pm.AllReduce(bytes=LARGE, num_gpus=n), "h100") for n in range(2, 9))
+    rates = [SENT["all_reduce"](n) * LARGE / float(one.predicted_time_s) for n, one in enumerate(made, start=2)]
+    assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "all_gather", "send_recv"])
+def test_a_pair_without_nvlink_depends_on_its_host_unless_that_was_measured(name: str) -> None:
+    op = load_operator(name)(bytes=2.0**28, num_gpus=2, dtype="fp32")
+    kinds = (("l40s", "nccl-2.27"), ("l40s", "nccl"), ("h100", "nccl"))
+    measured, elsewhere, nvlink = (pm.predict(op, machine, library=library) for machine, library in kinds)
+    assert ErrorSource.HOST in elsewhere.uncertainty
+    assert ErrorSource.HOST not in nvlink.uncertainty
+    assert elsewhere.predicted_time_high_s > 2.0 * elsewhere.predicted_time_s
+    assert elsewhere.predicted_time_s == pytest.approx(measured.predicted_time_s)
+    if name != "send_recv":  # of which no table has a row
+        assert ErrorSource.HOST not in measured.uncertainty
