@@ -116,7 +116,7 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
 def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
     found, link = found_tables(family, hardware), family.link(hardware.links)
     if not found and family.like is not None:
-        return _like(family, constants(family.like, hardware, library, dtype))
+        return _like(family, constants(family.like, hardware, library, dtype), hardware)
     elsewhere = family.name not in hardware.latency
     measured = measured_constants(family, hardware) if elsewhere else {}
     least = {**queued_starts(family, hardware), **unlike_products(family, hardware)} if elsewhere else {}
@@ -151,17 +151,22 @@ def _has_own_rows(found: Sequence[Found], library: str, dtype: str) -> bool:
     return library in found[0][1].known_libraries and found[0][1].covers(dtype)
 
 
-def _like(family: Family, near: Constants) -> Constants:
-    """Return the defaults of a family with the interval of the one that it is like, widened."""
+def _like(family: Family, near: Constants, hardware: Hardware) -> Constants:
+    """Return the defaults of a family with the interval and the doubts of the one that it is like, and its own."""
     wider = Stretch(family.unlike * Z80, family.unlike * Z80)
     ends = {regime: wider.widened(1.0, low, high) for regime, (low, high) in near.intervals.items()}
     unlike = (family.unlike**2,) * len(REGIMES)
+    own = ((doubt, doubt.deviation) for doubt in family.doubts if doubt.machines(hardware))
+    effects = dict(near.doubted.effects or {})
+    of_kernel = effects.get(ErrorSource.KERNEL, (0.0,) * len(REGIMES))
+    effects[ErrorSource.KERNEL] = tuple(math.hypot(family.unlike, deviation) for deviation in of_kernel)
     return replace(
         near,
         values={constant.name: constant.default for constant in family.all_constants},
         intervals=ends,
         variances={**near.variances, ErrorSource.KERNEL: unlike},
         surface=None,
+        doubted=replace(near.doubted, doubts=(*near.doubted.doubts, *own), effects=effects),
     )
 
 

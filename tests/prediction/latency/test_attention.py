@@ -989,3 +989,37 @@ def test_tf32_is_the_tensor_engines_and_no_rate_of_fp32() -> None:
     assert 0.9 * 132 / 78 < h20 / h100 < 1.1 * 132 / 78
     single = pm.predict(op.changed(dtype="fp32", kv_dtype="fp32"), "h20", library="triton").predicted_time_s
     assert h20 < 0.7 * single
+
+
+def _reach(op: pm.Attention, machine: str, library: str) -> float:
+    """High over low end of the interval."""
+    made = pm.predict(op, machine, library=library)
+    return float(made.predicted_time_high_s) / float(made.predicted_time_low_s)
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "other", "params"),
+    [
+        ("a100", "efficient", "fa2", {"seq_q": 4096, "head_dim": 64}),
+        ("a100", "efficient", "fa2", {"seq_q": 4096, "head_dim": 64, "backward": True}),
+        ("v100", "triton", "efficient", {"seq_q": 4096, "head_dim": 64}),
+    ],
+)
+def test_kernels_that_published_rows_show_to_be_unsure_are(
+    machine: str, library: str, other: str, params: dict[str, Any]
+) -> None:
+    op = pm.Attention(batch=2, heads=16, dtype="fp16", **params)
+    assert _reach(op, machine, library) > 1.4 * _reach(op, machine, other if other != library else "")
+
+
+def test_gradients_are_as_unsure_as_the_forward_pass_and_more() -> None:
+    """The family of gradients has the doubts of the forward pass, its own, and what it differs by from it."""
+    forward = pm.Attention(batch=2, heads=16, seq_q=4096, head_dim=64, dtype="fp16")
+    for library in ("efficient", "fa2", "cudnn"):
+        assert _reach(forward.changed(backward=True), "a100", library) > _reach(forward, "a100", library)
+
+
+def test_one_query_with_heads_above_those_of_all_tables_is_unsure() -> None:
+    sizes = {"batch": 8, "heads": 32, "kv_heads": 1, "seq_q": 1, "seq_kv": 8192, "dtype": "bf16"}
+    usual, large = (pm.Attention(head_dim=columns, **sizes) for columns in (256, 512))  # type: ignore[arg-type]
+    assert _reach(large, "b200", "cudnn") > 2.0 * _reach(usual, "b200", "cudnn")

@@ -15,6 +15,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import prefill
+from perfmodel.prediction.latency.attention.beyond import XFORMERS_GRADIENTS
 from perfmodel.prediction.latency.attention.kernels import kernel_of
 from perfmodel.prediction.latency.attention.terms import MASK
 from perfmodel.prediction.latency.family import Constant, Family, Values, scaled
@@ -86,4 +87,5 @@ BACKWARD = Family(
     applies,
     like=prefill.PREFILL,
     unlike=0.1,  # twelve rows of an H100 leave 0.09
+    doubts=(XFORMERS_GRADIENTS,),
 )

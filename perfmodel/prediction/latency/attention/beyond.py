@@ -35,6 +35,10 @@ FEW_ROWS = (0.25, 0.2, 0.1)
 #: kernels' and chips' rates, which are known
 LARGE = (0.2, 0.5, 0.5)
 
+#: the most columns of a head that a kernel of the tables has
+COLUMNS = 256.0
+HALF_BYTES = 2.0
+
 
 #: kernels whose blocks are not known, and FlashAttention-1, of which a rate alone is: root mean square of the medians
 #: of ln(measured / predicted) of 13 pairs of source and machine is 0.23, up to 0.55 (`examples/published`, in view)
@@ -100,11 +104,49 @@ def _large(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     return op.head_dim > kernel_of(op, machine, conditions.library).columns
 
 
+def _decodes_large(op: Attention, machine: Machine, conditions: Conditions) -> Any:
+    """Whether one query has heads that no kernel of the tables has."""
+    return (op.seq_q == 1) & (op.head_dim > COLUMNS)
+
+
+def _by_xformers(op: Attention, machine: Machine, conditions: Conditions) -> bool:
+    """Whether xformers' own build of the memory-efficient kernel computes in 16 bits, and not PyTorch's."""
+    return conditions.library == "efficient" and dtype_bytes(op.dtype) == HALF_BYTES
+
+
+def _in_triton(op: Attention, machine: Machine, conditions: Conditions) -> bool:
+    return "triton" in conditions.library
+
+
 def _flash2_of_torch(op: Attention, machine: Machine, conditions: Conditions) -> bool:
     """Whether it is PyTorch's build of FlashAttention-2 for sequences of one length."""
     return chooses_splits(kernel_of(op, machine, conditions.library))
 
 
+#: one query with heads of 512: nine calls of cuDNN and its open kernel on a B200 take 1.5 to 5.1 times the predicted
+#: time, ln with a root mean square of 1.3; four of Triton on an MI325X lie in their interval anyway (two sources of
+#: `examples/published`, in view)
+LARGE_DECODES = Doubt(
+    ErrorSource.KERNEL,
+    _decodes_large,
+    (0.4, 1.2, 1.2),
+    lasting=True,
+    machines=lambda hardware: hardware.vendor == "NVIDIA",
+)
+#: twelve calls of xformers' kernel of 2022 and 2023 take 0.46 to 1.7 times the predicted time on A100 and H100, ln with
+#: a root mean square of 0.44, and seven of its gradients 1.3 to 13 times: they had a block for each head of a sequence
+#: alone, so that 16 heads leave most of an A100 idle (five sources of `examples/published`, in view)
+BY_XFORMERS = Doubt(ErrorSource.RELEASE, _by_xformers, (0.4, 0.4, 0.4), lasting=True)
+XFORMERS_GRADIENTS = Doubt(ErrorSource.RELEASE, _by_xformers, (0.5, 0.8, 0.8), lasting=True)
+#: Triton's products on Volta: four calls take 2.2 to 3 times the predicted time, ln with a root mean square of 0.95
+#: (one source of `examples/published`, Triton 2.3, in view); later releases have none for its tensor cores
+IN_TRITON_ON_VOLTA = Doubt(
+    ErrorSource.KERNEL,
+    _in_triton,
+    (0.5, 0.9, 0.9),
+    lasting=True,
+    machines=lambda hardware: hardware.architecture == "Volta",
+)
 #: libraries whose kernels are neither the vendor's nor described by `KERNELS`
 ANOTHERS_KERNEL = Doubt(ErrorSource.LIBRARY, _is_of_another, ANOTHERS, part_of=ErrorSource.VENDOR, lasting=True)
 #: such kernels may not split the keys of several queries: neither cuDNN's nor its open one does, whose 4 queries of

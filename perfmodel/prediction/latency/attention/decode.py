@@ -20,6 +20,7 @@ from perfmodel.prediction.latency.attention import flash2, prefill, trtllm
 from perfmodel.prediction.latency.attention.beyond import (
     ANOTHERS_KERNEL,
     KEEPS_KEYS_WHOLE,
+    LARGE_DECODES,
     LARGE_HEADS,
     ON_LANES,
     UNSPLIT,
@@ -335,5 +336,5 @@ DECODE = Family(
     borrows=decoding_lenders,
     kernels=tuple(KERNELS),
     for_pytorch=is_by_pytorch,
-    doubts=(ANOTHERS_KERNEL, UNSPLIT, KEEPS_KEYS_WHOLE, ON_LANES, LARGE_HEADS),
+    doubts=(ANOTHERS_KERNEL, UNSPLIT, KEEPS_KEYS_WHOLE, ON_LANES, LARGE_HEADS, LARGE_DECODES),
 )

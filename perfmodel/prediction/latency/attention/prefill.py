@@ -15,7 +15,14 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
-from perfmodel.prediction.latency.attention.beyond import ANOTHERS_KERNEL, BEYOND, LARGE_HEADS, UNSPLIT
+from perfmodel.prediction.latency.attention.beyond import (
+    ANOTHERS_KERNEL,
+    BEYOND,
+    BY_XFORMERS,
+    IN_TRITON_ON_VOLTA,
+    LARGE_HEADS,
+    UNSPLIT,
+)
 from perfmodel.prediction.latency.attention.blocks import GROUP_ROWS, L2_SPEED, LARGE, block_times, masked
 from perfmodel.prediction.latency.attention.choice import choices, is_by_pytorch
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrowing_s, prepared
@@ -170,7 +177,7 @@ PREFILL = Family(
     borrows=lenders,
     kernels=tuple(KERNELS),
     for_pytorch=is_by_pytorch,
-    doubts=(*BEYOND, ANOTHERS_KERNEL, UNSPLIT, LARGE_HEADS),
+    doubts=(*BEYOND, ANOTHERS_KERNEL, UNSPLIT, LARGE_HEADS, BY_XFORMERS, IN_TRITON_ON_VOLTA),
     axes=PREFILL_AXES,
     surfaced=measured_share,
 )
