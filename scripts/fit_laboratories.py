@@ -25,9 +25,10 @@ from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.engine import find_engine
-from perfmodel.serving.laboratories import ELSEWHERE, UNMEASURED, UNPROFILED, elsewhere_of
+from perfmodel.serving.laboratories import ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, elsewhere_of
 from perfmodel.serving.published import judge
 from perfmodel.serving.published_case import RATE, TTFT
+from perfmodel.workloads.catalog import find_model
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLES = {kind: ROOT / "examples" / "published" / f"serving_{kind}.csv"
@@ -39,7 +40,7 @@ NAMES = (
     "InternLM/lmdeploy docs", "casys-kaist/LLMServingSim",
 )  # fmt: skip
 VENDORS = ("NVIDIA",)
-KINDS = (ELSEWHERE, UNMEASURED, UNPROFILED)
+KINDS = (ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG)
 #: the quantities: steps show in all but the first
 QUANTITIES = ("time per token", "throughput", "time to the first token")
 
@@ -73,7 +74,9 @@ def kind_of(row: PublishedRow) -> str:
     """Return which kind of deployment a run of another laboratory is of."""
     version = row.label("engine_version")
     engine = find_engine(row.label("engine"))
-    return elsewhere_of(hardware(row.label("hardware")), engine, version, "", release_known=bool(version)).kind
+    latent = find_model(row.label("model")).kv_lora > 0
+    machine = hardware(row.label("hardware"))
+    return elsewhere_of(machine, engine, version, "", release_known=bool(version), latent=latent).kind
 
 
 def off_of(row: PublishedRow) -> RunOff:
@@ -155,6 +158,7 @@ def markdown(found: list[Judged], fitted: dict[str, Fitted]) -> str:
         ELSEWHERE: "releases measured, NVIDIA",
         UNMEASURED: "older or unknown releases, AMD",
         UNPROFILED: "engines without a profile",
+        YOUNG: "first releases with latent attention",
     }
     for kind, by in fitted.items():
         for load in ("steps", "first token", "arrivals: rate, time per token", "arrivals: first token"):

@@ -2,7 +2,7 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv`` to ``twelfth.csv`` and ``between_nodes.csv`` of
+Reads ``kernels.csv``, ``second.csv`` to ``thirteenth.csv`` and ``between_nodes.csv`` of
 ``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
 whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too,
 without flagged ones.
@@ -27,7 +27,20 @@ from perfmodel.records.measurements import read_measurements
 FOLDER = Path(__file__).parents[1] / "examples" / "published"
 TABLE = FOLDER / "kernels.csv"
 #: what was gathered after that, one batch after another
-_NAMES = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
+_NAMES = (
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+    "thirteenth",
+)
 BATCHES = {name: FOLDER / f"{name}.csv" for name in _NAMES}
 BETWEEN_NODES = FOLDER / "between_nodes.csv"
 #: batch -> sources, and what was found at first sight: commit, mean error, median, rows inside, width, and the roofline
@@ -44,6 +57,7 @@ FIRST_SIGHT = {
     "tenth": ("88", "4fda8d0a", "25.4 %", "11.7 %", "82 %", "2.18", "45 %"),
     "eleventh": ("59", "9d5de119", "43.2 %", "18.1 %", "78 %", "2.50", "47 %"),
     "twelfth": ("67", "cc6b9b3d", "35.0 %", "17.3 %", "80 %", "2.57", "46 %"),
+    "thirteenth": ("41", "4c0be53c", "26.1 %", "14.7 %", "86 %", "2.75", "50 %"),
 }
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)

@@ -162,8 +162,9 @@ class Deployment:
     def elsewhere(self) -> Elsewhere:
         """What its laboratory may differ by from those whose runs set the constants."""
         return elsewhere_of(
-            self.hardware, self.profile, self.engine_version, self.laboratory, release_known=self.release_known
-        )
+            self.hardware, self.profile, self.engine_version, self.laboratory, release_known=self.release_known,
+            latent=self.config.kv_lora > 0,
+        )  # fmt: skip
 
     @cached_property
     def parallel(self) -> Parallel:

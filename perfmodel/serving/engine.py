@@ -86,6 +86,8 @@ class Engine:
     vendors : of the machines that it runs on, with commas; "" for any.
     least_capability : NVIDIA's compute capability from which on it runs ("8.0"); "" for any.
     measured_since : the first version of which runs were judged; "" where versions make no difference that is known.
+    latent_since : the first version whose kernels for latent attention, and for the narrow experts of models that have
+        it, are no longer the first ones; "" where no run shows them to be slower.
     own : whether runs of one's own set the constants, so that no other laboratory is meant.
     deviation : standard deviation of ln(measured / predicted) of a step that kernels do not explain.
     first_deviation : the same of the time to the first token, which front ends and arrivals add to.
@@ -136,6 +138,7 @@ class Engine:
     vendors: str = ""
     least_capability: str = ""
     measured_since: str = ""
+    latent_since: str = ""
     own: bool = False
     deviation: float = 0.25
     first_deviation: float = 0.4

@@ -3,7 +3,9 @@
 Published runs of others, which nobody here had seen, take longer than predicted more often than not: their releases,
 settings, hosts and clients are their own. `examples/published` has them, `scripts/fit_laboratories.py` finds what they
 differ by. A release before those that were measured, one that is not known, and a vendor of whose machines no run was
-fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at.
+fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at. Models
+with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
+that were not tuned for them yet.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from perfmodel.prediction.stretch import Stretch
 from perfmodel.serving.engine import GENERIC, Engine, is_before
 
 #: keys of the kinds of deployments
-ELSEWHERE, UNMEASURED, UNPROFILED = "elsewhere", "unmeasured", "unprofiled"
+ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG = "elsewhere", "unmeasured", "unprofiled", "young"
 #: kind -> whose runs took longer, as a sentence begins
 _RUNS_OF = {
     ELSEWHERE: "Runs of other laboratories",
     UNMEASURED: "Runs of releases and vendors not measured",
     UNPROFILED: "Runs of engines without a profile",
+    YOUNG: "Runs of the first releases with latent attention",
 }
 
 
@@ -46,8 +49,8 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     names : the beginnings of the sources of the runs that were fitted.
     vendors : of the machines of these runs.
-    step, first : kind of deployment, "elsewhere", "unmeasured" or "unprofiled" -> what steps differ by, and what the
-        time to the first token differs by beyond them.
+    step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled" or "young" -> what steps differ by, and
+        what the time to the first token differs by beyond them.
     sources : where the figures come from, by name.
     """
 
@@ -92,7 +95,13 @@ def laboratories() -> Laboratories:
 
 
 def elsewhere_of(
-    hardware: Hardware, engine: Engine, version: str, laboratory: str, *, release_known: bool = True
+    hardware: Hardware,
+    engine: Engine,
+    version: str,
+    laboratory: str,
+    *,
+    release_known: bool = True,
+    latent: bool = False,
 ) -> Elsewhere:
     """Return what the laboratory of a deployment differs by.
 
@@ -101,15 +110,24 @@ def elsewhere_of(
     hardware, engine, version : the machine, the profile, and the version of the engine; "" is one of today.
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
     release_known : whether "" is one of today, and not an unknown one.
+    latent : whether the model has latent attention.
     """
     known = laboratories()
     if engine.own or laboratory.startswith(known.names):
         return Elsewhere()
+    if latent and _is_older(engine, version, engine.latent_since):
+        return _elsewhere(known, YOUNG)
     since = engine.measured_since
-    older = bool(since) and (is_before(version, since) if version else not release_known or engine.until != "")
+    unknown = bool(since) and not version and not release_known
+    older = unknown or _is_older(engine, version, since)
     if older or hardware.vendor not in known.vendors:  # which runs show to be the least sure, with a profile or without
         return _elsewhere(known, UNMEASURED)
     return _elsewhere(known, UNPROFILED if engine.name == GENERIC else ELSEWHERE)
+
+
+def _is_older(engine: Engine, version: str, since: str) -> bool:
+    """Return whether a version is before ``since``; none is one of the profile's, which may all be."""
+    return bool(since) and (is_before(version, since) if version else engine.until != "")
 
 
 def _elsewhere(known: Laboratories, kind: str) -> Elsewhere:

@@ -34,8 +34,9 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dispatch_s, dispatch_deviation : time of the host to launch a kernel in eager mode [s], and the standard deviation
         of its logarithm between laboratories, whose processors, releases and code differ.
     intervals : how well a prediction is known: "seen" for frameworks and machines with rows that were fitted,
-        "unseen" for others, "experts" for mixtures of experts; "elsewhere" and "memory", what laboratories beside those
-        that published these rows differ by in their steps and in the memory that they print.
+        "unseen" for others, "experts" for mixtures of experts; "elsewhere", what laboratories beside those that
+        published these rows differ by in their steps, "undescribed" the same with a framework that nobody described,
+        for which the nearest stands, and "memory" in the memory that they print.
     seen : frameworks with rows.
     seen_machines : machines with rows, by their names in the catalog.
     laboratories : who published the rows, as the beginning of their sources.

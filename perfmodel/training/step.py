@@ -23,7 +23,7 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import Kind, gpu_layers
-from perfmodel.training.unmeasured import ELSEWHERE, stretches, wide_because
+from perfmodel.training.unmeasured import ELSEWHERE, UNDESCRIBED, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -76,7 +76,8 @@ def compared_step(setup: Setup, laboratory: str = "") -> TrainingStep:
     _, known = nearest_framework(plan.framework)
     kinds = {kind for gpu in gpu_layers(setup.config, plan) for kind in gpu}
     layers = {kind: layer_passes(setup, kind) for kind in kinds}
-    return _assemble(setup, layers, head_passes(setup), known, not setup.constants.ran(laboratory))
+    elsewhere = "" if setup.constants.ran(laboratory) else ELSEWHERE if known else UNDESCRIBED
+    return _assemble(setup, layers, head_passes(setup), known, elsewhere)
 
 
 #: share of the described frameworks that lie below the lower end of what frameworks differ by, and above the upper end
@@ -100,7 +101,7 @@ def _of_any_framework(step: TrainingStep, times: list[float]) -> TrainingStep:
     return dataclasses.replace(step, low_s=low_s, high_s=high_s, notes=(*step.notes, note))
 
 
-def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool, elsewhere: bool) -> TrainingStep:
+def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool, elsewhere: str) -> TrainingStep:
     """Return the step from its layers."""
     plan, config = setup.plan, setup.config
     placed = gpu_layers(config, plan)
@@ -124,7 +125,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
     inside, alone = (known_runs.beside(unmeasured) for unmeasured in stretches(setup, terms))
-    everything = inside.beside(Stretch.of(setup.constants.intervals[ELSEWHERE])) if elsewhere else inside
+    everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
     (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
     flop, full, executed = step_flop(config, plan, setup.kernel)
     return TrainingStep(

@@ -39,8 +39,9 @@ _KERNELS = {
 _EXCHANGES = ("tensor", "context", "expert", "data")
 
 
-#: keys of the intervals that hold what laboratories differ by: in steps, and in the memory that they print
-ELSEWHERE, MEMORY = "elsewhere", "memory"
+#: keys of the intervals that hold what laboratories differ by: in steps of frameworks that are described and of others,
+#: and in the memory that they print
+ELSEWHERE, UNDESCRIBED, MEMORY = "elsewhere", "undescribed", "memory"
 
 
 def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stretch]:
@@ -64,14 +65,18 @@ def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stre
     return _stretch(found.values()), _stretch(own.values())
 
 
-def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: bool) -> list[str]:
-    """Return why the interval of a step is wider than that of published runs, as sentences."""
+def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: str) -> list[str]:
+    """Return why the interval of a step is wider than that of published runs, as sentences.
+
+    ``elsewhere`` is the key of what laboratories differ by, "" for those whose runs were fitted.
+    """
     hardware = setup.hardware
     found = []
     if elsewhere:
-        ends = setup.constants.intervals[ELSEWHERE]
+        ends = setup.constants.intervals[elsewhere]
+        whose = "laboratories" if elsewhere == ELSEWHERE else "laboratories with frameworks that nobody described"
         found.append(
-            f"Steps of other laboratories took {ends.low:.2f} to {ends.high:.2f} times as long as predicted from the "
+            f"Steps of other {whose} took {ends.low:.2f} to {ends.high:.2f} times as long as predicted from the "
             "well-tuned runs that set the constants: the interval counts it."
         )
     if hardware.name not in setup.constants.seen_machines:

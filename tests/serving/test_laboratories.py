@@ -19,6 +19,7 @@ from perfmodel.serving.laboratories import (
     ELSEWHERE,
     UNMEASURED,
     UNPROFILED,
+    YOUNG,
     Elsewhere,
     because,
     elsewhere_of,
@@ -92,6 +93,36 @@ def test_releases_and_vendors_that_nobody_measured_are_less_sure(
     assert found.step.up > 0.0
     assert ("not measured" in because(found)) == (kind == UNMEASURED)
     assert ("without a profile" in because(found)) == (kind == UNPROFILED)
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "young"),
+    [
+        ("vllm", "0.7.3", True),
+        ("vllm", "0.8.4", True),
+        ("vllm", "0.9", False),
+        ("vllm", "", False),
+        ("vllm-v0", "", True),
+        ("sglang", "0.4.2", True),
+        ("sglang", "0.4.10", False),
+        ("trtllm", "0.17", True),
+        ("trtllm", "1.2", False),
+        ("lmdeploy", "", False),
+    ],
+)
+def test_the_first_releases_with_latent_attention_are_the_least_sure(engine: str, version: str, young: bool) -> None:
+    """DeepSeek-V3 in the spring of 2025 took 1.5 to 14 times as long as it does in kernels that were tuned for it."""
+    latent, plain = (
+        Deployment(
+            pm.find_model(model), H100, tp=8, engine=engine, engine_version=version, weights="fp8_block"
+        ).elsewhere
+        for model in ("deepseek-v2-lite", "llama-3.1-8b")
+    )
+    assert (latent.kind == YOUNG) is young
+    assert plain.kind != YOUNG
+    if young:
+        assert latent.step.up > 1.5 * plain.step.up
+        assert "first releases with latent attention" in because(latent)
 
 
 @pytest.mark.parametrize("hardware", [H100, MI300X])

@@ -194,7 +194,7 @@ def test_a_step_for_a_comparison_has_the_same_time_and_own_interval() -> None:
 
 def test_constants_that_do_not_say_what_laboratories_differ_by_predict_an_unknown_framework_of_a_known_one() -> None:
     fixed = constants()
-    shown = {name: ends for name, ends in fixed.intervals.items() if name not in ("elsewhere", "memory")}
+    shown = {name: ends for name, ends in fixed.intervals.items() if name not in ("elsewhere", "undescribed", "memory")}
     bare = msgspec.structs.replace(fixed, intervals=shown)
     plan = TrainingPlan(batch=16, seq=4096, framework="foo")
     model, cluster = named_model("llama-3.1-8b"), Cluster.of(hardware("h100"), 8)
@@ -206,7 +206,7 @@ def test_constants_have_a_source() -> None:
     fixed = constants()
     for name in ("memory_bound", "casts", "sm_share", "fsdp_share", "chart_factor", "routing", "host_s", "intervals"):
         assert fixed.sources[name]
-    assert set(fixed.intervals) == {"seen", "unseen", "experts", "elsewhere", "memory"}
+    assert set(fixed.intervals) == {"seen", "unseen", "experts", "elsewhere", "undescribed", "memory"}
 
 
 @pytest.fixture(scope="module")

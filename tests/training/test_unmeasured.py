@@ -64,6 +64,22 @@ def test_other_laboratories_are_less_sure_than_those_whose_runs_were_fitted(mach
     assert other.laboratory_interval_s == known.laboratory_interval_s == pytest.approx((known.low_s, known.high_s))
 
 
+def test_a_framework_for_which_the_nearest_stands_is_less_sure_elsewhere_than_one_that_is_described():
+    """Published runs of frameworks that nobody described took longer than those of the others."""
+    ends = {}
+    for name in ("deepspeed", "atorch (deepspeed 3d)"):
+        plan, cluster = TrainingPlan(batch=64, seq=2048, framework=name), Cluster.of(pm.hardware("h100"), 8)
+        known, other = (train(MODEL, cluster, plan, laboratory=whose) for whose in ("pytorch/torchtitan", ""))
+        assert known.time_s == other.time_s
+        ends[name] = [math.log(one.high_s / one.time_s) for one in (known, other)]
+    spans = constants().intervals
+    for name, kind in (("deepspeed", "elsewhere"), ("atorch (deepspeed 3d)", "undescribed")):
+        inside, whole = ends[name]
+        assert whole**2 == pytest.approx(inside**2 + math.log(spans[kind].high) ** 2)
+    assert spans["undescribed"].high > spans["elsewhere"].high
+    assert any("frameworks that nobody described" in note for note in other.notes)
+
+
 @pytest.mark.waiting
 def test_published_runs_of_other_laboratories_are_in_their_intervals():
     """347 runs that nobody here had seen; a third of them lay inside before the interval counted laboratories."""
