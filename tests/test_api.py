@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -258,6 +259,7 @@ def test_any_result_has_a_report() -> None:
         pm.report(3)
 
 
+@functools.cache
 def _results() -> dict[str, Any]:
     op = pm.Gemm(**GEMM)
     entries = [pm.ProfileEntry(f"kernel {n}" * 50, 1e-3, 1, op=op) for n in range(300)]

@@ -51,6 +51,7 @@ def test_the_python_lines_give_what_the_page_says(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", WITH_COMMANDS)
+@pytest.mark.waiting
 def test_the_commands_print_what_the_page_says(name):
     data = data_folder()
     if pages.files(TEXTS[name]) and data is None:

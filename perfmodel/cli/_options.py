@@ -197,6 +197,11 @@ EffortOption = Annotated[
         "KIND=DAYS[:RISK]",
     ),
 ]
+NicOption = Annotated[
+    str | None,
+    option("--nic", "Network of one GPU in one direction: 400Gb/s or 50GB/s. Default: the machine's.", "RATE"),
+]
+NodeOption = Annotated[int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)]
 WorkersOption = Annotated[
     int,
     typer.Option(

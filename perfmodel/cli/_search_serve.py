@@ -12,6 +12,8 @@ import typer
 from perfmodel.cli._options import (
     FormatOption,
     MachinesOption,
+    NicOption,
+    NodeOption,
     OutputOption,
     PlotOption,
     SchedulerOption,
@@ -33,8 +35,6 @@ from perfmodel.cli._serving_options import (
     PolicyOption,
     PrefixOption,
     SeedOption,
-    ServedNicOption,
-    ServedNodeOption,
     SloOption,
     SpreadOption,
 )
@@ -94,8 +94,8 @@ def command(
         str, typer.Option("--batch", metavar="LIST", help="Users to try; with --slo only the largest counts.")
     ] = "1..512",
     dispatcher: DispatcherOption = "",
-    nic: ServedNicOption = None,
-    gpus_per_node: ServedNodeOption = None,
+    nic: NicOption = None,
+    gpus_per_node: NodeOption = None,
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     isl: IslOption = 1024,

@@ -22,18 +22,6 @@ EngineOption = Annotated[
 EngineVersionOption = Annotated[
     str, option("--engine-version", "Version of the engine, which chooses among its profiles.", "VERSION")
 ]
-ServedNicOption = Annotated[
-    str | None,
-    option(
-        "--nic",
-        "Network of one GPU in one direction (400Gb/s), which exchanges of a layer over several hosts cross. "
-        "Default: the machine's.",
-        "RATE",
-    ),
-]
-ServedNodeOption = Annotated[
-    int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)
-]
 KvTokensOption = Annotated[
     int | None,
     option(

@@ -17,11 +17,6 @@ ModelArgument = Annotated[
     ),
 ]
 GpusOption = Annotated[str, typer.Option("--gpus", metavar="N", help="GPUs of the cluster; a range or list for rows.")]
-NicOption = Annotated[
-    str | None,
-    option("--nic", "Network of one GPU in one direction: 400Gb/s or 50GB/s. Default: the machine's.", "RATE"),
-]
-NodeOption = Annotated[int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)]
 TpOption = Annotated[str | None, option("--tp", "Tensor parallel ranks.")]
 CpOption = Annotated[str | None, option("--cp", "Context parallel ranks.")]
 PpOption = Annotated[str | None, option("--pp", "Stages of the pipeline.")]

@@ -11,6 +11,8 @@ import typer
 from perfmodel.cli._options import (
     FormatOption,
     MachinesOption,
+    NicOption,
+    NodeOption,
     OutputOption,
     PlotOption,
     PriceOption,
@@ -38,8 +40,6 @@ from perfmodel.cli._serving_options import (
     RequestsOption,
     SamplingOption,
     SeedOption,
-    ServedNicOption,
-    ServedNodeOption,
     SloOption,
     SpeculateOption,
     SpreadOption,
@@ -66,8 +66,8 @@ def command(
         str, typer.Option("--dp", metavar="LIST", help="Copies of the attention with sequences of their own.")
     ] = "1",
     dispatcher: DispatcherOption = "",
-    nic: ServedNicOption = None,
-    gpus_per_node: ServedNodeOption = None,
+    nic: NicOption = None,
+    gpus_per_node: NodeOption = None,
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
     weights: Annotated[

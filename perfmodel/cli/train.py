@@ -12,6 +12,8 @@ import typer
 from perfmodel.cli._options import (
     FormatOption,
     MachinesOption,
+    NicOption,
+    NodeOption,
     OutputOption,
     PlotOption,
     PriceOption,
@@ -39,8 +41,6 @@ from perfmodel.cli._training_options import (
     LoraOption,
     MicroBatchOption,
     ModelArgument,
-    NicOption,
-    NodeOption,
     OptimizerOption,
     OverlapOption,
     PpOption,

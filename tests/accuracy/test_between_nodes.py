@@ -57,6 +57,7 @@ def test_a_network_is_found_again(alpha_s: float, efficiency: float) -> None:
     assert "fitted on here, 36 rows" in known.prediction_basis
 
 
+@pytest.mark.waiting
 def test_what_the_rows_do_not_tell_stays() -> None:
     large = fit_network([measured(of_network(50e-6, 0.6), kind, 2.0 ** np.arange(31, 35)) for kind in KINDS], H100, "")
     small = fit_network([measured(of_network(50e-6, 0.6), kind, 2.0 ** np.arange(3, 7)) for kind in KINDS], H100, "")
@@ -74,6 +75,7 @@ def test_few_rows_and_rows_in_a_node_tell_nothing() -> None:
     assert fit_network([measured(H100, kind, SIZES[:2]) for kind in (*KINDS, *KINDS)], H100, "here") is None
 
 
+@pytest.mark.waiting
 def test_rows_between_nodes_do_not_move_the_constants_of_a_node() -> None:
     inside = [measured(H100, kind, num_gpus=8, noise=0.02) for kind in KINDS]
     beyond = [measured(of_network(40e-6, 0.6), kind, noise=0.02) for kind in KINDS]

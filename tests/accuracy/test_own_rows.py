@@ -149,6 +149,7 @@ def test_gradients_and_turning_decodes_follow_the_factor_of_prompts() -> None:
     assert before < after < 1.5 * before
 
 
+@pytest.mark.waiting
 def test_the_error_before_is_that_of_each_library() -> None:
     shapes, op = PRODUCTS
     calls = [timed(shapes, op, factor, library) for library, factor in (("sglang", 1.0), ("vllm", 1.0))]

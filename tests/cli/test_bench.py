@@ -294,6 +294,7 @@ def test_other_caches_and_fewer_samples(perfmodel, spec):
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_a_killed_run_keeps_its_rows_and_is_resumed(perfmodel, spec, tmp_path):
     record = tmp_path / "record.json"
     options = ["layer_norm", "rows=8/16/32", "cols=16", "--kernel", "F.layer_norm", "--device", "cpu"]

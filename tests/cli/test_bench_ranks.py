@@ -149,6 +149,7 @@ def test_a_rank_that_ends_or_stops_is_named_and_no_finished_row_is_lost(
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_the_tasks_of_srun_join(spec: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     line = bench(spec, "all_reduce", "bytes=1KiB", "--time-limit", 0.05, "--min-time", 0, "-o", path)

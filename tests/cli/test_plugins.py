@@ -85,6 +85,7 @@ def test_a_plugin_does_not_replace_a_command(tmp_path: Path) -> None:
     assert "plugin 'hardware'" in ran.stderr
 
 
+@pytest.mark.waiting
 def test_an_output_format_of_a_plugin_is_listed_and_takes_its_suffix(tmp_path: Path) -> None:
     _install(tmp_path, "renderers", {"names": RENDERER, "broken": "1 / 0", "empty": ""})
     ran = _run(tmp_path, "hardware", "list", "--format", "names")

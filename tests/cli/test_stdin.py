@@ -99,6 +99,7 @@ def test_what_cannot_be_read_is_one_message(words: tuple[str, ...], code: int, s
     assert said in ran.stderr
 
 
+@pytest.mark.waiting
 def test_results_and_messages_name_standard_input_as_the_user_did(tmp_path: Path) -> None:
     document = json.loads(piped(PROFILE, "diagnose", "-", "-f", "json", folder=tmp_path).stdout)
     assert document["context"]["profile"] == "-"

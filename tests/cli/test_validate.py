@@ -104,6 +104,7 @@ def test_figures_are_fractions_in_data_and_percentages_for_people(perfmodel, tab
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_several_workers_judge_the_same(perfmodel, table, tmp_path):
     """The rows that are left out are counted over all files, and a machine is missed only where no file has it."""
     other = tmp_path / "other.csv"

@@ -445,6 +445,7 @@ def test_real_time_lines_replay_to_themselves(data_dir, name):
 
 
 @pytest.mark.parametrize(("workers", "waited_ms"), [(0, 0), (4, 75)])
+@pytest.mark.waiting
 def test_the_copies_of_the_input_wait_for_the_kernels_before_them(data_dir, workers, waited_ms):
     """Six pageable copies keep the host for 75 ms where workers load the data, else the GPU is idle when they come."""
     path = data_dir / "traces" / f"kineto_resnet50_train_nw{workers}_2021.pt.trace.json.gz"
@@ -561,6 +562,7 @@ def test_op_graphs_without_shapes_project_to_what_the_model_took(data_dir, tmp_p
 
 @pytest.mark.parametrize("workers", [0, 4])
 @pytest.mark.parametrize("target", [A100, H100], ids=lambda machine: machine.name)
+@pytest.mark.waiting
 def test_faster_kernels_with_the_same_host_take_no_longer(data_dir, workers, target):
     """A deep queue in the middle of a trace: the window begins with its first work, and not with its last."""
     path = data_dir / "traces" / f"kineto_resnet50_train_nw{workers}_2021.pt.trace.json.gz"

@@ -43,6 +43,7 @@ def test_a_notebook_is_kept_without_its_outputs(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
 @pytest.mark.usefixtures("own_folders")
+@pytest.mark.waiting
 def test_a_notebook_runs_from_top_to_bottom(path):
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(

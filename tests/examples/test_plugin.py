@@ -253,6 +253,7 @@ def test_each_addition_works_from_python(run: Program) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_kernels_run_and_are_checked_against_their_reference(run: Program) -> None:
     pytest.importorskip("torch")
     sizes = ("n=2", "c=16", "spatial=64", "groups=4")

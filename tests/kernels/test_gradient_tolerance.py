@@ -39,6 +39,7 @@ def _mean(op, dy, dtype):
     return summed.reshape(int(op.n), int(op.c), int(op.h), int(op.w)).to(torch.float16)
 
 
+@pytest.mark.waiting
 def test_the_terms_of_a_mean_are_rounded_to_its_dtype():
     op = pm.Pool2d(n=2, c=160, h=113, w=113, k=3, stride=2, kind="mean", backward=True, dtype="fp16")
     inputs = make_inputs(op, "cpu", 0)

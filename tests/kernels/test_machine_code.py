@@ -78,6 +78,7 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_declaring_kernels_imports_no_triton(found):
     assert "triton.gemm.tma" in found["names"]
     assert found["declaring_imports_triton"] is False

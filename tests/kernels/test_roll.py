@@ -64,6 +64,7 @@ def test_nobody_is_missing_where_all_answer() -> None:
 
 
 @pytest.mark.parametrize("kind", [Gone, Stopped])
+@pytest.mark.waiting
 def test_without_an_answer_of_the_store_the_rank_that_holds_it_is_missing(kind: type[Store]) -> None:
     assert rolls(kind(), 2, hosted=True)[1].call(0.0) == {0: 0}
     assert rolls(kind(), 2, hosted=False)[1].call(0.0) == {}

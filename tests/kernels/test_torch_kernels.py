@@ -288,6 +288,7 @@ def test_products_of_8_bits_are_checked_against_what_8_bits_hold():
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_a_compiled_composition_agrees_with_float64():
     op = Softmax(rows=5, cols=33)
     kernel = next(k for k in registry.find_kernels("softmax") if k.name == "compiled")

@@ -76,6 +76,7 @@ def test_llama_3_1_70b() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_mixtral_8x7b() -> None:
     captured = pm.capture(known.mixtral_8x7b, tokens())
     assert captured.root.parameters == 46_702_792_704

@@ -23,6 +23,7 @@ def traces(monkeypatch: pytest.MonkeyPatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.waiting
 def test_runs_of_other_laboratories_against_their_predictions(data_dir: Path, traces) -> None:
     rows = list(traces.judged(data_dir))
     told: dict[str, tuple[float, float]] = {}
@@ -44,6 +45,7 @@ def test_runs_of_other_laboratories_against_their_predictions(data_dir: Path, tr
     assert [line[2] for line in made if line[0] == "ResNet-50, 0 loaders"][:2] == ["conv2d backward", "conv2d"]
 
 
+@pytest.mark.waiting
 def test_what_is_left_out_says_why(data_dir: Path, traces) -> None:
     told = list(traces.left_out(data_dir))
     of = {

@@ -158,6 +158,7 @@ def test_virtual_stages_are_those_that_a_plan_may_have():
     assert default_space(config, cluster, plan, pp=(1,)).vp == (1,)
 
 
+@pytest.mark.waiting
 def test_the_best_by_default_is_no_slower_than_context_parallel_and_deeply_interleaved_plans():
     config = named_model("llama-3.1-405b")
     cluster = Cluster.of(H100, 1024, nic="400Gb/s")

@@ -143,6 +143,7 @@ def test_work_does_not_wait_for_ever_for_workers_that_are_gone(connected: Any, m
         result_of_a_closed_client()
 
 
+@pytest.mark.waiting
 def test_a_worker_that_is_replaced_in_time_changes_nothing(connected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_LOOK_S", 0.01)
     monkeypatch.setattr(cluster, "_ALONE_S", 1.0)

@@ -637,6 +637,7 @@ def test_a_prompt_of_a_few_tokens_takes_no_less_than_one_of_a_single_token(machi
 
 @pytest.mark.parametrize(("machine", "library"), running([*SMOOTH, "vllm", "trtllm"]))
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+@pytest.mark.waiting
 def test_a_query_more_makes_no_jump(machine: str, library: str, dtype: str) -> None:
     """The kernels of a few queries hand over to those of prompts, which 129 queries take, by and by."""
     spec = hardware(machine)
