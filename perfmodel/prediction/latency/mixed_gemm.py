@@ -26,7 +26,7 @@ from typing import cast
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.hardware import Hardware
+from perfmodel.core.hardware import Hardware, Tiles
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, minimum, plain, where
 from perfmodel.operators.base import Operator
@@ -44,9 +44,9 @@ from perfmodel.prediction.latency.gemm import (
 )
 from perfmodel.prediction.latency.gemm.product import product_terms
 from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, Product, is_fp32
-from perfmodel.prediction.latency.gemm.tiles import BLOCK_SCALED, BLOCK_SCALED_MMA, WEIGHT_ONLY
+from perfmodel.prediction.latency.gemm.tiles import BLOCK_SCALED, BLOCK_SCALED_CUTLASS, BLOCK_SCALED_MMA, WEIGHT_ONLY
 from perfmodel.prediction.latency.gemm.times import DEQUANTISATION, POWER, PRODUCT_TERMS
-from perfmodel.prediction.latency.gemm.unmeasured import ROW_BY_ROW_OF_OTHERS
+from perfmodel.prediction.latency.gemm.unmeasured import ROW_BY_ROW_OF_OTHERS, YOUNG_BLOCKS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, Term, Terms, overlapped
@@ -70,6 +70,8 @@ STEP_S = 50e-9
 #: with that of the others; the root mean square of ln falls from 0.58 to 0.32 (`examples/published`, in view). On an
 #: MI300X the best kernels of a search split k, and are no slower
 CK_STEP_S, CK, CK_CHIP = 150e-9, "ck", "gfx950"
+#: word in the names of libraries whose kernels for such scales are CUTLASS's; PyTorch's are, too
+_CUTLASS = "cutlass"
 #: most rows that a product with a vector computes
 VECTOR_ROWS = 4
 #: clocks to start and drain a product of narrow weights with a vector, in libraries that have one and no tables: six of
@@ -167,7 +169,7 @@ def _integers(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -
 def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a product of fp8 with scales of blocks, and of quantising A where that is part of it."""
     gemm = cast(Gemm, op)
-    product = _product(gemm, BLOCK_SCALED if machine.matrix_instruction in _VLLM else BLOCK_SCALED_MMA)
+    product = _product(gemm, _block_tiles(machine, conditions.library))
     step_s = _step_s(machine, conditions.library)
     terms = product_terms(product, machine, {**c, **_ONE_PART, "latency": step_s}, conditions)
     unaligned = 1.0 * np.minimum(1.0, np.mod(gemm.m, ALIGNED_ROWS)) * np.greater(gemm.m, 1)
@@ -182,6 +184,14 @@ def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditio
         packing = PACKING_START if machine.matrix_instruction == "tcgen05" else 0.0
         adds[LAUNCH] = adds[LAUNCH] + packing / machine.clock_hz
     return Terms(adds, terms.alone)
+
+
+def _block_tiles(machine: Machine, library: str) -> Tiles:
+    """Return the tiles of a library's products with scales of blocks."""
+    if machine.matrix_instruction not in _VLLM:
+        return BLOCK_SCALED_MMA
+    whole = library == "torch" or _CUTLASS in library
+    return BLOCK_SCALED_CUTLASS if whole else BLOCK_SCALED
 
 
 def _step_s(machine: Machine, library: str) -> float:
@@ -271,5 +281,6 @@ GEMM_FP8_BLOCK = Family(
     _is_block_scaled,
     borrows=_lenders,
     slower_calls=_slower_calls,
+    doubts=(YOUNG_BLOCKS,),
 )  # fmt: skip
 FAMILIES = (GEMM_W4A16, GEMM_W8A16, GEMM_W8A8, GEMM_FP8_BLOCK)

@@ -87,6 +87,9 @@ PRODUCT_START = 4300.0
 #: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
 #: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
 FEWER_KERNELS = {("trtllm", 0.5): 0.6}
+#: share of the bandwidth at which compiled kernels quantise: torchao's in Triton 0.80 to 0.87 on an H100, and 0.72 on
+#: a B200 (two sources of `examples/published`, in view; with transposed results a half)
+COMPILED_STREAM = 0.8
 #: the most lanes of fp64 over those of fp32 that are few, and the share of their peak that products reach: those of
 #: 2048 rows and more 0.74 to 1.08 on seven machines of three sources, batches of 64 and less on an RTX 4090 0.78 to
 #: 0.94 where their sizes are whole tiles (`examples/published`, in view)
@@ -245,10 +248,16 @@ def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -
 
 
 def _quantise(op: Quantize, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of quantising alone: its traffic and rows, and the start that a product has without it."""
+    """Return the terms of quantising alone: its traffic and rows, and the start that a product has without it.
+
+    Serving libraries' kernels wait for their instructions and rows; those that others compile stream.
+    """
     product = Product(op.rows, 0.0, op.cols, 1.0, dtype_bytes(op.dtype), 2.0)
     start = minimum(c["start"], PRODUCT_START) / machine.clock_hz
-    return Terms({QUANTISATION: quantisation_s(product, machine, c, conditions), LAUNCH: start})
+    quantising = quantisation_s(product, machine, c, conditions)
+    if conditions.library and not conditions.library.startswith(Gemm.QUANTISING):
+        quantising = minimum(quantising, op.work().bytes / (COMPILED_STREAM * machine.bandwidth_bytes_per_s))
+    return Terms({QUANTISATION: quantising, LAUNCH: start})
 
 
 def quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:

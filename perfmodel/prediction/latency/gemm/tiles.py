@@ -25,6 +25,10 @@ WEIGHT_ONLY: Tiles = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256))
 #: those of products with scales of blocks: DeepGEMM's, whose columns go by 16, thinned out, and CUTLASS's for mma.sync
 BLOCK_SCALED: Tiles = ((64, 16), (64, 32), (64, 64), (64, 128), (128, 32), (128, 64), (128, 128), (128, 256))
 BLOCK_SCALED_MMA: Tiles = ((64, 64), (64, 128), (128, 64), (128, 128))
+#: those of CUTLASS's for wgmma and tcgen05, which compute 128 rows however few there are: 16 and 64 rows take an H20 as
+#: long, twice as long as DeepGEMM's, and 1.9 to 2.9 times as long as with tiles of 64 rows (vLLM's and PyTorch's, one
+#: source of `examples/published`, in view)
+BLOCK_SCALED_CUTLASS: Tiles = ((128, 64), (128, 128), (128, 256))
 #: those of CUTLASS's products of 4 bits in vLLM and FlashInfer, with the most rows of each: few rows compute as long as
 #: 128, and k is not split (assumed, without their source at hand). With them 25 products of up to 256 rows on an RTX
 #: 5090 and a PRO 6000 come out 1.0 to 1.3 times as long as measured, without 0.45 to 0.77 times; on a B200 they take
