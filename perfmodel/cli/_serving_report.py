@@ -86,7 +86,7 @@ def hosts_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     for outcome in outcomes:
         deployment = None if outcome.fault else outcome.spec.deployment()
         if deployment is not None and deployment.hosts > 1:
-            key = deployment.hardware.name, 8e-9 * (nic_rate(deployment.hardware) or math.nan)
+            key = deployment.hardware.name, 8e-9 * (nic_rate(deployment.machine) or math.nan)
             hosts.setdefault(key, set()).add(deployment.hosts)
     return tuple(
         f"Layers over {' and '.join(map(str, sorted(counts)))} hosts of {machine} exchange at {gigabits:g} Gb/s a GPU "

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.investment import fields as checked
+from perfmodel.prediction.topology import nic_rate
 from perfmodel.profile.effort import Effort
 from perfmodel.serving.case import Case
 from perfmodel.serving.kernels import GREEDY
@@ -66,6 +67,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "batch": Kind(_batch, "users", Effort(0.5, "low"), "batch"),
         "prefix-cache": Kind(_prefix, "tokens", Effort(3.0, "medium"), "remove"),
         "sampling": Kind(_deployed("sampling"), "algorithm", Effort(1.0, "low"), "algorithm"),
+        "network": Kind(_deployed("nic"), "rate of a GPU's network", Effort(5.0, "low")),
         "engine": Kind(_deployed("engine"), "name", Effort(5.0, "medium")),
     }
 )
@@ -79,7 +81,7 @@ class Change:
     Attributes
     ----------
     name, kind : its name for people, and one of `KINDS`.
-    value : what the kind needs: a format, GPUs, users, tokens, an algorithm, an engine; "" for none.
+    value : what the kind needs: a format, GPUs, users, tokens, an algorithm, a rate, an engine; "" for none.
     dev_days, risk : effort; None and "" for the default of the kind.
     after : changes that have to come before.
     claimed_speedup : what somebody claims for this step, to be checked; None for no claim.
@@ -171,6 +173,9 @@ def usual_changes(case: Case) -> tuple[Change, ...]:
         changes.append(Change("fp8 keys and values", "kv", "fp8"))
     changes.append(Change("twice the users", "batch", 2 * case.users))
     changes.append(Change(f"tensor parallel on {2 * deployment.tp} GPUs", "tensor-parallel", 2 * deployment.tp))
+    rate = nic_rate(deployment.machine)
+    if deployment.hosts > 1 and rate:
+        changes.append(Change(f"a network of {16e-9 * rate:g} Gb/s a GPU", "network", f"{16e-9 * rate:g} Gb/s"))
     return tuple(change for change in changes if _possible(change, case))
 
 

@@ -123,8 +123,7 @@ class Deployment:
         kv_bytes(self.kv)
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
-        _ = self.profile, self.part, self.format
-        self._join_hosts()
+        _ = self.profile, self.part, self.format, self.machine
 
     def __repr__(self) -> str:
         """Return what is served on what: all fields of model and machine would fill a page."""
@@ -134,11 +133,12 @@ class Deployment:
         gpus = f"{self.gpus} x {self.hardware.name}{shared}"
         return f"<Deployment: {model} on {gpus}, {self.profile.name}, weights {self.weights}, kv {self.kv}>"
 
-    def _join_hosts(self) -> None:
-        """Take the given hosts and network, and raise where an exchange of a layer needs a network and has none."""
+    @cached_property
+    def machine(self) -> Hardware:
+        """One of the GPUs, with the hosts and the network that are given."""
+        given = self.gpus_per_node is not None or self.nic is not None
         cluster = Cluster.of(self.hardware, self.exchanging, gpus_per_node=self.gpus_per_node, nic=self.nic)
-        if self.gpus_per_node is not None or self.nic is not None:
-            object.__setattr__(self, "hardware", cluster.machine)
+        return cluster.machine if given else self.hardware
 
     @property
     def exchanging(self) -> int:
@@ -148,7 +148,7 @@ class Deployment:
     @property
     def hosts(self) -> int:
         """Nodes over which the GPUs of a layer exchange; what NVLink joins is one."""
-        return math.ceil(self.exchanging / most_joined(self.hardware))
+        return math.ceil(self.exchanging / most_joined(self.machine))
 
     @cached_property
     def profile(self) -> Engine:
@@ -234,7 +234,7 @@ class Deployment:
     @cached_property
     def table(self) -> Clock:
         """Times of one GPU and one stage by size."""
-        kernels = Kernels(self.part, self.parallel, self.profile, self.hardware, self.format, self.kv, self.sampling)
+        kernels = Kernels(self.part, self.parallel, self.profile, self.machine, self.format, self.kv, self.sampling)
         return Clock(kernels)
 
     def clock(self) -> StepClock:

@@ -202,6 +202,7 @@ def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
         "pp": deployment.pp,
         "ep": deployment.ep,
         "dp": deployment.dp,
+        "hosts": deployment.hosts,
         "weights": deployment.weights,
         "kv": deployment.kv,
         "max_batched_tokens": deployment.token_budget,

@@ -155,3 +155,26 @@ def test_an_impossible_change_names_itself(case: Case) -> None:
     (change,) = read_changes([{"kind": "tensor-parallel", "value": 3}], "plan")
     with pytest.raises(InputFileError, match="plan: change 1: tp=3 does not divide"):
         change.applied(case)
+
+
+def test_a_faster_network_is_worth_something_only_where_layers_cross_it(tmp_path: Path) -> None:
+    spread = NAIVE.replace('hardware = "h100"', 'hardware = "h100"\ntp = 2\ngpus_per_node = 1\nnic = "25 Gb/s"')
+    case = read(tmp_path, spread)
+    (change,) = read_changes([{"name": "fabric", "kind": "network", "value": "400 Gb/s"}], "here")
+    faster = change.applied(case)
+    assert faster.outcome().terms_s["exchange"] < case.outcome().terms_s["exchange"]
+    assert faster.outcome().terms_s["weights"] == case.outcome().terms_s["weights"]
+    # a network that is changed is the one that is given from the start
+    given = read(tmp_path, spread.replace("25 Gb/s", "400 Gb/s"))
+    assert faster.outcome().time_s == pytest.approx(given.outcome().time_s)
+    assert any(one.kind == "network" and one.value == "50 Gb/s" for one in usual_changes(case))
+    near = read(tmp_path, NAIVE)
+    assert not any(one.kind == "network" for one in usual_changes(near))
+    assert change.applied(near).outcome().time_s == pytest.approx(near.outcome().time_s)
+
+
+def test_a_network_that_is_no_rate_names_the_change(case: Case) -> None:
+    (change,) = read_changes([{"name": "fabric", "kind": "network", "value": "fast"}], "here: change 1")
+    with pytest.raises(InputFileError, match="change 1") as caught:
+        change.applied(case)
+    assert "400 Gb/s" in caught.value.remedy
