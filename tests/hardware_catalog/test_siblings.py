@@ -19,6 +19,7 @@ SIBLINGS = [
     ("a100-pcie-40gb", "a30"),
     ("h100-sxm5-80gb", "h100-pcie-80gb"),
     ("h100-sxm5-80gb", "h800-sxm5-80gb"),
+    ("h100-pcie-80gb", "h800-pcie-80gb"),
     ("h100-sxm5-80gb", "h100-500w-96gb"),
     ("h100-pcie-80gb", "h20-96gb"),
     ("h200-sxm-141gb", "h100-sxm5-80gb"),
