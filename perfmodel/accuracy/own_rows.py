@@ -157,7 +157,7 @@ def _calibrate_own(
         for name in libraries:
             table = _kept(table, family, hardware, name, fitted.values(name), alone=len(libraries) == 1)
         found = replace(found, table=table)
-    return _knowing(replace(found, log_ratio_before=today), start, groups)
+    return _knowing(replace(found, log_ratio_before=today), start, groups, hardware)
 
 
 def _predicted(groups: Sequence[Group], hardware: Hardware) -> tuple[Floats, NDArray[np.intp]]:
@@ -219,10 +219,15 @@ def _unlike(found: FamilyCalibration) -> str:
     return f"{times} as predicted, which no constants of the model describe{hint}"
 
 
-def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
-    """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt."""
+def _knowing(
+    found: FamilyCalibration, start: Constants, groups: Sequence[Group], hardware: Hardware
+) -> FamilyCalibration:
+    """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt.
+
+    Doubts that the machine cannot have need no rows.
+    """
     known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
-    doubts = [doubt for doubt in found.family.all_doubts if not doubt.lasting]
+    doubts = [doubt for doubt in found.family.all_doubts if not doubt.lasting and doubt.machines(hardware)]
     counted = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in doubts]
     known += [source for source in dict(counted) if all(enough for of, enough in counted if of is source)]
     if not known:

@@ -302,11 +302,19 @@ def _doubted(
     effects: Mapping[ErrorSource, tuple[float, ...]],
     within: Mapping[str, tuple[float, float]] | None = None,
 ) -> Doubted:
-    """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
+    """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows.
+
+    What tables state of a source of error, of all calls that they have not seen, is no less than what a doubt adds; a
+    table that has seen them states 0.
+    """
     known = (None if doubt.lasting else deviation_of(tables, doubt.source) for doubt in doubts)
-    stated = [(doubt, of_tables or doubt.deviation) for doubt, of_tables in zip(doubts, known, strict=True)]
+    stated = [(doubt, _at_least(of_tables, doubt.deviation)) for doubt, of_tables in zip(doubts, known, strict=True)]
     counted = (one for one in stated if any(one[1]) and one[0].part_of not in effects)
     return Doubted(tuple(counted), dict(shape), dict(effects), within)
+
+
+def _at_least(of_tables: tuple[float, ...] | None, deviation: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(map(max, of_tables, deviation)) if of_tables and any(of_tables) else of_tables or deviation
 
 
 def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:

@@ -248,3 +248,22 @@ def test_a_pair_without_nvlink_depends_on_its_host_unless_that_was_measured(name
     assert elsewhere.predicted_time_s == pytest.approx(measured.predicted_time_s)
     if name != "send_recv":  # of which no table has a row
         assert ErrorSource.HOST not in measured.uncertainty
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "source"),
+    [("b200", 8, ErrorSource.LINK), ("mi355x", 6, ErrorSource.LINK), ("t4", 2, ErrorSource.HOST)],
+)
+def test_rows_of_ones_own_take_a_doubt_away_that_the_machine_has(name: str, gpus: int, source: ErrorSource) -> None:
+    """A dozen rows tell of a switch, a mesh or a host; that the machine has no bridges needs none."""
+    machine = pm.hardware(name)
+    sizes = np.round(np.geomspace(8e6, 8e9, 12))
+    op = pm.AllReduce(bytes=sizes, num_gpus=gpus, dtype="bf16")
+    before = pm.predict(op, machine, library="nccl")
+    none = np.full(sizes.shape, "")
+    mine = 1.2 * before.predicted_time_s
+    call = MeasuredCalls(machine.name, op, mine, Timing.KERNEL, CacheState.COLD, "nccl", none, "", none)
+    after = pm.predict(op, calibrate_calls([call], machine, "mine", "2026-11-29").hardware, library="nccl")
+    assert source in before.uncertainty
+    assert source not in after.uncertainty
+    assert (np.asarray(after.predicted_time_high_s) < before.predicted_time_high_s).all()

@@ -108,7 +108,7 @@ def test_a_board_of_few_watts_that_was_measured_is_sure_of_its_energy() -> None:
 def test_exchanges_between_hosts_are_less_sure_than_in_one() -> None:
     widths = [sum(half_widths(reduced(devices), "gb200-nvl72", "nccl")) for devices in (8, 16, 72)]
     assert sorted(widths) == widths
-    assert widths[-1] > 1.5 * widths[0]
+    assert widths[-1] > 1.1 * widths[0]
 
 
 @pytest.mark.parametrize(("bridged", "switched"), [("h100-pcie-80gb", "h800-sxm5-80gb"), ("a40", "a100-sxm4-40gb")])

@@ -130,21 +130,19 @@ LARGE_DECODES = Doubt(
     ErrorSource.KERNEL,
     _decodes_large,
     (0.4, 1.2, 1.2),
-    lasting=True,
     machines=lambda hardware: hardware.vendor == "NVIDIA",
 )
 #: twelve calls of xformers' kernel of 2022 and 2023 take 0.46 to 1.7 times the predicted time on A100 and H100, ln with
 #: a root mean square of 0.44, and seven of its gradients 1.3 to 13 times: they had a block for each head of a sequence
 #: alone, so that 16 heads leave most of an A100 idle (five sources of `examples/published`, in view)
-BY_XFORMERS = Doubt(ErrorSource.RELEASE, _by_xformers, (0.4, 0.4, 0.4), lasting=True)
-XFORMERS_GRADIENTS = Doubt(ErrorSource.RELEASE, _by_xformers, (0.5, 0.8, 0.8), lasting=True)
+BY_XFORMERS = Doubt(ErrorSource.RELEASE, _by_xformers, (0.4, 0.4, 0.4))
+XFORMERS_GRADIENTS = Doubt(ErrorSource.RELEASE, _by_xformers, (0.5, 0.8, 0.8))
 #: Triton's products on Volta: four calls take 2.2 to 3 times the predicted time, ln with a root mean square of 0.95
 #: (one source of `examples/published`, Triton 2.3, in view); later releases have none for its tensor cores
 IN_TRITON_ON_VOLTA = Doubt(
     ErrorSource.KERNEL,
     _in_triton,
     (0.5, 0.9, 0.9),
-    lasting=True,
     machines=lambda hardware: hardware.architecture == "Volta",
 )
 #: libraries whose kernels are neither the vendor's nor described by `KERNELS`

@@ -253,7 +253,7 @@ MICROSCALED_ON_AMD = Doubt(
 #: kernels of FlashInfer and of SGLang in Triton for scales of blocks: 14 calls of a year take 1.1 to 6.7 times the
 #: predicted time on H200 and GB200, ln with a root mean square of 1.2 (two sources of `examples/published`, in view);
 #: FlashInfer's under vLLM on an H100 have rows
-YOUNG_BLOCKS = Doubt(ErrorSource.KERNEL, _is_by_young_kernels, (0.5, 0.9, 0.9), lasting=True)
+YOUNG_BLOCKS = Doubt(ErrorSource.KERNEL, _is_by_young_kernels, (0.5, 0.9, 0.9))
 #: nobody timed quantising alone: its constants are what products that quantise first take beside those that do not.
 #: Eight calls of SGLang's on an H20 took 1.4 to 1.9 times the predicted time, as their instructions take (one source)
 QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.3, 0.4, 0.4))
