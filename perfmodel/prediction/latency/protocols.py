@@ -52,6 +52,15 @@ OWN_BYTES_PER_CLOCK = 4.0
 #: a reduction in the switch starts later, by this factor over the ring: straight lines through the largest messages of
 #: 8 H100 meet zero bytes at 68 us in the switch and 36 us in the ring, steps included
 SWITCH_START = 2.0
+#: the fastest NVLink whose switch reduced messages that constants were fitted to, that of Hopper [B/s]
+MEASURED_SWITCH = 450e9
+#: all-reduces over a faster one among eight GPUs and more, beside those among four, of which there are rows: reductions
+#: in the switch start later [s] and reach less of the link, and so does the ring. Those of 134 MB to 4.3 GB among eight
+#: B200 lie on a line that meets zero bytes at 82 us and moves 745 GB/s on the bus, where 50 us and 900 GB/s had been
+#: taken, those of 8 to 34 MB on one of 480 GB/s (nccl-tests on Google's A4, in view; two other sources reach 833 to 845
+#: with 4 GB and more, and one of them the same with 67 MB)
+OF_FOUR, OF_EIGHT = 4.0, 8.0
+LATER_AMONG_EIGHT_S, SHARE_AMONG_EIGHT, RING_AMONG_EIGHT = 32e-6, 0.87, 0.65
 #: what one more flag costs a kernel that waits for those of all others, on H100: from 2 to 8 GPUs, small messages take
 #: 0.3 to 0.9 us longer with SGLang and TensorRT-LLM, and 0.5 to 0.7 us on A100 [s]
 FLAG_S = 0.1e-6
@@ -110,6 +119,7 @@ class Path:
     scale : of starts and steps over those of `CLOCK_HZ`.
     in_switch : whether a switch may reduce.
     meshed : whether each pair of GPUs has links of its own.
+    young : whether the switch is faster than those of the tables.
     ringed : share of the bandwidth that rings over all GPUs use.
     """
 
@@ -118,6 +128,7 @@ class Path:
     scale: float
     in_switch: Any
     meshed: Any
+    young: Any = False
     ringed: Number = 1.0
 
 
@@ -125,19 +136,25 @@ def path_of(op: Collective, machine: Machine) -> Path:
     """Return what the bytes of a collective cross in a node of a machine."""
     parts = peer_links(machine.links.values(), op.num_gpus)
     bandwidth = math.nan if anywhere(op.num_gpus > 1) else math.inf
-    in_switch, meshed = False, False
+    in_switch, meshed, young = False, False, False
     for link, here in parts:
         bandwidth = where(here, link.rate_among(op.reached()), bandwidth)
         in_switch = where(here, link.reduces_in_switch, in_switch)
         meshed = where(here, link.is_full_mesh, meshed)
+        young = where(here, is_young_switch(link), young)
     names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]
     scale = CLOCK_HZ / machine.clock_hz
-    return Path(names, bandwidth, scale, in_switch, meshed, ringed_share(op, machine.links.values()))
+    return Path(names, bandwidth, scale, in_switch, meshed, young, ringed_share(op, machine.links.values()))
 
 
 def is_mesh_of_xgmi(links: Iterable[Link]) -> bool:
     """Return whether AMD's links join each two GPUs."""
     return any(link.name == _MESHED_LINK and link.is_full_mesh for link in links)
+
+
+def is_young_switch(link: Link) -> bool:
+    """Return whether a link's switch reduces, and is faster than those whose reductions constants were fitted to."""
+    return link.reduces_in_switch and link.bandwidth_bytes_per_s > MEASURED_SWITCH
 
 
 def ringed_share(op: Collective, links: Iterable[Link]) -> Number:
@@ -179,9 +196,21 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Prot
         flagged.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle, wire=SELDOM_FLAGGED))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
     if anywhere(less < ring):
-        switched = where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
-        found[IN_SWITCH] = [Protocol(SWITCH_START * start, steps, switched)]
+        many = _many_of_young(op, path)
+        share = c.get("in_switch", 1.0) * (1.0 - (1.0 - SHARE_AMONG_EIGHT) * many)
+        switched = where(less < ring, less / (share * path.bandwidth), link)
+        found[IN_SWITCH] = [Protocol(SWITCH_START * start + LATER_AMONG_EIGHT_S * many, steps, switched)]
+        found[RING] = [Protocol(start, steps, link / (1.0 - (1.0 - RING_AMONG_EIGHT) * many))]
     return found
+
+
+def _many_of_young(op: Collective, path: Path) -> Number:
+    """Return how far GPUs are from four to eight and more where a switch faster than those of the tables joins them."""
+    if not anywhere(path.young):
+        return 0.0
+    beyond = minimum(maximum(op.num_gpus / OF_FOUR - 1.0, 0.0), OF_EIGHT / OF_FOUR - 1.0)
+    many: Number = where(path.young, beyond, 0.0)
+    return many
 
 
 def custom_scale(path: Path, c: Values) -> float:
