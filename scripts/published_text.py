@@ -18,7 +18,7 @@ with 79 % inside, kernels bound by memory and exchanges 20.4 % with 91 %. Now:
 {thirteenth}
 
 What was changed with these rows in view: products in fp64 on chips with few lanes for it hide the loads of small tiles
-behind them (ten batches on an RTX 4090: 129 to 19 % off); RCCL's rings use few links of a full mesh among 3, 5, 6 and 7
+behind them (ten batches on an RTX 4090: 129 to 15 % off); RCCL's rings use few links of a full mesh among 3, 5, 6 and 7
 GPUs, and exchanges of a pair of GPUs over PCIe say how hosts differ; one query with heads above those of all tables,
 kernels of xformers of 2022 and 2023, and Triton on Volta say how unsure they are.
 What they show and nothing models: cuDNN's decodes with heads of 512 on a B200, in 1.7 to 5 times the predicted time;
