@@ -199,12 +199,7 @@ def _is_measured(machine: Machine, release: tuple[int, ...]) -> bool:
 BETWEEN = Doubt(ErrorSource.EXTRAPOLATION, _between_hosts, BETWEEN_HOSTS, machines=_spans_hosts)
 MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING)
 BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK, machines=_has_bridges)
-SWITCH = Doubt(
-    ErrorSource.LINK,
-    _by_another_switch,
-    (*ANOTHER_LINK[:2], ANOTHER_SWITCH),
-    machines=_has_another_switch,
-)
+SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH), machines=_has_another_switch)
 ELSEWHERE = Doubt(ErrorSource.INSTALLATION, _elsewhere, ANOTHER_INSTALLATION)
 BEYOND = Doubt(ErrorSource.NETWORK, _beyond_nodes, NETWORKS, of_machine=_of_network)
 RINGS = Doubt(ErrorSource.LINK, _without_rings, UNRINGED, machines=_has_mesh)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.vocabulary import CacheState, Limiter
 from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
@@ -26,7 +25,8 @@ from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.limited import STARVED
 from perfmodel.prediction.latency.gemm.own_kernels import has_own_kernels, in_tiles, own_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
-from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
+from perfmodel.prediction.latency.gemm.quantisation import PRODUCT_START, QUANTISATION, quantisation_s, quantise
+from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s
 from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import PIPELINE, POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.gemm.unmeasured import (
@@ -49,8 +49,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
 )
 from perfmodel.prediction.latency.machine import Machine, multiplies_mixed
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, VECTOR_ENERGY
-from perfmodel.prediction.latency.streams import fitting_share
-from perfmodel.prediction.latency.terms import HBM, LAUNCH, Term, Terms, Total, total_of
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms, Total, total_of
 
 __all__ = [
     "EPILOGUE",
@@ -79,17 +78,9 @@ __all__ = [
 
 SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm", "quantize")}
 
-QUANTISATION = Term("quantisation", Limiter.HBM, "scaling the inputs to 8 bits first")
-
-#: clocks to start and drain a serving library's product without kernels before it: those of 16-bit products. Inferred
-#: from them: no row of such a library times an 8-bit product alone.
-PRODUCT_START = 4300.0
 #: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
 #: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
 FEWER_KERNELS = {("trtllm", 0.5): 0.6}
-#: share of the bandwidth at which compiled kernels quantise: torchao's in Triton 0.80 to 0.87 on an H100, and 0.72 on
-#: a B200 (two sources of `examples/published`, in view; with transposed results a half)
-COMPILED_STREAM = 0.8
 #: the most lanes of fp64 over those of fp32 that are few, and the share of their peak that products reach: those of
 #: 2048 rows and more 0.74 to 1.08 on seven machines of three sources, batches of 64 and less on an RTX 4090 0.78 to
 #: 0.94 where their sizes are whole tiles (`examples/published`, in view)
@@ -137,7 +128,7 @@ def constants_of(
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a GEMM's time; 8-bit products may quantise their input first."""
     if not isinstance(op, Gemm):
-        return _quantise(cast(Quantize, op), machine, c, conditions)
+        return quantise(cast(Quantize, op), machine, c, conditions)
     product, machine = _product(op), _accumulating(op, machine)
     c = _on_few_lanes(machine, c)
     terms = product_terms(product, machine, c, conditions)
@@ -245,33 +236,6 @@ def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -
     if not gemm.is_quantised_by(conditions.library):
         return min(start, PRODUCT_START / machine.clock_hz)
     return start * FEWER_KERNELS.get((conditions.library, dtype_bytes(gemm.dtype)), 1.0)
-
-
-def _quantise(op: Quantize, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of quantising alone: its traffic and rows, and the start that a product has without it.
-
-    Serving libraries' kernels wait for their instructions and rows; those that others compile stream.
-    """
-    product = Product(op.rows, 0.0, op.cols, 1.0, dtype_bytes(op.dtype), 2.0)
-    start = minimum(c["start"], PRODUCT_START) / machine.clock_hz
-    quantising = quantisation_s(product, machine, c, conditions)
-    if conditions.library and not conditions.library.startswith(Gemm.QUANTISING):
-        quantising = minimum(quantising, op.work().bytes / (COMPILED_STREAM * machine.bandwidth_bytes_per_s))
-    return Terms({QUANTISATION: quantising, LAUNCH: start})
-
-
-def quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
-    """Return the time of quantising A from 16 bits [s]; A stays in L2 from call to call where it fits."""
-    elements = product.batch * (1.0 * product.m * product.k)
-    time = c["quantisation_bytes"] * product.input_bytes * elements / (c["eta"] * machine.bandwidth_bytes_per_s)
-    # A block a row: it starts, joins its maximum and ends, however short the row is.
-    rows = c["quantisation_row"] * product.batch * product.m / (machine.sm_count * machine.clock_hz)
-    if conditions.cache == CacheState.COLD or not machine.l2_bytes:
-        return maximum(time, rows)
-    # A in 16 bits and quantised, and the weights of the product that ran since.
-    used = (2.0 + product.input_bytes) * elements + product.b_bytes * product.batch * (1.0 * product.n * product.k)
-    resident = fitting_share(used, machine.l2_bytes)
-    return maximum(time * (1.0 - resident * (1.0 - 1.0 / resident_speed(machine, c["resident"]))), rows)
 
 
 def _call_cost(op: Operator, c: Values) -> Number:
