@@ -309,7 +309,7 @@ def elsewhere_text(fixed: Constants) -> str:
         "mean and 6% in the median (6 N D: 24%), and 91% inside at a median width of 1.74 (cc6b9b3d). 52 runs of "
         "four tables (from llmq on) came last: at first sight 29% off in the mean and 25% in the median (6 N D: 44%), "
         "and 56% inside at a median width of 2.09 (4c0be53c). The 24 of LLMQ, a trainer in C++ that fuses more than "
-        "any other and keeps its moments in bf16, took 0.56 to 0.99 of the predicted time, three of them inside; of "
+        "any other and keeps its moments in bf16, took 0.53 to 0.92 of the predicted time, three of them inside; of "
         "the 28 others 93% lay inside."
     )
 
