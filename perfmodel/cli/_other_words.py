@@ -20,7 +20,8 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "--seq N": ("seq-len", "seq-length", "seqlen", "sequence-length", "max-seq-len", "context-length"),
         "--gpus N": ("num-gpus", "n-gpus", "ngpus", "world-size", "nproc-per-node"),
         "--gpus N, of all nodes": ("nodes", "nnodes", "num-nodes"),
-        "--gpus-per-node N": ("nodes", "nnodes", "num-nodes", "gpus-per-host", "nproc-per-node"),
+        "--tp N, of all nodes, with --gpus-per-node N": ("nodes", "nnodes", "num-nodes"),
+        "--gpus-per-node N": ("gpus-per-host", "nproc-per-node"),
         "--nic RATE": ("network", "network-bandwidth", "nic-bandwidth", "internode-bandwidth", "ib-bandwidth"),
         "--tp N": (
             "tensor-parallel-size", "tensor-model-parallel-size", "tensor-parallel", "tp-size",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.cli._output import context
 from perfmodel.core.report import Report, report
-from perfmodel.core.units import format_count, format_si
+from perfmodel.core.units import format_count, format_si, network_text
 from perfmodel.prediction.topology import nic_rate
 from perfmodel.serving.laboratories import because
 from perfmodel.serving.load_report import deployment_name, load_name, terms_report
@@ -82,16 +82,16 @@ def eager_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
 
 def hosts_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Say which machines' GPUs exchange in each layer over several hosts, and how fast their network is."""
-    hosts: dict[tuple[str, float], set[int]] = {}
+    hosts: dict[tuple[str, str], set[int]] = {}
     for outcome in outcomes:
         deployment = None if outcome.fault else outcome.spec.deployment()
         if deployment is not None and deployment.hosts > 1:
-            key = deployment.hardware.name, 8e-9 * (nic_rate(deployment.machine) or math.nan)
+            key = deployment.hardware.name, network_text(nic_rate(deployment.machine) or math.nan)
             hosts.setdefault(key, set()).add(deployment.hosts)
     return tuple(
-        f"Layers over {' and '.join(map(str, sorted(counts)))} hosts of {machine} exchange at {gigabits:g} Gb/s a GPU "
-        "(--nic), as no run did that set the constants of an engine."
-        for (machine, gigabits), counts in hosts.items()
+        f"Layers over {' and '.join(map(str, sorted(counts)))} hosts of {machine} exchange at {rate} a GPU (--nic). "
+        "No run that set the constants of an engine crossed a network."
+        for (machine, rate), counts in hosts.items()
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.core.units import network_text
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.investment import fields as checked
 from perfmodel.prediction.topology import nic_rate
@@ -175,7 +176,8 @@ def usual_changes(case: Case) -> tuple[Change, ...]:
     changes.append(Change(f"tensor parallel on {2 * deployment.tp} GPUs", "tensor-parallel", 2 * deployment.tp))
     rate = nic_rate(deployment.machine)
     if deployment.hosts > 1 and rate:
-        changes.append(Change(f"a network of {16e-9 * rate:g} Gb/s a GPU", "network", f"{16e-9 * rate:g} Gb/s"))
+        twice = network_text(2.0 * rate)
+        changes.append(Change(f"a network of {twice} a GPU", "network", twice))
     return tuple(change for change in changes if _possible(change, case))
 
 

@@ -136,6 +136,7 @@ class Deployment:
     @cached_property
     def machine(self) -> Hardware:
         """One of the GPUs, with the hosts and the network that are given."""
+        # The cluster checks that the network is known where GPUs exchange over it, also where the machine's is meant.
         given = self.gpus_per_node is not None or self.nic is not None
         cluster = Cluster.of(self.hardware, self.exchanging, gpus_per_node=self.gpus_per_node, nic=self.nic)
         return cluster.machine if given else self.hardware

@@ -240,6 +240,8 @@ def test_shell_completion_is_offered():
         (("train", "gpt2"), "--mbs", "--micro-batch N"),
         (("train", "gpt2"), "--nnodes", "--gpus N, of all nodes"),
         (("serve", "gpt2"), "--tensor-parallel-size", "--tp N"),
+        (("serve", "gpt2"), "--nnodes", "--tp N, of all nodes, with --gpus-per-node N"),
+        (("serve", "gpt2"), "--network", "--nic RATE"),
         (("serve", "gpt2"), "--dtype", "--weights DTYPE"),
         (("serve", "gpt2"), "--model", "the first argument"),
         (("search", "serve", "gpt2"), "--random_input_len", "--isl N"),

@@ -56,7 +56,7 @@ def test_layers_over_several_hosts_exchange_over_the_network_that_is_given(perfm
     slow, fast = (perfmodel(*spread, "--nic", rate) for rate in ("25Gb/s", "800Gb/s"))
     exchanges = [ran.json["rows"][0]["terms_s"]["exchange"] for ran in (alone, fast, slow)]
     assert exchanges == sorted(exchanges)
-    note = "Layers over 2 hosts of h100-sxm5-80gb exchange at 25 Gb/s a GPU (--nic)"
+    note = "Layers over 2 hosts of h100-sxm5-80gb exchange at 25Gb/s a GPU (--nic)"
     assert any(text.startswith(note) for text in slow.json["notes"])
     assert not any("Layers over" in text for text in alone.json["notes"])
     wrong = perfmodel(*spread, "--nic", "fast")
