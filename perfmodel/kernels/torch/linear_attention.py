@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
-from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
-from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._chunks import computes, in_chunks, supports_chunks
 from perfmodel.kernels.torch._passes import streamed, twice
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.linear_attention import LinearAttention
-
-
-def _supports(op: LinearAttention, device: Device) -> str:
-    if op.algorithm == "chunked" and int(op.seq) % int(min(op.chunk, op.seq)):
-        return f"chunks of {op.chunk} tokens do not divide {op.seq}"
-    return unsupported_dtype(device.kind, op.dtype)
-
-
-def _in_chunks(x: torch.Tensor, length: int) -> torch.Tensor:
-    """Return [batch, heads, seq, ...] as [batch, heads, chunks, length, ...]."""
-    return x.reshape(*x.shape[:2], -1, length, *x.shape[3:])
 
 
 def _chunked(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -36,8 +24,8 @@ def _chunked(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
 
     def run() -> torch.Tensor:
         work = torch.float64 if q.dtype is torch.float64 else torch.float32
-        queries, keys, values = (_in_chunks(x.to(work), length) for x in (q, k, v))
-        logs = _in_chunks(decay.to(work).log(), length).cumsum(-1)
+        queries, keys, values = (in_chunks(x.to(work), length) for x in (q, k, v))
+        logs = in_chunks(decay.to(work).log(), length).cumsum(-1)
         # within a chunk: attention without softmax, each pair weighted by the decay between its tokens
         between = (logs[..., :, None] - logs[..., None, :]).tril().exp().tril()
         inside = ((queries @ keys.mT) * between) @ values
@@ -71,10 +59,6 @@ def _recurrent(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
         return out
 
     return run
-
-
-def _is(algorithm: str) -> Callable[[LinearAttention], bool]:
-    return lambda op: op.algorithm == algorithm
 
 
 def _workspace_bytes(op: LinearAttention) -> float:
@@ -146,12 +130,14 @@ _FORWARD = (
         "linear_attention",
         "torch",
         _chunked,
-        _supports,
-        _is("chunked"),
+        supports_chunks,
+        computes("chunked"),
         workspace_bytes=_workspace_bytes,
         composition=_passes,
     ),
-    Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent"), composition=_steps),
+    Kernel(
+        "recurrent", "linear_attention", "torch", _recurrent, supports_chunks, computes("recurrent"), composition=_steps
+    ),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1], twice(_steps)))
 
