@@ -27,6 +27,10 @@ _VALUES: dict[tuple[str, str], Callable[[torch.Tensor], torch.Tensor]] = {
     ("sampling", "logits"): raise_largest,
     ("dequantize", "scales"): lambda x: x.abs() + 0.125,
     ("linear_attention", "decay"): lambda x: torch.sigmoid(x + 3.0),
+    # keys of length 1: the state would grow without limit with longer ones
+    ("gated_delta", "k"): lambda x: torch.nn.functional.normalize(x, dim=-1),
+    ("gated_delta", "decay"): lambda x: torch.sigmoid(x + 3.0),
+    ("gated_delta", "beta"): torch.sigmoid,
     ("ssm_scan", "dt"): lambda x: 0.1 * x.abs(),
     ("ssm_scan", "a"): lambda x: -0.125 - x.abs(),
 }

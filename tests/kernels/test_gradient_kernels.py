@@ -44,6 +44,8 @@ def _operators(dtype):
     yield pm.Attention(batch=2, heads=4, kv_heads=2, seq_q=20, head_dim=16, causal=True, **each)
     yield pm.Attention(batch=2, heads=4, seq_q=20, seq_kv=33, head_dim=16, algorithm="unfused", **each)
     yield pm.LinearAttention(heads=2, seq=16, head_dim=8, chunk=8, **each)
+    yield pm.GatedDelta(batch=2, heads=4, key_heads=2, seq=16, head_dim=8, chunk=8, **each)
+    yield pm.GatedDelta(heads=2, seq=16, head_dim=8, value_dim=4, algorithm="recurrent", **each)
     yield pm.SsmScan(batch=2, seq=8, channels=6, state=4, **each)
     for kind in ("mul", "where", "fma", "gelu", "silu_mul", "pow"):
         yield pm.Elementwise(numel=500, kind=kind, **each)
@@ -105,8 +107,17 @@ def test_a_kernel_returns_the_gradients_that_the_operator_counts():
     torch.testing.assert_close(gradient, by_hand)
 
 
+def test_gradients_of_what_an_operator_in_fp64_keeps_in_fp32_are_rounded_to_it():
+    op = pm.GatedDelta(heads=2, seq=16, head_dim=8, chunk=8, dtype="fp64", backward=True)
+    _, inputs, call = _call(op)
+    dq, _, _, ddecay, dbeta = call()
+    assert (dq.dtype, ddecay.dtype, dbeta.dtype) == (torch.float64, torch.float32, torch.float32)
+    assert check_gradients(op, inputs, call()).correct
+
+
 def test_a_gradient_that_is_off_is_wrong():
     for op, wrong in (
+        (pm.GatedDelta(heads=2, seq=16, head_dim=8, backward=True), lambda q, k, v, d, b: (q, k, v, b, d)),
         (pm.LayerNorm(rows=7, cols=300, backward=True), lambda dx, dg, db: (dx, dg * 1.001, db)),
         (pm.Softmax(rows=7, cols=300, backward=True), lambda dx: (dx.roll(1, 0),)),
         (pm.Swiglu(rows=7, cols=33, backward=True), lambda dg, du: (du, dg)),

@@ -59,6 +59,8 @@ def _operators(dtype):
     yield pm.Muon(rows=8, cols=20, dtype=dtype, state_dtype=dtype)
     yield pm.LinearAttention(heads=2, seq=32, head_dim=8, chunk=8, dtype=dtype)
     yield pm.LinearAttention(heads=2, seq=17, head_dim=8, value_dim=4, algorithm="recurrent", dtype=dtype)
+    yield pm.GatedDelta(heads=4, key_heads=2, seq=32, head_dim=8, chunk=8, dtype=dtype)
+    yield pm.GatedDelta(heads=2, seq=17, head_dim=8, value_dim=4, algorithm="recurrent", carried=True, dtype=dtype)
     yield pm.SsmScan(batch=2, seq=20, channels=6, state=4, dtype=dtype)
     yield pm.Transpose(rows=9, cols=7, batch=3, dtype=dtype)
     yield pm.OptimizerAdamw(parameters=100, dtype=dtype)
@@ -182,6 +184,7 @@ def test_dtypes_without_kernels_are_refused():
         (pm.Muon(rows=4, cols=4), "orthogonal"),
         (pm.Rope(tokens=2, heads=1, head_dim=4, dtype="fp8"), "fp8"),
         (pm.LinearAttention(heads=1, seq=100, head_dim=8), "do not divide"),
+        (pm.GatedDelta(heads=1, seq=100, head_dim=8), "do not divide"),
     ):
         assert part in registry.find_kernels(op.op)[0].refuses(op, CPU)
 

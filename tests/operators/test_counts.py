@@ -200,6 +200,32 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
         768 + 32 + 256 + 1024,
         768 + 1024,
     ),
+    # 2 heads, 4 tokens, 8 x 8, chunks of 2: 6*64 + 2*2*(24 + 16); q, k, v 64 elements each, decay and beta of 4 B;
+    # T 16, W, U, V' 64 each and two states a head, which are written and read
+    (
+        "gated_delta",
+        {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2},
+        8 * 544,
+        768 + 64 + 4 * (16 + 192 + 256),
+        256 + 4 * (16 + 192 + 256),
+    ),
+    ("gated_delta", {"heads": 2, "seq": 4, "head_dim": 8, "algorithm": "recurrent"}, 8 * 384, 768 + 64, 256),
+    # two heads share the 32 elements of q and of k; a state of 64 numbers a head is read and written
+    (
+        "gated_delta",
+        {"heads": 2, "key_heads": 1, "seq": 4, "head_dim": 8, "algorithm": "recurrent", "carried": True},
+        8 * 384,
+        512 + 64 + 512,
+        256 + 512,
+    ),
+    # 16*64 + 2*2*(72 + 40); T and W read twice, V' written twice and read three times by its gradient
+    (
+        "gated_delta",
+        {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2, "backward": True},
+        8 * 1472,
+        768 + 64 + 256 + 4 * (2 * 16 + 2 * 64 + 64 + 64 + 256 + 256 + 3 * 64 + 64),
+        768 + 64 + 4 * (64 + 64 + 64 + 256 + 256 + 2 * 64 + 64),
+    ),
     # 2 tokens, 3 channels of 4 states: 7*4 + 3; x and dt 6, B and C 8 elements, A 12 and D 3
     ("ssm_scan", {"seq": 2, "channels": 3, "state": 4}, 186, 48 + 64 + 60, 24),
     ("ssm_scan", {"seq": 2, "channels": 3, "state": 4, "backward": True}, 558, 48 + 64 + 60 + 24, 48 + 64),
