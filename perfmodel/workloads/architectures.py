@@ -38,6 +38,7 @@ class Architecture:
     head_bias : the head has a bias.
     router_bias : the router of the experts has a bias, or a correction of each expert's score.
     parallel_block : attention and MLP read the same residual stream.
+    output_gate : a gate as wide as the queries, of the same matrix, multiplies what attention gives.
     """
 
     causal: bool = True
@@ -64,6 +65,7 @@ class Architecture:
     head_bias: bool = False
     router_bias: bool = False
     parallel_block: bool = False
+    output_gate: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -72,6 +74,7 @@ _PLAIN: dict[str, Any] = {**_LAYER_NORM, **_BIASES, "learned_positions": True, "
 _BERT: dict[str, Any] = {**_PLAIN, "causal": False, "norm_after": True, "embedding_norm": True, "head_transform": True}
 _LLAMA = Architecture()
 _QK_NORM = Architecture(qk_norm=True)
+_GATED_DELTA = Architecture(qk_norm=True, output_gate=True)
 _FALCON = Architecture(**_LAYER_NORM, fused_qkv=True, tied=True)
 _T5 = Architecture(gated=False, rotary=False, tied=True)
 ARCHITECTURES = MappingProxyType(
@@ -131,7 +134,10 @@ ARCHITECTURES = MappingProxyType(
         "qwen2": Architecture(qkv_bias=True),
         "qwen2_moe": Architecture(qkv_bias=True),
         "qwen3": _QK_NORM,
+        "qwen3_5_moe_text": _GATED_DELTA,
+        "qwen3_5_text": _GATED_DELTA,
         "qwen3_moe": _QK_NORM,
+        "qwen3_next": _GATED_DELTA,
         "roberta": Architecture(**_BERT),
         "seed_oss": Architecture(qkv_bias=True),
         "smollm3": Architecture(tied=True),
@@ -154,12 +160,13 @@ ALIASES = MappingProxyType(
         "qwen2_vl_text": "qwen2",
         "qwen2_5_vl": "qwen2",
         "qwen2_5_vl_text": "qwen2",
+        "qwen3_5": "qwen3_5_text",
+        "qwen3_5_moe": "qwen3_5_moe_text",
         "qwen3_vl_text": "qwen3",
         "qwen3_vl_moe_text": "qwen3_moe",
     }
 )
 _MAMBA = "Mamba (state space) layers"
-_DELTA = "gated delta-rule (linear attention) layers"
 _LINEAR = "linear attention layers"
 #: model types whose layers are neither attention nor an MLP -> what they have
 REFUSED = MappingProxyType(
@@ -167,7 +174,6 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), _MAMBA),
         **dict.fromkeys(("jamba", "bamba", "falcon_h1", "granitemoehybrid"), _MAMBA),
         **dict.fromkeys(("nemotron_h", "zamba", "zamba2", "plamo2", "hymba"), _MAMBA),
-        **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _DELTA),
         **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), _LINEAR),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), "recurrent layers"),
         "lfm2": "convolution layers",

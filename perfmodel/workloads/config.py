@@ -32,6 +32,17 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma": {"head_dim": 256},
     "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
+    **{
+        kind: {
+            "head_dim": 256,
+            "linear_num_value_heads": 32,
+            "linear_num_key_heads": 16,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_conv_kernel_dim": 4,
+        }
+        for kind in families.HYBRIDS
+    },
 }
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
@@ -91,10 +102,13 @@ def _stated_name(document: Mapping[str, Any]) -> str:
 
 
 def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
-    """Raise for a model with layers that are neither attention nor an MLP."""
+    """Raise for a model with layers that are neither attention, full or linear, nor an MLP."""
     types = raw.get("layer_types") or raw.get("layers_block_type") or ()
-    others = {str(name) for name in types if str(name) not in _KINDS_OF_LAYER} if isinstance(types, list) else set()
-    mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
+    hybrid = kind in families.HYBRIDS
+    known = {*_KINDS_OF_LAYER, families.LINEAR} if hybrid else _KINDS_OF_LAYER
+    others = {str(name) for name in types if str(name) not in known} if isinstance(types, list) else set()
+    # hybrids name the dtype of their states after Mamba's
+    mamba = not hybrid and any(key.startswith(("mamba_", "ssm_")) for key in raw)
     reason = REFUSED.get(kind) or (f"{', '.join(sorted(others))} layers" if others else "Mamba layers" if mamba else "")
     if reason:
         raise InputFileError(
@@ -142,6 +156,7 @@ class _Reader(Values):
             facts=None if shape == ARCHITECTURES[self.kind] else shape,
             **(latent | {"head_dim": head_dim}),
             **self.biases(shape),
+            **self.linear_attention(layers),
             **self.experts(layers, shape),
             **self.encoder(),
         )
@@ -194,6 +209,8 @@ class _Reader(Values):
             return self.of(("decoder_ffn_dim",), "ffn", None)
         if self.kind == "mpt":
             return int(self.raw.get("expansion_ratio") or 4) * hidden
+        if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
+            return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
 
     def positions(self) -> int:
@@ -225,6 +242,20 @@ class _Reader(Values):
         queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
         return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
 
+    def linear_attention(self, layers: int) -> dict[str, Any]:
+        """Return the layers with linear attention and their sizes."""
+        linear = families.linear_layers(self.kind, self.raw, layers)
+        if not linear:
+            return {}
+        if linear >= layers:
+            raise self.wrong(f"none of its {layers} layers attends to keys")
+        names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv")
+        sizes = {name: self.size(name) for name in names}
+        if sizes["linear_heads"] % sizes["linear_key_heads"]:
+            heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
+            raise self.wrong(f"heads of linear attention ({heads}) are not a multiple of their key heads ({keys})")
+        return {"linear_layers": linear, **sizes}
+
     def experts(self, layers: int, shape: Architecture) -> dict[str, Any]:
         """Return the experts of a mixture of experts."""
         if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1):
@@ -232,14 +263,14 @@ class _Reader(Values):
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
-        own = self.of(SPELLINGS["ffn"], "ffn", None) if self.kind == "llama4_text" else None
-        width = own or self.size("expert_ffn", self.size("ffn"))
+        stated = self.kind != "llama4_text" and self.first(SPELLINGS["expert_ffn"]) is not None
+        width = self.size("expert_ffn" if stated else "ffn")
         return {
             "experts": experts,
             "top_k": top_k,
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
-            "shared_gate": self.kind == "qwen2_moe",
+            "shared_gate": self.kind in families.GATED_SHARED,
             "dense_layers": layers - families.sparse_layers(self.kind, self.raw, layers),
             "router_bias": shape.router_bias,
             **self.groups(experts, top_k),

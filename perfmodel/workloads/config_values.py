@@ -34,6 +34,11 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "rope_head_dim": ("qk_rope_head_dim",),
     "nope_head_dim": ("qk_nope_head_dim",),
     "value_head_dim": ("v_head_dim",),
+    "linear_heads": ("linear_num_value_heads",),
+    "linear_key_heads": ("linear_num_key_heads",),
+    "linear_head_dim": ("linear_key_head_dim",),
+    "linear_value_dim": ("linear_value_head_dim",),
+    "linear_conv": ("linear_conv_kernel_dim",),
 }
 #: the most layers, and the largest other size, of a model that is believed
 _MOST_LAYERS, _LARGEST = 100_000, 10**9

@@ -40,8 +40,15 @@ MIXTURES = frozenset(
     (
         *("dbrx", "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared"),
         *("llama4_text", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe"),
+        *("qwen3_next", "qwen3_5_moe_text"),
     )
 )
+#: families in which a layer's attention is linear, the gated delta rule, unless its number divides by an interval
+HYBRIDS = frozenset(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"))
+#: families with a gate of one output that scales the shared experts
+GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
+#: kind of layer, as configurations list them, whose attention is linear
+LINEAR = "linear_attention"
 #: families with a window on every layer, if the configuration states one
 _ALL_WINDOWED = frozenset(("mistral", "mixtral", "starcoder2", "phi3", "phimoe"))
 #: families in which every n-th layer attends to all keys and the others have a window
@@ -82,6 +89,16 @@ def _local_layers(types: Any, layers: int) -> int:
     if not isinstance(types, list):
         return layers // 2
     return sum(list(group[0]).count("local") * int(group[1]) for group in types)
+
+
+def linear_layers(kind: str, raw: Raw, layers: int) -> int:
+    """Return how many layers of a hybrid have linear attention: all but every fourth unless the configuration lists."""
+    if kind not in HYBRIDS:
+        return 0
+    types = raw.get("layer_types")
+    if isinstance(types, list) and types:
+        return sum(str(name) == LINEAR for name in types)
+    return layers - layers // int(raw.get("full_attention_interval") or 4)
 
 
 def window(kind: str, raw: Raw) -> int:

@@ -22,8 +22,26 @@ class ModelConfig(ModelShape):
         latent = self.q_lora + self.kv_lora
         width = self.query_width + self.kv_width if shape.qk_norm_all else 2 * self.head_dim
         norms = width * shape.qk_norm * (1 + shape.qk_norm_bias)
-        matrices = count_parameters((*self.attention_linears(), self.output_linear()))
+        matrices = count_parameters(self.attention_matrices())
         return matrices + latent + norms + self.heads * shape.sinks
+
+    @cached_property
+    def linear_attention_parameters(self) -> int:
+        """Parameters of one linear attention: matrices, convolution, a norm over a head, a decay and a rate a head."""
+        if not self.linear_layers:
+            return 0
+        convolution = self.linear_conv * (2 * self.linear_key_width + self.linear_value_width)
+        return (
+            count_parameters(self.attention_matrices(linear=True))
+            + convolution
+            + self.linear_value_dim
+            + 2 * self.linear_heads
+        )
+
+    @property
+    def linear_layer_surplus(self) -> int:
+        """Parameters of a layer with linear attention beyond those of one whose queries attend to keys."""
+        return self.linear_attention_parameters - self.attention_parameters if self.linear_layers else 0
 
     @cached_property
     def expert_parameters(self) -> int:
@@ -32,7 +50,10 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def dense_layer_parameters(self) -> int:
-        """Parameters of one layer with a dense MLP; of a decoder with cross attention if there is an encoder."""
+        """Parameters of one layer with a dense MLP; of a decoder with cross attention if there is an encoder.
+
+        This layer, and that with experts, attends to keys: one with linear attention has `linear_layer_surplus` more.
+        """
         return self._frame_parameters + count_parameters(self.mlp_linears())
 
     @cached_property
@@ -100,6 +121,7 @@ class ModelConfig(ModelShape):
         """Parameters of the model with a language model head; a tied matrix counts once."""
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
+        stacks += self.linear_layers * self.linear_layer_surplus
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -115,14 +137,27 @@ class ModelConfig(ModelShape):
     def kv_bytes_per_token(self, dtype_bytes: float = 2.0) -> float:
         """Return what one token adds to the cache of all layers while no window is full [B].
 
-        2 kv_heads head_dim a layer, or the latent vector with its rotary part (MLA).
+        2 kv_heads head_dim a layer that attends to keys, or the latent vector with its rotary part (MLA).
         """
         latent = self.kv_lora + self.rope_head_dim
         width = latent if self.latent_attention else self.kv_heads * (self.head_dim + self.value_dim)
-        return self.layers * width * dtype_bytes
+        return self.attending_layers * width * dtype_bytes
 
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
-        """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window."""
-        kept = min(tokens, self.window) if self.window else tokens
-        share = (self.window_layers * kept + (self.layers - self.window_layers) * tokens) / self.layers
+        """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.
+
+        The states of linear attention are apart, see `state_bytes`.
+        """
+        kept, layers = min(tokens, self.window) if self.window else tokens, self.attending_layers
+        share = (self.window_layers * kept + (layers - self.window_layers) * tokens) / layers
         return share * self.kv_bytes_per_token(dtype_bytes)
+
+    @property
+    def state_bytes(self) -> float:
+        """What linear attention keeps of one sequence in all layers, however long it is [B].
+
+        A state [head_dim, value_dim] a head in fp32, and the inputs of all but one tap of the convolution in 16 bits.
+        """
+        states = 4.0 * self.linear_heads * self.linear_head_dim * self.linear_value_dim
+        inputs = 2.0 * (self.linear_conv - 1) * (2 * self.linear_key_width + self.linear_value_width)
+        return self.linear_layers * (states + inputs)

@@ -78,6 +78,11 @@ class ModelShape:
     encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
     position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
     head_bias : the head has a bias.
+    linear_layers : layers whose attention is linear, the gated delta rule (`perfmodel.operators.gated_delta`); they
+        alternate evenly with those that attend to keys.
+    linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
+    linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
+    linear_conv : taps of the convolution over neighbouring tokens before it.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
     stored : format of the checkpoint's weights, as `perfmodel.serving.precision.FORMATS` names them; "" for 16 bits,
@@ -125,10 +130,17 @@ class ModelShape:
     stored: str = ""
     expert_groups: int = 0
     token_groups: int = 0
+    linear_layers: int = 0
+    linear_heads: int = 0
+    linear_key_heads: int = 0
+    linear_head_dim: int = 128
+    linear_value_dim: int = 128
+    linear_conv: int = 4
 
     def __post_init__(self) -> None:
-        every = self.layers if self.window and not self.window_layers else self.window_layers
+        every = self.attending_layers if self.window and not self.window_layers else self.window_layers
         object.__setattr__(self, "window_layers", every)
+        object.__setattr__(self, "linear_key_heads", self.linear_key_heads or self.linear_heads)
 
     @property
     def architecture(self) -> Architecture:
@@ -181,6 +193,11 @@ class ModelShape:
         return self.layers - self.dense_layers if self.experts else 0
 
     @property
+    def attending_layers(self) -> int:
+        """Layers whose queries attend to keys, which they keep."""
+        return self.layers - self.linear_layers
+
+    @property
     def value_dim(self) -> int:
         """Size of a value's head."""
         return self.value_head_dim or self.head_dim
@@ -189,6 +206,21 @@ class ModelShape:
     def query_width(self) -> int:
         """Width of all query heads."""
         return self.heads * self.head_dim
+
+    @property
+    def gate_width(self) -> int:
+        """Width of the gate of attention's output, 0 without one."""
+        return self.query_width * self.architecture.output_gate
+
+    @property
+    def linear_key_width(self) -> int:
+        """Width of all heads of the queries, and of the keys, of linear attention."""
+        return self.linear_key_heads * self.linear_head_dim
+
+    @property
+    def linear_value_width(self) -> int:
+        """Width of all heads of the values of linear attention."""
+        return self.linear_heads * self.linear_value_dim
 
     @property
     def kv_width(self) -> int:
@@ -206,9 +238,10 @@ class ModelShape:
         """Return the matrices of one layer that compute queries, keys and values."""
         if self.latent_attention:
             return self._latent_linears()
+        queries = self.query_width + self.gate_width
         if self.architecture.fused_qkv:
-            return (Linear("query_key_value", self.query_width + 2 * self.kv_width, self.hidden, self.qkv_bias),)
-        widths = {"query": self.query_width, "key": self.kv_width, "value": self.kv_width}
+            return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
+        widths = {"query": queries, "key": self.kv_width, "value": self.kv_width}
         return tuple(Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items())
 
     def _latent_linears(self) -> tuple[Linear, ...]:
@@ -223,6 +256,20 @@ class ModelShape:
     def output_linear(self) -> Linear:
         """Return the matrix of one layer that follows attention."""
         return Linear("output", self.hidden, self.heads * self.value_dim, self.output_bias)
+
+    def attention_matrices(self, linear: bool = False) -> tuple[Linear, ...]:
+        """Return every matrix of one attention; of linear attention queries, keys, values and a gate in one.
+
+        Its others are those of a decay and a rate a head, and the output.
+        """
+        if not linear:
+            return (*self.attention_linears(), self.output_linear())
+        into = 2 * (self.linear_key_width + self.linear_value_width)
+        return (
+            Linear("query_key_value_gate", into, self.hidden),
+            Linear("decay_rate", 2 * self.linear_heads, self.hidden),
+            Linear("output", self.hidden, self.linear_value_width),
+        )
 
     def mlp_linears(self, width: int = 0) -> tuple[Linear, ...]:
         """Return the matrices of one MLP: gate if there is one, up, down; of a dense layer unless a width is given."""
@@ -244,8 +291,8 @@ class ModelShape:
         return (*router, *shared, *((Linear("shared_gate", 1, self.hidden),) if self.shared_gate else ()))
 
     def layer_linears(self) -> tuple[Linear, ...]:
-        """Return every matrix of one layer with a dense MLP."""
-        return (*self.attention_linears(), self.output_linear(), *self.mlp_linears())
+        """Return every matrix of one layer with a dense MLP, whose queries attend to keys."""
+        return (*self.attention_matrices(), *self.mlp_linears())
 
     def head_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of the language model's head; BERT transforms the hidden state first."""

@@ -177,6 +177,11 @@ def _problem(config: ModelConfig) -> str:
         and not 1 <= config.top_k <= config.experts,
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
+        f"{config.linear_layers} layers with linear attention of {config.layers}, of which at least one has to attend "
+        "to keys": config.linear_layers >= config.layers,
+        "layers with linear attention have no linear_heads": config.linear_layers and not config.linear_heads,
+        f"heads of linear attention ({config.linear_heads}) are not a multiple of their key heads "
+        f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),
     }
     grouped = group_problem(config.experts, config.top_k, config.expert_groups, config.token_groups)
     return next((text for text, found in problems.items() if found), grouped)

@@ -150,7 +150,7 @@ def test_a_shape_of_gpt3():
     ("text", "said"),
     [
         ("lama-3.1-8b", "Did you mean 'llama-3.1-8b'?"),
-        ("Qwen/Qwen3.5-397B-A17B", "unknown model"),
+        ("Qwen/Qwen7-397B-A17B", "unknown model"),
         ("", "no model is named"),
         ("layers=32 hidden=4096 heads=32", "has no vocab"),
         ("layers=32 hidden=4096 head=32 vocab=9", "unknown key of a shape 'head'. Did you mean 'heads'?"),

@@ -175,7 +175,7 @@ def test_windows_on_some_layers(read, change, window, layers):
     [
         ({"model_type": "mamba"}, "(mamba) has Mamba (state space) layers"),
         ({"model_type": "nemotron_h"}, "(nemotron_h) has Mamba"),
-        ({"model_type": "qwen3_next"}, "linear attention"),
+        ({"model_type": "minimax_m1"}, "linear attention"),
         ({"model_type": "llama", "mamba_d_state": 16}, "Mamba"),
         ({"model_type": "new", "layer_types": ["linear_attention", "full_attention"]}, "linear_attention layers"),
     ],
