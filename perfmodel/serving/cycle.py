@@ -123,7 +123,7 @@ class Cycle:
             "output_tokens_per_s": rate,
             "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
             "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
-            "kv_tokens": memory.shared(self.prefix) + self.running * memory.kept(self.context - self.prefix),
+            "kv_tokens": memory.shared(self.prefix) + self.running * memory.of_sequence(self.context - self.prefix),
         }  # fmt: skip
         shape = step.shape
         return Steady(

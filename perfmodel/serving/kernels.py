@@ -14,6 +14,7 @@ from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.reduce_scatter import ReduceScatter
@@ -45,6 +46,9 @@ LATENT_PROMPT_KERNELS = 5.0
 #: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
 #: TFLOP/s and 3000 of 3350 GB/s on H800 (github.com/deepseek-ai/FlashMLA)
 LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0.25
+#: kernels of a layer with linear attention beyond those of one that attends: a second projection, and its decays; the
+#: convolution and the norm stand for the rotation and the cache's write (SGLang's and vLLM's `GatedDeltaNet` layers)
+LINEAR_KERNELS = 2.0
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
@@ -90,7 +94,9 @@ class Kernels:
         shard = self.shard
         exchanges = 0 if self.parallel.tp == 1 else 1 if shard.parallel_block else 2
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0)
-        return own + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
+        linear = shard.linear_layers / shard.layers
+        attention = (1.0 - linear) * (shard.qk_norm + shard.output_gate + 3 * (shard.kv_lora > 0))
+        return own + exchanges + 5 * (shard.moe_layers > 0) + attention + LINEAR_KERNELS * linear
 
     @property
     def prompt_kernels_per_layer(self) -> float:
@@ -144,9 +150,12 @@ class Kernels:
 
     def _attention_products(self, cost: Cost, tokens: Array) -> None:
         shard = self.shard
+        if shard.linear_layers:
+            self._linear_products(cost, tokens)
         if not shard.kv_lora:
-            self.product(cost, "weights", tokens, shard.qkv_width, shard.hidden, shard.layers)
-            self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.head_dim, shard.layers)
+            layers = shard.attending_layers
+            self.product(cost, "weights", tokens, shard.qkv_width, shard.hidden, layers)
+            self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.head_dim, layers)
             return
         nope = shard.head_dim - shard.rope_dim
         rank = shard.kv_lora + shard.rope_dim + shard.q_lora
@@ -156,6 +165,13 @@ class Kernels:
         expanded = shard.heads * (nope + shard.value_dim)
         self.product(cost, "weights", tokens, expanded, shard.kv_lora, shard.layers)
         self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.value_dim, shard.layers)
+
+    def _linear_products(self, cost: Cost, tokens: Array) -> None:
+        """Add the products around linear attention; decays and rates keep 16 bits in quantised checkpoints."""
+        shard, values = self.shard, self.shard.linear_values_width
+        self.product(cost, "weights", tokens, shard.convolved_width + values, shard.hidden, shard.linear_layers)
+        self._product(cost, "weights", (tokens, 2 * shard.linear_heads, shard.hidden), shard.linear_layers, None)
+        self.product(cost, "weights", tokens, shard.hidden, values, shard.linear_layers)
 
     def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
         hidden = self.shard.hidden
@@ -209,13 +225,18 @@ class Kernels:
 
     def _small_kernels(self, cost: Cost, tokens: Array) -> None:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
-        shard = self.shard
+        shard, attending = self.shard, self.shard.attending_layers
         norms = shard.layers * (1 if shard.parallel_block else 2)
         self.stream(cost, "kernels", tokens * shard.hidden, 3, "add", norms)
-        self.stream(cost, "kernels", tokens * shard.qkv_width, 1, "copy", shard.layers)
+        self.stream(cost, "kernels", tokens * shard.heads_width, 1, "copy", attending)
         if shard.qk_norm:
             self.stream(cost, "kernels", tokens * (shard.heads + shard.kv_heads) * shard.head_dim, 1, "copy",
-                        shard.layers)  # fmt: skip
+                        attending)  # fmt: skip
+        if shard.output_gate:
+            self.stream(cost, "kernels", tokens * shard.heads * shard.head_dim, 2, "mul", attending)
+        if shard.linear_layers:  # the convolution, and the norm of the output with its gate
+            self.stream(cost, "kernels", tokens * shard.convolved_width, 1, "copy", shard.linear_layers)
+            self.stream(cost, "kernels", tokens * shard.linear_values_width, 2, "silu_mul", shard.linear_layers)
         if shard.dense_layers > 0:
             self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
                         "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
@@ -319,14 +340,32 @@ class Kernels:
     def _over_layers(self, **sizes: Any) -> tuple[Array, Array]:
         shard = self.shard
         whole = {name: np.maximum(1.0, np.round(value)) for name, value in sizes.items()}
-        full = shard.layers - shard.window_layers
+        full = shard.attending_layers - shard.window_layers
         time: Array = np.zeros(np.broadcast_shapes(*(value.shape for value in whole.values())))
         spread = time
         for layers, window in ((full, 0), (shard.window_layers, shard.window)):
             if layers > 0:
                 each, deviation = self._attention(window, **whole)
                 time, spread = time + layers * each, spread + layers * each * deviation
+        if shard.linear_layers > 0:
+            each, deviation = self._linear_attention(whole["batch"], whole["seq_q"])
+            time = time + shard.linear_layers * each
+            spread = spread + shard.linear_layers * each * deviation
         return time * self.engine.slower, spread / time
+
+    def _linear_attention(self, sequences: Array, tokens: Array) -> tuple[Array, Array]:
+        """Return the time of linear attention for some new tokens of each sequence [s], and its deviation.
+
+        One token reads and writes the state; several are computed in chunks, from a state to the next.
+        """
+        shard = self.shard
+        op = GatedDelta(
+            batch=sequences, heads=shard.linear_heads, key_heads=shard.linear_key_heads, seq=tokens,
+            head_dim=shard.linear_head_dim, value_dim=shard.linear_value_dim, carried=True, dtype=self.dtype,
+            algorithm="recurrent" if np.all(tokens == 1) else "chunked",
+        )  # fmt: skip
+        time, deviation = kernel(op, self.hardware, self.engine.library)
+        return time, deviation.whole
 
     def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
         shard, library = self.shard, self.engine.attention_on(self.hardware.matrix_instruction)

@@ -229,14 +229,14 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
 
 
 def _kept_share(memory: Memory, requests: Requests) -> float:
-    """Return the share of the tokens of all sequences that is kept; below 1 where they outgrow a window.
+    """Return the share of the tokens of all sequences that is kept: below 1 where they outgrow a window.
 
     The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
-    mean sequence takes what its layers keep.
+    mean sequence takes what its layers keep. The states of linear attention make the share larger.
     """
     prompts, answers = (requests.prompt - requests.cached).astype(np.float64), requests.output.astype(np.float64)
     lengths = np.asarray(memory.length(prompts, answers))
-    return float(np.sum(memory.kept(lengths)) / np.sum(lengths))
+    return float(np.sum(memory.of_sequence(lengths)) / np.sum(lengths))
 
 
 def _host_bytes_per_s(hardware: Hardware) -> float:

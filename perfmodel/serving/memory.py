@@ -34,6 +34,7 @@ class Memory(Reportable):
     kv_bytes_token : keys and values of one token in all layers, over all GPUs of a copy of the model [B].
     kv_bytes_token_gpu : the part on one GPU [B].
     windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
+    state_bytes : what linear attention keeps of a sequence on one GPU, however long it is [B].
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
@@ -52,6 +53,7 @@ class Memory(Reportable):
     copies: int
     block_tokens: int
     reserve: bool
+    state_bytes: float = 0.0
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -64,7 +66,7 @@ class Memory(Reportable):
     def most(self, isl: Number, osl: Number, prefix: Number = 0.0) -> Number:
         """Return `max_batch` for arrays of lengths."""
         own = np.maximum(1.0, np.subtract(isl, prefix))  # a prefix is shorter than its prompts
-        held = self.kept(self.length(own, osl))
+        held = self.of_sequence(self.length(own, osl))
         blocks = np.ceil(held / self.block_tokens) * self.block_tokens
         return plain(np.floor(np.subtract(self.kv_tokens, self.shared(prefix)) / blocks))
 
@@ -89,6 +91,15 @@ class Memory(Reportable):
         left = sum(share * np.maximum(0.0, np.subtract(tokens, window)) for window, share in self.windows)
         return plain(np.subtract(tokens, left)) if self.windows else tokens
 
+    def of_sequence(self, tokens: Number) -> Number:
+        """Return how many tokens take the bytes of a running sequence of so many: `kept`, and its state."""
+        kept = self.kept(tokens)
+        return plain(np.add(kept, self.state_bytes / self.kv_bytes_token_gpu)) if self.state_bytes else kept
+
+    def moved_bytes(self, tokens: Number) -> Number:
+        """Return the bytes that a decode step moves of a sequence on one GPU: keys and values, a state twice."""
+        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + 2.0 * self.state_bytes)
+
 
 class Held(NamedTuple):
     """What a model keeps on one GPU of its fullest stage.
@@ -99,12 +110,14 @@ class Held(NamedTuple):
     token_bytes : keys and values of one token in all layers [B].
     token_bytes_all : the same over all GPUs of a copy of the model [B].
     windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
+    state_bytes : what linear attention keeps of a sequence [B].
     """
 
     weights_bytes: float = 0.0
     token_bytes: float = 0.0
     token_bytes_all: float = 0.0
     windows: tuple[tuple[int, float], ...] = ()
+    state_bytes: float = 0.0
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
@@ -113,6 +126,7 @@ class Held(NamedTuple):
             self.token_bytes + other.token_bytes,
             self.token_bytes_all + other.token_bytes_all,
             self.windows + other.windows,
+            self.state_bytes + other.state_bytes,
         )
 
 
@@ -123,12 +137,13 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     """
     fullest = math.ceil(part.layers) / part.layers
     each = kv_token_bytes(part, kv)
-    windowed = part.window_layers / part.layers if part.window > 0 else 0.0
+    windowed = part.window_layers / part.attending_layers if part.window > 0 else 0.0
     return Held(
         weights_bytes(config, part, parallel, weights, fullest),
         fullest * each,
         each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
         ((part.window, windowed * fullest * each),) if windowed else (),
+        fullest * part.state_bytes,
     )
 
 
@@ -172,6 +187,7 @@ def memory_of(
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
+        state_bytes=held.state_bytes,
     )
 
 
@@ -182,9 +198,9 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
 
 def kv_token_bytes(part: Shard, kv: str) -> float:
-    """Return the bytes of keys and values of one token on one GPU, in all layers [B]."""
+    """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B]."""
     width = part.kv_lora + part.rope_dim if part.kv_lora else 2 * part.kv_heads * part.head_dim
-    return part.layers * width * kv_bytes(kv)
+    return part.attending_layers * width * kv_bytes(kv)
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, fullest: float = 1.0) -> float:
@@ -202,13 +218,15 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
         attention += part.kv_lora * part.heads * (nope + part.value_dim) + hidden * part.heads * part.value_dim
     else:
         attention = hidden * (part.qkv_width + part.heads * part.head_dim)
-    matrices = part.layers * attention + part.dense_layers * gates * hidden * part.ffn
+    linear = hidden * (part.convolved_width + 2 * part.linear_values_width)
+    matrices = part.attending_layers * attention + part.linear_layers * linear
+    matrices += part.dense_layers * gates * hidden * part.ffn
     matrices += part.moe_layers * gates * hidden * part.shared_ffn
     experts = part.moe_layers * gates * hidden * part.experts / parallel.ep * part.expert_ffn
     tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
-    routers = part.moe_layers * part.experts * hidden
+    sixteen = part.moe_layers * part.experts * hidden + part.linear_layers * 2 * part.linear_heads * hidden
     beside = beside_experts(weights, "bf16") if part.experts else weights
-    return fullest * (matrices * beside.bytes + experts * weights.bytes + 2.0 * routers) + 2.0 * tables
+    return fullest * (matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen) + 2.0 * tables
 
 
 def _does_not_fit(hardware: Hardware, stored: float, rest: float, room: float, parallel: Parallel) -> UsageError:

@@ -163,7 +163,7 @@ def _bound(deployment: Deployment, case: Case) -> dict[str, float]:
     if np.isnan(batch):
         batch = float(capacity(deployment, case.isl, case.osl))
     rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
-    keys = batch / deployment.dp * float(memory.kept(case.isl + case.osl / 2.0)) * memory.kv_bytes_token_gpu
+    keys = batch / deployment.dp * float(memory.moved_bytes(case.isl + case.osl / 2.0))
     token = (memory.weights_bytes + keys) / rate * deployment.pp
     dtype = deployment.format.compute if not deployment.format.weight_only else "bf16"
     peak = hardware.best_peak(dtype if dtype in hardware.dtypes() else "fp16").flop_per_s

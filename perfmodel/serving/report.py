@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_binary, format_si
 from perfmodel.serving import load_report as load_report
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.fit_engine import EngineFit
@@ -50,6 +50,12 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     for window, share in memory.windows:
         where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
         notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most.",)
+    if memory.state_bytes:
+        worth = memory.state_bytes / memory.kv_bytes_token_gpu
+        notes += (
+            f"Linear attention keeps a state of {format_binary(memory.state_bytes)} of each sequence on one GPU, "
+            f"however long it is: as much as {worth:.0f} tokens.",
+        )
     facts = {"kv_tokens": memory.kv_tokens, "kv_bytes_token": memory.kv_bytes_token}
     columns = (Column("part"), Column("bytes", "on one GPU", "iB"))
     return Report("serve", columns, rows, {**facts, **(context or {})}, notes, title="Memory of one GPU")

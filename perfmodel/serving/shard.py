@@ -54,6 +54,11 @@ class Shard:
     window, window_layers : most keys of a query, in how many layers of the stage.
     kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
     expert_groups, token_groups : groups of experts, and from how many a token's come.
+    output_gate : a gate as wide as the queries multiplies what attention gives.
+    linear_layers : layers of the stage whose attention is linear, the gated delta rule.
+    linear_heads, linear_key_heads : of this GPU, of their values, and of their queries and keys.
+    linear_head_dim, linear_value_dim, linear_conv : size of a head of their keys and of their values, and taps of the
+        convolution before it.
     """
 
     hidden: int
@@ -79,6 +84,13 @@ class Shard:
     value_dim: int = 0
     expert_groups: int = 1
     token_groups: int = 1
+    output_gate: bool = False
+    linear_layers: float = 0.0
+    linear_heads: int = 0
+    linear_key_heads: int = 0
+    linear_head_dim: int = 0
+    linear_value_dim: int = 0
+    linear_conv: int = 0
 
     @property
     def router(self) -> Router:
@@ -91,9 +103,35 @@ class Shard:
         return self.layers - self.moe_layers
 
     @property
-    def qkv_width(self) -> int:
-        """Columns of the product that computes queries, keys and values."""
+    def attending_layers(self) -> float:
+        """Layers whose queries attend to keys, which they keep."""
+        return self.layers - self.linear_layers
+
+    @property
+    def heads_width(self) -> int:
+        """Width of queries, keys and values."""
         return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+    @property
+    def qkv_width(self) -> int:
+        """Columns of the product that computes queries, keys and values, and the gate of the output."""
+        return self.heads_width + self.output_gate * self.heads * self.head_dim
+
+    @property
+    def linear_values_width(self) -> int:
+        """Width of the values of linear attention, and of their gate."""
+        return self.linear_heads * self.linear_value_dim
+
+    @property
+    def convolved_width(self) -> int:
+        """Width of queries, keys and values of linear attention, which a convolution passes over."""
+        return 2 * self.linear_key_heads * self.linear_head_dim + self.linear_values_width
+
+    @property
+    def state_bytes(self) -> float:
+        """What linear attention keeps of one sequence in all layers [B]: see `ModelConfig.state_bytes`."""
+        states = 4.0 * self.linear_heads * self.linear_head_dim * self.linear_value_dim
+        return self.linear_layers * (states + 2.0 * (self.linear_conv - 1) * self.convolved_width)
 
 
 def shard(config: ModelConfig, parallel: Parallel) -> Shard:
@@ -131,6 +169,13 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         value_dim=config.value_dim,
         expert_groups=config.router.groups,
         token_groups=config.router.chosen,
+        output_gate=config.architecture.output_gate,
+        linear_layers=config.linear_layers / parallel.pp,
+        linear_heads=config.linear_heads // tp,
+        linear_key_heads=max(1, config.linear_key_heads // tp),
+        linear_head_dim=config.linear_head_dim,
+        linear_value_dim=config.linear_value_dim,
+        linear_conv=config.linear_conv,
     )
 
 
@@ -139,10 +184,7 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
     tp, pp, ep = parallel.tp, parallel.pp, parallel.ep
-    if config.heads % tp:
-        raise _not_dividing("tp", tp, "query heads", config.heads)
-    if config.kv_heads % tp and tp % config.kv_heads:
-        raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
+    _check_heads(config, tp)
     if pp > config.layers:
         raise UsageError(
             f"pp={pp} is more than the model's {config.layers} layers.",
@@ -159,6 +201,17 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
             place="deployment",
             remedy="The GPUs of a stage share the experts: ep is one of their divisors.",
         )
+
+
+def _check_heads(config: ModelConfig, tp: int) -> None:
+    if config.heads % tp:
+        raise _not_dividing("tp", tp, "query heads", config.heads)
+    if config.kv_heads % tp and tp % config.kv_heads:
+        raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
+    if config.linear_heads % tp:
+        raise _not_dividing("tp", tp, "heads of linear attention", config.linear_heads)
+    if config.linear_layers and config.linear_key_heads % tp and tp % config.linear_key_heads:
+        raise _not_dividing("tp", tp, "key heads of linear attention", config.linear_key_heads)
 
 
 def _not_dividing(name: str, value: int, what: str, number: int) -> UsageError:

@@ -129,7 +129,7 @@ def batches_in_turn(
         "tpot_s": batch.tpot_s, "tpot_low_s": batch.tpot_low_s, "tpot_high_s": batch.tpot_high_s,
         "output_tokens_per_s": rate, "output_tokens_per_s_low": low, "output_tokens_per_s_high": high,
         "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / np.asarray(batch.tpot_s),
-        "kv_tokens": memory.shared(prefix) + running * memory.kept(memory.length(isl - prefix, osl)),
+        "kv_tokens": memory.shared(prefix) + running * memory.of_sequence(memory.length(isl - prefix, osl)),
     }  # fmt: skip
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
     return Steady(
