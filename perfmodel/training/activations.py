@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfmodel.training.linear_attention import linear_kept
 from perfmodel.training.plan import Recompute
 from perfmodel.training.shard import expert_tokens, key_heads, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
@@ -116,7 +117,7 @@ class Kept(NamedTuple):
         return sum(self)
 
 
-def kept_by_layer(config: ModelConfig, part: Slice, moe: bool) -> Kept:
+def kept_by_layer(config: ModelConfig, part: Slice, moe: bool, linear: bool = False) -> Kept:
     """Return what a layer keeps of one micro batch without recomputation [B].
 
     With T = b s / cp tokens, x = t under sequence parallelism else 1, e bytes an element:
@@ -124,23 +125,32 @@ def kept_by_layer(config: ModelConfig, part: Slice, moe: bool) -> Kept:
     separate kernels); q, k, v e T (q + 2 k) / t; output of attention e T q / t;
     scores a s T (e, and e + 1 with dropout) / t, or 4 T a / t;
     MLP e T f / t twice, three times if gated, four times in separate kernels; dropout masks 2 T h / x.
-    For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)).
+    For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)). A gate of attention's
+    output keeps itself and what it multiplies; of linear attention see `linear_kept`.
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
     norms = 1 if config.parallel_block and config.architecture.norms == 1 else 2
     copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
     residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
+    queries, scores, values = linear_kept(config, part.tokens, part.tp, e) if linear else _attention(config, part)
     return Kept(
         block_input=e * hidden,
         norms=norms * inputs + residual + copies,
-        queries=_queries(config, part),
-        scores=_scores(config, part),
-        values=_output_bytes(part) * part.tokens * config.heads * config.value_dim / part.tp,
+        queries=queries,
+        scores=scores,
+        values=values,
         mlp=_experts(config, part) if moe else _mlp(config, part, part.tokens * config.ffn / part.tp),
         masks=2.0 * hidden if part.dropout else 0.0,
         cross=_cross(config, part) if part.cross_tokens else 0.0,
     )
+
+
+def _attention(config: ModelConfig, part: Slice) -> tuple[float, float, float]:
+    """Return what attention keeps: its inputs, its scores, and its output."""
+    gate = 2.0 * part.element_bytes * part.tokens * config.gate_width / part.tp
+    values = _output_bytes(part) * part.tokens * config.heads * config.value_dim / part.tp
+    return _queries(config, part) + gate, _scores(config, part), values
 
 
 def _output_bytes(part: Slice) -> float:
@@ -199,10 +209,14 @@ def _experts(config: ModelConfig, part: Slice) -> float:
     return routed + moved + shared + _SCORE_BYTES * part.outer * config.experts
 
 
-def layer_activations(config: ModelConfig, part: Slice, moe: bool, recompute: str) -> LayerActivations:
+def layer_activations(
+    config: ModelConfig, part: Slice, moe: bool, recompute: str, linear: bool = False
+) -> LayerActivations:
     """Return what a layer keeps and what its backward needs beside that, for one way of recomputing."""
-    kept = kept_by_layer(config, part, moe)
-    remains = _remains(config, part, kept, recompute, moe)
+    kept = kept_by_layer(config, part, moe, linear)
+    # the triangle of linear attention is kept by its kernel, as a flash kernel keeps its logarithms
+    apart = part._replace(kernel="") if linear else part
+    remains = _remains(config, apart, kept, recompute, moe, linear)
     return LayerActivations(remains, kept.total - _least(kept, remains, recompute) + _gradients(config, part, kept))
 
 
@@ -215,7 +229,7 @@ def _least(kept: Kept, remains: float, recompute: str) -> float:
     return mean if recompute == Recompute.SELECTIVE_LAYER else remains
 
 
-def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: bool) -> float:
+def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: bool, linear: bool) -> float:
     """Return what is kept of a layer under recomputation."""
     if recompute == Recompute.FULL:
         return kept.block_input
@@ -224,19 +238,26 @@ def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: 
     if recompute == Recompute.SELECTIVE_LAYER:
         return 0.5 * (kept.total + kept.block_input)
     if recompute == Recompute.SELECTIVE_OP:
-        return kept.block_input + kept.scores + _every_second_product(config, part, moe)
+        return kept.block_input + kept.scores + _every_second_product(config, part, moe, linear)
     return kept.total
 
 
-def _every_second_product(config: ModelConfig, part: Slice, moe: bool) -> float:
-    """Return the outputs that torchtitan keeps: of attention and of every second of q, k, v, out, gate, up, down."""
+def _every_second_product(config: ModelConfig, part: Slice, moe: bool, linear: bool) -> float:
+    """Return the outputs that torchtitan keeps: of attention and of every second of its layer's products.
+
+    These are q, k, v, out, gate, up and down; with linear attention one for q, k, v and gate, and one for the rates.
+    """
     e, tokens = part.element_bytes, part.tokens
-    values = key_heads(config, part.tp) * config.value_dim
     routed = part.expert_tokens * config.top_k * config.expert_ffn / part.etp
     inner = routed if moe else tokens * config.ffn / part.tp
+    if linear:
+        first = config.attention_matrices(linear=True)[0].n / part.tp
+        return e * (tokens * (first + config.linear_value_width / part.tp) + part.outer * config.hidden + inner)
+    values = key_heads(config, part.tp) * config.value_dim
     attention = config.heads * config.value_dim / part.tp
     last = part.outer * config.hidden if part.last_output else 0.0
-    return e * (tokens * (config.query_width / part.tp + values + attention) + inner + last)
+    queries = (config.query_width + config.gate_width) / part.tp
+    return e * (tokens * (queries + values + attention) + inner + last)
 
 
 def _gradients(config: ModelConfig, part: Slice, kept: Kept) -> float:

@@ -7,9 +7,9 @@ import functools
 from perfmodel.workloads.model_config import Linear, ModelConfig
 
 
-def adapted(config: ModelConfig, moe: bool) -> tuple[Linear, ...]:
+def adapted(config: ModelConfig, moe: bool, linear: bool = False) -> tuple[Linear, ...]:
     """Return the matrices of a layer that have adapters: all of a dense layer, those of attention beside experts."""
-    attention = (*config.attention_linears(), config.output_linear())
+    attention = config.attention_matrices(linear)
     return attention if moe else (*attention, *config.mlp_linears())
 
 
@@ -21,7 +21,7 @@ def adapted_across(config: ModelConfig) -> tuple[tuple[Linear, ...], tuple[Linea
     """Return the matrices of a decoder's attention to an encoder: on its own tokens, and on those of the encoder."""
     if not config.encoder_layers:
         return (), ()
-    linears = (*config.attention_linears(), config.output_linear())
+    linears = config.attention_matrices()
     keys = tuple(linear for linear in linears if linear.name in _KEYS)
     return tuple(linear for linear in linears if linear.name not in _KEYS), keys
 
@@ -37,11 +37,21 @@ def adapter_parameters(config: ModelConfig, rank: int) -> float:
     dense, sparse = (beside(adapted(config, moe)) + across for moe in (False, True))
     encoder = beside(adapted(config.encoder, False)) if config.encoder else 0.0
     layers = (config.layers - config.moe_layers) * dense + config.moe_layers * sparse
+    if config.linear_layers:
+        more = beside(config.attention_matrices(linear=True)) - beside(config.attention_matrices())
+        layers += config.linear_layers * more
     return layers + config.encoder_layers * encoder
 
 
 def adapter_bytes(
-    config: ModelConfig, moe: bool, tokens: float, tp: int, element_bytes: float, cross_tokens: float = 0.0
+    config: ModelConfig,
+    moe: bool,
+    tokens: float,
+    tp: int,
+    element_bytes: float,
+    cross_tokens: float = 0.0,
+    *,
+    linear: bool = False,
 ) -> tuple[float, float]:
     """Return what the adapters of a layer move beside its products, forward and backward [B].
 
@@ -55,9 +65,10 @@ def adapter_bytes(
     tp : tensor parallel ranks that share out one side of each matrix.
     element_bytes : of an activation.
     cross_tokens : of an encoder that the layer attends to.
+    linear : whether the attention of the layer is linear.
     """
     own, keys = adapted_across(config) if cross_tokens else ((), ())
-    rows = [(linear, tokens) for linear in (*adapted(config, moe), *own)] + [(linear, cross_tokens) for linear in keys]
-    inputs = element_bytes / tp * sum(linear.k * count for linear, count in rows)
-    outputs = element_bytes / tp * sum(linear.n * count for linear, count in rows)
+    rows = [(one, tokens) for one in (*adapted(config, moe, linear), *own)] + [(one, cross_tokens) for one in keys]
+    inputs = element_bytes / tp * sum(one.k * count for one, count in rows)
+    outputs = element_bytes / tp * sum(one.n * count for one, count in rows)
     return inputs + 2.0 * outputs, 2.0 * outputs + 4.0 * inputs

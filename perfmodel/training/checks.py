@@ -138,6 +138,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     plan.micro_batches(cluster.gpus)
     _divides("tp", plan.tp, "heads", config.heads)
     _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)
+    _check_linear(config, plan)
     _check_experts(config, cluster, plan)
     _check_pipelined_zero(plan)
     _check_pipeline(config, cluster, plan)
@@ -232,6 +233,18 @@ def _divides(name: str, value: int, of: str, total: int) -> None:
     if total and total % value:
         near = nearest_divisor(total, value)
         raise refused(f"{name} = {value} does not divide the {total} {of}", f"Nearest: {name}={near}")
+
+
+def _check_linear(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check what linear attention allows: whole heads on each rank, and whole sequences."""
+    if not config.linear_layers:
+        return
+    _divides("tp", plan.tp, "key heads of linear attention", config.linear_key_heads)
+    if plan.cp > 1:
+        raise refused(
+            f"cp = {plan.cp} with linear attention, whose states would go from rank to rank: it is not modelled",
+            "Use cp=1",
+        )
 
 
 def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:

@@ -6,6 +6,7 @@ import functools
 
 from perfmodel.operators.attention import Attention
 from perfmodel.training.activations import UNFUSED
+from perfmodel.training.linear_attention import linear_flop
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import encoder_tokens
 from perfmodel.workloads.model_config import ModelConfig
@@ -42,14 +43,16 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
 def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[float, float]:
     """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square.
 
-    With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both.
+    With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So does
+    linear attention.
     """
     width = config.heads * (config.head_dim + config.value_dim) / 2.0
     windowed = min(config.window_layers, config.layers) if config.window else 0
     causal = config.architecture.causal
     whole = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal)
     narrow = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal, window=config.window if causal else 0)
-    masked = (config.layers - windowed) * float(whole.flop()) + windowed * float(narrow.flop())
-    full = 4.0 * config.layers * width * float(seq) ** 2
+    masked = (config.attending_layers - windowed) * float(whole.flop()) + windowed * float(narrow.flop())
+    full = 4.0 * config.attending_layers * width * float(seq) ** 2
     others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
+    others += linear_flop(config, seq)
     return masked * width + others, full + others

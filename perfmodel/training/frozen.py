@@ -17,14 +17,14 @@ FROZEN = ("", *FROZEN_BYTES)
 _KERNELS = 3
 
 
-def frozen_kernels(config: ModelConfig, moe: bool, ep: int) -> int:
+def frozen_kernels(config: ModelConfig, moe: bool, ep: int, linear: bool = False) -> int:
     """Return the kernels with which a pass of a layer writes its matrices out, those of the experts one by one."""
     mlp = len(config.mlp_linears())
     experts = mlp * (config.experts // ep + (config.shared_ffn > 0)) if moe else mlp
-    return _KERNELS * (len(config.attention_linears()) + 1 + experts)
+    return _KERNELS * (len(config.attention_matrices(linear)) + experts)
 
 
 def largest_matrix(config: ModelConfig) -> float:
     """Return the parameters of the largest matrix of the layers, which is written out while a product reads it."""
-    linears = (*config.attention_linears(), config.output_linear(), *config.mlp_linears())
+    linears = [*config.layer_linears(), *(config.attention_matrices(linear=True) if config.linear_layers else ())]
     return float(max(linear.n * linear.k for linear in linears))

@@ -20,6 +20,7 @@ from perfmodel.training.kernels import (
     product_times,
     stream_time,
 )
+from perfmodel.training.linear_attention import linear_core
 from perfmodel.training.shard import Shard, key_heads, key_value_width
 from perfmodel.training.streams import chains, stream_bytes
 from perfmodel.workloads.model_config import ModelConfig
@@ -82,11 +83,21 @@ class _Matrix(NamedTuple):
 
 
 @cached_per_machine
-def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool) -> LayerWork:
-    """Return the work of one layer; ``moe`` for a layer with experts, ``windowed`` for one with the model's window."""
-    matrices = {**_attention_matrices(config, shard), **_mlp_matrices(config, shard, moe)}
-    core = _shared_core(_core_times(hardware, config, shard, windowed), shard)
-    forward, backward = stream_bytes(hardware, config, shard, moe)
+def layer_work(
+    hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool, linear: bool = False
+) -> LayerWork:
+    """Return the work of one layer.
+
+    Parameters
+    ----------
+    hardware, config, shard : machine, model, and what one GPU holds of a layer.
+    moe, windowed, linear : whether the layer has experts, the model's window, and linear attention.
+    """
+    attention = _linear_matrices(config, shard) if linear else _attention_matrices(config, shard)
+    matrices = {**attention, **_mlp_matrices(config, shard, moe)}
+    core = _linear_core(hardware, config, shard) if linear else _core_times(hardware, config, shard, windowed)
+    core = _shared_core(core, shard)
+    forward, backward = stream_bytes(hardware, config, shard, moe, linear)
     products = _passes(hardware, matrices, shard)
     expert = {name for name in matrices if name.startswith("expert")}
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
@@ -105,13 +116,13 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
         + (3 if shard.cross_seq else 2) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
         token_bytes=shard.imbalance * shard.outer_tokens * config.hidden * 2.0 if moe else 0.0,
-        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0) + 1,
-        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1) + 2,
+        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, linear) + 1,
+        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, linear) + 2,
     )
 
 
 #: products whose input tensor parallel ranks gather, and those whose outputs they sum
-COLUMNS = ("qkv", "cross_q", "cross_kv", "up", "shared_up")
+COLUMNS = ("qkv", "decay_rate", "cross_q", "cross_kv", "up", "shared_up")
 ROWS = ("out", "cross_out", "down", "shared_down")
 
 
@@ -157,12 +168,29 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
             "out": out,
         }
     keys = key_value_width(config, tp)
-    found = {"qkv": _Matrix(tokens, config.query_width / tp + keys, hidden), "out": out}
+    found = {"qkv": _Matrix(tokens, (config.query_width + config.gate_width) / tp + keys, hidden), "out": out}
     if shard.cross_seq:
         found["cross_q"] = _Matrix(tokens, config.query_width / tp, hidden)
         found["cross_kv"] = _Matrix(shard.cross_tokens, keys, hidden)
         found["cross_out"] = out
     return found
+
+
+def _linear_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+    """Return the matrices around linear attention: queries, keys, values and a gate; decay and rate; output."""
+    tp = shard.tp
+    into, rates, out = config.attention_matrices(linear=True)
+    return {
+        "qkv": _Matrix(shard.tokens, into.n / tp, into.k),
+        "decay_rate": _Matrix(shard.tokens, rates.n / tp, rates.k),
+        "out": _Matrix(shard.tokens, out.n, out.k / tp),
+    }
+
+
+def _linear_core(hardware: Hardware, config: ModelConfig, shard: Shard) -> CoreTime:
+    """Return the time of the gated delta rule of one layer."""
+    dtype = shard.sixteen if shard.sixteen != "tf32" else "fp32"
+    return linear_core(hardware, config, shard.sequences, shard.seq, shard.tp, dtype)
 
 
 def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Matrix]:

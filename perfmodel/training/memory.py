@@ -142,7 +142,8 @@ class _Holder:
             part = self.part._replace(tokens=tokens, keys=keys, cross_tokens=0.0, cross_keys=0.0)
             return layer_activations(self.config.encoder, part, False, self.plan.recompute)
         keys = min(self.part.keys, float(self.config.window)) if kind.windowed else self.part.keys
-        return layer_activations(self.config, self.part._replace(keys=keys), kind.moe, self.plan.recompute)
+        part = self.part._replace(keys=keys)
+        return layer_activations(self.config, part, kind.moe, self.plan.recompute, kind.linear)
 
     def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
         """Return the parameters of one GPU of the pipeline."""
@@ -171,7 +172,8 @@ class _Holder:
         if kind.encoder:
             return config.encoder_parameters / config.encoder_layers / self.plan.tp
         whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0
-        return (whole if kind.moe else config.dense_layer_parameters) / self.plan.tp
+        whole = whole if kind.moe else config.dense_layer_parameters
+        return (whole + kind.linear * config.linear_layer_surplus) / self.plan.tp
 
     def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""

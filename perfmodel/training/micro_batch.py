@@ -66,16 +66,16 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         shard, config = setup.encoder_shard, config.encoder
     if config.architecture.sinks and setup.framework.unfused_sinks and not kind.windowed:
         shard = shard._replace(kernel="unfused")
-    work = layer_work(setup.hardware, config, shard, kind.moe, kind.windowed)
+    work = layer_work(setup.hardware, config, shard, kind.moe, kind.windowed, kind.linear)
     if setup.plan.frozen_dtype:
-        more = frozen_kernels(config, kind.moe, setup.plan.ep)
+        more = frozen_kernels(config, kind.moe, setup.plan.ep, kind.linear)
         work = replace(work, kernels=work.kernels + more, kernels_backward=work.kernels_backward + more)
     slow = fixed.memory_bound[setup.framework.streams]
     frozen = setup.plan.lora > 0
     weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
     attention = _attention(setup, work)
     exchanges = _exchanges(setup, shard, work, kind, attention)
-    adapters = _adapters(setup, config, shard, kind.moe)
+    adapters = _adapters(setup, config, shard, kind)
     gap_s = kernel_gap_s(setup.hardware)
     cast_s = _weight_cast_s(setup, work.parameters + work.expert_parameters)
     wide_s = _written_out_s(setup, work.parameters + work.expert_parameters)
@@ -144,12 +144,14 @@ def _maxima_s(setup: Setup, shard: Shard) -> float:
     return 2.0 * exchange_time(setup.groups.tensor, "all_reduce", 4.0)
 
 
-def _adapters(setup: Setup, config: ModelConfig, shard: Shard, moe: bool) -> tuple[float, float]:
+def _adapters(setup: Setup, config: ModelConfig, shard: Shard, kind: Kind) -> tuple[float, float]:
     """Return the time of the adapters of a layer, forward and backward [s]; 0 without."""
     if not setup.plan.lora:
         return 0.0, 0.0
     cross = shard.cross_tokens
-    forward, backward = adapter_bytes(config, moe, shard.tokens, shard.tp, shard.element_bytes, cross)
+    forward, backward = adapter_bytes(
+        config, kind.moe, shard.tokens, shard.tp, shard.element_bytes, cross, linear=kind.linear
+    )
     return stream_time(setup.hardware, forward), stream_time(setup.hardware, backward)
 
 

@@ -53,9 +53,11 @@ def orthogonal_s(setup: Setup) -> float:
 
 def _matrices(config: ModelConfig) -> list[tuple[tuple[Linear, ...], int]]:
     """Return the matrices of layers and how many layers have them; routed experts stand apart."""
-    attention = (*config.attention_linears(), config.output_linear())
-    found = [(attention, config.layers), (config.mlp_linears(), config.layers - config.moe_layers)]
+    attention = config.attention_matrices()
+    found = [(attention, config.attending_layers), (config.mlp_linears(), config.layers - config.moe_layers)]
     found += [(config.shared_linears(), config.moe_layers)]
+    if config.linear_layers:
+        found += [(config.attention_matrices(linear=True), config.linear_layers)]
     if config.encoder:
         found += [(attention, config.layers), (config.encoder.layer_linears(), config.encoder_layers)]
     return found

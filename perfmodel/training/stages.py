@@ -11,24 +11,32 @@ from perfmodel.workloads.model_config import ModelConfig
 
 
 class Kind(NamedTuple):
-    """Kind of a layer: whether it has experts, its attention has the model's window, and it is one of an encoder."""
+    """Kind of a layer: whether it has experts, its attention has the model's window or is linear, or an encoder's."""
 
     moe: bool = False
     windowed: bool = False
     encoder: bool = False
+    linear: bool = False
 
 
 @functools.lru_cache(maxsize=1024)
 def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
-    """Return the kind of each layer; dense layers of a mixture of experts come first, windows alternate evenly."""
-    every = config.layers / config.window_layers if config.window_layers else 0.0
-    kinds = []
-    taken = 0
-    for index in range(config.layers):
-        windowed = bool(every) and int((index + 1) / every + 1e-9) > taken
-        taken += windowed
-        kinds.append(Kind(bool(config.experts) and index >= config.dense_layers, windowed))
-    return tuple(kinds)
+    """Return the kind of each layer.
+
+    Dense layers of a mixture of experts come first. Layers with a window alternate evenly with the others, and so do
+    those that attend to keys with those whose attention is linear: the last of four in Qwen3-Next.
+    """
+    windowed = _evenly(config.layers, config.window_layers)
+    attending = _evenly(config.layers, config.attending_layers)
+    return tuple(
+        Kind(bool(config.experts) and index >= config.dense_layers, windowed[index], linear=not attending[index])
+        for index in range(config.layers)
+    )
+
+
+def _evenly(layers: int, chosen: int) -> list[bool]:
+    """Return which layers are chosen when some of them are, as evenly as can be, and the last one is."""
+    return [(index + 1) * chosen // layers > index * chosen // layers for index in range(layers)]
 
 
 def chunk_sizes(layers: int, chunks: int) -> list[int]:

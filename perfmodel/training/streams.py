@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.kernels import row_slowness
+from perfmodel.training.linear_attention import linear_stream_bytes
 from perfmodel.training.shard import Shard, key_heads, key_value_width, key_width
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -14,7 +15,9 @@ FUSED_NORM_BYTES = 4.0
 CHAIN_BYTES, WIDE_CHAIN_BYTES = 7.0, 10.0
 
 
-def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool) -> tuple[list[float], list[float]]:
+def stream_bytes(
+    hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, linear: bool = False
+) -> tuple[list[float], list[float]]:
     """Return what each memory-bound kernel moves, forward and backward, without those inside attention [B].
 
     A norm counts as the copy that takes as long as the norm is predicted to.
@@ -24,7 +27,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     are not fused move what their framework's file says. The additions of residuals move 2 in and 1 out, a dropout of
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
-    Attention to an encoder has a norm, an addition and a dropout of its own.
+    Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
+    in and 1 out, backward 3 in and 2 out; what is around linear attention, `linear_stream_bytes` says.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
@@ -38,7 +42,9 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
     if shard.dropout:
         forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
-    around = _around_attention(config, shard, norms)
+    around = (
+        linear_stream_bytes(config, shard.tokens, shard.tp, e) if linear else _around_attention(config, shard, norms)
+    )
     forward, backward = [*forward, *around[0]], [*backward, *around[1]]
     into, back = _activation_bytes(config, shard)
     for inner in _activated(config, shard, moe):
@@ -62,6 +68,9 @@ def _around_attention(config: ModelConfig, shard: Shard, norms: tuple[float, flo
         backward = [*backward, wide * shard.split_bytes * shard.tokens * config.hidden]
     if config.qk_norm:
         forward, backward = [*forward, wide * norms[0] * heads], [*backward, wide * norms[1] * heads]
+    if config.architecture.output_gate:
+        gated = shard.element_bytes * shard.tokens * config.gate_width / shard.tp
+        forward, backward = [*forward, 3 * gated], [*backward, 5 * gated]
     if shard.copies_queries and config.rotary and not config.latent_attention:
         copied = _copied_queries(config, shard)
         forward, backward = [*forward, copied[0]], [*backward, copied[1]]
@@ -107,13 +116,15 @@ def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
     return steps * queries, steps * (queries + keys)
 
 
-def chains(config: ModelConfig, shard: Shard, backward: int) -> int:
+def chains(config: ModelConfig, shard: Shard, backward: int, linear: bool = False) -> int:
     """Return how many kernels unfused norms, rotary positions and gates run beyond one each, in a pass.
 
     Each kernel of such a chain moves about `CHAIN_BYTES` an element.
     """
     counted = [shard.norm_bytes[backward]] * (3 if shard.cross_seq else 2)
-    counted += [shard.rotary_bytes[backward]] * config.rotary + [shard.gate_bytes[backward]] * config.gated
+    counted += [shard.rotary_bytes[backward]] * (config.rotary and not linear) + [
+        shard.gate_bytes[backward]
+    ] * config.gated
     wide = shard.element_bytes / 2.0
     each = CHAIN_BYTES if wide == 1.0 else WIDE_CHAIN_BYTES / wide
     return sum(max(0, round(moved / each) - 1) for moved in counted)

@@ -1,0 +1,127 @@
+"""Training of hybrids: layers with linear attention beside layers that attend to keys."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.activations import kept_by_layer
+from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.constants import constants
+from perfmodel.training.flops import core_flop
+from perfmodel.training.framework import find_framework
+from perfmodel.training.layer import layer_work
+from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
+from perfmodel.training.memory import held_parameters, slice_of
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import Setup
+from perfmodel.training.stages import layer_kinds
+from perfmodel.training.step import train
+from perfmodel.workloads.catalog import named_model
+
+H100 = hardware("h100-sxm5-80gb")
+DENSE = named_model("qwen3.5-9b")
+NEXT = named_model("qwen3-next-80b-a3b")
+
+
+def setup(config=DENSE, gpus=8, **plan):
+    plan = TrainingPlan(**{"batch": 64, "seq": 4096, "framework": "megatron-bridge", **plan})
+    return Setup(config, Cluster.of(H100, gpus), plan, find_framework("megatron-bridge"), constants())
+
+
+def test_the_last_of_four_layers_attends():
+    kinds = layer_kinds(NEXT)
+    assert [index for index, kind in enumerate(kinds) if not kind.linear] == list(range(3, 48, 4))
+    assert all(kind.moe for kind in kinds)
+    assert not any(kind.linear for kind in layer_kinds(named_model("llama-3.1-8b")))
+
+
+def test_flop_by_hand():
+    """Of a token and head 6 d e + 2 C (3 d + 2 e), d = e = 128, C = 64, in 24 layers of 32 heads; 8 layers attend."""
+    each = 6 * 128 * 128 + 2 * 64 * 5 * 128
+    assert linear_flop(DENSE, 4096) == 24 * 32 * 4096 * each
+    attending = core_flop(dataclasses.replace(DENSE, layers=8, linear_layers=0), 4096)
+    for half, whole in zip(core_flop(DENSE, 4096), attending, strict=True):
+        assert half == pytest.approx(whole + linear_flop(DENSE, 4096))
+
+
+def test_products_of_a_linear_layer_by_hand():
+    shard, hidden, tokens = setup().shard, 4096, 4096
+    linear = layer_work(H100, DENSE, shard, False, False, True)
+    keys, values = 16 * 128, 32 * 128
+    weights = hidden * (2 * keys + 2 * values) + hidden * 2 * 32 + values * hidden + 3 * hidden * 12288
+    assert linear.flop == 2 * tokens * weights
+    attending = layer_work(H100, DENSE, shard, False, False)
+    queries, heads = 16 * 256, 4 * 256
+    assert attending.flop == 2 * tokens * hidden * (2 * queries + 2 * heads + queries + 3 * 12288)
+
+
+def test_a_long_sequence_is_cheaper_in_a_linear_layer():
+    short, long = (setup(seq=seq, batch=8).shard for seq in (2048, 65536))
+    linear, attending = (
+        [layer_work(H100, DENSE, shard, False, False, kind).core for shard in (short, long)] for kind in (True, False)
+    )
+    assert linear[1].forward_s < 0.2 * attending[1].forward_s
+    # a fixed part of each kernel aside, its time is in proportion to the tokens
+    assert 8 < linear[1].forward_s / linear[0].forward_s < 40
+    assert linear[1].backward_s > linear[1].forward_s
+
+
+def test_what_streams_and_is_kept_by_hand():
+    tokens, keys, values = 100.0, 16 * 128, 32 * 128
+    mixed = 2 * keys + values
+    forward, backward = linear_stream_bytes(DENSE, tokens, 2, 2.0)
+    assert forward == pytest.approx([2 * 2 * 50 * mixed, 2 * 2 * 50 * 2 * keys, 3 * 2 * 50 * values])
+    assert backward == pytest.approx([3 * 2 * 50 * mixed, 3 * 2 * 50 * 2 * keys, 5 * 2 * 50 * values])
+    inputs, triangle, output = linear_kept(DENSE, tokens, 2, 2.0)
+    assert inputs == pytest.approx(50 * (2 * (2 * mixed + 2 * keys + values) + 8 * 32))
+    assert triangle == pytest.approx(50 * 2 * 32 * 64)
+    assert output == pytest.approx(50 * 4 * values)
+
+
+def test_a_gate_keeps_itself_and_what_it_multiplies():
+    part = slice_of(setup())
+    plain = dataclasses.replace(DENSE, facts=dataclasses.replace(DENSE.architecture, output_gate=False))
+    more = kept_by_layer(DENSE, part, False).queries - kept_by_layer(plain, part, False).queries
+    assert more == 2 * 2 * part.tokens * 16 * 256
+
+
+@pytest.mark.parametrize("plan", [{}, {"tp": 4}, {"pp": 4, "tp": 2}, {"pp": 2}])
+@pytest.mark.parametrize("config", [DENSE, NEXT], ids=["dense", "experts"])
+def test_all_parameters_are_held_once(config, plan):
+    cluster = Cluster.of(H100, 8)
+    held = held_parameters(config, cluster, TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
+    # tensor parallel ranks share out all but the experts, which all of them have whole
+    total = sum((stage.dense + stage.outer) * plan.get("tp", 1) + stage.experts for stage in held)
+    assert total == pytest.approx(config.parameters, rel=1e-5)  # the final norm lies on every tensor parallel rank
+
+
+def test_adapters_stand_beside_the_matrices_of_both_kinds_of_layers():
+    rank, hidden, keys, values = 16, 4096, 2048, 4096
+    mlp = 3 * (hidden + 12288)
+    linear = (2 * keys + 2 * values + hidden) + (2 * 32 + hidden) + (hidden + values)
+    attending = (2 * 4096 + hidden) + 2 * (1024 + hidden) + (hidden + 4096)
+    assert adapter_parameters(DENSE, rank) == rank * (32 * mlp + 24 * linear + 8 * attending)
+
+
+def test_a_step_is_between_those_of_its_kinds_of_layers():
+    """A hybrid's step takes less than that of a model all of whose layers attend to 32,768 keys."""
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=8, seq=32768, tp=8, sp=True, framework="megatron-bridge")
+    every = dataclasses.replace(DENSE, linear_layers=0)
+    hybrid, attending = (train(config, cluster, plan) for config in (DENSE, every))
+    assert hybrid.time_s < attending.time_s
+    assert hybrid.flop < attending.flop
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [({"cp": 2}, "cp = 2 with linear attention"), ({"tp": 32}, "does not divide the 16 heads")],
+)
+def test_a_plan_that_linear_attention_does_not_allow_names_the_nearest(plan, said):
+    with pytest.raises(UsageError, match=said) as error:
+        train(DENSE, Cluster.of(H100, 64), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
+    assert "Nearest" in str(error.value)
