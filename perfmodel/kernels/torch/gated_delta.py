@@ -185,7 +185,7 @@ _FORWARD = (
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1], twice(_steps)))
 
-#: sizes for the presets of `perfmodel bench`; the last ones are a layer of Qwen3-Next-80B-A3B, and a step of it
+#: sizes for the presets of `perfmodel bench`; those of a GPU have a layer of Qwen3-Next-80B-A3B and a step of it
 CASES = BenchmarkCases(
     cpu_full="""
         heads=4 seq=1024 head_dim=64
@@ -194,9 +194,8 @@ CASES = BenchmarkCases(
         heads=4 seq=512 head_dim=64 backward=true
     """,
     cuda_more="""
-        batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16
-        batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16 backward=true
         heads=32 key_heads=16 seq=8192 head_dim=128 dtype=bf16 carried=true
+        batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16 backward=true
         batch=64 heads=32 key_heads=16 seq=1 head_dim=128 dtype=bf16 algorithm=recurrent carried=true
     """,
 )

@@ -14,7 +14,7 @@ from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import Doubt, in_another_pytorch
+from perfmodel.prediction.latency.doubts import STREAMS_ON_RADEON, Doubt, in_another_pytorch
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
@@ -196,6 +196,7 @@ FAMILY = Family(
         Doubt(ErrorSource.EXTRAPOLATION, _only_writing, WRITE_DEVIATION),
         Doubt(ErrorSource.EXTRAPOLATION, _in_double, DOUBLE_DEVIATION),
         ELSEWHERE,
+        STREAMS_ON_RADEON,
     ),
     wide_library=OTHERS_WIDE,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import BY_HAND, ROWS_ELSEWHERE, Doubt
+from perfmodel.prediction.latency.doubts import BY_HAND, ROWS_ELSEWHERE, STREAMS_ON_RADEON, Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
@@ -259,7 +259,7 @@ FAMILY = Family(
     STREAM_TERMS,
     applies,
     call_cost=lambda op, c: CALL_COST,
-    doubts=(LONGER_THAN_MEASURED, ROWS_ELSEWHERE, BY_HAND),
+    doubts=(LONGER_THAN_MEASURED, ROWS_ELSEWHERE, BY_HAND, STREAMS_ON_RADEON),
     since=dict.fromkeys(FRAMEWORKS, REGISTERS_SINCE),
 )
 FAMILIES = (FAMILY,)

@@ -24,6 +24,7 @@ from perfmodel.prediction.latency.attention.beyond import (
     LARGE_HEADS,
     ON_LANES,
     UNSPLIT,
+    UNSPLIT_ALONE,
 )
 from perfmodel.prediction.latency.attention.blocks import LARGE
 from perfmodel.prediction.latency.attention.choice import is_by_pytorch
@@ -336,5 +337,5 @@ DECODE = Family(
     borrows=decoding_lenders,
     kernels=tuple(KERNELS),
     for_pytorch=is_by_pytorch,
-    doubts=(ANOTHERS_KERNEL, UNSPLIT, KEEPS_KEYS_WHOLE, ON_LANES, LARGE_HEADS, LARGE_DECODES),
+    doubts=(ANOTHERS_KERNEL, UNSPLIT, UNSPLIT_ALONE, KEEPS_KEYS_WHOLE, ON_LANES, LARGE_HEADS, LARGE_DECODES),
 )

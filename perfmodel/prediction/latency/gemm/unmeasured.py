@@ -15,7 +15,7 @@ from perfmodel.core.work import minimum
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import Doubt, in_another_pytorch
+from perfmodel.prediction.latency.doubts import Doubt, in_another_pytorch, is_radeon
 from perfmodel.prediction.latency.gemm.own_kernels import (
     BATCH_IN_TILES,
     INSTRUCTION,
@@ -267,6 +267,4 @@ BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2))
 #: no table has a row of AMD's Radeon, whose vector units issue two multiply-adds of fp32 at once where their registers
 #: allow it: six products of rocBLAS in fp32 on an RX 7900 XTX take 1.3 to 1.8 times the predicted time, twelve in 16
 #: bits 0.95 to 1.7 (three documents, `examples/published/ninth.csv`, in view)
-ON_RADEON = Doubt(
-    ErrorSource.KERNEL, _is_product, (0.3, 0.3, 0.3), machines=lambda hardware: hardware.matrix_instruction == "wmma"
-)
+ON_RADEON = Doubt(ErrorSource.KERNEL, _is_product, (0.3, 0.3, 0.3), machines=is_radeon)
