@@ -33,7 +33,7 @@ from perfmodel.prediction.latency.terms import LAUNCH, Terms
 
 SERVES = {
     "stream": (
-        "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "gated_delta", "gather", "geglu",
+        "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "gather", "geglu",
         "group_norm", "index_select", "kv_write", "layer_norm", "linear_attention", "muon", "optimizer",
         "optimizer_adamw", "pool2d", "rms_norm", "scatter_add", "softmax", "ssm_scan", "swiglu",
     ),
@@ -52,8 +52,8 @@ CONSTANTS = (
     # kernels that load vectors of 16 B
     replace(ISSUE, default=0.02),
 )
-#: share of a matrix engine's peak that chunks of linear attention and of the gated delta rule reach: their products are
-#: as small as 64 x 64 x 64 (assumed)
+#: share of a matrix engine's peak that chunks of linear attention reach: their products are as small as 64 x 64 x 64
+#: (assumed)
 CHUNK_RATE = 0.3
 #: threads of a block that has a channel: those of cuDNN's batch norms (bn_fw_tr_1C11_kernel_NCHW<float, float, 512>)
 CHANNEL_THREADS = 512.0

@@ -1,0 +1,70 @@
+"""The gated delta rule: chunks whose states follow one another, or tokens one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import Number, maximum
+from perfmodel.operators.base import Operator
+from perfmodel.operators.gated_delta import GatedDelta
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, STREAM_TERMS, beside_math, stream_times
+from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms
+
+SERVES = {"gated_delta": ("gated_delta",)}
+
+CHAIN = Term("chain", Limiter.COMPUTE, "states that are passed on from chunk to chunk, one after another")
+#: streams reach what fused kernels do (`perfmodel.prediction.latency.stream`)
+CONSTANTS = (replace(ETA, default=0.88), replace(START, library=True), FEED, FILL)
+#: libraries with one kernel for all of it, whose intermediate results stay on the chip
+ON_CHIP = ("flashinfer", "flashqla")
+#: FLOP that an SM computes in a clock: flash-linear-attention's kernels in Triton, whose products are as small as
+#: 64 x 64 x 64, and those of one kernel. Read off 42 published calls on an H200 and a GB200, forward, and 16 backward,
+#: with 128 columns: long sequences of many heads (QwenLM/FlashQLA @ 6e5d2ea1 and 5f6aa530, benchmark_results_H200.txt
+#: and _GB200.txt, in view). The tensor cores of a Hopper do 4096
+RATE, RATE_ON_CHIP = 575.0, 1700.0
+#: the most of a matrix engine's peak that either reaches, which the small ones of GeForce cards would limit: assumed
+SHARE = 0.5
+#: SM cycles from the state of a chunk to that of the next, forward and backward, and of one kernel: the same tables, by
+#: few heads and long sequences (0.9 to 1.4 us, 3.5 us, and 0.4 us)
+NEXT, NEXT_BACKWARD, NEXT_ON_CHIP = 2300.0, 7000.0, 830.0
+#: SM cycles from one token to the next, which wait for the loads of its key and value: assumed
+NEXT_TOKEN = 500.0
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = kernels launch + chain + ||math, hbm + l2|| [s].
+
+    math is the FLOP at a rate that an SM has, and no more than half of the engine's peak; the traffic holds the
+    intermediate results, unless one kernel keeps them on the chip. chain is the sequence's chunks, or its tokens, one
+    after another: all sequences and heads run beside one another, so that it counts once.
+    """
+    op = cast(GatedDelta, op)
+    work = op.work()
+    on_chip = conditions.library in ON_CHIP
+    traffic = work.least_bytes if on_chip else work.bytes
+    rate = (RATE_ON_CHIP if on_chip else RATE) * machine.sm_count * machine.clock_hz
+    math = work.flop / _least(rate, SHARE * machine.peak_flop_per_s)
+    terms = beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
+    kernels = 1.0 if on_chip and not op.backward else op.kernels()
+    chain = _chain_cycles(op, on_chip) / machine.clock_hz
+    return Terms({**terms.adds, LAUNCH: c["launch"] * kernels, CHAIN: chain}, terms.alone)
+
+
+def _least(rate: float, share: float) -> float:
+    return min(rate, share) if share > 0 else rate
+
+
+def _chain_cycles(op: GatedDelta, on_chip: bool) -> Number:
+    """Return the cycles of what follows one another; a single token or chunk follows nothing."""
+    if op.algorithm == "recurrent":
+        return NEXT_TOKEN * maximum(op.seq - 1.0, 0.0)
+    each = NEXT_BACKWARD if op.backward else NEXT_ON_CHIP if on_chip else NEXT
+    return each * maximum(op.chunks - 1.0, 0.0)
+
+
+FAMILIES = (Family("gated_delta", CONSTANTS, formula, (*STREAM_TERMS, CHAIN), streams=True, by_dtype=False),)
