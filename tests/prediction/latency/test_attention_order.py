@@ -203,7 +203,10 @@ def test_a_kernel_that_nobody_described_may_not_split_the_keys_of_a_few_queries(
         return float(found.predicted_time_high_s / found.predicted_time_s)
 
     assert width("nobody") > 1.5 * width("nobody", batch=64)
-    assert width("nobody") > 1.5 * width("nobody", seq_q=1)
+    # nor may one by hand, or in Triton, split those of one query; what libraries run does
+    assert width("nobody", seq_q=1) > 1.5 * width("nobody", seq_q=1, batch=64)
+    assert width("triton", seq_q=1) > 1.5 * width("triton", seq_q=1, batch=64)
+    assert width("flashinfer", seq_q=1) < 1.2 * width("flashinfer", seq_q=1, batch=64)
     assert width("nobody") > 1.5 * width("nobody", seq_q=BLOCK_QUERIES + 1)
     # the name of a kernel within another's name is none of its
     assert width("cudnn_oss") == pytest.approx(width("nobody"))

@@ -63,7 +63,8 @@ def _may_not_split(op: Attention, machine: Machine, conditions: Conditions) -> A
 
 def _may_not_split_alone(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     """Whether one query leaves SMs idle unless a kernel in Triton, or by hand, splits its keys."""
-    if conditions.library != "triton" and not by_hand(op, machine, conditions):
+    of_one = _is_of_another(op, machine, conditions) and by_hand(op, machine, conditions)
+    if conditions.library != "triton" and not of_one:
         return False
     return (op.seq_q == 1) & (op.batch * op.kv_heads < machine.sm_count)
 
@@ -158,8 +159,8 @@ ANOTHERS_KERNEL = Doubt(ErrorSource.LIBRARY, _is_of_another, ANOTHERS, part_of=E
 #: 62208 keys take an A100 1.4 and 2.5 ms with 9 heads, and 0.2 if all SMs work (`examples/published`). Assumed: a
 #: quarter do not, and take three times as long or more
 UNSPLIT = Doubt(ErrorSource.KERNEL, _may_not_split, (0.3, 0.9, 0.9), lasting=True)
-#: of 26 such decodes of nine authors those of four take 1.8 to 8 times the predicted time, as if they split no keys, and
-#: those of the others 0.3 to 1.1 times (`examples/published`, in view)
+#: of 26 such decodes of nine authors those of four take 1.8 to 8 times the predicted time, as if they split no keys,
+#: and those of the others 0.3 to 1.1 times (`examples/published`, in view)
 UNSPLIT_ALONE = Doubt(ErrorSource.KERNEL, _may_not_split_alone, (0.5, 1.0, 1.0), lasting=True)
 #: FlashAttention-4 with 64 blocks of 32768 keys takes a B200 361 us, 1.6 times what 512 blocks of 4096 take, as if it
 #: split no keys (roofline-decode-b200 in `examples/published`, one row in view). That other calls split them is assumed
