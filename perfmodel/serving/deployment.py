@@ -164,7 +164,7 @@ class Deployment:
         """What its laboratory may differ by from those whose runs set the constants."""
         return elsewhere_of(
             self.hardware, self.profile, self.engine_version, self.laboratory, release_known=self.release_known,
-            latent=self.config.kv_lora > 0,
+            latent=self.config.kv_lora > 0, hybrid=self.config.linear_layers > 0,
         )  # fmt: skip
 
     @cached_property
@@ -209,8 +209,9 @@ class Deployment:
 
     @property
     def sequence_limit(self) -> int:
-        """Most sequences of a step, over all copies of the model."""
-        return (self.max_num_seqs or self.profile.limits_on(self.hardware)[1]) * self.dp
+        """Most sequences of a step, over all copies of the model; no more than a pool of states holds."""
+        limit = (self.max_num_seqs or self.profile.limits_on(self.hardware)[1]) * self.dp
+        return int(min(limit, self.memory().most_states)) if self.part.linear_layers else limit
 
     def memory(self) -> Memory:
         """Return what one GPU holds, and how many tokens fit.

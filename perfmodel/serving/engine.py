@@ -82,6 +82,9 @@ class Engine:
     smaller : the same on machines of less memory than ``below_gib``, and on those with ``named`` in their title.
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
+    state_share : share of the room for keys and values that states of linear attention have to themselves; 0 where
+        both lie in one pool.
+    state_copies : states that a running sequence takes of such a pool: its own, and those that a cached prefix keeps.
     workspace_bytes : graphs, buffers of communication and fragmentation [B].
     vendors : of the machines that it runs on, with commas; "" for any.
     least_capability : NVIDIA's compute capability from which on it runs ("8.0"); "" for any.
@@ -134,6 +137,8 @@ class Engine:
     block_tokens: int = 16
     utilization: float = 0.9
     of_free: bool = False
+    state_share: float = 0.0
+    state_copies: float = 1.0
     workspace_bytes: float = 0.5e9
     vendors: str = ""
     least_capability: str = ""

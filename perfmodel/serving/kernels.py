@@ -49,6 +49,9 @@ LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0
 #: kernels of a layer with linear attention beyond those of one that attends: a second projection, and its decays; the
 #: convolution and the norm stand for the rotation and the cache's write (SGLang's and vLLM's `GatedDeltaNet` layers)
 LINEAR_KERNELS = 2.0
+#: kernels of such a layer that prompts have beyond those: five for the chunks in place of one, and the lengths of
+#: queries and keys (flash-linear-attention, `GatedDelta.kernels`)
+LINEAR_PROMPT_KERNELS = 6.0
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
@@ -101,7 +104,8 @@ class Kernels:
     @property
     def prompt_kernels_per_layer(self) -> float:
         """Kernels of one layer in a step with prompts."""
-        return self.kernels_per_layer * (LATENT_PROMPT_KERNELS if self.shard.kv_lora else 1.0)
+        chunks = LINEAR_PROMPT_KERNELS * self.shard.linear_layers / self.shard.layers
+        return self.kernels_per_layer * (LATENT_PROMPT_KERNELS if self.shard.kv_lora else 1.0) + chunks
 
     @property
     def beside(self) -> Format:

@@ -5,7 +5,8 @@ settings, hosts and clients are their own. `examples/published` has them, `scrip
 differ by. A release before those that were measured, one that is not known, and a vendor of whose machines no run was
 fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at. Models
 with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
-that were not tuned for them yet.
+that were not tuned for them yet. No run of a hybrid, some of whose layers have linear attention, set the constants: its
+runs are a kind of their own, whoever runs them, where nothing else makes them less sure.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from perfmodel.prediction.stretch import Stretch
 from perfmodel.serving.engine import GENERIC, Engine, is_before
 
 #: keys of the kinds of deployments
-ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG = "elsewhere", "unmeasured", "unprofiled", "young"
+ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID = "elsewhere", "unmeasured", "unprofiled", "young", "hybrid"
+#: the laboratory against which others are judged: it differs by nothing
+ITSELF = "itself"
 #: kind -> whose runs took longer, as a sentence begins
 _RUNS_OF = {
     ELSEWHERE: "Runs of other laboratories",
     UNMEASURED: "Runs of releases and vendors not measured",
     UNPROFILED: "Runs of engines without a profile",
     YOUNG: "Runs of the first releases with latent attention",
+    HYBRID: "Runs of models with linear attention",
 }
 
 
@@ -49,8 +53,8 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     names : the beginnings of the sources of the runs that were fitted.
     vendors : of the machines of these runs.
-    step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled" or "young" -> what steps differ by, and
-        what the time to the first token differs by beyond them.
+    step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled", "young" or "hybrid" -> what steps differ
+        by, and what the time to the first token differs by beyond them.
     sources : where the figures come from, by name.
     """
 
@@ -102,18 +106,20 @@ def elsewhere_of(
     *,
     release_known: bool = True,
     latent: bool = False,
+    hybrid: bool = False,
 ) -> Elsewhere:
     """Return what the laboratory of a deployment differs by.
 
     Parameters
     ----------
     hardware, engine, version : the machine, the profile, and the version of the engine; "" is one of today.
-    laboratory : who runs it, as the sources of published runs name them; "" is anybody.
+    laboratory : who runs it, as the sources of published runs name them; "" is anybody, `ITSELF` differs by nothing.
     release_known : whether "" is one of today, and not an unknown one.
     latent : whether the model has latent attention.
+    hybrid : whether it has linear attention: no laboratory's runs of such a model set the constants.
     """
     known = laboratories()
-    if engine.own or laboratory.startswith(known.names):
+    if engine.own or laboratory == ITSELF or (laboratory.startswith(known.names) and not hybrid):
         return Elsewhere()
     if latent and _is_older(engine, version, engine.latent_since):
         return _elsewhere(known, YOUNG)
@@ -122,7 +128,7 @@ def elsewhere_of(
     older = unknown or _is_older(engine, version, since)
     if older or hardware.vendor not in known.vendors:  # which runs show to be the least sure, with a profile or without
         return _elsewhere(known, UNMEASURED)
-    return _elsewhere(known, UNPROFILED if engine.name == GENERIC else ELSEWHERE)
+    return _elsewhere(known, UNPROFILED if engine.name == GENERIC else HYBRID if hybrid else ELSEWHERE)
 
 
 def _is_older(engine: Engine, version: str, since: str) -> bool:

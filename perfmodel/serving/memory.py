@@ -35,6 +35,8 @@ class Memory(Reportable):
     kv_bytes_token_gpu : the part on one GPU [B].
     windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
     state_bytes : what linear attention keeps of a sequence on one GPU, however long it is [B].
+    state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
+    most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
@@ -54,6 +56,8 @@ class Memory(Reportable):
     block_tokens: int
     reserve: bool
     state_bytes: float = 0.0
+    state_pool_bytes: float = 0.0
+    most_states: float = math.inf
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -68,7 +72,8 @@ class Memory(Reportable):
         own = np.maximum(1.0, np.subtract(isl, prefix))  # a prefix is shorter than its prompts
         held = self.of_sequence(self.length(own, osl))
         blocks = np.ceil(held / self.block_tokens) * self.block_tokens
-        return plain(np.floor(np.subtract(self.kv_tokens, self.shared(prefix)) / blocks))
+        fitting = np.floor(np.subtract(self.kv_tokens, self.shared(prefix)) / blocks)
+        return plain(np.minimum(fitting, self.most_states))
 
     def shared(self, prefix: Number) -> Number:
         """Return the tokens of a cached prefix: all sequences of a copy of the model share its blocks."""
@@ -92,9 +97,14 @@ class Memory(Reportable):
         return plain(np.subtract(tokens, left)) if self.windows else tokens
 
     def of_sequence(self, tokens: Number) -> Number:
-        """Return how many tokens take the bytes of a running sequence of so many: `kept`, and its state."""
+        """Return how many tokens take what a running sequence of so many has of the cache: `kept`, and its state.
+
+        A state that lies in a pool of its own takes nothing of the cache.
+        """
         kept = self.kept(tokens)
-        return plain(np.add(kept, self.state_bytes / self.kv_bytes_token_gpu)) if self.state_bytes else kept
+        if not self.state_bytes or self.state_pool_bytes:
+            return kept
+        return plain(np.add(kept, self.state_bytes / self.kv_bytes_token_gpu))
 
     def moved_bytes(self, tokens: Number) -> Number:
         """Return the bytes that a decode step moves of a sequence on one GPU: keys and values, a state twice."""
@@ -160,7 +170,8 @@ def memory_of(
     """Return the memory of one GPU; ``kv_tokens`` overrides the room that is computed.
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
-    and values; TensorRT-LLM a share of what weights and activations leave.
+    and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for the states of
+    linear attention takes it from that room.
 
     Raises
     ------
@@ -174,6 +185,8 @@ def memory_of(
     left = share * (room - stored - beside) if engine.of_free else share * room - stored - beside
     if left <= 0 and kv_tokens is None:
         raise _does_not_fit(hardware, stored, beside, share * room, parallel)
+    pool = max(left, 0.0) * engine.state_share if held.state_bytes else 0.0
+    left -= pool
     return Memory(
         capacity_bytes=capacity,
         weights_bytes=stored,
@@ -188,6 +201,8 @@ def memory_of(
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
         state_bytes=held.state_bytes,
+        state_pool_bytes=pool,
+        most_states=pool // (engine.state_copies * held.state_bytes) * parallel.dp if pool else math.inf,
     )
 
 

@@ -37,6 +37,7 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     parts = {
         "weights": memory.weights_bytes,
         "keys and values": memory.kv_bytes,
+        **({"states": memory.state_pool_bytes} if memory.state_pool_bytes else {}),
         "activations": memory.activations_bytes,
         "graphs and buffers": memory.workspace_bytes,
     }
@@ -51,10 +52,12 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
         notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most.",)
     if memory.state_bytes:
-        worth = memory.state_bytes / memory.kv_bytes_token_gpu
+        worth = f"as much as {memory.state_bytes / memory.kv_bytes_token_gpu:.0f} tokens"
+        if memory.state_pool_bytes:
+            worth = f"a pool of their own holds those of {memory.most_states:.0f} sequences"
         notes += (
             f"Linear attention keeps a state of {format_binary(memory.state_bytes)} of each sequence on one GPU, "
-            f"however long it is: as much as {worth:.0f} tokens.",
+            f"however long it is: {worth}.",
         )
     facts = {"kv_tokens": memory.kv_tokens, "kv_bytes_token": memory.kv_bytes_token}
     columns = (Column("part"), Column("bytes", "on one GPU", "iB"))

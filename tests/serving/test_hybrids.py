@@ -17,7 +17,7 @@ NEXT = named_model("qwen3-next-80b-a3b")
 
 
 def deployed(config=NEXT, **options):
-    return Deployment(config, H100, **{"engine": "sglang", "tp": 4, **options})
+    return Deployment(config, H100, **{"engine": "vllm", "tp": 4, **options})
 
 
 def test_memory_holds_the_weights_of_both_kinds_of_layers():
@@ -36,6 +36,20 @@ def test_a_sequence_takes_its_keys_and_a_state():
     assert memory.of_sequence(1000.0) == pytest.approx(1000 + worth)
     assert memory.max_batch(1000, 200) == int(memory.kv_tokens / (np.ceil(1100 + worth)))
     assert memory.moved_bytes(1000.0) == 1000 * memory.kv_bytes_token_gpu + 2 * memory.state_bytes
+
+
+def test_sglang_has_a_pool_for_states():
+    """--mamba-full-memory-ratio 0.9 gives it 0.9 / 1.9 of the room, and a running request takes three of its states."""
+    memory, shared = (deployed(engine=engine).memory() for engine in ("sglang", "vllm"))
+    room = memory.kv_bytes + memory.state_pool_bytes
+    assert memory.state_pool_bytes == pytest.approx(0.9 / 1.9 * room, rel=1e-4)
+    assert memory.most_states == memory.state_pool_bytes // (3 * memory.state_bytes)
+    assert memory.of_sequence(1000.0) == 1000.0
+    assert memory.max_batch(10, 10) == memory.most_states
+    assert deployed(engine="sglang", max_num_seqs=4096).sequence_limit == memory.most_states
+    assert (shared.state_pool_bytes, shared.most_states) == (0.0, np.inf)
+    attending = deployed(dataclasses.replace(NEXT, linear_layers=0), engine="sglang").memory()
+    assert (attending.state_pool_bytes, attending.most_states) == (0.0, np.inf)
 
 
 def test_a_simulated_cache_holds_states_too():
@@ -89,3 +103,8 @@ def test_gpus_share_out_whole_heads_of_linear_attention():
 def test_the_report_says_what_a_state_takes():
     notes = " ".join(pm.report(deployed().memory()).notes)
     assert "Linear attention keeps a state of 18.42 MiB of each sequence" in notes
+    assert "as much as 1572 tokens" in notes
+    rows = {row["part"]: row["bytes"] for row in pm.report(deployed(engine="sglang").memory()).rows}
+    assert rows["states"] == pytest.approx(0.9 * rows["keys and values"], rel=1e-4)
+    notes = " ".join(pm.report(deployed(engine="sglang").memory()).notes)
+    assert "a pool of their own holds those of" in notes

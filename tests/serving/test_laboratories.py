@@ -17,6 +17,8 @@ from perfmodel.serving.engine import find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.laboratories import (
     ELSEWHERE,
+    HYBRID,
+    ITSELF,
     UNMEASURED,
     UNPROFILED,
     YOUNG,
@@ -119,6 +121,21 @@ def test_the_first_releases_with_latent_attention_are_the_least_sure(engine: str
     if young:
         assert latent.step.up > 1.5 * plain.step.up
         assert "first releases with latent attention" in because(latent)
+
+
+def test_a_hybrid_is_a_kind_of_its_own_where_nothing_else_makes_it_less_sure() -> None:
+    """No run of one set the constants, so that those laboratories are as far off as others."""
+    hybrid = pm.find_model("qwen3-next-80b-a3b")
+    made = {laboratory: Deployment(hybrid, H100, tp=4, laboratory=laboratory).elsewhere for laboratory in ("", KNOWN)}
+    assert {one.kind for one in made.values()} == {HYBRID}
+    assert "models with linear attention" in because(made[""])
+    assert Deployment(hybrid, H100, tp=4, laboratory=ITSELF).elsewhere.kind == ""
+    for machine, engine, kind in (
+        (MI300X, "vllm", UNMEASURED),
+        (H100, "generic", UNPROFILED),
+        (H100, "vllm-v0", UNMEASURED),
+    ):
+        assert Deployment(hybrid, machine, tp=4, engine=engine).elsewhere.kind == kind
 
 
 @pytest.mark.parametrize("hardware", [H100, MI300X])
