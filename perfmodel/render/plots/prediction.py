@@ -75,6 +75,7 @@ _COLORS = {
     "events": "#00B41E",
     "few blocks": "#A55AFF",
     "addressing": "#002D0F",
+    "chain": "#FF6969",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (
