@@ -38,6 +38,8 @@ MULTI_TOKEN = Speculation(3, 0.55)
 #: there: their times to the first token double between 8 and 16 users, by half of 30 steps, and those on Hopper, and of
 #: other engines, do not. Half of the runs chose 25 to 30 among 10 to 40, and 1 to 10 among 1 to 20
 RECEIVING, FEW_USERS, RECEIVE_STEPS = ("b200", "b300", "gb200", "gb300"), 16, (10.0, 30.0)
+#: the format of the weights in the name of a run whose column does not tell it ("..._sglang_bf16_agg_1024x1024_c4")
+_NAMED = re.compile(r"_(bf16|fp16|fp8|fp4)_")
 #: what llama-bench calls a test: reading a prompt or decoding, of so many tokens, behind so many
 _TEST = re.compile(r"(pp|tg)(\d+)(?:\s*@\s*d(\d+))?(?:\s|$)")
 #: GPUs of the largest engine that is not spread over servers
@@ -123,12 +125,21 @@ def by_concurrency(run: Run) -> Case:
         setup = replace(setup, receive_steps=RECEIVE_STEPS[int(users >= FEW_USERS)])
     share = _UNIFORM if random else 1.0
     measured = _milliseconds(run, "measured_ttft_ms", "measured_tpot_ms")
-    unknown = run.text("wdtype") in ("", "unknown")
+    unknown = not _weights(run)
     # SGLang's rows without a dtype are of a benchmark with one request for each user: their time to the first token is
     # that of all prompts
     waves = 1.0 if engine == "sglang" and unknown and not random else WAVES
     labels = {"dtype_known": "no" if unknown else "yes", "lengths": "uniform" if random else "fixed"}
     return Case(run, setup, "steady", share * isl, share * osl, measured, users, users * waves, labels=labels)
+
+
+def _weights(run: Run) -> str:
+    """Return the format of a run's weights, from its column or its name; "" where neither tells."""
+    told = run.text("wdtype")
+    if told not in ("", "unknown"):
+        return told
+    named = _NAMED.search(run.text("id"))
+    return named[1] if named else ""
 
 
 def _shared(run: Run, engine: str, version: str, random: bool) -> Setup:
@@ -143,9 +154,7 @@ def _shared(run: Run, engine: str, version: str, random: bool) -> Setup:
         tp, dp = max(1, tp // ep), max(1, dp // ep)
     if tp * dp > _LARGEST:
         raise SkipRun(f"{tp * dp} GPUs: several engines, or one over several servers")
-    weights = run.text("wdtype")
-    if weights in ("", "unknown"):
-        weights = "fp8" if engine == "sglang" else "bf16"
+    weights = _weights(run) or ("fp8" if engine == "sglang" else "bf16")
     narrow = "fp8" if weights in ("fp8", "nvfp4") else "bf16"
     if "gpt-oss" in model.lower():
         weights, narrow = "mxfp4", "bf16"

@@ -18,6 +18,7 @@ from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
 from perfmodel.serving.published import KEYS, judge, recognises
 from perfmodel.serving.published_case import engine_of, version_of
+from perfmodel.serving.published_tables import reader_of
 
 OFFLINE = "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests\n"
 ROW = "{model},{hardware},{tp},1,1,fp8,fp8,128,2048,21109,{unit},offline,TensorRT-LLM 0.17,3000\n"
@@ -212,3 +213,30 @@ def test_words_about_a_release_are_no_version(text: str) -> None:
 @pytest.mark.parametrize("text", ["0.6.3.dev109+gcb3b2b9b (rocm)", "v0.10.0 (ROCm 6.4)", "1", "1.2.0rc6.post3"])
 def test_a_version_may_have_words_behind_it(text: str) -> None:
     assert version_of(text) == text.lower().removeprefix("v")
+
+
+@pytest.mark.parametrize(
+    ("wdtype", "name", "weights"),
+    [
+        ("unknown", "qwen3_5_b200_sglang_bf16_agg_1024x1024_c4_cfg587", "bf16"),
+        ("", "run_fp4_8192x1024", "nvfp4"),
+        ("fp8", "qwen3_5_b200_sglang_bf16_agg_1024x1024_c4_cfg587", "fp8"),
+        ("unknown", "some_run", "fp8"),  # SGLang's, as those of Qwen3-32B in the open table
+    ],
+)
+def test_the_name_of_a_run_tells_the_format_that_its_column_does_not(
+    tmp_path: Path, wdtype: str, name: str, weights: str
+) -> None:
+    row = {
+        "id": name, "engine": "sglang", "engine_version": "0.5.9", "model": "qwen3.5-397b-a17b", "hardware": "b200",
+        "wdtype": wdtype, "tp": "8", "pp": "1", "attention_dp": "1", "moe_tp": "8", "ep": "1", "isl": "1024",
+        "osl": "1024", "concurrency": "4", "measured_ttft_ms": "200", "measured_tpot_ms": "8", "lengths": "uniform",
+    }  # fmt: skip
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    (run,) = read_run_table(path).runs
+    reader = reader_of(tuple(row))
+    assert reader is not None
+    case = reader(run)
+    assert case.setup.weights == weights
+    assert case.labels["dtype_known"] == ("no" if name == "some_run" else "yes")
