@@ -42,9 +42,10 @@ _COMPUTE_NAME = re.compile(
     r"_dense$|lm_head",
     re.IGNORECASE,
 )
-#: attention with one query, or a few, for each sequence reads its keys and values once: memory bounds it
+#: attention with one query, or a few, for each sequence reads its keys and values once, and a step of linear attention
+#: or of a state-space model its state: memory bounds it
 _DECODE_NAME = re.compile(
-    r"decode|paged_?attention|masked_multihead|\bmmha|single_query|kvcache_attention|_grouped_kernel_stage",
+    r"decode|paged_?attention|masked_multihead|\bmmha|single_query|kvcache_attention|_grouped_kernel_stage|fused_recurrent|state_update|causal_conv1d",
     re.IGNORECASE,
 )
 #: percentages of the peak that Nsight Compute's Speed of Light section has for the SMs, all of memory, and DRAM

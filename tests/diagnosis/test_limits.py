@@ -192,6 +192,9 @@ def test_what_physics_does_not_allow_is_flagged_and_not_clamped(simple_gpu):
         ("aten::mul", "hbm"),
         ("aten::add_(16x559x1024)", "hbm"),
         ("void cudnn::bn_bw_1C11_kernel_new<float>", "hbm"),
+        ("void causal_conv1d_fwd_kernel<Causal_conv1d_fwd_kernel_traits<128, 4, true, c10::BFloat16>>", "hbm"),
+        ("fused_recurrent_gated_delta_rule_fwd_kernel", "hbm"),
+        ("_selective_state_update_kernel", "hbm"),
         ("my_kernel", "unknown"),
     ],
 )
