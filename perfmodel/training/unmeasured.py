@@ -2,7 +2,7 @@
 
 The interval of a step comes from published runs, on few machines. On another one every kernel may differ by what
 machines differ by, a run from its kernels, and exchanges through a host by what hosts do; the predictions of single
-operators and of whole models know how much.
+operators and of whole models know how much. No published run has linear attention, and nobody measured its kernels.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.stretch import Stretch
@@ -35,6 +36,8 @@ _KERNELS = {
     **dict.fromkeys(("memory_bound", "casts", "optimizer", "compression"), "copy"),
     "attention": "attention",
 }
+#: the kind of the gated delta rule, which is part of the term "attention"
+LINEAR = "linear"
 #: terms in which ranks exchange; `Groups` has these ranks by the same names
 _EXCHANGES = ("tensor", "context", "expert", "data")
 
@@ -72,6 +75,8 @@ def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: str) -> 
     """
     hardware = setup.hardware
     found = []
+    if setup.config.linear_layers:
+        found.append("No run that was fitted has linear attention: the interval counts what its kernels may differ by.")
     if elsewhere:
         ends = setup.constants.intervals[elsewhere]
         whose = "laboratories" if elsewhere == ELSEWHERE else "laboratories with frameworks that nobody described"
@@ -106,10 +111,12 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
         dtype = arithmetic(setup.plan.dtype)
         dtype = dtype if _KERNELS[term] == "product" or dtype_bytes(dtype) > 1 else "bf16"
         narrow = setup.framework.libraries.get("fp8", ()) if dtype_bytes(dtype) < 2 else ()
+        linear = term == "attention" and setup.config.linear_layers > 0
+        of_linear = _of_kernel(hardware, LINEAR, dtype, "") if linear else ()
         if known:
-            return ()
+            return of_linear
         of_run = (ErrorSource.RUN, run_deviation(hardware))
-        return (*_of_kernel(hardware, _KERNELS[term], dtype, next(iter(narrow), "")), of_run)
+        return (*_of_kernel(hardware, _KERNELS[term], dtype, next(iter(narrow), "")), *of_linear, of_run)
     if term not in _EXCHANGES:
         return ()
     group = getattr(setup.groups, term)
@@ -126,10 +133,12 @@ def _of_kernel(hardware: Hardware, kind: str, dtype: str, library: str) -> tuple
         "product": Gemm(m=4096, n=4096, k=4096, dtype=dtype),
         "attention": Attention(batch=1, heads=32, seq_q=4096, head_dim=128, causal=True, dtype=dtype),
         "copy": Elementwise(numel=2**28, kind="copy", dtype=dtype),
+        LINEAR: GatedDelta(heads=32, seq=4096, head_dim=128, dtype=dtype),
     }
     prediction = predict(ops[kind], hardware, library=library if kind == "product" else "")
     variances = prediction.uncertainty.variances(prediction.regime)
-    return _kept({source: float(value) for source, value in variances.items()}, *_OF_MACHINES)
+    sources = (ErrorSource.KERNEL,) if kind == LINEAR else _OF_MACHINES
+    return _kept({source: float(value) for source, value in variances.items()}, *sources)
 
 
 def _kept(variances: Mapping[ErrorSource, float], *sources: ErrorSource) -> tuple[tuple[ErrorSource, float], ...]:

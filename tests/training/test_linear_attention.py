@@ -117,6 +117,17 @@ def test_a_step_is_between_those_of_its_kinds_of_layers():
     assert hybrid.flop < attending.flop
 
 
+def test_nobody_measured_linear_attention_and_the_interval_says_so():
+    """Its kernels may take half or twice as long as predicted, which widens a step by their part of it."""
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge")
+    every = dataclasses.replace(DENSE, linear_layers=0)
+    hybrid, attending = (train(config, cluster, plan) for config in (DENSE, every))
+    assert any("linear attention" in note for note in hybrid.notes)
+    assert not any("linear attention" in note for note in attending.notes)
+    assert hybrid.high_s / hybrid.time_s > attending.high_s / attending.time_s
+    assert hybrid.low_s / hybrid.time_s < attending.low_s / attending.time_s
+
+
 @pytest.mark.parametrize(
     ("plan", "said"),
     [({"cp": 2}, "cp = 2 with linear attention"), ({"tp": 32}, "does not divide the 16 heads")],
