@@ -25,6 +25,7 @@ from perfmodel.prediction.topology import most_joined, peer_links
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
+from perfmodel.serving.memory import index_key_bytes
 from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard
 
@@ -46,6 +47,17 @@ LATENT_PROMPT_KERNELS = 5.0
 #: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
 #: TFLOP/s and 3000 of 3350 GB/s on H800 (github.com/deepseek-ai/FlashMLA)
 LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0.25
+#: kernels of an indexer: two products, the norm and rotation of keys and queries with their conversion to 8 bits, the
+#: write of the key, the scores and the choice among them (SGLang's and vLLM's ``Indexer``)
+INDEX_KERNELS = 6.0
+#: share of the peak in 8 bits, and of the bandwidth, that the scores of an indexer reach, their start [s], and the
+#: standard deviation of ln(measured / predicted): assumed, DeepGEMM's kernels are tuned as FlashMLA's are
+INDEX_SHARE, INDEX_READ, INDEX_START_S, INDEX_DEVIATION = 0.6, 0.75, 10e-6, 0.4
+#: bytes of a score: written in fp32, and read by the kernel that chooses the largest
+SCORE_BYTES = 8.0
+#: share of the 16-bit peak that latent attention reaches over chosen keys, of prompts and in decode: FlashMLA states
+#: 640 and 410 of 989 TFLOP/s on H800, 1450 of 2250 on B200 for prompts (github.com/deepseek-ai/FlashMLA)
+SPARSE_SHARE, SPARSE_DECODE_SHARE = 0.64, 0.41
 #: kernels of a layer with linear attention beyond those of one that attends: a second projection, and its decays; the
 #: convolution and the norm stand for the rotation and the cache's write (SGLang's and vLLM's `GatedDeltaNet` layers)
 LINEAR_KERNELS = 2.0
@@ -56,6 +68,8 @@ LINEAR_PROMPT_KERNELS = 6.0
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
 HOST_STEP_S, HOST_SHARE = 3e-6, 0.5
+#: sizes of a call of attention in a step
+_SIZES = ("batch", "seq_q", "seq_kv")
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class Kernels:
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0)
         linear = shard.linear_layers / shard.layers
         attention = (1.0 - linear) * (shard.qk_norm + shard.output_gate + 3 * (shard.kv_lora > 0))
+        attention += INDEX_KERNELS * shard.index_layers / shard.layers
         return own + exchanges + 5 * (shard.moe_layers > 0) + attention + LINEAR_KERNELS * linear
 
     @property
@@ -156,6 +171,8 @@ class Kernels:
         shard = self.shard
         if shard.linear_layers:
             self._linear_products(cost, tokens)
+        if shard.index_layers:
+            self._index_products(cost, tokens)
         if not shard.kv_lora:
             layers = shard.attending_layers
             self.product(cost, "weights", tokens, shard.qkv_width, shard.hidden, layers)
@@ -169,6 +186,13 @@ class Kernels:
         expanded = shard.heads * (nope + shard.value_dim)
         self.product(cost, "weights", tokens, expanded, shard.kv_lora, shard.layers)
         self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.value_dim, shard.layers)
+
+    def _index_products(self, cost: Cost, tokens: Array) -> None:
+        """Add the products of indexers, all of which each GPU computes: queries, and keys beside heads' weights."""
+        shard, layers = self.shard, self.shard.index_layers
+        into = shard.q_lora or shard.hidden
+        self.product(cost, "weights", tokens, shard.index_heads * shard.index_head_dim, into, layers)
+        self._product(cost, "weights", (tokens, shard.index_head_dim + shard.index_heads, shard.hidden), layers, None)
 
     def _linear_products(self, cost: Cost, tokens: Array) -> None:
         """Add the products around linear attention; decays and rates keep 16 bits in quantised checkpoints."""
@@ -355,6 +379,10 @@ class Kernels:
             each, deviation = self._linear_attention(whole["batch"], whole["seq_q"])
             time = time + shard.linear_layers * each
             spread = spread + shard.linear_layers * each * deviation
+        if shard.index_layers > 0:
+            each = np.where(whole["seq_kv"] > shard.index_keys, self._index(*(whole[name] for name in _SIZES)), 0.0)
+            time = time + shard.index_layers * each
+            spread = spread + shard.index_layers * each * INDEX_DEVIATION
         return time * self.engine.slower, spread / time
 
     def _linear_attention(self, sequences: Array, tokens: Array) -> tuple[Array, Array]:
@@ -380,20 +408,46 @@ class Kernels:
             causal=True, window=window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, library)
-        return time, deviation.whole
+        if not shard.index_heads:
+            return time, deviation.whole
+        many = sizes["seq_kv"] > shard.index_keys  # up to as many keys engines attend to all of them
+        sparse = self._sparse(sizes["batch"], sizes["seq_q"], sizes["seq_kv"])
+        return np.where(many, sparse, time), np.where(many, LATENT_DEVIATION, deviation.whole)
+
+    def _sparse(self, prompts: Array, tokens: Array, keys: Array) -> Array:
+        """Return the time of latent attention of prompts over chosen keys [s]: all heads share them, as in decode."""
+        shard = self.shard
+        flop = 2.0 * prompts * tokens * np.minimum(keys, shard.index_keys) * shard.heads
+        flop = flop * (2 * shard.kv_lora + shard.rope_dim)
+        return np.asarray(LATENT_START_S + flop / (SPARSE_SHARE * self.hardware.best_peak(self.dtype).flop_per_s))
+
+    def _index(self, prompts: Array, tokens: Array, keys: Array) -> Array:
+        """Return the time of the scores of one indexer, and of choosing among them [s].
+
+        t = start + max(bytes of the keys / bandwidth, FLOP / peak) + bytes of the scores / bandwidth: 2 heads head_dim
+        FLOP for each pair of a query and a key before it. One query reads all keys of its sequence.
+        """
+        shard, hardware = self.shard, self.hardware
+        pairs = prompts * tokens * (keys - 0.5 * (tokens - 1.0))
+        rate = INDEX_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
+        dtype = "fp8" if "fp8" in hardware.dtypes() else self.dtype
+        flop = 2.0 * pairs * shard.index_heads * shard.index_head_dim
+        scores = flop / (INDEX_SHARE * hardware.best_peak(dtype).flop_per_s)
+        read = prompts * keys * index_key_bytes(shard) / rate
+        return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * SCORE_BYTES / rate)
 
     def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:
         """Return the time of latent attention in decode [s]: all heads share one key, which is read once.
 
         t = start + max(bytes of the latent keys / bandwidth, FLOP / peak), a key's part without position being its
-        value as well.
+        value as well. Of more keys than an indexer leaves, those are read.
         """
         shard, hardware = self.shard, self.hardware
-        keys = sequences * context
+        chosen = (context > shard.index_keys) & (shard.index_heads > 0)
+        keys = sequences * np.where(chosen, shard.index_keys, context)
+        share = np.where(chosen, SPARSE_DECODE_SHARE, LATENT_SHARE)
         read = keys * (shard.kv_lora + shard.rope_dim) * kv_bytes(self.kv)
         flop = 2.0 * keys * shard.heads * (2 * shard.kv_lora + shard.rope_dim)
         rate = LATENT_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
-        time = LATENT_START_S + np.maximum(
-            read / rate, flop / (LATENT_SHARE * hardware.best_peak(self.dtype).flop_per_s)
-        )
+        time = LATENT_START_S + np.maximum(read / rate, flop / (share * hardware.best_peak(self.dtype).flop_per_s))
         return np.asarray(time), np.full(np.shape(time), LATENT_DEVIATION)

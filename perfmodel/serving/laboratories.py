@@ -107,6 +107,7 @@ def elsewhere_of(
     release_known: bool = True,
     latent: bool = False,
     hybrid: bool = False,
+    indexed: bool = False,
 ) -> Elsewhere:
     """Return what the laboratory of a deployment differs by.
 
@@ -116,10 +117,11 @@ def elsewhere_of(
     laboratory : who runs it, as the sources of published runs name them; "" is anybody, `ITSELF` differs by nothing.
     release_known : whether "" is one of today, and not an unknown one.
     latent : whether the model has latent attention.
-    hybrid : whether it has linear attention: no laboratory's runs of such a model set the constants.
+    hybrid, indexed : whether it has linear attention, or an indexer that chooses keys: no laboratory's runs of such a
+        model set the constants.
     """
     known = laboratories()
-    if engine.own or laboratory == ITSELF or (laboratory.startswith(known.names) and not hybrid):
+    if engine.own or laboratory == ITSELF or (laboratory.startswith(known.names) and not (hybrid or indexed)):
         return Elsewhere()
     if latent and _is_older(engine, version, engine.latent_since):
         return _elsewhere(known, YOUNG)

@@ -215,7 +215,12 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 def kv_token_bytes(part: Shard, kv: str) -> float:
     """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B]."""
     width = part.kv_lora + part.rope_dim if part.kv_lora else 2 * part.kv_heads * part.head_dim
-    return part.attending_layers * width * kv_bytes(kv)
+    return part.attending_layers * width * kv_bytes(kv) + part.index_layers * index_key_bytes(part)
+
+
+def index_key_bytes(part: Shard) -> float:
+    """Return what an indexer keeps of one token: a key in 8 bits, and its scale in fp32 [B]."""
+    return (part.index_head_dim + 4.0) * (part.index_heads > 0)
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, fullest: float = 1.0) -> float:
@@ -233,8 +238,9 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
         attention += part.kv_lora * part.heads * (nope + part.value_dim) + hidden * part.heads * part.value_dim
     else:
         attention = hidden * (part.qkv_width + part.heads * part.head_dim)
+    index = hidden * part.index_head_dim + (part.q_lora or hidden) * part.index_heads * part.index_head_dim
     linear = hidden * (part.convolved_width + 2 * part.linear_values_width)
-    matrices = part.attending_layers * attention + part.linear_layers * linear
+    matrices = part.attending_layers * attention + part.linear_layers * linear + part.index_layers * index
     matrices += part.dense_layers * gates * hidden * part.ffn
     matrices += part.moe_layers * gates * hidden * part.shared_ffn
     experts = part.moe_layers * gates * hidden * part.experts / parallel.ep * part.expert_ffn

@@ -54,6 +54,8 @@ class Shard:
     window, window_layers : most keys of a query, in how many layers of the stage.
     kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
     expert_groups, token_groups : groups of experts, and from how many a token's come.
+    index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
+    index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
     output_gate : a gate as wide as the queries multiplies what attention gives.
     linear_layers : layers of the stage whose attention is linear, the gated delta rule.
     linear_heads, linear_key_heads : of this GPU, of their values, and of their queries and keys.
@@ -84,6 +86,10 @@ class Shard:
     value_dim: int = 0
     expert_groups: int = 1
     token_groups: int = 1
+    index_layers: float = 0.0
+    index_heads: int = 0
+    index_head_dim: int = 0
+    index_keys: int = 0
     output_gate: bool = False
     linear_layers: float = 0.0
     linear_heads: int = 0
@@ -169,6 +175,10 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         value_dim=config.value_dim,
         expert_groups=config.router.groups,
         token_groups=config.router.chosen,
+        index_layers=config.index_layers / parallel.pp,
+        index_heads=config.index_heads,
+        index_head_dim=config.index_head_dim,
+        index_keys=config.index_keys,
         output_gate=config.architecture.output_gate,
         linear_layers=config.linear_layers / parallel.pp,
         linear_heads=config.linear_heads // tp,

@@ -138,7 +138,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     plan.micro_batches(cluster.gpus)
     _divides("tp", plan.tp, "heads", config.heads)
     _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)
-    _check_linear(config, plan)
+    _check_attention(config, plan)
     _check_experts(config, cluster, plan)
     _check_pipelined_zero(plan)
     _check_pipeline(config, cluster, plan)
@@ -235,8 +235,14 @@ def _divides(name: str, value: int, of: str, total: int) -> None:
         raise refused(f"{name} = {value} does not divide the {total} {of}", f"Nearest: {name}={near}")
 
 
-def _check_linear(config: ModelConfig, plan: TrainingPlan) -> None:
-    """Check what linear attention allows: whole heads on each rank, and whole sequences."""
+def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check what kinds of attention allow: no indexer; of linear attention whole heads and whole sequences."""
+    if config.index_heads:
+        raise UsageError(
+            "the model has an indexer that chooses keys (sparse attention), whose training is not modelled.",
+            place=PLACE,
+            remedy="Serving of it is: perfmodel serve.",
+        )
     if not config.linear_layers:
         return
     _divides("tp", plan.tp, "key heads of linear attention", config.linear_key_heads)

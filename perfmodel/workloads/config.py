@@ -44,7 +44,7 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         for kind in families.HYBRIDS
     },
 }
-_KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "attention")
+_KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
 
 
 def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
@@ -156,6 +156,7 @@ class _Reader(Values):
             facts=None if shape == ARCHITECTURES[self.kind] else shape,
             **(latent | {"head_dim": head_dim}),
             **self.biases(shape),
+            **self.indexer(layers),
             **self.linear_attention(layers),
             **self.experts(layers, shape),
             **self.encoder(),
@@ -241,6 +242,13 @@ class _Reader(Values):
         sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim", "value_head_dim")}
         queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
         return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
+
+    def indexer(self, layers: int) -> dict[str, Any]:
+        """Return the indexer of sparse attention."""
+        if self.kind not in families.INDEXED:
+            return {}
+        sizes = {name: self.size(name) for name in ("index_heads", "index_head_dim", "index_keys")}
+        return {**sizes, "index_layers": families.index_layers(self.raw, layers)}
 
     def linear_attention(self, layers: int) -> dict[str, Any]:
         """Return the layers with linear attention and their sizes."""

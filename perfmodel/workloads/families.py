@@ -29,6 +29,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "stablelm": ("use_qkv_bias", "", ""),
         "starcoder2": ("use_bias", "use_bias", "use_bias"),
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
         # these classes read no such key
         **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
@@ -38,7 +39,17 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
 #: families with experts: Hugging Face ignores these keys in others
 MIXTURES = frozenset(
     (
-        *("dbrx", "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared"),
+        *(
+            "dbrx",
+            "deepseek_v2",
+            "deepseek_v3",
+            "deepseek_v32",
+            "glm4_moe",
+            "glm_moe_dsa",
+            "gpt_oss",
+            "granitemoe",
+            "granitemoeshared",
+        ),
         *("llama4_text", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe"),
         *("qwen3_next", "qwen3_5_moe_text"),
     )
@@ -47,6 +58,8 @@ MIXTURES = frozenset(
 HYBRIDS = frozenset(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"))
 #: families with a gate of one output that scales the shared experts
 GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
+#: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
+INDEXED = frozenset(("deepseek_v32", "glm_moe_dsa"))
 #: kind of layer, as configurations list them, whose attention is linear
 LINEAR = "linear_attention"
 #: families with a window on every layer, if the configuration states one
@@ -99,6 +112,19 @@ def linear_layers(kind: str, raw: Raw, layers: int) -> int:
     if isinstance(types, list) and types:
         return sum(str(name) == LINEAR for name in types)
     return layers - layers // int(raw.get("full_attention_interval") or 4)
+
+
+def index_layers(raw: Raw, layers: int) -> int:
+    """Return how many layers have an indexer of their own; the others take what the one before them chose."""
+    types = raw.get("indexer_types")
+    if isinstance(types, list) and types:
+        return sum(str(name) == "full" for name in types)
+    pattern = raw.get("index_topk_pattern")
+    if isinstance(pattern, str):
+        return pattern.count("F")
+    every = max(1, int(raw.get("index_topk_freq") or 1))
+    first = int(raw.get("index_skip_topk_offset") or 2)
+    return sum(max(index - first + 1, 0) % every == 0 for index in range(layers))
 
 
 def window(kind: str, raw: Raw) -> int:

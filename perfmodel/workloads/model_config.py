@@ -44,6 +44,11 @@ class ModelConfig(ModelShape):
         return self.linear_attention_parameters - self.attention_parameters if self.linear_layers else 0
 
     @cached_property
+    def index_parameters(self) -> int:
+        """Parameters of one indexer: its matrices, and the norm of its key with a scale and a shift; 0 without one."""
+        return count_parameters(self.index_linears()) + 2 * self.index_head_dim * (self.index_heads > 0)
+
+    @cached_property
     def expert_parameters(self) -> int:
         """Parameters of one routed expert."""
         return count_parameters(self.expert_linears())
@@ -121,7 +126,7 @@ class ModelConfig(ModelShape):
         """Parameters of the model with a language model head; a tied matrix counts once."""
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
-        stacks += self.linear_layers * self.linear_layer_surplus
+        stacks += self.linear_layers * self.linear_layer_surplus + self.index_layers * self.index_parameters
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -137,11 +142,17 @@ class ModelConfig(ModelShape):
     def kv_bytes_per_token(self, dtype_bytes: float = 2.0) -> float:
         """Return what one token adds to the cache of all layers while no window is full [B].
 
-        2 kv_heads head_dim a layer that attends to keys, or the latent vector with its rotary part (MLA).
+        2 kv_heads head_dim a layer that attends to keys, or the latent vector with its rotary part (MLA). An indexer
+        keeps a key in 8 bits with a scale in fp32.
         """
         latent = self.kv_lora + self.rope_head_dim
         width = latent if self.latent_attention else self.kv_heads * (self.head_dim + self.value_dim)
-        return self.attending_layers * width * dtype_bytes
+        return self.attending_layers * width * dtype_bytes + self.index_layers * self.index_key_bytes
+
+    @property
+    def index_key_bytes(self) -> float:
+        """What an indexer keeps of one token [B]."""
+        return (self.index_head_dim + 4.0) * (self.index_heads > 0)
 
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.

@@ -78,6 +78,10 @@ class ModelShape:
     encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
     position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
     head_bias : the head has a bias.
+    index_heads, index_head_dim : heads of an indexer that chooses which keys latent attention reads (DeepSeek sparse
+        attention), 0 for none, and the size of one; all of them share one key.
+    index_keys : keys that it leaves each query.
+    index_layers : layers with an indexer of their own; the others take what the one before them chose.
     linear_layers : layers whose attention is linear, the gated delta rule (`perfmodel.operators.gated_delta`); they
         alternate evenly with those that attend to keys.
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
@@ -130,6 +134,10 @@ class ModelShape:
     stored: str = ""
     expert_groups: int = 0
     token_groups: int = 0
+    index_heads: int = 0
+    index_head_dim: int = 128
+    index_keys: int = 2048
+    index_layers: int = 0
     linear_layers: int = 0
     linear_heads: int = 0
     linear_key_heads: int = 0
@@ -140,6 +148,7 @@ class ModelShape:
     def __post_init__(self) -> None:
         every = self.attending_layers if self.window and not self.window_layers else self.window_layers
         object.__setattr__(self, "window_layers", every)
+        object.__setattr__(self, "index_layers", (self.index_layers or self.layers) if self.index_heads else 0)
         object.__setattr__(self, "linear_key_heads", self.linear_key_heads or self.linear_heads)
 
     @property
@@ -243,6 +252,16 @@ class ModelShape:
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
         widths = {"query": queries, "key": self.kv_width, "value": self.kv_width}
         return tuple(Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items())
+
+    def index_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head."""
+        if not self.index_heads:
+            return ()
+        return (
+            Linear("index_query", self.index_heads * self.index_head_dim, self.q_lora or self.hidden),
+            Linear("index_key", self.index_head_dim, self.hidden),
+            Linear("index_weight", self.index_heads, self.hidden),
+        )
 
     def _latent_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of DeepSeek's attention: down to a latent vector, and up from it."""

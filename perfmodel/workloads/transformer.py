@@ -79,6 +79,7 @@ def _check_counted(config: ModelConfig) -> None:
         "experts": config.experts,
         "latent attention (MLA)": config.latent_attention,
         "linear attention": config.linear_layers,
+        "an indexer": config.index_heads,
         "an encoder with a decoder": config.encoder_layers,
         "parallel attention and MLP": config.parallel_block,
         "a window on some of its layers": 0 < config.window_layers < config.layers,
