@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,10 +10,8 @@ from perfmodel.core.hardware import Fabric, Hardware
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.alltoall import Alltoall
-from perfmodel.operators.attention import Attention
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.reduce_scatter import ReduceScatter
@@ -22,11 +19,11 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
 from perfmodel.prediction.latency.protocols import HOST_LINKS
 from perfmodel.prediction.topology import most_joined, peer_links
+from perfmodel.serving.attention import LayerAttention
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
-from perfmodel.serving.memory import index_key_bytes
-from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, kv_bytes, weight_format
+from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_format
 from perfmodel.serving.shard import Parallel, Shard
 
 #: the largest logit is the token; and the ways to draw one
@@ -43,21 +40,9 @@ HIDDEN_START_S = 20e-6
 #: keys and values are expanded, joined and quantised by kernels of their own; time to the first token of DeepSeek by
 #: concurrency, half of the runs, on a grid of 1 to 6
 LATENT_PROMPT_KERNELS = 5.0
-#: latent attention in decode, where all heads share one key: share of the 16-bit peak and of the bandwidth that it
-#: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
-#: TFLOP/s and 3000 of 3350 GB/s on H800 (github.com/deepseek-ai/FlashMLA)
-LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0.25
 #: kernels of an indexer: two products, the norm and rotation of keys and queries with their conversion to 8 bits, the
 #: write of the key, the scores and the choice among them (SGLang's and vLLM's ``Indexer``)
 INDEX_KERNELS = 6.0
-#: share of the peak in 8 bits, and of the bandwidth, that the scores of an indexer reach, their start [s], and the
-#: standard deviation of ln(measured / predicted): assumed, DeepGEMM's kernels are tuned as FlashMLA's are
-INDEX_SHARE, INDEX_READ, INDEX_START_S, INDEX_DEVIATION = 0.6, 0.75, 10e-6, 0.4
-#: bytes of a score: written in fp32, and read by the kernel that chooses the largest
-SCORE_BYTES = 8.0
-#: share of the 16-bit peak that latent attention reaches over chosen keys, of prompts and in decode: FlashMLA states
-#: 640 and 410 of 989 TFLOP/s on H800, 1450 of 2250 on B200 for prompts (github.com/deepseek-ai/FlashMLA)
-SPARSE_SHARE, SPARSE_DECODE_SHARE = 0.64, 0.41
 #: kernels of a layer with linear attention beyond those of one that attends: a second projection, and its decays; the
 #: convolution and the norm stand for the rotation and the cache's write (SGLang's and vLLM's `GatedDeltaNet` layers)
 LINEAR_KERNELS = 2.0
@@ -68,8 +53,6 @@ LINEAR_PROMPT_KERNELS = 6.0
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
 HOST_STEP_S, HOST_SHARE = 3e-6, 0.5
-#: sizes of a call of attention in a step
-_SIZES = ("batch", "seq_q", "seq_kv")
 
 
 @dataclass(frozen=True)
@@ -357,97 +340,15 @@ class Kernels:
         cost.add("head", time, "sampling", deviation.whole)
         return cost
 
+    @property
+    def attention(self) -> LayerAttention:
+        """Attention of the layers."""
+        return LayerAttention(self.shard, self.engine, self.hardware, self.dtype, self.kv)
+
     def decode(self, sequences: Array, context: Array) -> tuple[Array, Array]:
         """Return the time of attention of all layers for one token of each sequence [s], and its deviation."""
-        return self._over_layers(batch=sequences, seq_q=1, seq_kv=context)
+        return self.attention.over_layers(batch=sequences, seq_q=1, seq_kv=context)
 
     def prefill(self, prompts: Array, tokens: Array, keys: Array) -> tuple[Array, Array]:
         """Return the time of attention of all layers for some prompts of ``tokens`` queries and ``keys`` keys [s]."""
-        return self._over_layers(batch=prompts, seq_q=tokens, seq_kv=keys)
-
-    def _over_layers(self, **sizes: Any) -> tuple[Array, Array]:
-        shard = self.shard
-        whole = {name: np.maximum(1.0, np.round(value)) for name, value in sizes.items()}
-        full = shard.attending_layers - shard.window_layers
-        time: Array = np.zeros(np.broadcast_shapes(*(value.shape for value in whole.values())))
-        spread = time
-        for layers, window in ((full, 0), (shard.window_layers, shard.window)):
-            if layers > 0:
-                each, deviation = self._attention(window, **whole)
-                time, spread = time + layers * each, spread + layers * each * deviation
-        if shard.linear_layers > 0:
-            each, deviation = self._linear_attention(whole["batch"], whole["seq_q"])
-            time = time + shard.linear_layers * each
-            spread = spread + shard.linear_layers * each * deviation
-        if shard.index_layers > 0:
-            each = np.where(whole["seq_kv"] > shard.index_keys, self._index(*(whole[name] for name in _SIZES)), 0.0)
-            time = time + shard.index_layers * each
-            spread = spread + shard.index_layers * each * INDEX_DEVIATION
-        return time * self.engine.slower, spread / time
-
-    def _linear_attention(self, sequences: Array, tokens: Array) -> tuple[Array, Array]:
-        """Return the time of linear attention for some new tokens of each sequence [s], and its deviation.
-
-        One token reads and writes the state; several are computed in chunks, from a state to the next.
-        """
-        shard = self.shard
-        op = GatedDelta(
-            batch=sequences, heads=shard.linear_heads, key_heads=shard.linear_key_heads, seq=tokens,
-            head_dim=shard.linear_head_dim, value_dim=shard.linear_value_dim, carried=True, dtype=self.dtype,
-            algorithm="recurrent" if np.all(tokens == 1) else "chunked",
-        )  # fmt: skip
-        time, deviation = kernel(op, self.hardware, self.engine.library)
-        return time, deviation.whole
-
-    def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
-        shard, library = self.shard, self.engine.attention_on(self.hardware.matrix_instruction)
-        if shard.kv_lora and np.all(sizes["seq_q"] == 1):
-            return self._latent(sizes["batch"], sizes["seq_kv"])
-        op = Attention(
-            heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
-            causal=True, window=window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
-        )  # fmt: skip
-        time, deviation = kernel(op, self.hardware, library)
-        if not shard.index_heads:
-            return time, deviation.whole
-        many = sizes["seq_kv"] > shard.index_keys  # up to as many keys engines attend to all of them
-        sparse = self._sparse(sizes["batch"], sizes["seq_q"], sizes["seq_kv"])
-        return np.where(many, sparse, time), np.where(many, LATENT_DEVIATION, deviation.whole)
-
-    def _sparse(self, prompts: Array, tokens: Array, keys: Array) -> Array:
-        """Return the time of latent attention of prompts over chosen keys [s]: all heads share them, as in decode."""
-        shard = self.shard
-        flop = 2.0 * prompts * tokens * np.minimum(keys, shard.index_keys) * shard.heads
-        flop = flop * (2 * shard.kv_lora + shard.rope_dim)
-        return np.asarray(LATENT_START_S + flop / (SPARSE_SHARE * self.hardware.best_peak(self.dtype).flop_per_s))
-
-    def _index(self, prompts: Array, tokens: Array, keys: Array) -> Array:
-        """Return the time of the scores of one indexer, and of choosing among them [s].
-
-        t = start + max(bytes of the keys / bandwidth, FLOP / peak) + bytes of the scores / bandwidth: 2 heads head_dim
-        FLOP for each pair of a query and a key before it. One query reads all keys of its sequence.
-        """
-        shard, hardware = self.shard, self.hardware
-        pairs = prompts * tokens * (keys - 0.5 * (tokens - 1.0))
-        rate = INDEX_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
-        dtype = "fp8" if "fp8" in hardware.dtypes() else self.dtype
-        flop = 2.0 * pairs * shard.index_heads * shard.index_head_dim
-        scores = flop / (INDEX_SHARE * hardware.best_peak(dtype).flop_per_s)
-        read = prompts * keys * index_key_bytes(shard) / rate
-        return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * SCORE_BYTES / rate)
-
-    def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:
-        """Return the time of latent attention in decode [s]: all heads share one key, which is read once.
-
-        t = start + max(bytes of the latent keys / bandwidth, FLOP / peak), a key's part without position being its
-        value as well. Of more keys than an indexer leaves, those are read.
-        """
-        shard, hardware = self.shard, self.hardware
-        chosen = (context > shard.index_keys) & (shard.index_heads > 0)
-        keys = sequences * np.where(chosen, shard.index_keys, context)
-        share = np.where(chosen, SPARSE_DECODE_SHARE, LATENT_SHARE)
-        read = keys * (shard.kv_lora + shard.rope_dim) * kv_bytes(self.kv)
-        flop = 2.0 * keys * shard.heads * (2 * shard.kv_lora + shard.rope_dim)
-        rate = LATENT_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
-        time = LATENT_START_S + np.maximum(read / rate, flop / (share * hardware.best_peak(self.dtype).flop_per_s))
-        return np.asarray(time), np.full(np.shape(time), LATENT_DEVIATION)
+        return self.attention.over_layers(batch=prompts, seq_q=tokens, seq_kv=keys)
