@@ -25,7 +25,16 @@ from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.engine import find_engine
-from perfmodel.serving.laboratories import ELSEWHERE, HYBRID, ITSELF, UNMEASURED, UNPROFILED, YOUNG, elsewhere_of
+from perfmodel.serving.laboratories import (
+    ELSEWHERE,
+    HYBRID,
+    INDEXED,
+    ITSELF,
+    UNMEASURED,
+    UNPROFILED,
+    YOUNG,
+    elsewhere_of,
+)
 from perfmodel.serving.published import judge
 from perfmodel.serving.published_case import RATE, TTFT
 from perfmodel.workloads.catalog import find_model
@@ -40,7 +49,7 @@ NAMES = (
     "InternLM/lmdeploy docs", "casys-kaist/LLMServingSim",
 )  # fmt: skip
 VENDORS = ("NVIDIA",)
-KINDS = (ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID)
+KINDS = (ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID, INDEXED)
 #: the quantities: steps show in all but the first
 QUANTITIES = ("time per token", "throughput", "time to the first token")
 
@@ -75,8 +84,8 @@ def kind_of(row: PublishedRow) -> str:
     version = row.label("engine_version")
     engine = find_engine(row.label("engine"))
     model, machine = find_model(row.label("model")), hardware(row.label("hardware"))
-    if model.linear_layers:
-        return HYBRID
+    if model.linear_layers or model.index_heads:
+        return HYBRID if model.linear_layers else INDEXED
     latent = model.kv_lora > 0
     return elsewhere_of(machine, engine, version, "", release_known=bool(version), latent=latent).kind
 
@@ -117,8 +126,9 @@ def fit(found: list[Judged]) -> dict[str, Fitted]:
     steps = {kind: widening(groups(found, kind, first=False)) for kind in KINDS}
     first = {kind: with_steps(groups(found, kind, first=True), step) for kind, step in steps.items()}
     # Few sources print times to the first token of the other kinds, so that all of them tell of these. One of the six
-    # of hybrids has eight of their fourteen groups, and takes ten times as long as predicted: they tell of none.
-    told = {kind: sources for kind, sources in first.items() if kind != HYBRID}
+    # of hybrids has eight of their fourteen groups, and takes ten times as long as predicted: they tell of none. Nor do
+    # the few with an indexer.
+    told = {kind: sources for kind, sources in first.items() if kind not in (HYBRID, INDEXED)}
     every = widening({(*source, kind): runs for kind, sources in told.items() for source, runs in sources.items()})
     return {kind: Fitted(steps[kind], widening(first[kind]) if kind == ELSEWHERE else every) for kind in KINDS}
 
@@ -164,6 +174,7 @@ def markdown(found: list[Judged], fitted: dict[str, Fitted]) -> str:
         UNPROFILED: "engines without a profile",
         YOUNG: "first releases with latent attention",
         HYBRID: "models with linear attention",
+        INDEXED: "models with sparse attention",
     }
     for kind, by in fitted.items():
         for load in ("steps", "first token", "arrivals: rate, time per token", "arrivals: first token"):

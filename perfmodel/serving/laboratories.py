@@ -6,7 +6,8 @@ differ by. A release before those that were measured, one that is not known, and
 fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at. Models
 with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
 that were not tuned for them yet. No run of a hybrid, some of whose layers have linear attention, set the constants: its
-runs are a kind of their own, whoever runs them, where nothing else makes them less sure.
+runs are a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of models with an
+indexer (DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from perfmodel.prediction.stretch import Stretch
 from perfmodel.serving.engine import GENERIC, Engine, is_before
 
 #: keys of the kinds of deployments
-ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID = "elsewhere", "unmeasured", "unprofiled", "young", "hybrid"
+ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID, INDEXED = (
+    "elsewhere", "unmeasured", "unprofiled", "young", "hybrid", "indexed",
+)  # fmt: skip
 #: the laboratory against which others are judged: it differs by nothing
 ITSELF = "itself"
 #: kind -> whose runs took longer, as a sentence begins
@@ -36,6 +39,7 @@ _RUNS_OF = {
     UNPROFILED: "Runs of engines without a profile",
     YOUNG: "Runs of the first releases with latent attention",
     HYBRID: "Runs of models with linear attention",
+    INDEXED: "Runs of models with sparse attention",
 }
 
 
@@ -53,8 +57,8 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     names : the beginnings of the sources of the runs that were fitted.
     vendors : of the machines of these runs.
-    step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled", "young" or "hybrid" -> what steps differ
-        by, and what the time to the first token differs by beyond them.
+    step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled", "young", "hybrid" or "indexed" -> what
+        steps differ by, and what the time to the first token differs by beyond them.
     sources : where the figures come from, by name.
     """
 
@@ -123,6 +127,8 @@ def elsewhere_of(
     known = laboratories()
     if engine.own or laboratory == ITSELF or (laboratory.startswith(known.names) and not (hybrid or indexed)):
         return Elsewhere()
+    if indexed:  # its runs are on machines of both vendors and of many releases
+        return _elsewhere(known, INDEXED)
     if latent and _is_older(engine, version, engine.latent_since):
         return _elsewhere(known, YOUNG)
     since = engine.measured_since

@@ -11,7 +11,7 @@ import perfmodel as pm
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
-from perfmodel.serving.laboratories import ELSEWHERE, laboratories
+from perfmodel.serving.laboratories import INDEXED, laboratories
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
@@ -62,7 +62,7 @@ def test_fewer_indexers_cost_less():
 
 def test_no_laboratory_whose_runs_were_fitted_ran_one():
     known = laboratories().names[0]
-    assert deployed(laboratory=known).elsewhere.kind == ELSEWHERE
+    assert deployed(laboratory=known).elsewhere.kind == deployed().elsewhere.kind == INDEXED
     assert deployed(DENSE, laboratory=known).elsewhere.kind == ""
 
 
