@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ class LayerAttention:
             time = time + shard.linear_layers * each
             spread = spread + shard.linear_layers * each * deviation
         if shard.index_layers > 0:
-            each = np.where(whole["seq_kv"] > shard.index_keys, self._index(*(whole[name] for name in _SIZES)), 0.0)
+            each = np.where(self._chooses(whole), self._index(*(whole[name] for name in _SIZES)), 0.0)
             time = time + shard.index_layers * each
             spread = spread + shard.index_layers * each * INDEX_DEVIATION
         return time * self.engine.slower, spread / time
@@ -99,14 +100,21 @@ class LayerAttention:
         time, deviation = kernel(op, self.hardware, library)
         if not shard.index_heads:
             return time, deviation.whole
-        many = sizes["seq_kv"] > shard.index_keys  # up to as many keys engines attend to all of them
-        sparse = self._sparse(sizes["batch"], sizes["seq_q"], sizes["seq_kv"])
-        return np.where(many, sparse, time), np.where(many, LATENT_DEVIATION, deviation.whole)
+        chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])
+        return np.where(chosen, sparse, time), np.where(chosen, LATENT_DEVIATION, deviation.whole)
 
-    def _sparse(self, prompts: Array, tokens: Array, keys: Array) -> Array:
-        """Return the time of latent attention of prompts over chosen keys [s]: all heads share them, as in decode."""
+    def _chooses(self, sizes: Mapping[str, Array]) -> Array:
+        """Return where an indexer chooses among keys: of more than it leaves, in some engines of all prompts."""
+        many = np.asarray(sizes["seq_kv"] > self.shard.index_keys)
+        return many if self.engine.dense_prompts else many | (sizes["seq_q"] > 1)
+
+    def _sparse(self, prompts: Array, tokens: Array) -> Array:
+        """Return the time of latent attention of prompts over chosen keys [s]: all heads share them, as in decode.
+
+        A kernel multiplies as many keys as an indexer leaves, whether a query has them or not.
+        """
         shard = self.shard
-        flop = 2.0 * prompts * tokens * np.minimum(keys, shard.index_keys) * shard.heads
+        flop = 2.0 * prompts * tokens * shard.index_keys * shard.heads
         flop = flop * (2 * shard.kv_lora + shard.rope_dim)
         return np.asarray(LATENT_START_S + flop / (SPARSE_SHARE * self.hardware.best_peak(self.dtype).flop_per_s))
 

@@ -76,6 +76,7 @@ class Engine:
     kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
         that of fused kernels.
     format_kernels : format of the weights -> kernels of a layer beside ``kernels``, which quantise and widen.
+    dense_prompts : prompts with no more keys than an indexer leaves attend to all of them; False chooses among them.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
@@ -129,6 +130,7 @@ class Engine:
     kernels: int = 9
     passes: float = 1.0
     format_kernels: Mapping[str, int] = field(default_factory=dict)
+    dense_prompts: bool = True
     scheduler: str = "chunked"
     reserve: bool = False
     max_batched_tokens: int = 8192

@@ -47,6 +47,14 @@ def test_the_chosen_keys_bound_what_attention_of_long_prompts_computes():
     assert sparse < dense
 
 
+def test_engines_without_a_short_cut_choose_among_the_keys_of_short_prompts_too():
+    """vLLM's prompts multiply 2,048 keys in latent form however few they have; SGLang's short ones attend to all."""
+    short = [(1, 512, 512)]
+    plain, chosen = (float(deployed(engine=e).step(prefill=short).terms_s["prefill"]) for e in ("sglang", "vllm"))
+    flop = 61 * 2 * 512 * 2048 * 16 * (2 * 512 + 64)
+    assert chosen > flop / H200.best_peak("bf16").flop_per_s > plain
+
+
 def test_a_token_keeps_the_key_of_the_indexer_too():
     memory, dense = (deployed(config).memory() for config in (SPARSE, DENSE))
     assert memory.kv_bytes_token_gpu - dense.kv_bytes_token_gpu == 61 * 132
