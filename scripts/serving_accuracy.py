@@ -223,12 +223,12 @@ figures lay in the interval, 27 % off in the median.** Since then the first rele
 (vLLM before 0.9, SGLang before 0.4.7, TensorRT-LLM before 0.20) are a kind of their own, with the widening that their
 sources ask for.
 
-**101 runs of hybrids (Qwen3-Next, Qwen3.5, Qwen3.6), of 18 sources, came after that (05f6a07d), when no run of such a model
-had set anything: at first sight 84 % of their 136 figures lay in the interval, 15 % off in the median** (steps 90 %, 11
-% off: static and single streams all, offline 83 %, by users 81 %, arrivals 86 %; first tokens 62 %, 63 % off). With
-them in view, SGLang's pool for the states of linear attention limits the sequences that run (offline throughputs 43 to
-20 % off); the time of chunks, whose states follow one another, was read off published kernels; and runs of hybrids are
-a kind of their own, too, whoever runs them.
+**101 runs of hybrids (Qwen3-Next, Qwen3.5, Qwen3.6), of 18 sources, came after that (05f6a07d), when no run of such a
+model had set anything: at first sight 84 % of their 136 figures lay in the interval, 15 % off in the median** (steps
+90 %, 11 % off: static and single streams all, offline 83 %, by users 81 %, arrivals 86 %; first tokens 62 %, 63 %
+off). With them in view, SGLang's pool for the states of linear attention limits the sequences that run (offline
+throughputs 43 to 20 % off); the time of chunks, whose states follow one another, was read off published kernels; and
+runs of hybrids are a kind of their own, too, whoever runs them.
 
 **25 runs of models with sparse attention (DeepSeek-V3.2, GLM-5), of nine sources, came last (1a10c592), in view of
 which nothing had been set either: at first sight 54 % of the 43 figures of 24 of them lay in the interval, 66 % off in

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.attention import Attention
@@ -103,7 +104,7 @@ class LayerAttention:
         chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])
         return np.where(chosen, sparse, time), np.where(chosen, LATENT_DEVIATION, deviation.whole)
 
-    def _chooses(self, sizes: Mapping[str, Array]) -> Array:
+    def _chooses(self, sizes: Mapping[str, Array]) -> npt.NDArray[np.bool_]:
         """Return where an indexer chooses among keys: of more than it leaves, in some engines of all prompts."""
         many = np.asarray(sizes["seq_kv"] > self.shard.index_keys)
         return many if self.engine.dense_prompts else many | (sizes["seq_q"] > 1)
