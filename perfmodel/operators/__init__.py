@@ -17,7 +17,19 @@ from perfmodel.plugins import load_attribute, module_names, warn_of_plugin
 __all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_names", "spelled"]
 
 #: modules of this folder that are not operators
-HELPERS = ("base", "checks", "collective", "listing", "lookup", "parse", "report", "routing", "scales", "spans")
+HELPERS = (
+    "base",
+    "checks",
+    "collective",
+    "listing",
+    "lookup",
+    "parse",
+    "report",
+    "routing",
+    "scales",
+    "spans",
+    "states",
+)
 
 
 def _modules() -> Mapping[str, str]:

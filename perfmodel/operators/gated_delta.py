@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere, ceil, minimum
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.states import carried_states, check_carried
 from perfmodel.operators.topk import inner
 
 
@@ -68,10 +69,7 @@ class GatedDelta(Operator):
                 place=self.op,
                 remedy="Each key head serves a group of heads; the groups have one size.",
             )
-        if self.carried and self.backward:
-            raise UsageError(
-                "carried=true has no backward pass here.", place=self.op, remedy="Leave out carried, or backward."
-            )
+        check_carried(self)
 
     @property
     def length(self) -> Number:
@@ -106,7 +104,6 @@ class GatedDelta(Operator):
         """Return q, k, v, decay, beta and o, the states that are carried, and what the kernels leave each other."""
         tokens = (self.batch, self.heads, self.seq)
         keys, values = (self.batch, self.key_heads, self.seq, self.head_dim), (*tokens, self.value_dim)
-        state = (self.batch, self.heads, self.head_dim, self.value_dim)
         inputs = (
             Tensor.input("q", keys, self.dtype),
             Tensor.input("k", keys, self.dtype),
@@ -125,8 +122,7 @@ class GatedDelta(Operator):
                 Tensor.output("dbeta", tokens, "fp32"),
                 *self._inner(),
             )
-        before = (Tensor.input("state", state, "fp32"),) if self.carried else ()
-        after = (Tensor.output("last_state", state, "fp32"),) if self.carried else ()
+        before, after = carried_states(self)
         return (*inputs, *before, Tensor.output("o", values, self.dtype), *after, *self._inner())
 
     def _inner(self) -> tuple[Tensor, ...]:

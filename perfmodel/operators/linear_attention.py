@@ -9,6 +9,8 @@ import numpy as np
 
 from perfmodel.core.work import Number, Tensor, minimum, plain
 from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.states import carried_states, check_carried
+from perfmodel.operators.topk import inner
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,8 +21,11 @@ class LinearAttention(Operator):
     "chunked" (GLA, Yang et al. 2023, arXiv 2312.06635; SSD, Dao and Gu 2024, arXiv 2405.21060) computes chunks of C
     tokens as attention without softmax, 2 C (d + e), and passes the state on between them, 4 d e: with d = e = N it is
     4 C d + 4 d N. Traffic reads q, k, v and a decay of each token and head and writes o; chunked it also writes the
-    state of every chunk in fp32 and reads it. Backward: the products of the forward pass, one of each pair anew, and
-    two gradients each, 2.5 times the FLOP; it reads the inputs and do and writes dq, dk and dv.
+    state of every chunk in fp32 and reads it, which no floor counts: one kernel keeps it on the chip. Backward: the
+    products of the forward pass, one of each pair anew, and two gradients each, 2.5 times the FLOP; it reads the inputs
+    and do and writes dq, dk and dv.
+
+    A server's step carries the state: it is read and written, in fp32, and is all the traffic of a single token.
 
     Parameters
     ----------
@@ -28,7 +33,14 @@ class LinearAttention(Operator):
     head_dim, value_dim : columns of q and k, and of v and o; ``value_dim`` defaults to ``head_dim``.
     chunk : tokens of a chunk.
     algorithm : "chunked" or "recurrent".
+    carried : read a first state and write the last one, both in fp32, as a server does between its steps. Without it
+        the state starts at zero and is dropped. The backward pass has none.
     backward : the gradient.
+
+    Raises
+    ------
+    UsageError
+        ``carried`` and ``backward`` at once.
     """
 
     op: ClassVar[str] = "linear_attention"
@@ -41,11 +53,13 @@ class LinearAttention(Operator):
     value_dim: Number = size(None, doc="columns of v; default as head_dim")
     chunk: Number = size(64, doc="tokens of a chunk")
     algorithm: str = choice("chunked", ("chunked", "recurrent"), doc="products of chunks, or one token after another")
+    carried: bool = flag(False, quiet=True, doc="read a first state and write the last one")
     backward: bool = flag(False, quiet=True, doc="the gradient")
 
     def check(self) -> None:
-        """Derive the columns of v."""
+        """Derive the columns of v; a carried state has no gradient."""
         self.derive(value_dim=self.head_dim)
+        check_carried(self)
 
     @property
     def chunks(self) -> Number:
@@ -60,6 +74,16 @@ class LinearAttention(Operator):
             each = each + 2.0 * minimum(1.0 * self.chunk, 1.0 * self.seq) * (key + value)
         return (2.5 if self.backward else 1.0) * self.batch * self.heads * self.seq * each
 
+    def kernels(self) -> Number:
+        """Return the kernels of one call: one, or those of flash-linear-attention (ops/simple_gla/chunk.py).
+
+        Chunked: sums of the logarithms of the decays, states, and o. Backward the states anew, their gradients, those
+        of q and k, that of v, and the sums.
+        """
+        if self.algorithm == "recurrent":
+            return 1.0
+        return 5.0 if self.backward else 3.0
+
     def tensors(self) -> tuple[Tensor, ...]:
         """Return q, k, v, decay and o [batch, heads, seq, ...], and the states; backward also do, dq, dk and dv."""
         tokens = (self.batch, self.heads, self.seq)
@@ -71,9 +95,12 @@ class LinearAttention(Operator):
             Tensor.input("v", values, self.dtype),
             Tensor.input("decay", tokens, "fp32"),
         )
-        kept = (Tensor.intermediate("states", states, "fp32"),) if self.algorithm == "chunked" else ()
+        kept: tuple[Tensor, ...] = ()
+        if self.algorithm == "chunked":
+            kept = (inner("states", Tensor.intermediate("states", states, "fp32")),)
         if not self.backward:
-            return (*inputs, Tensor.output("o", values, self.dtype), *kept)
+            before, after = carried_states(self)
+            return (*inputs, *before, Tensor.output("o", values, self.dtype), *after, *kept)
         return (
             *inputs,
             Tensor.input("do", values, self.dtype),

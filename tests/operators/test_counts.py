@@ -200,6 +200,14 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
         768 + 32 + 256 + 1024,
         768 + 1024,
     ),
+    # a step of a server: q, k, v 16 elements each, a decay a head; a state of 64 numbers a head is read and written
+    (
+        "linear_attention",
+        {"heads": 2, "seq": 1, "head_dim": 8, "algorithm": "recurrent", "carried": True},
+        2 * 256,
+        192 + 8 + 512,
+        64 + 512,
+    ),
     # 2 heads, 4 tokens, 8 x 8, chunks of 2: 6*64 + 2*2*(24 + 16); q, k, v 64 elements each, decay and beta of 4 B;
     # T 16, W, U, V' 64 each and two states a head, which are written and read
     (

@@ -1,4 +1,4 @@
-"""o[t] = sum over s <= t of (q[t] . k[s]) v[s] times the decays after s, in float64."""
+"""o[t] = q[t] S times all decays + sum over s <= t of (q[t] . k[s]) v[s] times the decays after s, in float64."""
 
 from __future__ import annotations
 
@@ -21,5 +21,11 @@ def reference(op: LinearAttention, inputs: Mapping[str, torch.Tensor], selection
     value = scores @ values
     partial = torch.sqrt(scores.square() @ values.square())
     magnitude = ((q[:, :, tokens].abs() @ k.abs().mT) * between) @ values.abs()
+    if op.carried:
+        query = q[:, :, tokens] * logs[:, :, tokens, None].exp()
+        state = exact(inputs["state"][batches][:, heads])[..., columns]
+        value = value + query @ state
+        partial = torch.sqrt(partial.square() + query.square() @ state.square())
+        magnitude = magnitude + query.abs() @ state.abs()
     # chunks form the decay between tokens as the exponential of a difference of logarithms
     return Reference(value, 4 * (value.abs() + partial), 4 * magnitude, int(op.seq + op.head_dim))

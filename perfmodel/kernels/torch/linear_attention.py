@@ -33,7 +33,7 @@ def _chunked(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
         last = logs[..., -1:]
         updates = (keys * (last - logs).exp()[..., None]).mT @ values
         kept = last.exp()[..., None]
-        state = torch.zeros_like(updates[:, :, 0])
+        state = inputs["state"].to(work) if op.carried else torch.zeros_like(updates[:, :, 0])
         before = []
         for chunk in range(updates.shape[2]):
             before.append(state)
@@ -50,7 +50,11 @@ def _recurrent(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
 
     def run() -> torch.Tensor:
         work = torch.float64 if q.dtype is torch.float64 else torch.float32
-        state = torch.zeros((*q.shape[:2], q.shape[-1], v.shape[-1]), dtype=work, device=q.device)
+        state = (
+            inputs["state"].to(work)
+            if op.carried
+            else q.new_zeros((*q.shape[:2], q.shape[-1], v.shape[-1]), dtype=work)
+        )
         out = torch.empty_like(v)
         for token in range(q.shape[2]):
             key, value = k[:, :, token].to(work), v[:, :, token].to(work)
@@ -146,11 +150,13 @@ CASES = BenchmarkCases(
     cpu_full="""
         heads=4 seq=1024 head_dim=64
         heads=4 seq=256 head_dim=64 algorithm=recurrent
+        batch=4 heads=8 seq=1 head_dim=64 algorithm=recurrent carried=true
         heads=4 seq=512 head_dim=64 backward=true
     """,
     cuda_more="""
         batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16
         batch=4 heads=16 seq=4096 head_dim=128 chunk=128 dtype=bf16
         batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16 backward=true
+        batch=64 heads=64 seq=1 head_dim=128 dtype=bf16 algorithm=recurrent carried=true
     """,
 )

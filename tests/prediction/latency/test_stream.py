@@ -35,6 +35,7 @@ STREAMS: list[tuple[str, dict[str, Any], str]] = [
     ("cross_entropy", {"vocab": 32000, "algorithm": "fused", "backward": True}, "rows"),
     ("linear_cross_entropy", {"hidden": 1024, "vocab": 32000, "chunk": 16, "dtype": "bf16"}, "rows"),
     ("linear_attention", {"heads": 8, "head_dim": 64, "dtype": "bf16"}, "seq"),
+    ("linear_attention", {"heads": 8, "head_dim": 64, "dtype": "bf16", "backward": True}, "seq"),
     ("gated_delta", {"heads": 8, "head_dim": 64, "dtype": "bf16"}, "seq"),
     ("gated_delta", {"heads": 8, "key_heads": 4, "head_dim": 64, "dtype": "bf16", "backward": True}, "seq"),
     ("gated_delta", {"heads": 8, "head_dim": 64, "seq": 1, "algorithm": "recurrent", "carried": True}, "batch"),

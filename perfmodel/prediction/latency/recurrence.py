@@ -1,4 +1,4 @@
-"""The gated delta rule: chunks whose states follow one another, or tokens one by one."""
+"""Linear attention and the gated delta rule: chunks whose states follow one another, or tokens one by one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gated_delta import GatedDelta
+from perfmodel.operators.linear_attention import LinearAttention
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, STREAM_TERMS, beside_math, stream_times
 from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms
 
-SERVES = {"gated_delta": ("gated_delta",)}
+SERVES = {"recurrence": ("gated_delta", "linear_attention")}
 
 CHAIN = Term("chain", Limiter.COMPUTE, "states that are passed on from chunk to chunk, one after another")
 #: streams reach what fused kernels do (`perfmodel.prediction.latency.stream`)
@@ -27,11 +28,17 @@ ON_CHIP = ("flashinfer", "flashqla")
 #: with 128 columns: long sequences of many heads (QwenLM/FlashQLA @ 6e5d2ea1 and 5f6aa530, benchmark_results_H200.txt
 #: and _GB200.txt, in view). The tensor cores of a Hopper do 4096
 RATE, RATE_ON_CHIP = 575.0, 1700.0
+#: the same of linear attention's gradients: as long a token as the gated delta rule's, with half the FLOP. An A100
+#: takes longer still, 184 (flash-linear-attention's README, retention of 8 x 32 heads and 128 columns, in view)
+RATE_LINEAR_BACKWARD = 290.0
 #: the most of a matrix engine's peak that either reaches, which the small ones of GeForce cards would limit: assumed
 SHARE = 0.5
 #: SM cycles from the state of a chunk to that of the next, forward and backward, and of one kernel: the same tables, by
 #: few heads and long sequences (0.9 to 1.4 us, 3.5 us, and 0.4 us)
 NEXT, NEXT_BACKWARD, NEXT_ON_CHIP = 2300.0, 7000.0, 830.0
+#: the same of linear attention, whose chunks add one product to the state: a GB200 takes 632 us for 256 chunks of 64
+#: heads and 1129 us for those of 128 (inclusionAI/cuLA @ 0b252e7e, BENCHMARK_GB200.md, Lightning Attention, in view)
+NEXT_LINEAR = 1000.0
 #: SM cycles from one token to the next, which wait for the loads of its key and value: assumed
 NEXT_TOKEN = 500.0
 
@@ -43,11 +50,11 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     intermediate results, unless one kernel keeps them on the chip. chain is the sequence's chunks, or its tokens, one
     after another: all sequences and heads run beside one another, so that it counts once.
     """
-    op = cast(GatedDelta, op)
+    op = cast(GatedDelta | LinearAttention, op)
     work = op.work()
-    on_chip = conditions.library in ON_CHIP
+    on_chip = op.op == "gated_delta" and conditions.library in ON_CHIP
     traffic = work.least_bytes if on_chip else work.bytes
-    rate = (RATE_ON_CHIP if on_chip else RATE) * machine.sm_count * machine.clock_hz
+    rate = _flop_a_clock(op, on_chip) * machine.sm_count * machine.clock_hz
     math = work.flop / _least(rate, SHARE * machine.peak_flop_per_s)
     terms = beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
     kernels = 1.0 if on_chip and not op.backward else op.kernels()
@@ -59,12 +66,19 @@ def _least(rate: float, share: float) -> float:
     return min(rate, share) if share > 0 else rate
 
 
-def _chain_cycles(op: GatedDelta, on_chip: bool) -> Number:
+def _flop_a_clock(op: GatedDelta | LinearAttention, on_chip: bool) -> float:
+    """Return the FLOP that an SM computes in a clock."""
+    if on_chip:
+        return RATE_ON_CHIP
+    return RATE_LINEAR_BACKWARD if op.backward and op.op == "linear_attention" else RATE
+
+
+def _chain_cycles(op: GatedDelta | LinearAttention, on_chip: bool) -> Number:
     """Return the cycles of what follows one another; a single token or chunk follows nothing."""
     if op.algorithm == "recurrent":
         return NEXT_TOKEN * maximum(op.seq - 1.0, 0.0)
-    each = NEXT_BACKWARD if op.backward else NEXT_ON_CHIP if on_chip else NEXT
-    return each * maximum(op.chunks - 1.0, 0.0)
+    forward = NEXT_LINEAR if op.op == "linear_attention" else NEXT_ON_CHIP if on_chip else NEXT
+    return (NEXT_BACKWARD if op.backward else forward) * maximum(op.chunks - 1.0, 0.0)
 
 
-FAMILIES = (Family("gated_delta", CONSTANTS, formula, (*STREAM_TERMS, CHAIN), streams=True, by_dtype=False),)
+FAMILIES = (Family("recurrence", CONSTANTS, formula, (*STREAM_TERMS, CHAIN), streams=True, by_dtype=False),)

@@ -1,4 +1,4 @@
-"""The gated delta rule: chunks one after another, heads beside one another, and published times."""
+"""Linear attention and the delta rule: chunks one after another, heads beside one another, and published times."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.operators.gated_delta import GatedDelta
+from perfmodel.operators.linear_attention import LinearAttention
 from perfmodel.prediction.predict import predict
 
 H200 = pm.hardware("h200-sxm-141gb")
@@ -78,3 +79,47 @@ def test_one_kernel_keeps_what_is_between_on_the_chip():
         ({"heads": 64, "key_heads": 16, "seq": 4096, "batch": 8}, 841e-6),
     ):
         assert seconds(library="flashinfer", carried=True, **sizes) == pytest.approx(measured, rel=0.25)
+
+
+#: inclusionAI/cuLA @ 0b252e7e, BENCHMARK_GB200.md: flash-linear-attention's kernels, 64 heads of 128 columns
+LINEAR = (
+    ({"batch": 1, "seq": 4096}, 173e-6),
+    ({"batch": 1, "seq": 16384}, 632e-6),
+    ({"batch": 2, "seq": 4096}, 303e-6),
+    ({"batch": 2, "seq": 16384}, 1129e-6),
+    ({"batch": 64, "seq": 1, "algorithm": "recurrent", "carried": True}, 98.1e-6),
+    ({"batch": 256, "seq": 1, "algorithm": "recurrent", "carried": True}, 345.5e-6),
+)
+
+
+def linear_seconds(hardware=GB200, **sizes):
+    op = LinearAttention(**{"heads": 64, "head_dim": 128, "dtype": "bf16", **sizes})
+    return float(predict(op, hardware).predicted_time_s)
+
+
+@pytest.mark.parametrize(("sizes", "measured"), LINEAR)
+def test_published_times_of_linear_attention_lie_within_a_quarter(sizes, measured):
+    assert linear_seconds(**sizes) == pytest.approx(measured, rel=0.25)
+
+
+def test_both_passes_of_few_heads_take_as_long_as_their_chunks():
+    """Gated linear attention of 8 heads of 64 columns on an H200: 0.23 to 1.84 ms (tile-ai/TileOPs, pull 534)."""
+    for seq, measured in ((2048, 0.23e-3), (4096, 0.47e-3), (8192, 0.94e-3), (16384, 1.84e-3)):
+        sizes = {"batch": 2, "heads": 4, "head_dim": 64, "seq": seq}
+        both = linear_seconds(H200, **sizes) + linear_seconds(H200, backward=True, **sizes)
+        assert both == pytest.approx(measured, rel=0.3)
+
+
+@given(st.integers(1, 100_000), st.booleans())
+def test_linear_attention_takes_no_longer_than_the_delta_rule(seq, backward):
+    """Its chunks have fewer products, and its chain fewer of them in a row."""
+    sizes = {"heads": 32, "seq": seq, "head_dim": 128, "dtype": "bf16", "backward": backward}
+    linear, delta = (predict(kind(**sizes), H200) for kind in (LinearAttention, GatedDelta))
+    assert linear.bound_time_s <= linear.predicted_time_s <= delta.predicted_time_s
+
+
+def test_one_kernel_that_keeps_the_states_does_not_beat_the_bound():
+    """cuLA's, 2 sequences of 64 heads on a GB200: 634 us, which writing and reading all states would not allow."""
+    op = LinearAttention(batch=2, heads=64, seq=16384, head_dim=128, dtype="bf16")
+    found = predict(op, GB200)
+    assert found.bound_time_s < 634e-6 < found.work.bytes / found.attainable_bytes_per_s
