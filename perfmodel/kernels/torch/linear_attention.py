@@ -155,7 +155,6 @@ CASES = BenchmarkCases(
     """,
     cuda_more="""
         batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16
-        batch=4 heads=16 seq=4096 head_dim=128 chunk=128 dtype=bf16
         batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16 backward=true
         batch=64 heads=64 seq=1 head_dim=128 dtype=bf16 algorithm=recurrent carried=true
     """,
