@@ -206,6 +206,10 @@ class Tensor(NamedTuple):
         """A tensor that is written to device memory by one kernel and read back by the next."""
         return tuple.__new__(cls, (name, tuple(shape), dtype, 1.0, 1.0, NEVER))
 
+    def inner(self, name: str) -> Tensor:
+        """Return what one kernel moves as what passes between kernels of a call: no floor counts what a cache holds."""
+        return self._replace(name=name, repeated=self.reads + self.writes)
+
     @property
     def numel(self) -> Number:
         """Number of elements; float64, since int64 products overflow silently."""

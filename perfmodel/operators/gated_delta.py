@@ -9,7 +9,6 @@ from perfmodel.core.work import Number, Tensor, anywhere, ceil, minimum
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
 from perfmodel.operators.states import carried_states, check_carried
-from perfmodel.operators.topk import inner
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,7 +149,7 @@ class GatedDelta(Operator):
                 ("dw", keys, 1.0, 1.0),
             )
         return tuple(
-            inner(name, Tensor(name, shape, self.dtype, reads, writes)) for name, shape, reads, writes in passes
+            Tensor(name, shape, self.dtype, reads, writes).inner(name) for name, shape, reads, writes in passes
         )
 
     def buffers(self) -> tuple[Tensor, ...]:

@@ -10,7 +10,6 @@ import numpy as np
 from perfmodel.core.work import Number, Tensor, minimum, plain
 from perfmodel.operators.base import Operator, choice, flag, size
 from perfmodel.operators.states import carried_states, check_carried
-from perfmodel.operators.topk import inner
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +96,7 @@ class LinearAttention(Operator):
         )
         kept: tuple[Tensor, ...] = ()
         if self.algorithm == "chunked":
-            kept = (inner("states", Tensor.intermediate("states", states, "fp32")),)
+            kept = (Tensor.intermediate("states", states, "fp32").inner("states"),)
         if not self.backward:
             before, after = carried_states(self)
             return (*inputs, *before, Tensor.output("o", values, self.dtype), *after, *kept)

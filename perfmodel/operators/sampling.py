@@ -9,7 +9,7 @@ from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
 from perfmodel.operators.sort import Sort
-from perfmodel.operators.topk import INDEX_DTYPE, Topk, inner
+from perfmodel.operators.topk import INDEX_DTYPE, Topk
 
 #: algorithm -> (FLOP an element, kernels, reads and writes of a row between the first read and the end)
 _RACES = {"multinomial": (8.0, 5.0, 3.0), "gumbel": (4.0, 4.0, 3.0), "gumbel_fused": (4.0, 1.0, 0.0)}
@@ -87,7 +87,7 @@ class Sampling(Operator):
             kept = (self.rows, self.kept())
             # probabilities, random numbers and their quotients among those kept; and the scan's sums
             between = 4.0 if self.algorithm == "top_p" else 3.0
-            renamed = (inner(f"selected: {tensor.name}", tensor) for tensor in moved)
+            renamed = (tensor.inner(f"selected: {tensor.name}") for tensor in moved)
             drawn = Tensor("race", kept, self.dtype, between, between, 2.0 * between)
             first = Tensor("logits", row, self.dtype, reads=logits.reads, repeated=logits.repeated)
             return (first, token, *renamed, drawn)

@@ -82,14 +82,4 @@ class Topk(Operator):
             return (Tensor("x", (self.rows, self.cols), self.dtype, reads=reads, repeated=reads - 1.0), *found)
         keys, *moved = self.sorting().tensors()
         x = Tensor("x", keys.shape, keys.dtype, reads=keys.reads, repeated=keys.repeated)
-        return (x, *found, *(_inner(tensor) for tensor in moved))
-
-
-def _inner(tensor: Tensor) -> Tensor:
-    """Return a tensor of the sort as one that only the kernels see, so that a cache may hold all of it."""
-    return inner(f"sort: {tensor.name}", tensor)
-
-
-def inner(name: str, tensor: Tensor) -> Tensor:
-    """Return a tensor of one kernel as an intermediate of several: no floor counts what a cache may hold."""
-    return tensor._replace(name=name, repeated=tensor.reads + tensor.writes)
+        return (x, *found, *(tensor.inner(f"sort: {tensor.name}") for tensor in moved))

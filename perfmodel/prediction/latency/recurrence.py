@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, maximum
@@ -23,22 +23,37 @@ CHAIN = Term("chain", Limiter.COMPUTE, "states that are passed on from chunk to 
 CONSTANTS = (replace(ETA, default=0.88), replace(START, library=True), FEED, FILL)
 #: libraries with one kernel for all of it, whose intermediate results stay on the chip
 ON_CHIP = ("flashinfer", "flashqla")
-#: FLOP that an SM computes in a clock: flash-linear-attention's kernels in Triton, whose products are as small as
-#: 64 x 64 x 64, and those of one kernel. Read off 42 published calls on an H200 and a GB200, forward, and 16 backward,
-#: with 128 columns: long sequences of many heads (QwenLM/FlashQLA @ 6e5d2ea1 and 5f6aa530, benchmark_results_H200.txt
-#: and _GB200.txt, in view). The tensor cores of a Hopper do 4096
-RATE, RATE_ON_CHIP = 575.0, 1700.0
-#: the same of linear attention's gradients: as long a token as the gated delta rule's, with half the FLOP. An A100
-#: takes longer still, 184 (flash-linear-attention's README, retention of 8 x 32 heads and 128 columns, in view)
-RATE_LINEAR_BACKWARD = 290.0
+
+
+class Pace(NamedTuple):
+    """How fast the chunks of a rule are computed, forward and backward.
+
+    Attributes
+    ----------
+    rate : FLOP that an SM computes in a clock.
+    step : SM cycles from the state of a chunk to that of the next.
+    """
+
+    rate: tuple[float, float]
+    step: tuple[float, float]
+
+
+#: flash-linear-attention's kernels in Triton, whose products are as small as 64 x 64 x 64; the tensor cores of a Hopper
+#: do 4096 FLOP in a clock. The delta rule's are read off 42 published calls on an H200 and a GB200, forward, and 16
+#: backward, with 128 columns: rates by long sequences of many heads, steps by few heads (0.9 to 1.4 us, and 3.5 us)
+#: (QwenLM/FlashQLA @ 6e5d2ea1 and 5f6aa530, benchmark_results_H200.txt and _GB200.txt, in view). Chunks of linear
+#: attention add one product to the state: a GB200 takes 632 us for 256 chunks of 64 heads and 1129 us for those of 128
+#: (inclusionAI/cuLA @ 0b252e7e, BENCHMARK_GB200.md, Lightning Attention, in view). Its gradients take as long a token
+#: as the delta rule's, with half the FLOP; on an A100 longer still, 184 FLOP a clock (flash-linear-attention's README,
+#: retention of 8 x 32 heads and 128 columns, in view)
+PACES = {
+    "gated_delta": Pace((575.0, 575.0), (2300.0, 7000.0)),
+    "linear_attention": Pace((575.0, 290.0), (1000.0, 7000.0)),
+}
+#: one kernel of the delta rule that keeps its states on the chip, forward: the same tables (0.4 us a step)
+ON_CHIP_PACE = Pace((1700.0, 1700.0), (830.0, 7000.0))
 #: the most of a matrix engine's peak that either reaches, which the small ones of GeForce cards would limit: assumed
 SHARE = 0.5
-#: SM cycles from the state of a chunk to that of the next, forward and backward, and of one kernel: the same tables, by
-#: few heads and long sequences (0.9 to 1.4 us, 3.5 us, and 0.4 us)
-NEXT, NEXT_BACKWARD, NEXT_ON_CHIP = 2300.0, 7000.0, 830.0
-#: the same of linear attention, whose chunks add one product to the state: a GB200 takes 632 us for 256 chunks of 64
-#: heads and 1129 us for those of 128 (inclusionAI/cuLA @ 0b252e7e, BENCHMARK_GB200.md, Lightning Attention, in view)
-NEXT_LINEAR = 1000.0
 #: SM cycles from one token to the next, which wait for the loads of its key and value: assumed
 NEXT_TOKEN = 500.0
 
@@ -53,12 +68,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     op = cast(GatedDelta | LinearAttention, op)
     work = op.work()
     on_chip = op.op == "gated_delta" and conditions.library in ON_CHIP
+    pace = ON_CHIP_PACE if on_chip else PACES[op.op]
     traffic = work.least_bytes if on_chip else work.bytes
-    rate = _flop_a_clock(op, on_chip) * machine.sm_count * machine.clock_hz
+    rate = pace.rate[op.backward] * machine.sm_count * machine.clock_hz
     math = work.flop / _least(rate, SHARE * machine.peak_flop_per_s)
     terms = beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
     kernels = 1.0 if on_chip and not op.backward else op.kernels()
-    chain = _chain_cycles(op, on_chip) / machine.clock_hz
+    chain = _chain_cycles(op, pace) / machine.clock_hz
     return Terms({**terms.adds, LAUNCH: c["launch"] * kernels, CHAIN: chain}, terms.alone)
 
 
@@ -66,19 +82,11 @@ def _least(rate: float, share: float) -> float:
     return min(rate, share) if share > 0 else rate
 
 
-def _flop_a_clock(op: GatedDelta | LinearAttention, on_chip: bool) -> float:
-    """Return the FLOP that an SM computes in a clock."""
-    if on_chip:
-        return RATE_ON_CHIP
-    return RATE_LINEAR_BACKWARD if op.backward and op.op == "linear_attention" else RATE
-
-
-def _chain_cycles(op: GatedDelta | LinearAttention, on_chip: bool) -> Number:
+def _chain_cycles(op: GatedDelta | LinearAttention, pace: Pace) -> Number:
     """Return the cycles of what follows one another; a single token or chunk follows nothing."""
     if op.algorithm == "recurrent":
         return NEXT_TOKEN * maximum(op.seq - 1.0, 0.0)
-    forward = NEXT_LINEAR if op.op == "linear_attention" else NEXT_ON_CHIP if on_chip else NEXT
-    return (NEXT_BACKWARD if op.backward else forward) * maximum(op.chunks - 1.0, 0.0)
+    return pace.step[op.backward] * maximum(op.chunks - 1.0, 0.0)
 
 
 FAMILIES = (Family("recurrence", CONSTANTS, formula, (*STREAM_TERMS, CHAIN), streams=True, by_dtype=False),)
