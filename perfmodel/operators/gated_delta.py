@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from perfmodel.core.work import Number, Tensor, anywhere, ceil, minimum
-from perfmodel.errors import UsageError
+from perfmodel.core.work import Number, Tensor, ceil, minimum
 from perfmodel.operators.base import Operator, choice, flag, size
-from perfmodel.operators.states import carried_states, check_carried
+from perfmodel.operators.states import carried_states, check_carried, check_key_heads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,12 +61,7 @@ class GatedDelta(Operator):
     def check(self) -> None:
         """Derive the heads of k and the columns of v; check the groups of heads."""
         self.derive(key_heads=self.heads, value_dim=self.head_dim)
-        if anywhere(self.heads % self.key_heads):
-            raise UsageError(
-                f"heads={self.heads} is not a multiple of key_heads={self.key_heads}.",
-                place=self.op,
-                remedy="Each key head serves a group of heads; the groups have one size.",
-            )
+        check_key_heads(self)
         check_carried(self)
 
     @property

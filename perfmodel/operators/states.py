@@ -1,11 +1,27 @@
-"""The state that a server carries from one step of a sequence to the next, for operators that have one."""
+"""What operators with a state of each head share: heads that share keys, and a state carried between steps."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from perfmodel.core.work import Tensor
+from perfmodel.core.work import Tensor, anywhere
 from perfmodel.errors import UsageError
+
+
+def check_key_heads(op: Any) -> None:
+    """Refuse heads that no whole groups of them share the queries and keys of.
+
+    Raises
+    ------
+    UsageError
+        ``heads`` is not a multiple of ``key_heads``.
+    """
+    if anywhere(op.heads % op.key_heads):
+        raise UsageError(
+            f"heads={op.heads} is not a multiple of key_heads={op.key_heads}.",
+            place=op.op,
+            remedy="Each key head serves a group of heads; the groups have one size.",
+        )
 
 
 def check_carried(op: Any) -> None:

@@ -54,6 +54,24 @@ def test_kernels_agree_with_float64_and_need_the_state(seq, algorithm, dtype):
         assert not check(op, inputs, kernel.prepare(op, without)()).correct
 
 
+@pytest.mark.parametrize("algorithm", ["chunked", "recurrent"])
+def test_heads_that_share_keys_are_heads_with_copies_of_them(algorithm):
+    op = pm.LinearAttention(batch=2, heads=4, key_heads=2, seq=32, head_dim=8, chunk=16, algorithm=algorithm)
+    inputs = make_inputs(op, "cpu", seed=9)
+    own = {**inputs, **{name: inputs[name].repeat_interleave(2, 1) for name in ("q", "k")}}
+    expected = _exact(op.changed(key_heads=4), own)
+    torch.testing.assert_close(_exact(op, inputs), expected, rtol=0.0, atol=0.0)
+    kernels = [kernel for kernel in find_kernels(op.op) if kernel.computes(op)]
+    assert kernels
+    for kernel in kernels:
+        assert check(op, inputs, kernel.prepare(op, inputs)()).correct
+
+
+def test_groups_of_heads_have_one_size():
+    with pytest.raises(pm.UsageError, match="heads=4 is not a multiple of key_heads=3"):
+        pm.LinearAttention(heads=4, key_heads=3, seq=4, head_dim=8)
+
+
 def test_a_carried_state_has_no_gradient():
     with pytest.raises(pm.UsageError, match="no backward pass"):
         pm.LinearAttention(heads=2, seq=4, head_dim=8, carried=True, backward=True)

@@ -190,6 +190,14 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     # 2 heads, 4 tokens, 8 x 8, chunks of 2: 4*64 + 2*2*16; q, k, v 64 elements each, decay of 4 B, 2 states a head
     ("linear_attention", {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2}, 8 * 320, 768 + 32 + 1024, 256 + 1024),
     ("linear_attention", {"heads": 2, "seq": 4, "head_dim": 8, "algorithm": "recurrent"}, 8 * 256, 768 + 32, 256),
+    # both heads share q and k: 2 heads x (4*64 + 2*2*8) and once 2*2*8 a token; q and k are 32 elements each
+    (
+        "linear_attention",
+        {"heads": 2, "key_heads": 1, "seq": 4, "head_dim": 8, "chunk": 2},
+        4 * (2 * 288 + 32),
+        512 + 32 + 1024,
+        256 + 1024,
+    ),
     # three states of three chunks, the last of one token; and one chunk of all three tokens
     ("linear_attention", {"heads": 1, "seq": 5, "head_dim": 8, "chunk": 2}, 5 * 320, 480 + 20 + 768, 160 + 768),
     ("linear_attention", {"heads": 1, "seq": 3, "head_dim": 8}, 3 * (256 + 96), 288 + 12 + 256, 96 + 256),

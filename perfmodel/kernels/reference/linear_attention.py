@@ -13,7 +13,8 @@ from perfmodel.operators.linear_attention import LinearAttention
 def reference(op: LinearAttention, inputs: Mapping[str, torch.Tensor], selection: Selection) -> Reference:
     """Return some sequences, heads, tokens and columns, by the sum over all pairs instead of a state."""
     batches, heads, tokens, columns = selection
-    q, k, v = (exact(inputs[name][batches][:, heads]) for name in ("q", "k", "v"))
+    q, k = (exact(inputs[name][batches][:, heads // int(op.heads // op.key_heads)]) for name in ("q", "k"))
+    v = exact(inputs["v"][batches][:, heads])
     logs = exact(inputs["decay"][batches][:, heads]).log().cumsum(-1)
     earlier = torch.arange(k.shape[2], device=k.device)[None, :] <= tokens[:, None]
     between = torch.where(earlier, logs[:, :, tokens, None] - logs[:, :, None, :], float("-inf")).exp()

@@ -11,7 +11,7 @@ import torch
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._chunks import computes, in_chunks, supports_chunks
+from perfmodel.kernels.torch._chunks import computes, in_chunks, of_each_head, repeating, supports_chunks
 from perfmodel.kernels.torch._passes import streamed, twice
 from perfmodel.operators import Operator
 from perfmodel.operators.gated_delta import GatedDelta
@@ -22,9 +22,7 @@ def _widened(op: GatedDelta, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.
     """Return q and k of each head, v, decay, beta and the first state, all in the dtype of the arithmetic."""
     work = torch.float64 if inputs["v"].dtype is torch.float64 else torch.float32
     q, k, v, decay, beta = (inputs[name].to(work) for name in ("q", "k", "v", "decay", "beta"))
-    group = int(op.heads // op.key_heads)
-    if group > 1:
-        q, k = (x.repeat_interleave(group, 1) for x in (q, k))
+    q, k = (of_each_head(op, x) for x in (q, k))
     if op.carried:
         return q, k, v, decay, beta, inputs["state"].to(work)
     return q, k, v, decay, beta, v.new_zeros((*v.shape[:2], k.shape[-1], v.shape[-1]))
@@ -113,9 +111,7 @@ def _widening(op: GatedDelta) -> tuple[Operator, ...]:
     tokens = op.batch * op.seq
     inputs = 2.0 * op.key_heads * op.head_dim + op.heads * op.value_dim
     converted = () if op.dtype == "fp32" else streamed(0.75 * tokens * inputs, "fp32", "copy")
-    shared = op.key_heads != op.heads
-    repeated = streamed(2.0 * tokens * op.heads * op.head_dim, "fp32", "copy") if shared else ()
-    return (*converted, *repeated)
+    return (*converted, *repeating(op))
 
 
 def _passes(op: GatedDelta) -> tuple[Operator, ...]:

@@ -11,7 +11,7 @@ import torch
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._chunks import computes, in_chunks, supports_chunks
+from perfmodel.kernels.torch._chunks import computes, in_chunks, of_each_head, repeating, supports_chunks
 from perfmodel.kernels.torch._passes import streamed, twice
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
@@ -24,7 +24,8 @@ def _chunked(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
 
     def run() -> torch.Tensor:
         work = torch.float64 if q.dtype is torch.float64 else torch.float32
-        queries, keys, values = (in_chunks(x.to(work), length) for x in (q, k, v))
+        queries, keys = (in_chunks(of_each_head(op, x.to(work)), length) for x in (q, k))
+        values = in_chunks(v.to(work), length)
         logs = in_chunks(decay.to(work).log(), length).cumsum(-1)
         # within a chunk: attention without softmax, each pair weighted by the decay between its tokens
         between = (logs[..., :, None] - logs[..., None, :]).tril().exp().tril()
@@ -50,16 +51,17 @@ def _recurrent(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
 
     def run() -> torch.Tensor:
         work = torch.float64 if q.dtype is torch.float64 else torch.float32
+        queries, keys = (of_each_head(op, x) for x in (q, k))
         state = (
             inputs["state"].to(work)
             if op.carried
-            else q.new_zeros((*q.shape[:2], q.shape[-1], v.shape[-1]), dtype=work)
+            else v.new_zeros((*v.shape[:2], q.shape[-1], v.shape[-1]), dtype=work)
         )
         out = torch.empty_like(v)
         for token in range(q.shape[2]):
-            key, value = k[:, :, token].to(work), v[:, :, token].to(work)
+            key, value = keys[:, :, token].to(work), v[:, :, token].to(work)
             state = state * decay[:, :, token, None, None] + key[..., None] * value[..., None, :]
-            out[:, :, token] = (q[:, :, token, None, :].to(work) @ state)[..., 0, :].to(v.dtype)
+            out[:, :, token] = (queries[:, :, token, None, :].to(work) @ state)[..., 0, :].to(v.dtype)
         return out
 
     return run
@@ -88,11 +90,12 @@ def _passes(op: LinearAttention) -> tuple[Operator, ...]:
     """
     tokens, chunks, length = op.batch * op.heads * op.seq, op.chunks, int(min(op.chunk, op.seq))
     state = op.batch * op.heads * op.head_dim * op.value_dim
-    inputs = tokens * (2.0 * op.head_dim + 2.0 * op.value_dim)
+    inputs = 2.0 * op.batch * op.seq * (op.key_heads * op.head_dim + op.heads * op.value_dim)
     widened = () if op.dtype == "fp32" else streamed(0.75 * inputs, "fp32", "copy")
     return (
         *_products(op, length),
         *widened,
+        *repeating(op),
         *streamed(tokens * length, "fp32", *("copy",) * 5),
         *streamed(tokens * op.head_dim, "fp32", "mul", "mul"),
         *streamed(state, "fp32", *("mul",) * int(chunks)),
@@ -110,7 +113,11 @@ def _gradient_passes(op: LinearAttention) -> tuple[Operator, ...]:
     """
     passes = _passes(op)
     every = op.batch * op.heads * op.chunks * op.head_dim * op.value_dim
-    return (*passes, *passes[:4], *streamed(every, "fp32", *("copy",) * (2 * int(op.chunks))))
+    return (
+        *passes,
+        *_products(op, int(min(op.chunk, op.seq))),
+        *streamed(every, "fp32", *("copy",) * (2 * int(op.chunks))),
+    )
 
 
 def _steps(op: LinearAttention) -> tuple[Operator, ...]:
