@@ -252,7 +252,7 @@ def _every_second_product(config: ModelConfig, part: Slice, moe: bool, linear: b
     inner = routed if moe else tokens * config.ffn / part.tp
     if linear:
         first = config.attention_matrices(linear=True)[0].n / part.tp
-        return e * (tokens * (first + config.linear_value_width / part.tp) + part.outer * config.hidden + inner)
+        return e * (tokens * (first + config.state_layer.value_width / part.tp) + part.outer * config.hidden + inner)
     values = key_heads(config, part.tp) * config.value_dim
     attention = config.heads * config.value_dim / part.tp
     last = part.outer * config.hidden if part.last_output else 0.0

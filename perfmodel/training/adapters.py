@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.workloads.model_config import Linear, ModelConfig
+from perfmodel.workloads.matrices import Linear
+from perfmodel.workloads.model_config import ModelConfig
 
 
 def adapted(config: ModelConfig, moe: bool, linear: bool = False) -> tuple[Linear, ...]:

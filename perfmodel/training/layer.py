@@ -122,7 +122,7 @@ def layer_work(
 
 
 #: products whose input tensor parallel ranks gather, and those whose outputs they sum
-COLUMNS = ("qkv", "decay_rate", "cross_q", "cross_kv", "up", "shared_up")
+COLUMNS = ("qkv", "decay_rate", "rate", "gate", "decay_down", "gate_down", "cross_q", "cross_kv", "up", "shared_up")
 ROWS = ("out", "cross_out", "down", "shared_down")
 
 
@@ -177,13 +177,12 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
 
 
 def _linear_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
-    """Return the matrices around linear attention: queries, keys, values and a gate; decay and rate; output."""
-    tp = shard.tp
-    into, rates, out = config.attention_matrices(linear=True)
+    """Return the matrices of a layer with a state: the first computes what goes into it, the last follows it."""
+    into, *others, out = config.state_layer.share(shard.tp).matrices()
     return {
-        "qkv": _Matrix(shard.tokens, into.n / tp, into.k),
-        "decay_rate": _Matrix(shard.tokens, rates.n / tp, rates.k),
-        "out": _Matrix(shard.tokens, out.n, out.k / tp),
+        "qkv": _Matrix(shard.tokens, into.n, into.k),
+        **{matrix.name: _Matrix(shard.tokens, matrix.n, matrix.k) for matrix in others},
+        "out": _Matrix(shard.tokens, out.n, out.k),
     }
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.setup import Setup
-from perfmodel.workloads.model_config import Linear, ModelConfig
+from perfmodel.workloads.matrices import Linear
+from perfmodel.workloads.model_config import ModelConfig
 
 #: iterations of the quintic of Newton and Schulz (Jordan et al. 2024, KellerJordan/Muon @ 00ba60d3, muon.py,
 #: ``zeropower_via_newtonschulz5``)

@@ -80,6 +80,7 @@ _T5 = Architecture(gated=False, rotary=False, tied=True)
 ARCHITECTURES = MappingProxyType(
     {
         "arcee": Architecture(gated=False),
+        "bamba": _LLAMA,
         "bart": Architecture(**_PLAIN, extra_positions=2, norm_after=True, embedding_norm=True),
         "bert": Architecture(**_BERT),
         "bloom": Architecture(**_LAYER_NORM, **_BIASES, rotary=False, tied=True, fused_qkv=True, embedding_norm=True),
@@ -112,20 +113,27 @@ ARCHITECTURES = MappingProxyType(
         "gptj": Architecture(**_LAYER_NORM, mlp_bias=True, head_bias=True, norms=1, parallel_block=True),
         "granite": _LLAMA,
         "granitemoe": _LLAMA,
+        "granitemoehybrid": _LLAMA,
         "granitemoeshared": _LLAMA,
         "helium": _LLAMA,
         "hunyuan_v1_dense": _QK_NORM,
+        "kimi_linear": Architecture(rotary=False, router_bias=True),
+        "lfm2": Architecture(qk_norm=True, tied=True),
+        "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": _LLAMA,
+        "minimax": _LLAMA,
         "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
         "mistral": _LLAMA,
         "mixtral": _LLAMA,
         "mpt": Architecture(**_LAYER_NORM, rotary=False, norm_bias=False, fused_qkv=True, tied=True),
         "mt5": _T5,
         "nemotron": Architecture(**_LAYER_NORM),
+        "nemotron_h": Architecture(gated=False, rotary=False, router_bias=True),
         "olmo": Architecture(rms_norm=False, norm_scale=False, norm_bias=False),
         "olmo2": Architecture(qk_norm=True, qk_norm_all=True),
         "olmo3": Architecture(qk_norm=True, qk_norm_all=True),
+        "olmo_hybrid": Architecture(qk_norm=True, qk_norm_all=True),
         "olmoe": Architecture(qk_norm=True, qk_norm_all=True),
         # OPT reserves two rows of its table of positions for padding.
         "opt": Architecture(extra_positions=2, **_PLAIN),
@@ -157,6 +165,8 @@ ALIASES = MappingProxyType(
         "kimi_k2": "deepseek_v3",
         "gemma3": "gemma3_text",
         "llama4": "llama4_text",
+        "minimax_m1": "minimax",
+        "minimax_text_01": "minimax",
         "ministral": "mistral",
         "qwen2_vl": "qwen2",
         "qwen2_vl_text": "qwen2",
@@ -168,17 +178,15 @@ ALIASES = MappingProxyType(
         "qwen3_vl_moe_text": "qwen3_moe",
     }
 )
-_MAMBA = "Mamba (state space) layers"
-_LINEAR = "linear attention layers"
-#: model types whose layers are neither attention nor an MLP -> what they have
+_RECURRENT = "recurrent layers"
+#: model types whose layers are neither attention, nor what stands for it, with an MLP -> what they have
 REFUSED = MappingProxyType(
     {
-        **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), _MAMBA),
-        **dict.fromkeys(("jamba", "bamba", "falcon_h1", "granitemoehybrid"), _MAMBA),
-        **dict.fromkeys(("nemotron_h", "zamba", "zamba2", "plamo2", "hymba"), _MAMBA),
-        **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), _LINEAR),
-        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), "recurrent layers"),
-        "lfm2": "convolution layers",
+        **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
+        "mamba2": "Mamba layers alone, none of which attends to keys",
+        **dict.fromkeys(("falcon_h1", "hymba"), "attention and Mamba side by side in a layer"),
+        **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
+        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "albert": "layers that share their weights",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.workloads import families
+from perfmodel.workloads import families, hybrids
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
 from perfmodel.workloads.config_values import SPELLINGS, Values
-from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
@@ -32,18 +32,16 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma": {"head_dim": 256},
     "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
-    **{
-        kind: {
-            "head_dim": 256,
-            "linear_num_value_heads": 32,
-            "linear_num_key_heads": 16,
-            "linear_key_head_dim": 128,
-            "linear_value_head_dim": 128,
-            "linear_conv_kernel_dim": 4,
-        }
-        for kind in families.HYBRIDS
-    },
+    **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
+    "lfm2_moe": {"num_dense_layers": 2},
+    "kimi_linear": {"first_k_dense_replace": 1},
 }
+#: keys that state the width of the experts that every token visits, together
+_SHARED_WIDTHS = (
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+)
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
 
 
@@ -54,7 +52,7 @@ def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
     ------
     InputFileError
         If the file cannot be read, a dimension is missing or impossible, and for model types that are unknown or whose
-        layers are not attention with an MLP or experts, as those of Mamba.
+        layers are not attention, or a state in its place, with an MLP or experts.
     """
     place = os.fspath(path)
     document = read_document(path)
@@ -102,19 +100,18 @@ def _stated_name(document: Mapping[str, Any]) -> str:
 
 
 def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
-    """Raise for a model with layers that are neither attention, full or linear, nor an MLP."""
-    types = raw.get("layer_types") or raw.get("layers_block_type") or ()
-    hybrid = kind in families.HYBRIDS
-    known = {*_KINDS_OF_LAYER, families.LINEAR} if hybrid else _KINDS_OF_LAYER
-    others = {str(name) for name in types if str(name) not in known} if isinstance(types, list) else set()
-    # hybrids name the dtype of their states after Mamba's
-    mamba = not hybrid and any(key.startswith(("mamba_", "ssm_")) for key in raw)
-    reason = REFUSED.get(kind) or (f"{', '.join(sorted(others))} layers" if others else "Mamba layers" if mamba else "")
+    """Raise for a model with layers that are neither attention, nor a state in its place, nor an MLP."""
+    if kind in hybrids.RULES:
+        others, mamba = hybrids.unknown_kinds(raw), False
+    else:
+        others = sorted({name for name in hybrids.listed(raw) if name not in _KINDS_OF_LAYER})
+        mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
+    reason = REFUSED.get(kind) or (f"{', '.join(others)} layers" if others else "Mamba layers" if mamba else "")
     if reason:
         raise InputFileError(
             f"the model ({kind or 'no model type'}) has {reason}, which are not modelled.",
             place=place,
-            remedy="Layers of attention with an MLP or experts are modelled.",
+            remedy="Layers of attention, or of a state in its place, with an MLP or experts are modelled.",
         )
 
 
@@ -124,7 +121,8 @@ class _Reader(Values):
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
         shape = self.facts()
-        hidden, heads, layers = self.size("hidden"), self.size("heads"), self.layers()
+        hidden, heads, hybrid = self.size("hidden"), self.size("heads"), self.hybrid()
+        layers = hybrid.total if hybrid else self.layers()
         kv_heads = self.kv_heads(heads)
         if heads % kv_heads:
             raise self.wrong(f"heads ({heads}) are not a multiple of key and value heads ({kv_heads})")
@@ -132,9 +130,6 @@ class _Reader(Values):
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         window = families.window(self.kind, self.raw)
         windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
-        types = self.raw.get("layer_types")
-        if isinstance(types, list) and len(types) not in (0, layers):
-            raise self.wrong(f"layer_types has {len(types)} entries for {layers} layers")
         return ModelConfig(
             model_type=self.kind,
             hidden=hidden,
@@ -145,7 +140,7 @@ class _Reader(Values):
             vocab=self.size("vocab"),
             positions=self.positions(),
             activation=self.activation(),
-            tied=self.flag("tie_word_embeddings", shape.tied),
+            tied=self.flag("tie_word_embeddings", self.flag("tie_embedding", shape.tied)),
             embedding_dim=self.size("embedding_dim", hidden) if self.kind == "opt" else hidden,
             token_types=self.size("token_types", 2) if self.kind in _WITH_TYPES else 0,
             window=window if windowed else 0,
@@ -157,8 +152,8 @@ class _Reader(Values):
             **(latent | {"head_dim": head_dim}),
             **self.biases(shape),
             **self.indexer(layers),
-            **self.linear_attention(layers),
-            **self.experts(layers, shape),
+            **(self.states(hybrid) if hybrid else {}),
+            **self.experts(layers, shape, hybrid),
             **self.encoder(),
         )
 
@@ -173,7 +168,22 @@ class _Reader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
-        return self.size("layers")
+        types = hybrids.listed(self.raw)
+        layers = self.size("layers", len(types) or None)
+        if types and len(types) != layers:
+            raise self.wrong(f"layer_types has {len(types)} entries for {layers} layers")
+        return layers
+
+    def hybrid(self) -> hybrids.Layers | None:
+        """Return the layers of a model with states in place of some of its keys."""
+        if self.kind not in hybrids.RULES:
+            return None
+        found = hybrids.layers_of(self.kind, self.raw, self.layers())
+        if found.states >= found.total:
+            raise self.wrong(f"none of its {found.total} layers attends to keys")
+        if found.bare < 0:
+            raise self.wrong(f"it has {-found.bare} MLPs more than layers of attention and states")
+        return found
 
     def encoder(self) -> dict[str, Any]:
         """Return what a model with an encoder and a decoder has."""
@@ -210,9 +220,24 @@ class _Reader(Values):
             return self.of(("decoder_ffn_dim",), "ffn", None)
         if self.kind == "mpt":
             return int(self.raw.get("expansion_ratio") or 4) * hidden
+        if self.kind == "granitemoehybrid" and not self.first(SPELLINGS["experts"]):
+            return self.of(("shared_intermediate_size",), "ffn", 1024)
+        if self.kind == "lfm2":
+            return self.adjusted_ffn()
         if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
             return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
+
+    def adjusted_ffn(self) -> int:
+        """Return the width of LFM2's MLP: two thirds of what is stated, in whole multiples of a step."""
+        stated = self.of(("block_ff_dim", *SPELLINGS["ffn"]), "ffn", 12288)
+        if not self.flag("block_auto_adjust_ff_dim", True):
+            return stated
+        width, factor = int(2 * stated / 3), self.raw.get("block_ffn_dim_multiplier", 1.0)
+        if factor is None:
+            return width
+        step = self.of(("block_multiple_of",), "step of the MLP's width", 256)
+        return step * math.ceil(int(float(factor) * width) / step)
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
@@ -226,7 +251,7 @@ class _Reader(Values):
         nested = self.raw.get("ffn_act_fn")
         given = nested.get("name") if isinstance(nested, dict) else None
         t5 = str(self.raw.get("feed_forward_proj") or "").removeprefix("gated-")
-        keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
+        keys = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
         return str(given or t5 or self.first(keys) or "gelu")
 
     def biases(self, shape: Architecture) -> dict[str, Any]:
@@ -250,24 +275,32 @@ class _Reader(Values):
         sizes = {name: self.size(name) for name in ("index_heads", "index_head_dim", "index_keys")}
         return {**sizes, "index_layers": families.index_layers(self.raw, layers)}
 
-    def linear_attention(self, layers: int) -> dict[str, Any]:
-        """Return the layers with linear attention and their sizes."""
-        linear = families.linear_layers(self.kind, self.raw, layers)
-        if not linear:
-            return {}
-        if linear >= layers:
-            raise self.wrong(f"none of its {layers} layers attends to keys")
-        names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv")
-        sizes = {name: self.size(name) for name in names}
+    def states(self, layers: hybrids.Layers) -> dict[str, Any]:
+        """Return the layers with a state in place of keys, their sizes, and the layers without an MLP."""
+        if not layers.states:
+            return {"bare_layers": layers.bare}
+        own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
+        names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
+        sizes = {name: own.size(name) for name in names}
+        conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
             raise self.wrong(f"heads of linear attention ({heads}) are not a multiple of their key heads ({keys})")
-        return {"linear_layers": linear, **sizes}
+        return {
+            "linear_layers": layers.states,
+            "linear_rule": hybrids.RULES[self.kind].value,
+            "linear_conv": conv,
+            "bare_layers": layers.bare,
+            **sizes,
+        }
 
-    def experts(self, layers: int, shape: Architecture) -> dict[str, Any]:
+    def experts(self, layers: int, shape: Architecture, hybrid: hybrids.Layers | None) -> dict[str, Any]:
         """Return the experts of a mixture of experts."""
-        if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1):
+        sparse = hybrid.sparse if hybrid else None
+        if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
+        bare = hybrid.bare if hybrid else 0
+        sparse = families.sparse_layers(self.kind, self.raw, layers) if sparse is None else sparse
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
@@ -279,8 +312,9 @@ class _Reader(Values):
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
             "shared_gate": self.kind in families.GATED_SHARED,
-            "dense_layers": layers - families.sparse_layers(self.kind, self.raw, layers),
+            "dense_layers": layers - bare - sparse,
             "router_bias": shape.router_bias,
+            "expert_hidden": self.size("expert_hidden") if self.first(SPELLINGS["expert_hidden"]) else 0,
             **self.groups(experts, top_k),
         }
 
@@ -289,9 +323,10 @@ class _Reader(Values):
 
         DeepSeek's small models state one group, or with ``topk_method`` that a token takes any experts.
         """
-        if self.raw.get("topk_method") == "greedy" or self.first(("n_group",)) in (None, 0, 1):
+        keys = ("n_group", "num_expert_group")
+        if self.raw.get("topk_method") == "greedy" or self.first(keys) in (None, 0, 1):
             return {}
-        groups, chosen = self.of(("n_group",), "groups", None), self.of(("topk_group",), "token_groups", None)
+        groups, chosen = self.of(keys, "groups", None), self.of(("topk_group",), "token_groups", None)
         if problem := group_problem(experts, top_k, groups, chosen):
             raise self.wrong(problem)
         return {"expert_groups": groups, "token_groups": chosen}
@@ -300,5 +335,5 @@ class _Reader(Values):
         """Return the width of the experts that every token visits."""
         if self.kind == "llama4_text":
             return width
-        given = self.raw.get("shared_expert_intermediate_size") or self.raw.get("shared_intermediate_size")
-        return int(given) if given else int(self.raw.get("n_shared_experts") or 0) * width
+        given = self.first(_SHARED_WIDTHS)
+        return int(given) if given else int(self.first(("n_shared_experts", "num_shared_experts")) or 0) * width

@@ -29,6 +29,9 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "stablelm": ("use_qkv_bias", "", ""),
         "starcoder2": ("use_bias", "use_bias", "use_bias"),
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("nemotron_h", "kimi_linear"), ("", "", "mlp_bias")),
+        **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
+        **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
         # these classes read no such key
         **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
@@ -51,17 +54,13 @@ MIXTURES = frozenset(
             "granitemoeshared",
         ),
         *("llama4_text", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe"),
-        *("qwen3_next", "qwen3_5_moe_text"),
+        *("granitemoehybrid", "kimi_linear", "lfm2_moe", "minimax", "nemotron_h", "qwen3_next", "qwen3_5_moe_text"),
     )
 )
-#: families in which a layer's attention is linear, the gated delta rule, unless its number divides by an interval
-HYBRIDS = frozenset(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"))
 #: families with a gate of one output that scales the shared experts
 GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
 #: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
 INDEXED = frozenset(("deepseek_v32", "glm_moe_dsa"))
-#: kind of layer, as configurations list them, whose attention is linear
-LINEAR = "linear_attention"
 #: families with a window on every layer, if the configuration states one
 _ALL_WINDOWED = frozenset(("mistral", "mixtral", "starcoder2", "phi3", "phimoe"))
 #: families in which every n-th layer attends to all keys and the others have a window
@@ -104,16 +103,6 @@ def _local_layers(types: Any, layers: int) -> int:
     return sum(list(group[0]).count("local") * int(group[1]) for group in types)
 
 
-def linear_layers(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers of a hybrid have linear attention: all but every fourth unless the configuration lists."""
-    if kind not in HYBRIDS:
-        return 0
-    types = raw.get("layer_types")
-    if isinstance(types, list) and types:
-        return sum(str(name) == LINEAR for name in types)
-    return layers - layers // int(raw.get("full_attention_interval") or 4)
-
-
 def index_layers(raw: Raw, layers: int) -> int:
     """Return how many layers have an indexer of their own; the others take what the one before them chose."""
     types = raw.get("indexer_types")
@@ -136,13 +125,17 @@ def window(kind: str, raw: Raw) -> int:
     return int(raw.get("sliding_window") or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
 
+#: families with another key for the number of their first layers whose MLP is dense
+_FIRST_DENSE: Mapping[str, str] = MappingProxyType({"lfm2_moe": "num_dense_layers"})
+
+
 def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
     """Return how many layers of a mixture of experts have experts."""
     if kind == "llama4_text":
         chosen = raw.get("moe_layers")
         step = int(raw.get("interleave_moe_layer_step") or 1)
         return len(chosen) if isinstance(chosen, list) else len(range(step - 1, layers, step))
-    first = int(raw.get("first_k_dense_replace") or 0)
+    first = int(raw.get(_FIRST_DENSE.get(kind, "first_k_dense_replace")) or 0)
     every = int(raw.get("moe_layer_freq") or 1) if isinstance(raw.get("moe_layer_freq"), int) else 1
     step = int(raw.get("decoder_sparse_step") or 1)
     dense = raw.get("mlp_only_layers") or ()
@@ -190,6 +183,8 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "falcon": _falcon,
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
+        "granitemoehybrid": lambda raw: {"rotary": raw.get("position_embedding_type") == "rope"},
+        "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True))},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
         "mt5": _t5,
