@@ -20,6 +20,7 @@ from perfmodel.training.kernels import (
     product_times,
     stream_time,
 )
+from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_core
 from perfmodel.training.shard import Shard, key_heads, key_value_width
 from perfmodel.training.streams import chains, stream_bytes
@@ -83,21 +84,18 @@ class _Matrix(NamedTuple):
 
 
 @cached_per_machine
-def layer_work(
-    hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool, linear: bool = False
-) -> LayerWork:
+def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind) -> LayerWork:
     """Return the work of one layer.
 
     Parameters
     ----------
-    hardware, config, shard : machine, model, and what one GPU holds of a layer.
-    moe, windowed, linear : whether the layer has experts, the model's window, and linear attention.
+    hardware, config, shard, kind : machine, model, what one GPU holds of a layer, and the layer's kind.
     """
-    attention = _linear_matrices(config, shard) if linear else _attention_matrices(config, shard)
-    matrices = {**attention, **_mlp_matrices(config, shard, moe)}
-    core = _linear_core(hardware, config, shard) if linear else _core_times(hardware, config, shard, windowed)
+    attention = _linear_matrices(config, shard) if kind.linear else _attention_matrices(config, shard)
+    matrices = {**attention, **_mlp_matrices(config, shard, kind.moe)}
+    core = _linear_core(hardware, config, shard) if kind.linear else _core_times(hardware, config, shard, kind.windowed)
     core = _shared_core(core, shard)
-    forward, backward = stream_bytes(hardware, config, shard, moe, linear)
+    forward, backward = stream_bytes(hardware, config, shard, kind)
     products = _passes(hardware, matrices, shard)
     expert = {name for name in matrices if name.startswith("expert")}
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
@@ -115,9 +113,9 @@ def layer_work(
         parameters=sum(weights[name] for name in matrices if name not in expert)
         + (3 if shard.cross_seq else 2) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
-        token_bytes=shard.imbalance * shard.outer_tokens * config.hidden * 2.0 if moe else 0.0,
-        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, linear) + 1,
-        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, linear) + 2,
+        token_bytes=shard.imbalance * shard.outer_tokens * config.hidden * 2.0 if kind.moe else 0.0,
+        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, kind) + 1,
+        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, kind) + 2,
     )
 
 

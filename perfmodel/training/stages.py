@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import NamedTuple
 
+from perfmodel.training.kind import Kind
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.workloads.model_config import ModelConfig
-
-
-class Kind(NamedTuple):
-    """Kind of a layer: whether it has experts, its attention has the model's window or is linear, or an encoder's."""
-
-    moe: bool = False
-    windowed: bool = False
-    encoder: bool = False
-    linear: bool = False
 
 
 @functools.lru_cache(maxsize=1024)

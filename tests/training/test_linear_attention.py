@@ -14,6 +14,7 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
 from perfmodel.training.framework import find_framework
+from perfmodel.training.kind import Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
 from perfmodel.training.memory import held_parameters, slice_of
@@ -51,11 +52,11 @@ def test_flop_by_hand():
 
 def test_products_of_a_linear_layer_by_hand():
     shard, hidden, tokens = setup().shard, 4096, 4096
-    linear = layer_work(H100, DENSE, shard, False, False, True)
+    linear = layer_work(H100, DENSE, shard, Kind(linear=True))
     keys, values = 16 * 128, 32 * 128
     weights = hidden * (2 * keys + 2 * values) + hidden * 2 * 32 + values * hidden + 3 * hidden * 12288
     assert linear.flop == 2 * tokens * weights
-    attending = layer_work(H100, DENSE, shard, False, False)
+    attending = layer_work(H100, DENSE, shard, Kind())
     queries, heads = 16 * 256, 4 * 256
     assert attending.flop == 2 * tokens * hidden * (2 * queries + 2 * heads + queries + 3 * 12288)
 
@@ -63,7 +64,7 @@ def test_products_of_a_linear_layer_by_hand():
 def test_a_long_sequence_is_cheaper_in_a_linear_layer():
     short, long = (setup(seq=seq, batch=8).shard for seq in (2048, 65536))
     linear, attending = (
-        [layer_work(H100, DENSE, shard, False, False, kind).core for shard in (short, long)] for kind in (True, False)
+        [layer_work(H100, DENSE, shard, Kind(linear=kind)).core for shard in (short, long)] for kind in (True, False)
     )
     assert linear[1].forward_s < 0.2 * attending[1].forward_s
     # a fixed part of each kernel aside, its time is in proportion to the tokens
@@ -86,7 +87,7 @@ def test_what_streams_and_is_kept_by_hand():
 def test_a_gate_keeps_itself_and_what_it_multiplies():
     part = slice_of(setup())
     plain = dataclasses.replace(DENSE, facts=dataclasses.replace(DENSE.architecture, output_gate=False))
-    more = kept_by_layer(DENSE, part, False).queries - kept_by_layer(plain, part, False).queries
+    more = kept_by_layer(DENSE, part, Kind()).queries - kept_by_layer(plain, part, Kind()).queries
     assert more == 2 * 2 * part.tokens * 16 * 256
 
 
