@@ -131,7 +131,7 @@ def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
-    norms = 1 if config.parallel_block and config.architecture.norms == 1 else 2
+    norms = 1 if config.parallel_block and config.architecture.norms == 1 else kind.blocks
     copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
     residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
     queries, scores, values = linear_kept(config, part.tokens, part.tp, e) if kind.linear else _attention(config, part)
@@ -141,10 +141,15 @@ def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
         queries=queries,
         scores=scores,
         values=values,
-        mlp=_experts(config, part) if kind.moe else _mlp(config, part, part.tokens * config.ffn / part.tp),
-        masks=2.0 * hidden if part.dropout else 0.0,
+        mlp=_experts(config, part) if kind.moe else _mlp(config, part, part.tokens * _inner(config, kind) / part.tp),
+        masks=kind.blocks * hidden if part.dropout else 0.0,
         cross=_cross(config, part) if part.cross_tokens else 0.0,
     )
+
+
+def _inner(config: ModelConfig, kind: Kind) -> int:
+    """Return the width inside the dense MLP of a layer, 0 for one without."""
+    return 0 if kind.bare else config.ffn
 
 
 def _attention(config: ModelConfig, part: Slice) -> tuple[float, float, float]:
@@ -205,9 +210,10 @@ def _experts(config: ModelConfig, part: Slice) -> float:
     rows = part.expert_tokens * config.top_k
     routed = _mlp(config, part, rows * config.expert_ffn / part.etp)
     back = part.element_bytes if part.expert_outputs else 0.0
-    moved = rows * config.hidden * (part.input_bytes + back)
+    moved = rows * config.expert_width * (part.input_bytes + back)
+    latent = part.outer * config.expert_hidden * (part.input_bytes + part.element_bytes)
     shared = _mlp(config, part, part.tokens * config.shared_ffn / part.tp)
-    return routed + moved + shared + _SCORE_BYTES * part.outer * config.experts
+    return routed + moved + latent + shared + _SCORE_BYTES * part.outer * config.experts
 
 
 def layer_activations(config: ModelConfig, part: Slice, kind: Kind, recompute: str) -> LayerActivations:
@@ -248,7 +254,7 @@ def _every_second_product(config: ModelConfig, part: Slice, kind: Kind) -> float
     """
     e, tokens = part.element_bytes, part.tokens
     routed = part.expert_tokens * config.top_k * config.expert_ffn / part.etp
-    inner = routed if kind.moe else tokens * config.ffn / part.tp
+    inner = routed if kind.moe else tokens * _inner(config, kind) / part.tp
     if kind.linear:
         first = config.attention_matrices(linear=True)[0].n / part.tp
         return e * (tokens * (first + config.state_layer.value_width / part.tp) + part.outer * config.hidden + inner)

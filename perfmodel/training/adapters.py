@@ -12,7 +12,7 @@ from perfmodel.workloads.model_config import ModelConfig
 def adapted(config: ModelConfig, kind: Kind) -> tuple[Linear, ...]:
     """Return the matrices of a layer that have adapters: all of a dense layer, those of attention beside experts."""
     attention = config.attention_matrices(kind.linear)
-    return attention if kind.moe else (*attention, *config.mlp_linears())
+    return attention if kind.moe or kind.bare else (*attention, *config.mlp_linears())
 
 
 #: matrices of attention that multiply the tokens that are attended to
@@ -38,7 +38,7 @@ def adapter_parameters(config: ModelConfig, rank: int) -> float:
     across = beside(*adapted_across(config))
     dense, sparse = (beside(adapted(config, Kind(moe))) + across for moe in (False, True))
     encoder = beside(adapted(config.encoder, DENSE)) if config.encoder else 0.0
-    layers = (config.layers - config.moe_layers) * dense + config.moe_layers * sparse
+    layers = config.mlp_layers * dense + (config.layers - config.mlp_layers) * sparse
     if config.linear_layers:
         more = beside(config.attention_matrices(linear=True)) - beside(config.attention_matrices())
         layers += config.linear_layers * more

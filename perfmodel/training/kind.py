@@ -14,12 +14,19 @@ class Kind(NamedTuple):
     windowed : its attention has the model's window.
     encoder : it is one of an encoder.
     linear : it keeps a state in place of keys.
+    bare : it has no MLP.
     """
 
     moe: bool = False
     windowed: bool = False
     encoder: bool = False
     linear: bool = False
+    bare: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Parts with a norm and a residual each: attention or a state, and an MLP."""
+        return 1 if self.bare else 2
 
 
 #: attention to all keys, and a dense MLP

@@ -92,12 +92,12 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     hardware, config, shard, kind : machine, model, what one GPU holds of a layer, and the layer's kind.
     """
     attention = _linear_matrices(config, shard) if kind.linear else _attention_matrices(config, shard)
-    matrices = {**attention, **_mlp_matrices(config, shard, kind.moe)}
+    matrices = {**attention, **({} if kind.bare else _mlp_matrices(config, shard, kind.moe))}
     core = _linear_core(hardware, config, shard) if kind.linear else _core_times(hardware, config, shard, kind.windowed)
     core = _shared_core(core, shard)
     forward, backward = stream_bytes(hardware, config, shard, kind)
     products = _passes(hardware, matrices, shard)
-    expert = {name for name in matrices if name.startswith("expert")}
+    expert = {name for name in matrices if name.startswith("expert_")}
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
     quantised, quantised_backward, gathered = _quantised(matrices, shard) if shard.narrow else (0.0, 0.0, 0.0)
     return LayerWork(
@@ -111,9 +111,9 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
         flop=sum(2.0 * matrix.rows * weights[name] for name, matrix in matrices.items()),
         accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
         parameters=sum(weights[name] for name in matrices if name not in expert)
-        + (3 if shard.cross_seq else 2) * config.norm_parameters,
+        + (kind.blocks + (shard.cross_seq > 0)) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
-        token_bytes=shard.imbalance * shard.outer_tokens * config.hidden * 2.0 if kind.moe else 0.0,
+        token_bytes=shard.imbalance * shard.outer_tokens * config.expert_width * 2.0 if kind.moe else 0.0,
         kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, kind) + 1,
         kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, kind) + 2,
     )
@@ -199,8 +199,9 @@ def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Ma
     rows = shard.imbalance * shard.expert_tokens * config.top_k * shard.ep / config.experts
     found = {
         "router": _Matrix(shard.outer_tokens, config.experts, hidden),
-        "expert_up": _Matrix(rows, gates * width, hidden, local),
-        "expert_down": _Matrix(rows, hidden, width, local),
+        "expert_up": _Matrix(rows, gates * width, config.expert_width, local),
+        "expert_down": _Matrix(rows, config.expert_width, width, local),
+        **{one.name: _Matrix(shard.outer_tokens, one.n, one.k) for one in config.latent_linears()},
     }
     if config.shared_ffn:
         shared = config.shared_ffn / shard.tp

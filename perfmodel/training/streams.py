@@ -36,7 +36,7 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     if shard.norm_bytes[0] <= 2 * FUSED_NORM_BYTES:
         slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype, shard.row_library)
     norms = slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]
-    blocks = 3 if shard.cross_seq else 2
+    blocks = kind.blocks + (shard.cross_seq > 0)
     forward = [wide * norms[0] * hidden, 3 * e * hidden] * blocks
     backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
     if shard.dropout:
@@ -48,13 +48,13 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     )
     forward, backward = [*forward, *around[0]], [*backward, *around[1]]
     into, back = _activation_bytes(config, shard)
-    for inner in _activated(config, shard, kind.moe):
+    for inner in [] if kind.bare else _activated(config, shard, kind.moe):
         forward, backward = [*forward, wide * into * inner], [*backward, wide * back * inner]
     if shard.bias and config.qkv_bias:
         width = config.query_width / shard.tp + key_value_width(config, shard.tp) + 2 * config.hidden
-        backward = [*backward, e * shard.tokens * (width + config.ffn / shard.tp)]
+        backward = [*backward, e * shard.tokens * (width + (0.0 if kind.bare else config.ffn / shard.tp))]
     if kind.moe:
-        routed = shard.outer_tokens * config.top_k * config.hidden
+        routed = shard.outer_tokens * config.top_k * config.expert_width
         forward, backward = [*forward, *[2 * e * routed] * 2], [*backward, *[2 * e * routed] * 2]
     return forward, backward
 
@@ -122,10 +122,10 @@ def chains(config: ModelConfig, shard: Shard, backward: int, kind: Kind) -> int:
 
     Each kernel of such a chain moves about `CHAIN_BYTES` an element.
     """
-    counted = [shard.norm_bytes[backward]] * (3 if shard.cross_seq else 2)
-    counted += [shard.rotary_bytes[backward]] * (config.rotary and not kind.linear) + [
-        shard.gate_bytes[backward]
-    ] * config.gated
+    counted = [shard.norm_bytes[backward]] * (kind.blocks + (shard.cross_seq > 0))
+    counted += [shard.rotary_bytes[backward]] * (config.rotary and not kind.linear) + [shard.gate_bytes[backward]] * (
+        config.gated and not kind.bare
+    )
     wide = shard.element_bytes / 2.0
     each = CHAIN_BYTES if wide == 1.0 else WIDE_CHAIN_BYTES / wide
     return sum(max(0, round(moved / each) - 1) for moved in counted)
