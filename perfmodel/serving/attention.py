@@ -86,7 +86,7 @@ class LayerAttention:
             algorithm="recurrent" if np.all(tokens == 1) else "chunked",
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        return time, deviation.whole
+        return state.slower * time, deviation.whole
 
     def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
         shard, library = self.shard, self.engine.attention_on(self.hardware.matrix_instruction)

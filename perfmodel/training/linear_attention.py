@@ -21,7 +21,7 @@ def linear_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: 
         return CoreTime(0.0, 0.0, 0.0, 0.0, 0.0)
     sizes = {"batch": max(1, round(sequences)), "seq": seq, "dtype": dtype}
     forward, backward = (state.operator(backward=backward, **sizes) for backward in (False, True))
-    times = [float(predict(op, hardware).predicted_time_s) for op in (forward, backward)]
+    times = [state.slower * float(predict(op, hardware).predicted_time_s) for op in (forward, backward)]
     return CoreTime(times[0], times[1], 0.0, 0.0, float(forward.flop()))
 
 

@@ -12,12 +12,10 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.published_memory import GIB, memory_row
-from perfmodel.training.published_run import PublishedRun, UnusableRunError, measured_time, read_run
+from perfmodel.training.published_run import SIZES, PublishedRun, UnusableRunError, measured_time, read_run
 
 #: the columns that a table of training runs has
 REQUIRED = ("hardware", "num_gpus", "gbs", "seq", "step_time_s")
-#: those without which no run of it can be predicted: the model's sizes
-SIZES = ("hidden", "layers", "heads", "ffn", "vocab")
 #: columns that only tables of training runs have beside ``seq``, under their names and under others in use
 _OF_TRAINING = ("num_gpus", "gbs", "mbs", "step_time_s", "gpus", "global_batch", "micro_batch", "step_s", "pp", "dp")
 #: the grouping keys of the runs
@@ -36,7 +34,8 @@ def missing(columns: Collection[str]) -> tuple[str, ...]:
     """Return the columns that a table lacks which looks like one of training runs; none for one of another kind."""
     if recognises(columns) or "op" in columns or "seq" not in columns or not set(_OF_TRAINING) & set(columns):
         return ()
-    return tuple(name for name in (*REQUIRED, *SIZES) if name not in columns)
+    sizes = () if "model" in columns else SIZES  # the catalog has those of a model
+    return tuple(name for name in (*REQUIRED, *sizes) if name not in columns)
 
 
 def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:

@@ -18,6 +18,7 @@ from perfmodel.training.plan import ATTENTION, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.step import train
 from perfmodel.workloads.architectures import Architecture
+from perfmodel.workloads.catalog import named_model
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -135,14 +136,22 @@ _GROUPS = {"deepseek-v3": (8, 4), "deepseek-r1": (8, 4), "deepseek-v2": (8, 3)}
 _DENSE_FFN = {"deepseek-v3": 18432, "deepseek-v2": 12288, "deepseek-r1": 18432, "kimi-k2": 18432}
 
 
+#: columns with the sizes of a model
+SIZES = ("hidden", "layers", "heads", "ffn", "vocab")
+
+
 def run_config(run: Run) -> ModelConfig:
-    """Return the model of a run from its columns.
+    """Return the model of a run from its columns, or from the catalog where its sizes are blank.
 
     Raises
     ------
     UnusableRunError
         When a column is blank that has no usual value.
+    UsageError
+        When the catalog has no model of that name.
     """
+    if not any(run.text(size) for size in SIZES):
+        return named_model(run.text("model"))
     moe = read_experts(run.text("moe"))
     hidden, heads, ffn = _needed(run, "hidden"), _needed(run, "heads"), _needed(run, "ffn")
     framework, _ = nearest_framework(run.text("framework"), shards=_zero(run) == 3)

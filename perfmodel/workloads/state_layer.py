@@ -51,6 +51,10 @@ _COMPUTED: Mapping[Rule, tuple[type[GatedDelta | LinearAttention], int]] = Mappi
         Rule.LIGHTNING: (LinearAttention, 256),
     }
 )
+#: how much longer Kimi's delta rule takes than one with a decay a head, whose operator it has here: 1.61 and 1.71 times
+#: for chunks in one harness on an H800 (PaddlePaddle/flash-attention, pull request 133, in view), 1.4 to 1.8 times on a
+#: GB200 (flash-linear-attention's README and inclusionAI/cuLA's tables, in view)
+KIMI_SLOWER = 1.65
 #: matrices that quantised checkpoints keep in 16 bits
 IN_SIXTEEN_BITS = frozenset(("decay_rate",))
 
@@ -159,6 +163,11 @@ class StateLayer:
     def has_states(self) -> bool:
         """Whether there is more to keep than what a convolution reads."""
         return self.rule in _COMPUTED
+
+    @property
+    def slower(self) -> float:
+        """How much longer its states take than the `operator` that stands for them."""
+        return KIMI_SLOWER if self.rule == Rule.KIMI_DELTA else 1.0
 
     @property
     def chunk(self) -> int:

@@ -95,6 +95,15 @@ def test_a_run_that_cannot_be_judged_has_a_reason(cells: dict[str, str], message
     assert (len(judged.rows), [skipped.rows for skipped in judged.skipped]) == (1, [1])
 
 
+def test_a_run_without_sizes_has_those_of_its_model() -> None:
+    blank = dict.fromkeys(("hidden", "layers", "heads", "ffn", "vocab"), "")
+    assert run_config(run_of(**blank, model="nemotron-3-nano-30b-a3b")) == named_model("nemotron-3-nano-30b-a3b")
+    judged = judge(RunTable("x.csv", tuple(CELLS), (run_of(**blank, model="of nobody"), run_of())), hardware)
+    assert "unknown model 'of nobody'" in judged.skipped[0].reason
+    with pytest.raises(UnusableRunError, match="ffn is blank"):
+        run_config(run_of(ffn=""))
+
+
 def test_a_run_with_hsdp_is_judged() -> None:
     run = run_of(zero="hsdp", framework="fms_fsdp", num_gpus="128", gbs="256", mbs="2", nic_gbps_per_gpu="50")
     (row,) = judge(RunTable("x.csv", tuple(CELLS), (run,)), hardware).rows
