@@ -11,7 +11,7 @@ from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import families
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
-from perfmodel.workloads.config_values import SPELLINGS, Values
+from perfmodel.workloads.config_values import SPELLINGS, Values, language_keys
 from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
@@ -32,6 +32,17 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma": {"head_dim": 256},
     "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
+    **{kind: {"head_dim": 128} for kind in ("hy_v3", "internlm3", "ministral3", "solar_open")},
+    "afmoe": {"head_dim": 128, "sliding_window": 1024},
+    "cohere2_moe": {"head_dim": 128, "sliding_window": 4096},
+    "cwm": {"head_dim": 128, "sliding_window": 8192},
+    "dots1": {"sliding_window": 4096},
+    "exaone_moe": {"sliding_window": 4096},
+    **{kind: {"sliding_window": 128} for kind in ("granite_swa", "granitemoe_swa")},
+    "mellum": {"head_dim": 128, "sliding_window": 1024},
+    "minicpm3": {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
+    "sarvam_moe": {"head_dim": 64},
+    "vaultgemma": {"head_dim": 256, "sliding_window": 4096},
     **{
         kind: {
             "head_dim": 256,
@@ -44,6 +55,8 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         for kind in families.HYBRIDS
     },
 }
+#: families whose experts have the width that others state for a dense MLP
+_ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
 
 
@@ -77,8 +90,7 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         As `read_model_config`.
     """
     # Multimodal models keep the shapes of their language model one level down.
-    nested = document.get("text_config")
-    raw = nested if isinstance(nested, dict) else document
+    raw = language_keys(document)
     parts = [raw[key] for key in ("attn_config", "ffn_config") if isinstance(raw.get(key), dict)]
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
@@ -109,7 +121,8 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
     others = {str(name) for name in types if str(name) not in known} if isinstance(types, list) else set()
     # hybrids name the dtype of their states after Mamba's
     mamba = not hybrid and any(key.startswith(("mamba_", "ssm_")) for key in raw)
-    reason = REFUSED.get(kind) or (f"{', '.join(sorted(others))} layers" if others else "Mamba layers" if mamba else "")
+    reason = REFUSED.get(kind) or families.unlike(kind, raw)
+    reason = reason or (f"{', '.join(sorted(others))} layers" if others else "Mamba layers" if mamba else "")
     if reason:
         raise InputFileError(
             f"the model ({kind or 'no model type'}) has {reason}, which are not modelled.",
@@ -132,9 +145,7 @@ class _Reader(Values):
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         window = families.window(self.kind, self.raw)
         windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
-        types = self.raw.get("layer_types")
-        if isinstance(types, list) and len(types) not in (0, layers):
-            raise self.wrong(f"layer_types has {len(types)} entries for {layers} layers")
+        self.check_lists(layers)
         return ModelConfig(
             model_type=self.kind,
             hidden=hidden,
@@ -161,6 +172,13 @@ class _Reader(Values):
             **self.experts(layers, shape),
             **self.encoder(),
         )
+
+    def check_lists(self, layers: int) -> None:
+        """Raise for a list of the kinds of layers that has not one for each."""
+        for key in ("layer_types", "mlp_layer_types"):
+            listed = self.raw.get(key)
+            if isinstance(listed, list) and len(listed) not in (0, layers):
+                raise self.wrong(f"{key} has {len(listed)} entries for {layers} layers")
 
     def facts(self) -> Architecture:
         """Return the architecture's facts, with those that this configuration changes."""
@@ -208,6 +226,8 @@ class _Reader(Values):
             return self.of(("intermediate_size_mlp",), "ffn", None)
         if self.kind == "bart":
             return self.of(("decoder_ffn_dim",), "ffn", None)
+        if self.kind == "cohere2_moe":
+            return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
             return int(self.raw.get("expansion_ratio") or 4) * hidden
         if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
@@ -239,7 +259,9 @@ class _Reader(Values):
         """Return the ranks and head sizes of latent attention (MLA)."""
         if not self.raw.get("kv_lora_rank"):
             return {}
-        sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim", "value_head_dim")}
+        sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim")}
+        share = self.size("hidden") // self.size("heads") if self.kind == "minicpm3" else None
+        sizes["value_head_dim"] = self.size("value_head_dim", share)
         queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
         return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
 
@@ -271,7 +293,7 @@ class _Reader(Values):
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
-        stated = self.kind != "llama4_text" and self.first(SPELLINGS["expert_ffn"]) is not None
+        stated = self.kind not in _ONE_WIDTH and self.first(SPELLINGS["expert_ffn"]) is not None
         width = self.size("expert_ffn" if stated else "ffn")
         return {
             "experts": experts,
@@ -301,4 +323,4 @@ class _Reader(Values):
         if self.kind == "llama4_text":
             return width
         given = self.raw.get("shared_expert_intermediate_size") or self.raw.get("shared_intermediate_size")
-        return int(given) if given else int(self.raw.get("n_shared_experts") or 0) * width
+        return int(given) if given else families.shared_experts(self.kind, self.raw) * width
