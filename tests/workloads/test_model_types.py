@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from perfmodel.errors import InputFileError
+from perfmodel.workloads.catalog import named_model
 from perfmodel.workloads.config import config_of
 from perfmodel.workloads.quantization import stored_format
 
@@ -196,6 +199,36 @@ PARAMETERS = [
 ]
 
 
+#: parameters of named models as these classes hold them, and in billions as their names or pages round them
+NAMED = {
+    "glm-4.7-flash": (29_943_393_920, 30),
+    "ministral-3-3b": (3_429_006_336, 3.4),
+    "ministral-3-8b": (8_489_553_920, 8.4),
+    "ministral-3-14b": (13_506_073_600, 13.5),
+    "mistral-small-3.1-24b": (23_572_403_200, 23.6),
+    "mistral-small-4-119b": (118_972_826_624, 119),
+    "ernie-4.5-21b-a3b": (21_825_437_888, 21.8),
+    "hunyuan-a13b": (80_393_183_232, 80),
+    "dots.llm1": (142_774_381_696, 143),
+    "solar-open-100b": (102_651_799_552, 102.6),
+    "hy3-preview": (295_033_543_488, 295),
+    "k-exaone-236b-a23b": (236_571_156_352, 236),
+    "apertus-8b": (8_053_338_176, 8),
+    "apertus-70b": (70_599_864_480, 70.6),
+    "sarvam-30b": (32_152_650_368, 32),
+    "internlm3-8b": (8_804_241_408, 8.8),
+    "minicpm3-4b": (4_073_875_968, 4),
+    "jais-2-8b": (8_090_401_280, 8),
+    "youtu-llm-2b": (1_961_560_064, 2),
+    "iquest-coder-v1-40b": (39_794_283_520, 40),
+    "flexolmo-7x7b-1t": (33_270_665_216, 33),
+    "cwm-32b": (32_581_097_472, 32.5),
+    "trinity-nano": (6_120_003_328, 6),
+    "trinity-mini": (26_123_974_400, 26),
+    "trinity-large": (398_635_286_016, 398),
+}
+
+
 def model(kind, **changes):
     return config_of(SIZES | OWN.get(kind, {}) | {"model_type": kind} | changes, "config.json")
 
@@ -208,6 +241,35 @@ def test_parameters_are_those_of_the_class(kind, changes, parameters):
     layers += (config.layers - config.moe_layers) * config.dense_layer_parameters
     rest = config.embedding_parameters + config.head_parameters + config.outer_norm_parameters
     assert config.parameters == layers + rest
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_models(name):
+    exact, billions = NAMED[name]
+    assert named_model(name).parameters == exact == pytest.approx(1e9 * billions, rel=0.03)
+
+
+def test_a_name_is_the_model_of_its_configuration():
+    """Hunyuan's lists have one number for each of its 32 layers; three of four layers of Trinity have a window."""
+    hunyuan = {"hidden_size": 4096, "intermediate_size": 3072, "num_hidden_layers": 32, "num_attention_heads": 32,
+               "num_key_value_heads": 8, "head_dim": 128, "num_experts": 64, "moe_topk": 32 * [8],
+               "moe_intermediate_size": 32 * [3072], "num_shared_expert": 32 * [1], "vocab_size": 128167,
+               "tie_word_embeddings": True, "max_position_embeddings": 262144}  # fmt: skip
+    trinity = {"hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 1024, "num_hidden_layers": 32,
+               "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_dense_layers": 2,
+               "num_experts": 128, "num_experts_per_tok": 8, "num_shared_experts": 1, "sliding_window": 2048,
+               "global_attn_every_n_layers": 4, "vocab_size": 200192, "max_position_embeddings": 131072}  # fmt: skip
+    for name, kind, raw in (("hunyuan-a13b", "hunyuan_v1_moe", hunyuan), ("trinity-mini", "afmoe", trinity)):
+        named, read = named_model(name), config_of(raw | {"model_type": kind, "hidden_act": "silu"}, "config.json")
+        for field in dataclasses.fields(named):
+            if field.name not in ("name", "facts"):
+                assert getattr(named, field.name) == getattr(read, field.name), field.name
+        assert (named.parameters, named.active_parameters) == (read.parameters, read.active_parameters)
+
+
+def test_tokens_of_mixtures_visit_what_their_names_say():
+    for name, billions in (("hunyuan-a13b", 13), ("dots.llm1", 14), ("k-exaone-236b-a23b", 23), ("hy3-preview", 21)):
+        assert named_model(name).active_parameters == pytest.approx(1e9 * billions, rel=0.04)
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in PARAMETERS}))
