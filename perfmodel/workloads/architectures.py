@@ -32,6 +32,7 @@ class Architecture:
     norms : norms over ``hidden`` in a layer, in a decoder's without that of cross attention.
     qk_norm_all, qk_norm_bias : the norm of queries and keys has a scale for all heads, not one that they share; it has
         a shift.
+    qk_norm_scale : it has a scale.
     sinks : each head has one logit that takes part in its softmax (gpt-oss).
     embedding_norm : a norm follows the embedding.
     head_transform : the head is BERT's: a matrix, a norm and logits with a bias.
@@ -60,6 +61,7 @@ class Architecture:
     norms: int = 2
     qk_norm_all: bool = False
     qk_norm_bias: bool = False
+    qk_norm_scale: bool = True
     sinks: bool = False
     embedding_norm: bool = False
     head_transform: bool = False
@@ -86,6 +88,7 @@ ARCHITECTURES = MappingProxyType(
         "afmoe": Architecture(qk_norm=True, output_gate=True, norms=4, router_bias=True),
         "apertus": Architecture(gated=False, qk_norm=True, activation_parameters=2),
         "arcee": Architecture(gated=False),
+        "bailing_moe": Architecture(fused_qkv=True),
         "bart": Architecture(**_PLAIN, extra_positions=2, norm_after=True, embedding_norm=True),
         "bert": Architecture(**_BERT),
         "bloom": Architecture(**_LAYER_NORM, **_BIASES, rotary=False, tied=True, fused_qkv=True, embedding_norm=True),
@@ -120,6 +123,7 @@ ARCHITECTURES = MappingProxyType(
         "glm4v_moe_text": Architecture(qkv_bias=True, router_bias=True),
         "glm4v_text": Architecture(qkv_bias=True, norms=4),
         "glm_moe_dsa": _ROUTED,
+        "glm_ocr_text": Architecture(norms=4),
         "gpt2": Architecture(fused_qkv=True, **_PLAIN),
         "gpt_bigcode": Architecture(fused_qkv=True, **_PLAIN),
         "gpt_neo": Architecture(**(_PLAIN | {"qkv_bias": False})),
@@ -139,6 +143,7 @@ ARCHITECTURES = MappingProxyType(
         "internlm3": _LLAMA,
         "iquestcoder": _LLAMA,
         "jais2": Architecture(**_LAYER_NORM, **_BIASES),
+        "kolibri1": Architecture(qk_norm=True, norms=4, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": _LLAMA,
         "mellum": _QK_NORM,
@@ -150,7 +155,8 @@ ARCHITECTURES = MappingProxyType(
         "mixtral": _LLAMA,
         "mpt": Architecture(**_LAYER_NORM, rotary=False, norm_bias=False, fused_qkv=True, tied=True),
         "mt5": _T5,
-        "nanochat": Architecture(gated=False, qk_norm=True, norm_scale=False, embedding_norm=True),
+        "muse_glimmer_text": Architecture(qk_norm=True, qk_norm_scale=False, output_gate=True, norms=4),
+        "nanochat": Architecture(gated=False, qk_norm=True, qk_norm_scale=False, norm_scale=False, embedding_norm=True),
         "nemotron": Architecture(**_LAYER_NORM),
         "olmo": Architecture(rms_norm=False, norm_scale=False, norm_bias=False),
         "olmo2": Architecture(qk_norm=True, qk_norm_all=True),
@@ -189,12 +195,15 @@ ALIASES = MappingProxyType(
     {
         "RefinedWeb": "falcon",
         "RefinedWebModel": "falcon",
+        "bailing_moe_v2": "bailing_moe",
         "deepseek_vl": "llama",
         "deepseek_vl_v2": "deepseek_v2",
+        "exaone4_5_text": "exaone4",
         "gemma3": "gemma3_text",
         "glm46v": "glm4v_text",
         "glm4v": "glm4v_text",
         "glm4v_moe": "glm4v_moe_text",
+        "glm_ocr": "glm_ocr_text",
         "kimi_k2": "deepseek_v3",
         "kimi_k25": "deepseek_v3",
         "kimi_vl": "deepseek_v3",
@@ -202,6 +211,7 @@ ALIASES = MappingProxyType(
         "mimo": "qwen2",
         "ministral": "mistral",
         "mistral3": "mistral",
+        "muse_glimmer": "muse_glimmer_text",
         "phi4mm": "phi4_multimodal",
         "qwen2_5_omni_text": "qwen2",
         "qwen2_vl": "qwen2",
@@ -234,6 +244,8 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
         **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
         **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
+        **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
+        **dict.fromkeys(("bailing_hybrid", "bailing_moe_linear"), _LINEAR),
         "deepseek_v4": "keys that are compressed over tokens",
         "longcat_flash": "layers of two attentions",
         "lfm2": "convolution layers",

@@ -35,6 +35,8 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     **{kind: {"head_dim": 128} for kind in ("hy_v3", "internlm3", "ministral3", "solar_open")},
     "afmoe": {"head_dim": 128, "sliding_window": 1024},
     "cohere2_moe": {"head_dim": 128, "sliding_window": 4096},
+    "kolibri1": {"head_dim": 128, "shared_expert_intermediate_size": 512, "sliding_window": 513},
+    "muse_glimmer_text": {"head_dim": 128, "sliding_window": 2048},
     "cwm": {"head_dim": 128, "sliding_window": 8192},
     "dots1": {"sliding_window": 4096},
     "exaone_moe": {"sliding_window": 4096},

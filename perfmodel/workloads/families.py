@@ -18,6 +18,7 @@ _USUAL_BIASES = ("attention_bias", "attention_bias", "mlp_bias")
 _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("ernie4_5", "ernie4_5_moe"), ("use_bias", "use_bias", "use_bias")),
+        "bailing_moe": ("use_qkv_bias", "use_bias", ""),
         "cwm": ("", "", "mlp_bias"),
         "falcon": ("bias", "bias", "bias"),
         "glm": ("attention_bias", "", ""),
@@ -35,10 +36,11 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("afmoe", "apertus", "cohere2_moe", "dots1"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("flex_olmo", "glm4_moe_lite", "hunyuan_v1_moe"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("hy_v3", "minicpm3", "mistral4", "nanochat"), ("attention_bias", "attention_bias", "")),
-        **dict.fromkeys(("granitemoe_swa", "mellum"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("granitemoe_swa", "mellum", "muse_glimmer_text"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("sarvam_mla", "vaultgemma", "youtu"), ("attention_bias", "attention_bias", "")),
         # these classes read no such key
-        **dict.fromkeys(("exaone_moe", "glm4v_text", "internlm3", "ministral3", "phi4_multimodal"), ("", "", "")),
+        **dict.fromkeys(("exaone_moe", "glm4v_text", "glm_ocr_text", "internlm3", "kolibri1"), ("", "", "")),
+        **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
@@ -47,10 +49,30 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
 #: families with experts: Hugging Face ignores these keys in others
 MIXTURES = frozenset(
     (
-        *("afmoe", "cohere2_moe", "dbrx", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe"),
+        *(
+            "afmoe",
+            "bailing_moe",
+            "cohere2_moe",
+            "dbrx",
+            "deepseek_v2",
+            "deepseek_v3",
+            "deepseek_v32",
+            "dots1",
+            "ernie4_5_moe",
+        ),
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
-        *("granitemoe", "granitemoe_swa", "granitemoeshared", "hunyuan_v1_moe", "hy_v3", "llama4_text", "mellum"),
-        *("minimax_m2", "mistral4", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe"),
+        *("granitemoe", "granitemoe_swa", "granitemoeshared", "hunyuan_v1_moe", "hy_v3", "kolibri1", "llama4_text"),
+        *(
+            "mellum",
+            "minimax_m2",
+            "mistral4",
+            "mixtral",
+            "olmoe",
+            "phimoe",
+            "qwen2_moe",
+            "qwen3_5_moe_text",
+            "qwen3_moe",
+        ),
         *("qwen3_next", "sarvam_mla", "sarvam_moe", "solar_open"),
     )
 )
@@ -68,12 +90,13 @@ _ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "ph
 _EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
     {
         "gemma3_text": 6,
+        "kolibri1": 5,
         **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
         **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
     }
 )
-#: families in which the first of every four layers attends to all keys and the others have a window
-_FIRST_OF_FOUR_FULL = ("cwm", "granite_swa", "granitemoe_swa")
+#: families in which the first layer, or the last, and every fourth from it attend to all keys, others have a window
+_FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
 _WINDOWED = ("sliding_attention", "chunked_attention")
 #: keys under which configurations state how many experts every token of a layer visits
 _SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
@@ -109,7 +132,7 @@ def window_layers(kind: str, raw: Raw, layers: int) -> int:
         return sum(str(name) in _WINDOWED for name in types)
     if kind in _ALL_WINDOWED:
         return layers
-    if kind in _FIRST_OF_FOUR_FULL:
+    if kind in _FOURTHS_FROM_AN_END_FULL:
         return layers - (layers + 3) // 4
     if kind.startswith("qwen") or kind == "dots1":
         first, used = _stated(raw, "max_window_layers", 62 if kind == "dots1" else 28), kind == "dots1"
@@ -236,10 +259,14 @@ def _unlike_hunyuan(raw: Raw) -> str:
     return "layers of one expert" if _all_are(raw.get("num_experts"), 1) else ""
 
 
+def _unlike_gated(raw: Raw) -> str:
+    return "gates without the biases of its other matrices" if raw.get("attention_bias") else ""
+
+
 #: family -> what a configuration has that is not modelled
 _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
     {
-        "afmoe": lambda raw: "gates without the biases of its other matrices" if raw.get("attention_bias") else "",
+        **dict.fromkeys(("afmoe", "muse_glimmer_text"), _unlike_gated),
         "ernie4_5_moe": lambda raw: "experts without the biases of its other matrices" if raw.get("use_bias") else "",
         "hunyuan_v1_moe": _unlike_hunyuan,
     }
@@ -278,6 +305,13 @@ def _apertus(raw: Raw) -> dict[str, Any]:
     return {"activation_parameters": 2 * (raw.get("hidden_act") in (None, "xielu"))}
 
 
+def _bailing(raw: Raw) -> dict[str, Any]:
+    """Tell Ling 2.0, whose class has the same type, from Ling: it corrects the scores of its experts."""
+    names = (raw.get("model_type"), *(raw.get("architectures") or ()))
+    second = any(str(name).lower().replace("_", "").startswith("bailingmoev2") for name in names)
+    return {"qk_norm": bool(raw.get("use_qk_norm")), "router_bias": second, "output_bias": True}
+
+
 def _internlm(raw: Raw) -> dict[str, Any]:
     biased = any(raw.get(key) for key in ("bias", "qkv_bias", "attention_bias", "mlp_bias"))
     return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), biased)
@@ -296,6 +330,7 @@ def _mpt(raw: Raw) -> dict[str, Any]:
 FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
         "apertus": _apertus,
+        "bailing_moe": _bailing,
         "cohere": _cohere,
         "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,

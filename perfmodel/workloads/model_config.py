@@ -21,7 +21,7 @@ class ModelConfig(ModelShape):
         shape = self.architecture
         latent = self.q_lora + self.kv_lora
         width = self.query_width + self.kv_width if shape.qk_norm_all else 2 * self.head_dim
-        norms = width * shape.qk_norm * (int(shape.norm_scale) + shape.qk_norm_bias)
+        norms = width * shape.qk_norm * (int(shape.qk_norm_scale) + shape.qk_norm_bias)
         matrices = count_parameters(self.attention_matrices())
         return matrices + latent + norms + self.heads * shape.sinks
 

@@ -42,10 +42,12 @@ OWN = {
     "hy_v3": MIXTURE | NUMBERED | {"head_dim": 16},
     "internlm3": {"head_dim": 8},
     "iquestcoder": {"head_dim": 8},
+    "kolibri1": MIXTURE | {"num_experts": 8, "head_dim": 16, "shared_expert_intermediate_size": 24},
     "mellum": MIXTURE | {"num_experts": 8, "head_dim": 16},
     "minicpm3": MLA,
     "ministral3": {"head_dim": 16},
     "mistral4": MLA | MIXTURE | ROUTED,
+    "muse_glimmer_text": {"head_dim": 16},
     "sarvam_mla": MLA | MIXTURE | ROUTED,
     "sarvam_moe": MIXTURE | ROUTED | {"head_dim": 16},
     "solar_open": MIXTURE | ROUTED | {"head_dim": 16},
@@ -117,6 +119,9 @@ PARAMETERS = [
     ("glm4v_text", {}, 186_144),
     ("glm4v_text", {"num_key_value_heads": 8}, 217_344),
     ("glm4v_text", {"intermediate_size": 112}, 201_504),
+    ("glm_ocr_text", {}, 185_664),
+    ("glm_ocr_text", {"num_key_value_heads": 8}, 216_384),
+    ("glm_ocr_text", {"head_dim": 16}, 236_864),
     ("granite_swa", {}, 164_584),
     ("granite_swa", {"attention_bias": True}, 165_384),
     ("granite_swa", {"mlp_bias": True}, 165_864),
@@ -156,6 +161,9 @@ PARAMETERS = [
     ("jais2", {"attention_bias": False}, 155_808),
     ("jais2", {"mlp_bias": False}, 155_808),
     ("jais2", {"head_dim": 16}, 208_288),
+    ("kolibri1", {}, 477_704),
+    ("kolibri1", {"shared_expert_intermediate_size": 56}, 508_424),
+    ("kolibri1", {"num_hidden_layers": 11}, 1_001_720),
     ("mellum", {}, 453_984),
     ("mellum", {"attention_bias": True}, 455_264),
     ("mellum", {"mlp_layer_types": 2 * ["dense"] + 3 * ["sparse"]}, 366_944),
@@ -170,6 +178,10 @@ PARAMETERS = [
     ("mistral4", {"q_lora_rank": None}, 533_304),
     ("mistral4", {"first_k_dense_replace": 2}, 402_204),
     ("mistral4", {"n_shared_experts": 2}, 543_004),
+    ("muse_glimmer_text", {}, 277_824),
+    ("muse_glimmer_text", {"head_dim": 8}, 206_144),
+    ("muse_glimmer_text", {"num_hidden_layers": 6}, 325_184),
+    ("muse_glimmer_text", {"num_key_value_heads": 8}, 339_264),
     ("nanochat", {}, 153_600),
     ("nanochat", {"attention_bias": True}, 154_400),
     ("nanochat", {"num_key_value_heads": 8}, 184_320),
@@ -223,6 +235,10 @@ NAMED = {
     "iquest-coder-v1-40b": (39_794_283_520, 40),
     "flexolmo-7x7b-1t": (33_270_665_216, 33),
     "cwm-32b": (32_581_097_472, 32.5),
+    "ling-lite": (16_801_974_272, 16.8),
+    "ling-mini-2.0": (16_255_643_392, 16.26),
+    "muse-glimmer-30b": (27_854_780_928, 28),
+    "kolibri-1": (78_103_074_560, 78),
     "trinity-nano": (6_120_003_328, 6),
     "trinity-mini": (26_123_974_400, 26),
     "trinity-large": (398_635_286_016, 398),
@@ -268,7 +284,8 @@ def test_a_name_is_the_model_of_its_configuration():
 
 
 def test_tokens_of_mixtures_visit_what_their_names_say():
-    for name, billions in (("hunyuan-a13b", 13), ("dots.llm1", 14), ("k-exaone-236b-a23b", 23), ("hy3-preview", 21)):
+    for name, billions in (("hunyuan-a13b", 13), ("dots.llm1", 14), ("k-exaone-236b-a23b", 23), ("hy3-preview", 21),
+                           ("ling-lite", 2.75), ("ling-mini-2.0", 1.43)):  # fmt: skip
         assert named_model(name).active_parameters == pytest.approx(1e9 * billions, rel=0.04)
 
 
@@ -302,6 +319,20 @@ def test_parameters_of_trinity_by_hand():
     assert config.gate_width == 8 * 16
 
 
+def test_parameters_of_ling_by_hand():
+    """Its class is not part of transformers: queries, keys and values are one matrix, and Ling 2.0 corrects scores."""
+    own = MIXTURE | NUMBERED | {"head_dim": 16, "use_bias": False, "first_k_dense_replace": 1}
+    attention = 2 * 64 * (8 * 16) + 2 * 64 * (2 * 16) + 2 * 64
+    layers = 5 * attention + 4 * ((8 + 1) * 3 * 64 * 40 + 8 * 64) + 3 * 64 * 96
+    first = model("bailing_moe", **own)
+    assert first.parameters == 2 * 320 * 64 + 64 + layers
+    second = model("bailing_moe", **own, architectures=["BailingMoeV2ForCausalLM"], use_qk_norm=True)
+    assert second.parameters - first.parameters == 5 * 2 * 16 + 4 * 8
+    assert model("bailing_moe_v2", **own, use_qk_norm=True).parameters == second.parameters
+    assert model("bailing_moe", **own | {"use_bias": True}).parameters - first.parameters == 5 * 64
+    assert model("bailing_moe", **own, use_qkv_bias=True).parameters - first.parameters == 5 * (8 + 2 * 2) * 16
+
+
 def test_norms_of_nanochat_have_no_parameters():
     matrices = 2 * 64 * 64 + 2 * 64 * (2 * 8) + 2 * 64 * 96
     assert model("nanochat").parameters == 2 * 320 * 64 + 5 * matrices
@@ -326,10 +357,12 @@ def test_norms_of_nanochat_have_no_parameters():
         ("exaone_moe", {"sliding_window_pattern": "LLLL"}, 4096, 4),  # the last attends to all keys in any pattern
         ("granite_swa", {"num_hidden_layers": 7}, 128, 5),
         ("granitemoe_swa", {"layer_types": WINDOWS}, 128, 2),
+        ("kolibri1", {"num_hidden_layers": 11}, 513, 9),
         ("mellum", {}, 0, 0),
         ("mellum", {"layer_types": WINDOWS}, 1024, 2),
         ("ministral3", {"sliding_window": None}, 0, 0),
         ("ministral3", {"sliding_window": 64}, 64, 5),
+        ("muse_glimmer_text", {"num_hidden_layers": 6}, 2048, 4),  # the last and every fourth before it attend to all
         ("phi4_multimodal", {"sliding_window": 64}, 64, 5),
         ("vaultgemma", {}, 4096, 3),
     ],
@@ -356,6 +389,9 @@ def test_the_experts_of_glm_flash_may_come_from_some_groups():
         ("ernie4_5_vl_moe_text", {}, "experts for images beside those for text"),
         ("minimax_m3_vl_text", {}, "attention to blocks of keys"),
         ("deepseek_v4", {}, "keys that are compressed over tokens"),
+        ("mistral_large4_text", {}, "layers that share keys and values"),
+        ("bailing_hybrid", {}, "linear attention layers"),
+        ("muse_glimmer_text", {"attention_bias": True}, "gates without the biases"),
         ("afmoe", {"attention_bias": True}, "gates without the biases of its other matrices"),
         ("ernie4_5_moe", {"use_bias": True}, "experts without the biases of its other matrices"),
         ("hunyuan_v1_moe", {"use_cla": True}, "layers that share keys and values"),
@@ -380,6 +416,8 @@ def test_what_is_not_modelled_is_named(kind, changes, said):
         ("glm46v", "glm4v_moe_text"),
         ("glm4v", "glm4v_text"),
         ("glm4v_moe", "glm4v_moe_text"),
+        ("glm_ocr", "glm_ocr_text"),
+        ("muse_glimmer", "muse_glimmer_text"),
         ("kimi_k25", "kimi_k2"),
         ("mistral3", "ministral3"),
         ("mistral3", "mistral4"),
