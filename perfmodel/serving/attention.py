@@ -1,4 +1,4 @@
-"""Attention of the layers of one GPU in a step: over keys, over chosen keys, latent and linear."""
+"""Attention of the layers of one GPU in a step: over keys, over chosen keys, latent; and states in place of keys."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.attention import Attention
-from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.serving.cost import Array, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.memory import index_key_bytes
 from perfmodel.serving.precision import kv_bytes
 from perfmodel.serving.shard import Shard
+from perfmodel.workloads.state_layer import StateLayer
 
 #: latent attention in decode, where all heads share one key: share of the 16-bit peak and of the bandwidth that it
 #: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
@@ -66,8 +66,8 @@ class LayerAttention:
             if layers > 0:
                 each, deviation = self._attention(window, **whole)
                 time, spread = time + layers * each, spread + layers * each * deviation
-        if shard.linear_layers > 0:
-            each, deviation = self._linear_attention(whole["batch"], whole["seq_q"])
+        if shard.state and shard.state.has_states:
+            each, deviation = self._states(shard.state, whole["batch"], whole["seq_q"])
             time = time + shard.linear_layers * each
             spread = spread + shard.linear_layers * each * deviation
         if shard.index_layers > 0:
@@ -76,15 +76,13 @@ class LayerAttention:
             spread = spread + shard.index_layers * each * INDEX_DEVIATION
         return time * self.engine.slower, spread / time
 
-    def _linear_attention(self, sequences: Array, tokens: Array) -> tuple[Array, Array]:
-        """Return the time of linear attention for some new tokens of each sequence [s], and its deviation.
+    def _states(self, state: StateLayer, sequences: Array, tokens: Array) -> tuple[Array, Array]:
+        """Return the time of a layer's states for some new tokens of each sequence [s], and its deviation.
 
         One token reads and writes the state; several are computed in chunks, from a state to the next.
         """
-        shard = self.shard
-        op = GatedDelta(
-            batch=sequences, heads=shard.linear_heads, key_heads=shard.linear_key_heads, seq=tokens,
-            head_dim=shard.linear_head_dim, value_dim=shard.linear_value_dim, carried=True, dtype=self.dtype,
+        op = state.operator(
+            batch=sequences, seq=tokens, carried=True, dtype=self.dtype,
             algorithm="recurrent" if np.all(tokens == 1) else "chunked",
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, self.engine.library)

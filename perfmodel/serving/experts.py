@@ -54,11 +54,12 @@ def experts_time(
     rows = gathered * shard.top_k / parallel.ep
     each = rows / np.maximum(visited, 1e-9)
     padded = visited * _padded(each, WIDENED_ROWS if widened else FEWEST_ROWS)
-    matrix = 3.0 * shard.hidden * shard.expert_ffn
+    gates = 2.0 if shard.gated else 1.0
+    matrix = (1.0 + gates) * shard.expert_hidden * shard.expert_ffn
     sustained = BANDWIDTH_SHARE * rate
     rate_share = (FEW_EXPERTS / np.maximum(shard.experts, FEW_EXPERTS)) ** SKEW * (WIDENED_SHARE if widened else 1.0)
     reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / (peak * rate_share)
-    glue = (4.0 * rows * shard.hidden + 3.0 * rows * shard.expert_ffn) * 2.0 / sustained
+    glue = (4.0 * rows * shard.expert_hidden + (1.0 + gates) * rows * shard.expert_ffn) * 2.0 / sustained
     return np.asarray(start_s + np.cbrt(reads**3 + products**3) + glue)
 
 

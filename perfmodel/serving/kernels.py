@@ -25,6 +25,7 @@ from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
 from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_format
 from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer
 
 #: the largest logit is the token; and the ways to draw one
 GREEDY = "greedy"
@@ -43,12 +44,8 @@ LATENT_PROMPT_KERNELS = 5.0
 #: kernels of an indexer: two products, the norm and rotation of keys and queries with their conversion to 8 bits, the
 #: write of the key, the scores and the choice among them (SGLang's and vLLM's ``Indexer``)
 INDEX_KERNELS = 6.0
-#: kernels of a layer with linear attention beyond those of one that attends: a second projection, and its decays; the
-#: convolution and the norm stand for the rotation and the cache's write (SGLang's and vLLM's `GatedDeltaNet` layers)
-LINEAR_KERNELS = 2.0
-#: kernels of such a layer that prompts have beyond those: five for the chunks in place of one, and the lengths of
-#: queries and keys (flash-linear-attention, `GatedDelta.kernels`)
-LINEAR_PROMPT_KERNELS = 6.0
+#: kernels of an MLP with its norm, which a layer without one lacks: addition with norm, two products, activation
+MLP_KERNELS = 4.0
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
@@ -92,18 +89,25 @@ class Kernels:
     def kernels_per_layer(self) -> float:
         """Kernels of one layer: the engine's, exchanges, and those of experts and of latent attention."""
         shard = self.shard
-        exchanges = 0 if self.parallel.tp == 1 else 1 if shard.parallel_block else 2
-        own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0)
-        linear = shard.linear_layers / shard.layers
+        linear, bare = shard.linear_layers / shard.layers, shard.bare_layers / shard.layers
+        exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
+        own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
         attention = (1.0 - linear) * (shard.qk_norm + shard.output_gate + 3 * (shard.kv_lora > 0))
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
-        return own + exchanges + 5 * (shard.moe_layers > 0) + attention + LINEAR_KERNELS * linear
+        if shard.state:
+            attention += linear * shard.state.more_kernels
+        experts = (5 + 2 * shard.has_latent_experts) * (1.0 - bare) * (shard.moe_layers > 0)
+        return own + exchanges + experts + attention
 
     @property
     def prompt_kernels_per_layer(self) -> float:
         """Kernels of one layer in a step with prompts."""
-        chunks = LINEAR_PROMPT_KERNELS * self.shard.linear_layers / self.shard.layers
-        return self.kernels_per_layer * (LATENT_PROMPT_KERNELS if self.shard.kv_lora else 1.0) + chunks
+        shard, found = self.shard, self.kernels_per_layer
+        if shard.kv_lora:
+            found += found * (LATENT_PROMPT_KERNELS - 1.0) * shard.attending_layers / shard.layers
+        if shard.state:
+            found += shard.state.more_prompt_kernels * shard.linear_layers / shard.layers
+        return found
 
     @property
     def beside(self) -> Format:
@@ -151,24 +155,23 @@ class Kernels:
         return time + kernel(op, self.hardware, self.engine.library)[0], deviation
 
     def _attention_products(self, cost: Cost, tokens: Array) -> None:
-        shard = self.shard
-        if shard.linear_layers:
-            self._linear_products(cost, tokens)
+        shard, layers = self.shard, self.shard.attending_layers
+        if shard.state:
+            self._state_products(cost, tokens, shard.state)
         if shard.index_layers:
             self._index_products(cost, tokens)
         if not shard.kv_lora:
-            layers = shard.attending_layers
             self.product(cost, "weights", tokens, shard.qkv_width, shard.hidden, layers)
             self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.head_dim, layers)
             return
         nope = shard.head_dim - shard.rope_dim
         rank = shard.kv_lora + shard.rope_dim + shard.q_lora
-        self.product(cost, "weights", tokens, rank, shard.hidden, shard.layers)
+        self.product(cost, "weights", tokens, rank, shard.hidden, layers)
         width = shard.heads * shard.head_dim
-        self.product(cost, "weights", tokens, width, shard.q_lora or shard.hidden, shard.layers)
+        self.product(cost, "weights", tokens, width, shard.q_lora or shard.hidden, layers)
         expanded = shard.heads * (nope + shard.value_dim)
-        self.product(cost, "weights", tokens, expanded, shard.kv_lora, shard.layers)
-        self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.value_dim, shard.layers)
+        self.product(cost, "weights", tokens, expanded, shard.kv_lora, layers)
+        self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.value_dim, layers)
 
     def _index_products(self, cost: Cost, tokens: Array) -> None:
         """Add the products of indexers, all of which each GPU computes: queries, and keys beside heads' weights."""
@@ -177,12 +180,11 @@ class Kernels:
         self.product(cost, "weights", tokens, shard.index_heads * shard.index_head_dim, into, layers)
         self._product(cost, "weights", (tokens, shard.index_head_dim + shard.index_heads, shard.hidden), layers, None)
 
-    def _linear_products(self, cost: Cost, tokens: Array) -> None:
-        """Add the products around linear attention; decays and rates keep 16 bits in quantised checkpoints."""
-        shard, values = self.shard, self.shard.linear_values_width
-        self.product(cost, "weights", tokens, shard.convolved_width + values, shard.hidden, shard.linear_layers)
-        self._product(cost, "weights", (tokens, 2 * shard.linear_heads, shard.hidden), shard.linear_layers, None)
-        self.product(cost, "weights", tokens, shard.hidden, values, shard.linear_layers)
+    def _state_products(self, cost: Cost, tokens: Array, state: StateLayer) -> None:
+        """Add the products of layers with a state in place of keys."""
+        for matrix in state.matrices():
+            form = None if matrix.name in IN_SIXTEEN_BITS else self.beside
+            self._product(cost, "weights", (tokens, matrix.n, matrix.k), self.shard.linear_layers, form)
 
     def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
         hidden = self.shard.hidden
@@ -195,6 +197,9 @@ class Kernels:
         sixteen = self.weights.compute in SIXTEEN and not self.weights.weight_only
         time, deviation = self._measured_experts(tokens) if sixteen else self._narrow_experts(tokens)
         cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", deviation, "experts")
+        if shard.has_latent_experts:
+            self.product(cost, "weights", tokens, shard.expert_hidden, shard.hidden, shard.moe_layers)
+            self.product(cost, "weights", tokens, shard.hidden, shard.expert_hidden, shard.moe_layers)
         self._product(cost, "experts", (tokens, shard.experts, shard.hidden), shard.moe_layers, None)
 
     def _measured_experts(self, tokens: Array) -> tuple[Array, Array | Deviation]:
@@ -202,7 +207,7 @@ class Kernels:
         shard, parallel = self.shard, self.parallel
         gathered = tokens * (parallel.dp if parallel.ep > 1 else 1)
         op = Moe(
-            tokens=np.maximum(1.0, np.round(gathered)), hidden=shard.hidden,
+            tokens=np.maximum(1.0, np.round(gathered)), hidden=shard.expert_hidden,
             inter=shard.expert_ffn * parallel.expert_parts, experts=shard.experts, top_k=shard.top_k,
             tp=parallel.expert_parts, ep=parallel.ep, gated=shard.gated, dtype=self.weights.compute, router=False,
         )  # fmt: skip
@@ -216,9 +221,10 @@ class Kernels:
         size = np.array([LARGE])
         gates = 2 if shard.gated else 1
         # a token is quantised once for all experts that it visits
-        up, _ = self._gemm(size, gates * shard.expert_ffn, shard.hidden, self.weights, quantises=False)
-        down, _ = self._gemm(size, shard.hidden, shard.expert_ffn, self.weights, quantises=False)
-        flop = 2.0 * LARGE * (gates + 1) * shard.expert_ffn * shard.hidden
+        hidden, ffn = shard.expert_hidden, shard.expert_ffn
+        up, _ = self._gemm(size, gates * ffn, hidden, self.weights, quantises=False)
+        down, _ = self._gemm(size, hidden, ffn, self.weights, quantises=False)
+        flop = 2.0 * LARGE * (gates + 1) * ffn * hidden
         peak = float((flop / (up + down) / self._hot(size)).item())
         widened = (
             self.weights.weight_only and self.weights.compute in SIXTEEN and hardware.matrix_instruction == "wgmma"
@@ -237,7 +243,7 @@ class Kernels:
     def _small_kernels(self, cost: Cost, tokens: Array) -> None:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
         shard, attending = self.shard, self.shard.attending_layers
-        norms = shard.layers * (1 if shard.parallel_block else 2)
+        norms = shard.layers if shard.parallel_block else 2 * shard.layers - shard.bare_layers
         self.stream(cost, "kernels", tokens * shard.hidden, 3, "add", norms)
         self.stream(cost, "kernels", tokens * shard.heads_width, 1, "copy", attending)
         if shard.qk_norm:
@@ -245,9 +251,11 @@ class Kernels:
                         attending)  # fmt: skip
         if shard.output_gate:
             self.stream(cost, "kernels", tokens * shard.heads * shard.head_dim, 2, "mul", attending)
-        if shard.linear_layers:  # the convolution, and the norm of the output with its gate
-            self.stream(cost, "kernels", tokens * shard.convolved_width, 1, "copy", shard.linear_layers)
-            self.stream(cost, "kernels", tokens * shard.linear_values_width, 2, "silu_mul", shard.linear_layers)
+        if shard.state:  # the convolution, and the norm of the output with its gate
+            if shard.state.conv:
+                self.stream(cost, "kernels", tokens * shard.state.convolved_width, 1, "copy", shard.linear_layers)
+            gated, gates = tokens * shard.state.value_width, shard.state.gates
+            self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
         if shard.dense_layers > 0:
             self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
                         "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
@@ -258,8 +266,8 @@ class Kernels:
         message = np.maximum(2.0, np.round(tokens * shard.hidden) * 2.0)
         spread = parallel.ep > 1 and parallel.dp > 1
         if parallel.tp > 1:
-            each = 1.0 if shard.parallel_block else 2.0
-            times = shard.layers * each - (shard.moe_layers if spread else 0.0)
+            each = shard.layers if shard.parallel_block else 2.0 * shard.layers - shard.bare_layers
+            times = each - (shard.moe_layers if spread else 0.0)
             op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
             inside = parallel.tp <= most_joined(self.hardware)  # engines' own kernels read the memory of other GPUs
             time, deviation = kernel(op, self.hardware, self.engine.all_reduce if inside else "nccl")
@@ -286,7 +294,7 @@ class Kernels:
         """
         shard, parallel, dispatcher = self.shard, self.parallel, self.dispatcher
         ranks = parallel.tp * parallel.dp
-        own = tokens * shard.hidden * 2.0 / parallel.tp
+        own = tokens * shard.expert_hidden * 2.0 / parallel.tp
         copies = shard.router.copies(dispatcher, parallel.ep) * parallel.expert_parts
         there, back = (AllGather, ReduceScatter) if dispatcher == Dispatcher.ALLGATHER else (Alltoall, Alltoall)
         exchanges: list[tuple[type[Collective], Array, int]] = [

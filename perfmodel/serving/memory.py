@@ -17,6 +17,7 @@ from perfmodel.serving.engine import Engine
 from perfmodel.serving.precision import Format, beside_experts, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS
 
 #: share of the capacity that a process can allocate: the driver and the CUDA context take the rest (H100: 81,559 MiB
 #: shown of 80 GiB less 0.5 to 1 GB of the context)
@@ -34,7 +35,7 @@ class Memory(Reportable):
     kv_bytes_token : keys and values of one token in all layers, over all GPUs of a copy of the model [B].
     kv_bytes_token_gpu : the part on one GPU [B].
     windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
-    state_bytes : what linear attention keeps of a sequence on one GPU, however long it is [B].
+    state_bytes : what layers with a state in place of keys keep of a sequence on one GPU, however long it is [B].
     state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
     most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
@@ -120,7 +121,7 @@ class Held(NamedTuple):
     token_bytes : keys and values of one token in all layers [B].
     token_bytes_all : the same over all GPUs of a copy of the model [B].
     windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
-    state_bytes : what linear attention keeps of a sequence [B].
+    state_bytes : what layers with a state in place of keys keep of a sequence [B].
     """
 
     weights_bytes: float = 0.0
@@ -153,7 +154,7 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
         fullest * each,
         each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
         ((part.window, windowed * fullest * each),) if windowed else (),
-        fullest * part.state_bytes,
+        fullest * part.linear_layers * (part.state.state_bytes if part.state else 0.0),
     )
 
 
@@ -239,15 +240,24 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     else:
         attention = hidden * (part.qkv_width + part.heads * part.head_dim)
     index = hidden * part.index_head_dim + (part.q_lora or hidden) * part.index_heads * part.index_head_dim
-    linear = hidden * (part.convolved_width + 2 * part.linear_values_width)
-    matrices = part.attending_layers * attention + part.linear_layers * linear + part.index_layers * index
+    matrices = part.attending_layers * attention + part.index_layers * index
     matrices += part.dense_layers * gates * hidden * part.ffn
-    matrices += part.moe_layers * gates * hidden * part.shared_ffn
-    experts = part.moe_layers * gates * hidden * part.experts / parallel.ep * part.expert_ffn
+    matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
+    experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
     tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
-    sixteen = part.moe_layers * part.experts * hidden + part.linear_layers * 2 * part.linear_heads * hidden
+    sixteen = part.moe_layers * part.experts * hidden
+    for matrix in part.state.matrices() if part.state else ():
+        if matrix.name in IN_SIXTEEN_BITS:
+            sixteen += part.linear_layers * matrix.parameters
+        else:
+            matrices += part.linear_layers * matrix.parameters
     beside = beside_experts(weights, "bf16") if part.experts else weights
     return fullest * (matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen) + 2.0 * tables
+
+
+def _latent_parameters(part: Shard) -> int:
+    """Return the parameters of the matrices that lead to experts of another width and back, which each GPU has."""
+    return 2 * part.hidden * part.expert_hidden * part.has_latent_experts
 
 
 def _does_not_fit(hardware: Hardware, stored: float, rest: float, room: float, parallel: Parallel) -> UsageError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.state_layer import StateLayer
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,17 @@ class Shard:
     gated, qk_norm, parallel_block : an MLP with a gate; norms of queries and keys; attention and MLP side by side.
     moe_layers, experts, top_k, expert_ffn, shared_ffn : layers with experts; experts of the whole model and those that
         a token visits; this GPU's width of each, and of the expert that all tokens visit.
+    expert_hidden : width of what goes into an expert and comes out; other than ``hidden`` two matrices lead there and
+        back.
+    bare_layers : layers without an MLP.
     window, window_layers : most keys of a query, in how many layers of the stage.
     kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
     expert_groups, token_groups : groups of experts, and from how many a token's come.
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
     index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
     output_gate : a gate as wide as the queries multiplies what attention gives.
-    linear_layers : layers of the stage whose attention is linear, the gated delta rule.
-    linear_heads, linear_key_heads : of this GPU, of their values, and of their queries and keys.
-    linear_head_dim, linear_value_dim, linear_conv : size of a head of their keys and of their values, and taps of the
-        convolution before it.
+    linear_layers : layers of the stage with a state in place of keys.
+    state : what these have on this GPU.
     """
 
     hidden: int
@@ -92,11 +94,9 @@ class Shard:
     index_keys: int = 0
     output_gate: bool = False
     linear_layers: float = 0.0
-    linear_heads: int = 0
-    linear_key_heads: int = 0
-    linear_head_dim: int = 0
-    linear_value_dim: int = 0
-    linear_conv: int = 0
+    state: StateLayer | None = None
+    expert_hidden: int = 0
+    bare_layers: float = 0.0
 
     @property
     def router(self) -> Router:
@@ -105,8 +105,13 @@ class Shard:
 
     @property
     def dense_layers(self) -> float:
-        """Layers with an MLP instead of experts."""
-        return self.layers - self.moe_layers
+        """Layers with one dense MLP."""
+        return self.layers - self.moe_layers - self.bare_layers
+
+    @property
+    def has_latent_experts(self) -> bool:
+        """Whether two matrices lead to the experts and back."""
+        return self.experts > 0 and self.expert_hidden != self.hidden
 
     @property
     def attending_layers(self) -> float:
@@ -122,22 +127,6 @@ class Shard:
     def qkv_width(self) -> int:
         """Columns of the product that computes queries, keys and values, and the gate of the output."""
         return self.heads_width + self.output_gate * self.heads * self.head_dim
-
-    @property
-    def linear_values_width(self) -> int:
-        """Width of the values of linear attention, and of their gate."""
-        return self.linear_heads * self.linear_value_dim
-
-    @property
-    def convolved_width(self) -> int:
-        """Width of queries, keys and values of linear attention, which a convolution passes over."""
-        return 2 * self.linear_key_heads * self.linear_head_dim + self.linear_values_width
-
-    @property
-    def state_bytes(self) -> float:
-        """What linear attention keeps of one sequence in all layers [B]: see `ModelConfig.state_bytes`."""
-        states = 4.0 * self.linear_heads * self.linear_head_dim * self.linear_value_dim
-        return self.linear_layers * (states + 2.0 * (self.linear_conv - 1) * self.convolved_width)
 
 
 def shard(config: ModelConfig, parallel: Parallel) -> Shard:
@@ -181,11 +170,9 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         index_keys=config.index_keys,
         output_gate=config.architecture.output_gate,
         linear_layers=config.linear_layers / parallel.pp,
-        linear_heads=config.linear_heads // tp,
-        linear_key_heads=max(1, config.linear_key_heads // tp),
-        linear_head_dim=config.linear_head_dim,
-        linear_value_dim=config.linear_value_dim,
-        linear_conv=config.linear_conv,
+        state=config.state_layer.share(tp) if config.linear_layers else None,
+        expert_hidden=config.expert_width,
+        bare_layers=config.bare_layers / parallel.pp,
     )
 
 

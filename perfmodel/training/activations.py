@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_kept
 from perfmodel.training.plan import Recompute
 from perfmodel.training.shard import expert_tokens, key_heads, key_value_width
@@ -117,7 +118,7 @@ class Kept(NamedTuple):
         return sum(self)
 
 
-def kept_by_layer(config: ModelConfig, part: Slice, moe: bool, linear: bool = False) -> Kept:
+def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
     """Return what a layer keeps of one micro batch without recomputation [B].
 
     With T = b s / cp tokens, x = t under sequence parallelism else 1, e bytes an element:
@@ -130,20 +131,25 @@ def kept_by_layer(config: ModelConfig, part: Slice, moe: bool, linear: bool = Fa
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
-    norms = 1 if config.parallel_block and config.architecture.norms == 1 else 2
+    norms = 1 if config.parallel_block and config.architecture.norms == 1 else kind.blocks
     copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
     residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
-    queries, scores, values = linear_kept(config, part.tokens, part.tp, e) if linear else _attention(config, part)
+    queries, scores, values = linear_kept(config, part.tokens, part.tp, e) if kind.linear else _attention(config, part)
     return Kept(
         block_input=e * hidden,
         norms=norms * inputs + residual + copies,
         queries=queries,
         scores=scores,
         values=values,
-        mlp=_experts(config, part) if moe else _mlp(config, part, part.tokens * config.ffn / part.tp),
-        masks=2.0 * hidden if part.dropout else 0.0,
+        mlp=_experts(config, part) if kind.moe else _mlp(config, part, part.tokens * _inner(config, kind) / part.tp),
+        masks=kind.blocks * hidden if part.dropout else 0.0,
         cross=_cross(config, part) if part.cross_tokens else 0.0,
     )
+
+
+def _inner(config: ModelConfig, kind: Kind) -> int:
+    """Return the width inside the dense MLP of a layer, 0 for one without."""
+    return 0 if kind.bare else config.ffn
 
 
 def _attention(config: ModelConfig, part: Slice) -> tuple[float, float, float]:
@@ -204,19 +210,18 @@ def _experts(config: ModelConfig, part: Slice) -> float:
     rows = part.expert_tokens * config.top_k
     routed = _mlp(config, part, rows * config.expert_ffn / part.etp)
     back = part.element_bytes if part.expert_outputs else 0.0
-    moved = rows * config.hidden * (part.input_bytes + back)
+    moved = rows * config.expert_width * (part.input_bytes + back)
+    latent = part.outer * config.expert_hidden * (part.input_bytes + part.element_bytes)
     shared = _mlp(config, part, part.tokens * config.shared_ffn / part.tp)
-    return routed + moved + shared + _SCORE_BYTES * part.outer * config.experts
+    return routed + moved + latent + shared + _SCORE_BYTES * part.outer * config.experts
 
 
-def layer_activations(
-    config: ModelConfig, part: Slice, moe: bool, recompute: str, linear: bool = False
-) -> LayerActivations:
+def layer_activations(config: ModelConfig, part: Slice, kind: Kind, recompute: str) -> LayerActivations:
     """Return what a layer keeps and what its backward needs beside that, for one way of recomputing."""
-    kept = kept_by_layer(config, part, moe, linear)
+    kept = kept_by_layer(config, part, kind)
     # the triangle of linear attention is kept by its kernel, as a flash kernel keeps its logarithms
-    apart = part._replace(kernel="") if linear else part
-    remains = _remains(config, apart, kept, recompute, moe, linear)
+    apart = part._replace(kernel="") if kind.linear else part
+    remains = _remains(config, apart, kept, recompute, kind)
     return LayerActivations(remains, kept.total - _least(kept, remains, recompute) + _gradients(config, part, kept))
 
 
@@ -229,7 +234,7 @@ def _least(kept: Kept, remains: float, recompute: str) -> float:
     return mean if recompute == Recompute.SELECTIVE_LAYER else remains
 
 
-def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: bool, linear: bool) -> float:
+def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, kind: Kind) -> float:
     """Return what is kept of a layer under recomputation."""
     if recompute == Recompute.FULL:
         return kept.block_input
@@ -238,21 +243,21 @@ def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: 
     if recompute == Recompute.SELECTIVE_LAYER:
         return 0.5 * (kept.total + kept.block_input)
     if recompute == Recompute.SELECTIVE_OP:
-        return kept.block_input + kept.scores + _every_second_product(config, part, moe, linear)
+        return kept.block_input + kept.scores + _every_second_product(config, part, kind)
     return kept.total
 
 
-def _every_second_product(config: ModelConfig, part: Slice, moe: bool, linear: bool) -> float:
+def _every_second_product(config: ModelConfig, part: Slice, kind: Kind) -> float:
     """Return the outputs that torchtitan keeps: of attention and of every second of its layer's products.
 
     These are q, k, v, out, gate, up and down; with linear attention one for q, k, v and gate, and one for the rates.
     """
     e, tokens = part.element_bytes, part.tokens
     routed = part.expert_tokens * config.top_k * config.expert_ffn / part.etp
-    inner = routed if moe else tokens * config.ffn / part.tp
-    if linear:
+    inner = routed if kind.moe else tokens * _inner(config, kind) / part.tp
+    if kind.linear:
         first = config.attention_matrices(linear=True)[0].n / part.tp
-        return e * (tokens * (first + config.linear_value_width / part.tp) + part.outer * config.hidden + inner)
+        return e * (tokens * (first + config.state_layer.value_width / part.tp) + part.outer * config.hidden + inner)
     values = key_heads(config, part.tp) * config.value_dim
     attention = config.heads * config.value_dim / part.tp
     last = part.outer * config.hidden if part.last_output else 0.0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.workloads.model_config import Linear, ModelConfig
+from perfmodel.training.kind import DENSE, Kind
+from perfmodel.workloads.matrices import Linear
+from perfmodel.workloads.model_config import ModelConfig
 
 
-def adapted(config: ModelConfig, moe: bool, linear: bool = False) -> tuple[Linear, ...]:
+def adapted(config: ModelConfig, kind: Kind) -> tuple[Linear, ...]:
     """Return the matrices of a layer that have adapters: all of a dense layer, those of attention beside experts."""
-    attention = config.attention_matrices(linear)
-    return attention if moe else (*attention, *config.mlp_linears())
+    attention = config.attention_matrices(kind.linear)
+    return attention if kind.moe or kind.bare else (*attention, *config.mlp_linears())
 
 
 #: matrices of attention that multiply the tokens that are attended to
@@ -34,9 +36,9 @@ def adapter_parameters(config: ModelConfig, rank: int) -> float:
         return float(sum(rank * (linear.n + linear.k) for group in groups for linear in group))
 
     across = beside(*adapted_across(config))
-    dense, sparse = (beside(adapted(config, moe)) + across for moe in (False, True))
-    encoder = beside(adapted(config.encoder, False)) if config.encoder else 0.0
-    layers = (config.layers - config.moe_layers) * dense + config.moe_layers * sparse
+    dense, sparse = (beside(adapted(config, Kind(moe))) + across for moe in (False, True))
+    encoder = beside(adapted(config.encoder, DENSE)) if config.encoder else 0.0
+    layers = config.mlp_layers * dense + (config.layers - config.mlp_layers) * sparse
     if config.linear_layers:
         more = beside(config.attention_matrices(linear=True)) - beside(config.attention_matrices())
         layers += config.linear_layers * more
@@ -45,13 +47,11 @@ def adapter_parameters(config: ModelConfig, rank: int) -> float:
 
 def adapter_bytes(
     config: ModelConfig,
-    moe: bool,
+    kind: Kind,
     tokens: float,
     tp: int,
     element_bytes: float,
     cross_tokens: float = 0.0,
-    *,
-    linear: bool = False,
 ) -> tuple[float, float]:
     """Return what the adapters of a layer move beside its products, forward and backward [B].
 
@@ -60,15 +60,14 @@ def adapter_bytes(
 
     Parameters
     ----------
-    moe : whether the layer has experts.
+    kind : the layer's kind.
     tokens : of a micro batch on the GPU.
     tp : tensor parallel ranks that share out one side of each matrix.
     element_bytes : of an activation.
     cross_tokens : of an encoder that the layer attends to.
-    linear : whether the attention of the layer is linear.
     """
     own, keys = adapted_across(config) if cross_tokens else ((), ())
-    rows = [(one, tokens) for one in (*adapted(config, moe, linear), *own)] + [(one, cross_tokens) for one in keys]
+    rows = [(one, tokens) for one in (*adapted(config, kind), *own)] + [(one, cross_tokens) for one in keys]
     inputs = element_bytes / tp * sum(one.k * count for one, count in rows)
     outputs = element_bytes / tp * sum(one.n * count for one, count in rows)
     return inputs + 2.0 * outputs, 2.0 * outputs + 4.0 * inputs

@@ -7,6 +7,7 @@ stay in 16 bits.
 
 from __future__ import annotations
 
+from perfmodel.training.kind import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: dtype of the frozen weights -> bytes of a weight with its scales; 0.127 bits are for these (section 3 of the paper)
@@ -17,11 +18,11 @@ FROZEN = ("", *FROZEN_BYTES)
 _KERNELS = 3
 
 
-def frozen_kernels(config: ModelConfig, moe: bool, ep: int, linear: bool = False) -> int:
+def frozen_kernels(config: ModelConfig, kind: Kind, ep: int) -> int:
     """Return the kernels with which a pass of a layer writes its matrices out, those of the experts one by one."""
     mlp = len(config.mlp_linears())
-    experts = mlp * (config.experts // ep + (config.shared_ffn > 0)) if moe else mlp
-    return _KERNELS * (len(config.attention_matrices(linear)) + experts)
+    experts = mlp * (config.experts // ep + (config.shared_ffn > 0)) if kind.moe else mlp
+    return _KERNELS * (len(config.attention_matrices(kind.linear)) + (0 if kind.bare else experts))
 
 
 def largest_matrix(config: ModelConfig) -> float:

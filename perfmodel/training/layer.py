@@ -20,6 +20,7 @@ from perfmodel.training.kernels import (
     product_times,
     stream_time,
 )
+from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_core
 from perfmodel.training.shard import Shard, key_heads, key_value_width
 from perfmodel.training.streams import chains, stream_bytes
@@ -83,23 +84,20 @@ class _Matrix(NamedTuple):
 
 
 @cached_per_machine
-def layer_work(
-    hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool, linear: bool = False
-) -> LayerWork:
+def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind) -> LayerWork:
     """Return the work of one layer.
 
     Parameters
     ----------
-    hardware, config, shard : machine, model, and what one GPU holds of a layer.
-    moe, windowed, linear : whether the layer has experts, the model's window, and linear attention.
+    hardware, config, shard, kind : machine, model, what one GPU holds of a layer, and the layer's kind.
     """
-    attention = _linear_matrices(config, shard) if linear else _attention_matrices(config, shard)
-    matrices = {**attention, **_mlp_matrices(config, shard, moe)}
-    core = _linear_core(hardware, config, shard) if linear else _core_times(hardware, config, shard, windowed)
+    attention = _linear_matrices(config, shard) if kind.linear else _attention_matrices(config, shard)
+    matrices = {**attention, **({} if kind.bare else _mlp_matrices(config, shard, kind.moe))}
+    core = _linear_core(hardware, config, shard) if kind.linear else _core_times(hardware, config, shard, kind.windowed)
     core = _shared_core(core, shard)
-    forward, backward = stream_bytes(hardware, config, shard, moe, linear)
+    forward, backward = stream_bytes(hardware, config, shard, kind)
     products = _passes(hardware, matrices, shard)
-    expert = {name for name in matrices if name.startswith("expert")}
+    expert = {name for name in matrices if name.startswith("expert_")}
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
     quantised, quantised_backward, gathered = _quantised(matrices, shard) if shard.narrow else (0.0, 0.0, 0.0)
     return LayerWork(
@@ -113,16 +111,16 @@ def layer_work(
         flop=sum(2.0 * matrix.rows * weights[name] for name, matrix in matrices.items()),
         accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
         parameters=sum(weights[name] for name in matrices if name not in expert)
-        + (3 if shard.cross_seq else 2) * config.norm_parameters,
+        + (kind.blocks + (shard.cross_seq > 0)) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
-        token_bytes=shard.imbalance * shard.outer_tokens * config.hidden * 2.0 if moe else 0.0,
-        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, linear) + 1,
-        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, linear) + 2,
+        token_bytes=shard.imbalance * shard.outer_tokens * config.expert_width * 2.0 if kind.moe else 0.0,
+        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, kind) + 1,
+        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, kind) + 2,
     )
 
 
 #: products whose input tensor parallel ranks gather, and those whose outputs they sum
-COLUMNS = ("qkv", "decay_rate", "cross_q", "cross_kv", "up", "shared_up")
+COLUMNS = ("qkv", "decay_rate", "rate", "gate", "decay_down", "gate_down", "cross_q", "cross_kv", "up", "shared_up")
 ROWS = ("out", "cross_out", "down", "shared_down")
 
 
@@ -177,13 +175,12 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
 
 
 def _linear_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
-    """Return the matrices around linear attention: queries, keys, values and a gate; decay and rate; output."""
-    tp = shard.tp
-    into, rates, out = config.attention_matrices(linear=True)
+    """Return the matrices of a layer with a state: the first computes what goes into it, the last follows it."""
+    into, *others, out = config.state_layer.share(shard.tp).matrices()
     return {
-        "qkv": _Matrix(shard.tokens, into.n / tp, into.k),
-        "decay_rate": _Matrix(shard.tokens, rates.n / tp, rates.k),
-        "out": _Matrix(shard.tokens, out.n, out.k / tp),
+        "qkv": _Matrix(shard.tokens, into.n, into.k),
+        **{matrix.name: _Matrix(shard.tokens, matrix.n, matrix.k) for matrix in others},
+        "out": _Matrix(shard.tokens, out.n, out.k),
     }
 
 
@@ -202,8 +199,9 @@ def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Ma
     rows = shard.imbalance * shard.expert_tokens * config.top_k * shard.ep / config.experts
     found = {
         "router": _Matrix(shard.outer_tokens, config.experts, hidden),
-        "expert_up": _Matrix(rows, gates * width, hidden, local),
-        "expert_down": _Matrix(rows, hidden, width, local),
+        "expert_up": _Matrix(rows, gates * width, config.expert_width, local),
+        "expert_down": _Matrix(rows, config.expert_width, width, local),
+        **{one.name: _Matrix(shard.outer_tokens, one.n, one.k) for one in config.latent_linears()},
     }
     if config.shared_ffn:
         shared = config.shared_ffn / shard.tp

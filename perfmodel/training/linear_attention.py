@@ -1,75 +1,70 @@
-"""Linear attention in training: the gated delta rule between a convolution and a gated norm, on one GPU.
+"""Layers with a state in place of keys in training, on one GPU: the delta rules, Mamba-2, lightning attention, LFM2's.
 
-A layer of Qwen3-Next computes queries, keys, values and a gate in one product, and a decay and a rate a head in
-another; a convolution of a few taps passes over queries, keys and values; the heads of queries and keys are scaled to
-length 1; the output is normalised head by head and gated (``Qwen3NextGatedDeltaNet`` of transformers).
+A layer computes queries, keys, values and a gate; a convolution of a few taps passes over queries, keys and values; the
+delta rules scale queries and keys to length 1; a norm and the gate follow (``Qwen3NextGatedDeltaNet``,
+``NemotronHMamba2Mixer`` and others of transformers). See `perfmodel.workloads.state_layer`.
 """
 
 from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
-from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.prediction.predict import predict
 from perfmodel.training.kernels import CoreTime
 from perfmodel.workloads.model_config import ModelConfig
 
-#: tokens of a chunk, for which the triangle's inverse is kept until backward
-CHUNK = 64
-
-
-def mixed_width(config: ModelConfig) -> int:
-    """Return the width of queries, keys and values of linear attention together."""
-    return 2 * config.linear_key_width + config.linear_value_width
-
 
 @cached_per_machine
 def linear_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: int, tp: int, dtype: str) -> CoreTime:
-    """Return the time of the gated delta rule of one layer, on one of ``tp`` GPUs with a share of the heads."""
-    forward, backward = (
-        GatedDelta(
-            batch=max(1, round(sequences)), heads=max(1, config.linear_heads // tp),
-            key_heads=max(1, config.linear_key_heads // tp), seq=seq, head_dim=config.linear_head_dim,
-            value_dim=config.linear_value_dim, chunk=CHUNK, dtype=dtype, backward=backward,
-        )
-        for backward in (False, True)
-    )  # fmt: skip
+    """Return the time of the states of one layer, on one of ``tp`` GPUs with a share of the heads."""
+    state = config.state_layer.share(tp)
+    if not state.has_states:
+        return CoreTime(0.0, 0.0, 0.0, 0.0, 0.0)
+    sizes = {"batch": max(1, round(sequences)), "seq": seq, "dtype": dtype}
+    forward, backward = (state.operator(backward=backward, **sizes) for backward in (False, True))
     times = [float(predict(op, hardware).predicted_time_s) for op in (forward, backward)]
     return CoreTime(times[0], times[1], 0.0, 0.0, float(forward.flop()))
 
 
 def linear_flop(config: ModelConfig, seq: int) -> float:
-    """Return the forward FLOP of the gated delta rule of one sequence in all layers that have it."""
-    if not config.linear_layers:
+    """Return the forward FLOP of the states of one sequence in all layers that have them."""
+    state = config.state_layer
+    if not config.linear_layers or not state.has_states:
         return 0.0
-    op = GatedDelta(
-        heads=config.linear_heads, key_heads=config.linear_key_heads, seq=seq, head_dim=config.linear_head_dim,
-        value_dim=config.linear_value_dim, chunk=CHUNK,
-    )  # fmt: skip
-    return config.linear_layers * float(op.flop())
+    return config.linear_layers * float(state.operator(seq=seq).flop())
 
 
 def linear_stream_bytes(
     config: ModelConfig, tokens: float, tp: int, element_bytes: float
 ) -> tuple[list[float], list[float]]:
-    """Return what each kernel between the products and the gated delta rule moves, forward and backward [B].
+    """Return what each kernel between the products and the states moves, forward and backward [B].
 
-    The convolution with its activation and the scaling of queries and keys move 1 in and 1 out an element, backward 2
-    in and 1 out; the norm with its gate 2 in and 1 out, backward 3 in and 2 out.
+    The convolution with its activation, and the scaling of queries and keys of the delta rules, move 1 in and 1 out an
+    element, backward 2 in and 1 out; a gate with its norm, if any, 2 in and 1 out, backward 3 in and 2 out.
     """
-    convolved = element_bytes * tokens * mixed_width(config) / tp
-    scaled = element_bytes * tokens * 2 * config.linear_key_width / tp
-    gated = element_bytes * tokens * config.linear_value_width / tp
-    return [2 * convolved, 2 * scaled, 3 * gated], [3 * convolved, 3 * scaled, 5 * gated]
+    state, each = config.state_layer, element_bytes * tokens / tp
+    convolved = [each * state.convolved_width] if state.conv else []
+    scaled = [each * 2 * state.key_width] if state.rule.is_delta else []
+    gated = [each * state.value_width] * state.gates
+    passed = [*convolved, *scaled]
+    return (
+        [*(2 * moved for moved in passed), *(3 * moved for moved in gated)],
+        [*(3 * moved for moved in passed), *(5 * moved for moved in gated)],
+    )
 
 
 def linear_kept(config: ModelConfig, tokens: float, tp: int, element_bytes: float) -> tuple[float, float, float]:
-    """Return what a linear attention keeps for backward [B]: inputs of the rule, its triangle, and its output.
+    """Return what a layer's states keep for backward [B]: inputs of the rule, its triangle, and its output.
 
-    Queries, keys and values before and after the convolution, queries and keys scaled, the gate, a decay and a rate a
-    head in fp32; T [chunk] a token and head; the output before and after norm and gate. States are computed anew
-    (flash-linear-attention).
+    Inputs are queries, keys and values before and after the convolution or activation, those that the delta rules
+    scale, the gate, and a decay and a rate (Mamba-2: a step) a head in fp32. The delta rules keep T [chunk] a token and
+    head. The output counts before and after norm and gate. States are computed anew (flash-linear-attention,
+    mamba-ssm). LFM2's keeps values and gates, what the convolution reads and what it gives, and the output.
     """
-    e, share = element_bytes, tokens / tp
-    inputs = e * (2 * mixed_width(config) + 2 * config.linear_key_width + config.linear_value_width)
-    rates = 2 * 4.0 * config.linear_heads
-    return share * (inputs + rates), share * e * config.linear_heads * CHUNK, share * 2 * e * config.linear_value_width
+    state, e, share = config.state_layer, element_bytes, tokens / tp
+    if not state.has_states:
+        return share * e * (state.mixed_width + 2 * state.value_width), 0.0, share * e * state.value_width
+    scaled = 2 * state.key_width * state.rule.is_delta
+    inputs = e * (2 * state.mixed_width + scaled + state.value_width)
+    rates = 2 * 4.0 * state.heads
+    triangle = e * state.heads * state.chunk * state.rule.is_delta
+    return share * (inputs + rates), share * triangle, share * 2 * e * state.value_width

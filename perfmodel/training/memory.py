@@ -15,6 +15,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.kernels import needs_transposed
+from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
@@ -22,7 +23,7 @@ from perfmodel.training.optimizer_state import root_bytes, state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.shard import key_value_width
-from perfmodel.training.stages import Kind, encoder_stages, gpu_layers
+from perfmodel.training.stages import encoder_stages, gpu_layers
 from perfmodel.workloads.model_config import ModelConfig
 
 #: NCCL registers and stages at most so much for the collectives of one group (assumed: 8 MiB for 32 channels)
@@ -140,10 +141,10 @@ class _Holder:
         if kind.encoder and self.config.encoder:
             tokens, keys = self.setup.encoder_shard.tokens, float(self.setup.encoder_seq)
             part = self.part._replace(tokens=tokens, keys=keys, cross_tokens=0.0, cross_keys=0.0)
-            return layer_activations(self.config.encoder, part, False, self.plan.recompute)
+            return layer_activations(self.config.encoder, part, DENSE, self.plan.recompute)
         keys = min(self.part.keys, float(self.config.window)) if kind.windowed else self.part.keys
         part = self.part._replace(keys=keys)
-        return layer_activations(self.config, part, kind.moe, self.plan.recompute, kind.linear)
+        return layer_activations(self.config, part, kind, self.plan.recompute)
 
     def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
         """Return the parameters of one GPU of the pipeline."""
@@ -173,7 +174,7 @@ class _Holder:
             return config.encoder_parameters / config.encoder_layers / self.plan.tp
         whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0
         whole = whole if kind.moe else config.dense_layer_parameters
-        return (whole + kind.linear * config.linear_layer_surplus) / self.plan.tp
+        return (whole + kind.linear * config.linear_layer_surplus - kind.bare * config.bare_layer_lack) / self.plan.tp
 
     def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""

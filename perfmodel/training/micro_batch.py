@@ -14,11 +14,12 @@ from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.frozen import frozen_kernels
 from perfmodel.training.kernels import needs_transposed, stream_time
+from perfmodel.training.kind import Kind
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import Shard
-from perfmodel.training.stages import Kind, encoder_stages
+from perfmodel.training.stages import encoder_stages
 from perfmodel.workloads.model_config import ModelConfig
 
 #: the parts of the time of a micro batch, in the order of the vectors below
@@ -66,9 +67,9 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         shard, config = setup.encoder_shard, config.encoder
     if config.architecture.sinks and setup.framework.unfused_sinks and not kind.windowed:
         shard = shard._replace(kernel="unfused")
-    work = layer_work(setup.hardware, config, shard, kind.moe, kind.windowed, kind.linear)
+    work = layer_work(setup.hardware, config, shard, kind)
     if setup.plan.frozen_dtype:
-        more = frozen_kernels(config, kind.moe, setup.plan.ep, kind.linear)
+        more = frozen_kernels(config, kind, setup.plan.ep)
         work = replace(work, kernels=work.kernels + more, kernels_backward=work.kernels_backward + more)
     slow = fixed.memory_bound[setup.framework.streams]
     frozen = setup.plan.lora > 0
@@ -149,9 +150,7 @@ def _adapters(setup: Setup, config: ModelConfig, shard: Shard, kind: Kind) -> tu
     if not setup.plan.lora:
         return 0.0, 0.0
     cross = shard.cross_tokens
-    forward, backward = adapter_bytes(
-        config, kind.moe, shard.tokens, shard.tp, shard.element_bytes, cross, linear=kind.linear
-    )
+    forward, backward = adapter_bytes(config, kind, shard.tokens, shard.tp, shard.element_bytes, cross)
     return stream_time(setup.hardware, forward), stream_time(setup.hardware, backward)
 
 

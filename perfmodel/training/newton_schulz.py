@@ -6,7 +6,8 @@ from collections import Counter
 
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.setup import Setup
-from perfmodel.workloads.model_config import Linear, ModelConfig
+from perfmodel.workloads.matrices import Linear
+from perfmodel.workloads.model_config import ModelConfig
 
 #: iterations of the quintic of Newton and Schulz (Jordan et al. 2024, KellerJordan/Muon @ 00ba60d3, muon.py,
 #: ``zeropower_via_newtonschulz5``)
@@ -54,7 +55,7 @@ def orthogonal_s(setup: Setup) -> float:
 def _matrices(config: ModelConfig) -> list[tuple[tuple[Linear, ...], int]]:
     """Return the matrices of layers and how many layers have them; routed experts stand apart."""
     attention = config.attention_matrices()
-    found = [(attention, config.attending_layers), (config.mlp_linears(), config.layers - config.moe_layers)]
+    found = [(attention, config.attending_layers), (config.mlp_linears(), config.mlp_layers)]
     found += [(config.shared_linears(), config.moe_layers)]
     if config.linear_layers:
         found += [(config.attention_matrices(linear=True), config.linear_layers)]

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import NamedTuple
 
+from perfmodel.training.kind import Kind
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.workloads.model_config import ModelConfig
-
-
-class Kind(NamedTuple):
-    """Kind of a layer: whether it has experts, its attention has the model's window or is linear, or an encoder's."""
-
-    moe: bool = False
-    windowed: bool = False
-    encoder: bool = False
-    linear: bool = False
 
 
 @functools.lru_cache(maxsize=1024)
@@ -24,14 +15,20 @@ def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     """Return the kind of each layer.
 
     Dense layers of a mixture of experts come first. Layers with a window alternate evenly with the others, and so do
-    those that attend to keys with those whose attention is linear: the last of four in Qwen3-Next.
+    those that attend to keys with those that keep a state: the last of four in Qwen3-Next. Layers without an MLP
+    alternate evenly with those that have one, or experts.
     """
     windowed = _evenly(config.layers, config.window_layers)
     attending = _evenly(config.layers, config.attending_layers)
+    first = config.dense_layers if config.experts else 0
+    bare = [False] * first + _evenly(config.layers - first, config.bare_layers)
     return tuple(
-        Kind(bool(config.experts) and index >= config.dense_layers, windowed[index], linear=not attending[index])
+        Kind(
+            bool(config.experts) and index >= first and not bare[index], windowed[index], linear=not attending[index],
+            bare=bare[index],
+        )
         for index in range(config.layers)
-    )
+    )  # fmt: skip
 
 
 def _evenly(layers: int, chosen: int) -> list[bool]:

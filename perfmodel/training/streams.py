@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.kernels import row_slowness
+from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_stream_bytes
 from perfmodel.training.shard import Shard, key_heads, key_value_width, key_width
 from perfmodel.workloads.model_config import ModelConfig
@@ -15,9 +16,7 @@ FUSED_NORM_BYTES = 4.0
 CHAIN_BYTES, WIDE_CHAIN_BYTES = 7.0, 10.0
 
 
-def stream_bytes(
-    hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, linear: bool = False
-) -> tuple[list[float], list[float]]:
+def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind) -> tuple[list[float], list[float]]:
     """Return what each memory-bound kernel moves, forward and backward, without those inside attention [B].
 
     A norm counts as the copy that takes as long as the norm is predicted to.
@@ -37,23 +36,25 @@ def stream_bytes(
     if shard.norm_bytes[0] <= 2 * FUSED_NORM_BYTES:
         slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype, shard.row_library)
     norms = slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]
-    blocks = 3 if shard.cross_seq else 2
+    blocks = kind.blocks + (shard.cross_seq > 0)
     forward = [wide * norms[0] * hidden, 3 * e * hidden] * blocks
     backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
     if shard.dropout:
         forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
     around = (
-        linear_stream_bytes(config, shard.tokens, shard.tp, e) if linear else _around_attention(config, shard, norms)
+        linear_stream_bytes(config, shard.tokens, shard.tp, e)
+        if kind.linear
+        else _around_attention(config, shard, norms)
     )
     forward, backward = [*forward, *around[0]], [*backward, *around[1]]
     into, back = _activation_bytes(config, shard)
-    for inner in _activated(config, shard, moe):
+    for inner in [] if kind.bare else _activated(config, shard, kind.moe):
         forward, backward = [*forward, wide * into * inner], [*backward, wide * back * inner]
     if shard.bias and config.qkv_bias:
         width = config.query_width / shard.tp + key_value_width(config, shard.tp) + 2 * config.hidden
-        backward = [*backward, e * shard.tokens * (width + config.ffn / shard.tp)]
-    if moe:
-        routed = shard.outer_tokens * config.top_k * config.hidden
+        backward = [*backward, e * shard.tokens * (width + (0.0 if kind.bare else config.ffn / shard.tp))]
+    if kind.moe:
+        routed = shard.outer_tokens * config.top_k * config.expert_width
         forward, backward = [*forward, *[2 * e * routed] * 2], [*backward, *[2 * e * routed] * 2]
     return forward, backward
 
@@ -116,15 +117,15 @@ def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
     return steps * queries, steps * (queries + keys)
 
 
-def chains(config: ModelConfig, shard: Shard, backward: int, linear: bool = False) -> int:
+def chains(config: ModelConfig, shard: Shard, backward: int, kind: Kind) -> int:
     """Return how many kernels unfused norms, rotary positions and gates run beyond one each, in a pass.
 
     Each kernel of such a chain moves about `CHAIN_BYTES` an element.
     """
-    counted = [shard.norm_bytes[backward]] * (3 if shard.cross_seq else 2)
-    counted += [shard.rotary_bytes[backward]] * (config.rotary and not linear) + [
-        shard.gate_bytes[backward]
-    ] * config.gated
+    counted = [shard.norm_bytes[backward]] * (kind.blocks + (shard.cross_seq > 0))
+    counted += [shard.rotary_bytes[backward]] * (config.rotary and not kind.linear) + [shard.gate_bytes[backward]] * (
+        config.gated and not kind.bare
+    )
     wide = shard.element_bytes / 2.0
     each = CHAIN_BYTES if wide == 1.0 else WIDE_CHAIN_BYTES / wide
     return sum(max(0, round(moved / each) - 1) for moved in counted)

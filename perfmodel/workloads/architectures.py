@@ -88,6 +88,7 @@ ARCHITECTURES = MappingProxyType(
         "afmoe": Architecture(qk_norm=True, output_gate=True, norms=4, router_bias=True),
         "apertus": Architecture(gated=False, qk_norm=True, activation_parameters=2),
         "arcee": Architecture(gated=False),
+        "bamba": _LLAMA,
         "bailing_moe": Architecture(fused_qkv=True),
         "bart": Architecture(**_PLAIN, extra_positions=2, norm_after=True, embedding_norm=True),
         "bert": Architecture(**_BERT),
@@ -132,6 +133,7 @@ ARCHITECTURES = MappingProxyType(
         "gptj": Architecture(**_LAYER_NORM, mlp_bias=True, head_bias=True, norms=1, parallel_block=True),
         "granite": _LLAMA,
         "granitemoe": _LLAMA,
+        "granitemoehybrid": _LLAMA,
         "granitemoeshared": _LLAMA,
         "granite_swa": Architecture(sinks=True, tied=True),
         "granitemoe_swa": Architecture(sinks=True),
@@ -143,11 +145,15 @@ ARCHITECTURES = MappingProxyType(
         "internlm3": _LLAMA,
         "iquestcoder": _LLAMA,
         "jais2": Architecture(**_LAYER_NORM, **_BIASES),
+        "kimi_linear": Architecture(rotary=False, router_bias=True),
         "kolibri1": Architecture(qk_norm=True, norms=4, router_bias=True),
+        "lfm2": Architecture(qk_norm=True, tied=True),
+        "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": _LLAMA,
         "mellum": _QK_NORM,
         "minicpm3": Architecture(tied=True),
+        "minimax": _LLAMA,
         "ministral3": _LLAMA,
         "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
         "mistral": _LLAMA,
@@ -158,9 +164,11 @@ ARCHITECTURES = MappingProxyType(
         "muse_glimmer_text": Architecture(qk_norm=True, qk_norm_scale=False, output_gate=True, norms=4),
         "nanochat": Architecture(gated=False, qk_norm=True, qk_norm_scale=False, norm_scale=False, embedding_norm=True),
         "nemotron": Architecture(**_LAYER_NORM),
+        "nemotron_h": Architecture(gated=False, rotary=False, router_bias=True),
         "olmo": Architecture(rms_norm=False, norm_scale=False, norm_bias=False),
         "olmo2": Architecture(qk_norm=True, qk_norm_all=True),
         "olmo3": Architecture(qk_norm=True, qk_norm_all=True),
+        "olmo_hybrid": Architecture(qk_norm=True, qk_norm_all=True),
         "olmoe": Architecture(qk_norm=True, qk_norm_all=True),
         # OPT reserves two rows of its table of positions for padding.
         "opt": Architecture(extra_positions=2, **_PLAIN),
@@ -209,6 +217,8 @@ ALIASES = MappingProxyType(
         "kimi_vl": "deepseek_v3",
         "llama4": "llama4_text",
         "mimo": "qwen2",
+        "minimax_m1": "minimax",
+        "minimax_text_01": "minimax",
         "ministral": "mistral",
         "mistral3": "mistral",
         "muse_glimmer": "muse_glimmer_text",
@@ -227,28 +237,26 @@ ALIASES = MappingProxyType(
         "qwen3_vl_text": "qwen3",
     }
 )
-_MAMBA = "Mamba (state space) layers"
-_LINEAR = "linear attention layers"
+_RECURRENT = "recurrent layers"
 _UNLIKE = "layers whose heads of attention differ in number or size"
 _OF_IMAGES = "experts for images beside those for text"
-#: model types whose layers are neither attention nor an MLP, or are not alike -> what they have
+#: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
     {
-        **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), _MAMBA),
-        **dict.fromkeys(("jamba", "bamba", "falcon_h1", "granitemoehybrid"), _MAMBA),
-        **dict.fromkeys(("nemotron_h", "zamba", "zamba2", "plamo2", "hymba"), _MAMBA),
-        **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), _LINEAR),
-        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), "recurrent layers"),
+        **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
+        "mamba2": "Mamba layers alone, none of which attends to keys",
+        **dict.fromkeys(("falcon_h1", "hymba"), "attention and Mamba side by side in a layer"),
+        **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
+        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
+        "bailing_hybrid": "latent attention with a gate for each head",
         **dict.fromkeys(("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"), _UNLIKE),
         **dict.fromkeys(("laguna", "mimo_v2_flash", "step3p5", "step3p7"), _UNLIKE),
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
         **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
         **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
-        **dict.fromkeys(("bailing_hybrid", "bailing_moe_linear"), _LINEAR),
         "deepseek_v4": "keys that are compressed over tokens",
         "longcat_flash": "layers of two attentions",
-        "lfm2": "convolution layers",
         "albert": "layers that share their weights",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.workloads import families
+from perfmodel.workloads import families, hybrids
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
 from perfmodel.workloads.config_values import SPELLINGS, Values, language_keys
-from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
@@ -45,18 +45,16 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "minicpm3": {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
     "sarvam_moe": {"head_dim": 64},
     "vaultgemma": {"head_dim": 256, "sliding_window": 4096},
-    **{
-        kind: {
-            "head_dim": 256,
-            "linear_num_value_heads": 32,
-            "linear_num_key_heads": 16,
-            "linear_key_head_dim": 128,
-            "linear_value_head_dim": 128,
-            "linear_conv_kernel_dim": 4,
-        }
-        for kind in families.HYBRIDS
-    },
+    **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
+    "lfm2_moe": {"num_dense_layers": 2},
+    "kimi_linear": {"first_k_dense_replace": 1},
 }
+#: keys that state the width of the experts that every token visits, together
+_SHARED_WIDTHS = (
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
+    "moe_shared_expert_intermediate_size",
+)
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
@@ -69,7 +67,7 @@ def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
     ------
     InputFileError
         If the file cannot be read, a dimension is missing or impossible, and for model types that are unknown or whose
-        layers are not attention with an MLP or experts, as those of Mamba.
+        layers are not attention, or a state in its place, with an MLP or experts.
     """
     place = os.fspath(path)
     document = read_document(path)
@@ -116,20 +114,19 @@ def _stated_name(document: Mapping[str, Any]) -> str:
 
 
 def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
-    """Raise for a model with layers that are neither attention, full or linear, nor an MLP."""
-    types = raw.get("layer_types") or raw.get("layers_block_type") or ()
-    hybrid = kind in families.HYBRIDS
-    known = {*_KINDS_OF_LAYER, families.LINEAR} if hybrid else _KINDS_OF_LAYER
-    others = {str(name) for name in types if str(name) not in known} if isinstance(types, list) else set()
-    # hybrids name the dtype of their states after Mamba's
-    mamba = not hybrid and any(key.startswith(("mamba_", "ssm_")) for key in raw)
+    """Raise for a model with layers that are neither attention, nor a state in its place, nor an MLP."""
+    if kind in hybrids.RULES:
+        others, mamba = hybrids.unknown_kinds(raw), False
+    else:
+        others = sorted({name for name in hybrids.listed(raw) if name not in _KINDS_OF_LAYER})
+        mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
     reason = REFUSED.get(kind) or families.unlike(kind, raw)
-    reason = reason or (f"{', '.join(sorted(others))} layers" if others else "Mamba layers" if mamba else "")
+    reason = reason or (f"{', '.join(others)} layers" if others else "Mamba layers" if mamba else "")
     if reason:
         raise InputFileError(
             f"the model ({kind or 'no model type'}) has {reason}, which are not modelled.",
             place=place,
-            remedy="Layers of attention with an MLP or experts are modelled.",
+            remedy="Layers of attention, or of a state in its place, with an MLP or experts are modelled.",
         )
 
 
@@ -139,7 +136,8 @@ class _Reader(Values):
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
         shape = self.facts()
-        hidden, heads, layers = self.size("hidden"), self.size("heads"), self.layers()
+        hidden, heads, hybrid = self.size("hidden"), self.size("heads"), self.hybrid()
+        layers = hybrid.total if hybrid else self.layers()
         kv_heads = self.kv_heads(heads)
         if heads % kv_heads:
             raise self.wrong(f"heads ({heads}) are not a multiple of key and value heads ({kv_heads})")
@@ -147,7 +145,6 @@ class _Reader(Values):
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         window = families.window(self.kind, self.raw)
         windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
-        self.check_lists(layers)
         return ModelConfig(
             model_type=self.kind,
             hidden=hidden,
@@ -158,7 +155,7 @@ class _Reader(Values):
             vocab=self.size("vocab"),
             positions=self.positions(),
             activation=self.activation(),
-            tied=self.flag("tie_word_embeddings", shape.tied),
+            tied=self.flag("tie_word_embeddings", self.flag("tie_embedding", shape.tied)),
             embedding_dim=self.size("embedding_dim", hidden) if self.kind == "opt" else hidden,
             token_types=self.size("token_types", 2) if self.kind in _WITH_TYPES else 0,
             window=window if windowed else 0,
@@ -170,17 +167,10 @@ class _Reader(Values):
             **(latent | {"head_dim": head_dim}),
             **self.biases(shape),
             **self.indexer(layers),
-            **self.linear_attention(layers),
-            **self.experts(layers, shape),
+            **(self.states(hybrid) if hybrid else {}),
+            **self.experts(layers, shape, hybrid),
             **self.encoder(),
         )
-
-    def check_lists(self, layers: int) -> None:
-        """Raise for a list of the kinds of layers that has not one for each."""
-        for key in ("layer_types", "mlp_layer_types"):
-            listed = self.raw.get(key)
-            if isinstance(listed, list) and len(listed) not in (0, layers):
-                raise self.wrong(f"{key} has {len(listed)} entries for {layers} layers")
 
     def facts(self) -> Architecture:
         """Return the architecture's facts, with those that this configuration changes."""
@@ -193,7 +183,22 @@ class _Reader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
-        return self.size("layers")
+        types = hybrids.listed(self.raw)
+        layers = self.size("layers", len(types) or None)
+        if types and len(types) != layers:
+            raise self.wrong(f"layer_types has {len(types)} entries for {layers} layers")
+        return layers
+
+    def hybrid(self) -> hybrids.Layers | None:
+        """Return the layers of a model with states in place of some of its keys."""
+        if self.kind not in hybrids.RULES:
+            return None
+        found = hybrids.layers_of(self.kind, self.raw, self.layers())
+        if found.states >= found.total:
+            raise self.wrong(f"none of its {found.total} layers attends to keys")
+        if found.bare < 0:
+            raise self.wrong(f"it has {-found.bare} MLPs more than layers of attention and states")
+        return found
 
     def encoder(self) -> dict[str, Any]:
         """Return what a model with an encoder and a decoder has."""
@@ -232,9 +237,24 @@ class _Reader(Values):
             return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
             return int(self.raw.get("expansion_ratio") or 4) * hidden
+        if self.kind == "granitemoehybrid" and not self.first(SPELLINGS["experts"]):
+            return self.of(("shared_intermediate_size",), "ffn", 1024)
+        if self.kind == "lfm2":
+            return self.adjusted_ffn()
         if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
             return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
+
+    def adjusted_ffn(self) -> int:
+        """Return the width of LFM2's MLP: two thirds of what is stated, in whole multiples of a step."""
+        stated = self.of(("block_ff_dim", *SPELLINGS["ffn"]), "ffn", 12288)
+        if not self.flag("block_auto_adjust_ff_dim", True):
+            return stated
+        width, factor = int(2 * stated / 3), self.raw.get("block_ffn_dim_multiplier", 1.0)
+        if factor is None:
+            return width
+        step = self.of(("block_multiple_of",), "step of the MLP's width", 256)
+        return step * math.ceil(int(float(factor) * width) / step)
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
@@ -248,7 +268,7 @@ class _Reader(Values):
         nested = self.raw.get("ffn_act_fn")
         given = nested.get("name") if isinstance(nested, dict) else None
         t5 = str(self.raw.get("feed_forward_proj") or "").removeprefix("gated-")
-        keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
+        keys = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
         return str(given or t5 or self.first(keys) or "gelu")
 
     def biases(self, shape: Architecture) -> dict[str, Any]:
@@ -274,24 +294,32 @@ class _Reader(Values):
         sizes = {name: self.size(name) for name in ("index_heads", "index_head_dim", "index_keys")}
         return {**sizes, "index_layers": families.index_layers(self.raw, layers)}
 
-    def linear_attention(self, layers: int) -> dict[str, Any]:
-        """Return the layers with linear attention and their sizes."""
-        linear = families.linear_layers(self.kind, self.raw, layers)
-        if not linear:
-            return {}
-        if linear >= layers:
-            raise self.wrong(f"none of its {layers} layers attends to keys")
-        names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv")
-        sizes = {name: self.size(name) for name in names}
+    def states(self, layers: hybrids.Layers) -> dict[str, Any]:
+        """Return the layers with a state in place of keys, their sizes, and the layers without an MLP."""
+        if not layers.states:
+            return {"bare_layers": layers.bare}
+        own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
+        names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
+        sizes = {name: own.size(name) for name in names}
+        conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
             raise self.wrong(f"heads of linear attention ({heads}) are not a multiple of their key heads ({keys})")
-        return {"linear_layers": linear, **sizes}
+        return {
+            "linear_layers": layers.states,
+            "linear_rule": hybrids.RULES[self.kind].value,
+            "linear_conv": conv,
+            "bare_layers": layers.bare,
+            **sizes,
+        }
 
-    def experts(self, layers: int, shape: Architecture) -> dict[str, Any]:
+    def experts(self, layers: int, shape: Architecture, hybrid: hybrids.Layers | None) -> dict[str, Any]:
         """Return the experts of a mixture of experts."""
-        if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1):
+        sparse = hybrid.sparse if hybrid else None
+        if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
+        bare = hybrid.bare if hybrid else 0
+        sparse = self.sparse_layers(layers) if sparse is None else sparse
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
@@ -303,19 +331,28 @@ class _Reader(Values):
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
             "shared_gate": self.kind in families.GATED_SHARED,
-            "dense_layers": layers - families.sparse_layers(self.kind, self.raw, layers),
+            "dense_layers": layers - bare - sparse,
             "router_bias": shape.router_bias,
+            "expert_hidden": self.size("expert_hidden") if self.first(SPELLINGS["expert_hidden"]) else 0,
             **self.groups(experts, top_k),
         }
+
+    def sparse_layers(self, layers: int) -> int:
+        """Return how many layers have experts."""
+        listed = self.raw.get("mlp_layer_types")
+        if isinstance(listed, list) and len(listed) not in (0, layers):
+            raise self.wrong(f"mlp_layer_types has {len(listed)} entries for {layers} layers")
+        return families.sparse_layers(self.kind, self.raw, layers)
 
     def groups(self, experts: int, top_k: int) -> dict[str, Any]:
         """Return the groups of experts and how many of them a token's come from, where the router limits these.
 
         DeepSeek's small models state one group, or with ``topk_method`` that a token takes any experts.
         """
-        if self.raw.get("topk_method") == "greedy" or self.first(("n_group",)) in (None, 0, 1):
+        keys = ("n_group", "num_expert_group")
+        if self.raw.get("topk_method") == "greedy" or self.first(keys) in (None, 0, 1):
             return {}
-        groups, chosen = self.of(("n_group",), "groups", None), self.of(("topk_group",), "token_groups", None)
+        groups, chosen = self.of(keys, "groups", None), self.of(("topk_group",), "token_groups", None)
         if problem := group_problem(experts, top_k, groups, chosen):
             raise self.wrong(problem)
         return {"expert_groups": groups, "token_groups": chosen}
@@ -324,5 +361,5 @@ class _Reader(Values):
         """Return the width of the experts that every token visits."""
         if self.kind == "llama4_text":
             return width
-        given = self.raw.get("shared_expert_intermediate_size") or self.raw.get("shared_intermediate_size")
+        given = self.first(_SHARED_WIDTHS)
         return int(given) if given else families.shared_experts(self.kind, self.raw) * width

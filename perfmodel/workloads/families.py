@@ -32,6 +32,9 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "stablelm": ("use_qkv_bias", "", ""),
         "starcoder2": ("use_bias", "use_bias", "use_bias"),
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("nemotron_h", "kimi_linear"), ("", "", "mlp_bias")),
+        **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
+        **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
         **dict.fromkeys(("afmoe", "apertus", "cohere2_moe", "dots1"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("flex_olmo", "glm4_moe_lite", "hunyuan_v1_moe"), ("attention_bias", "attention_bias", "")),
@@ -61,29 +64,16 @@ MIXTURES = frozenset(
             "ernie4_5_moe",
         ),
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
-        *("granitemoe", "granitemoe_swa", "granitemoeshared", "hunyuan_v1_moe", "hy_v3", "kolibri1", "llama4_text"),
-        *(
-            "mellum",
-            "minimax_m2",
-            "mistral4",
-            "mixtral",
-            "olmoe",
-            "phimoe",
-            "qwen2_moe",
-            "qwen3_5_moe_text",
-            "qwen3_moe",
-        ),
-        *("qwen3_next", "sarvam_mla", "sarvam_moe", "solar_open"),
+        *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
+        *("kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "minimax", "minimax_m2", "mistral4"),
+        *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
+        *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
 )
-#: families in which a layer's attention is linear, the gated delta rule, unless its number divides by an interval
-HYBRIDS = frozenset(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"))
 #: families with a gate of one output that scales the shared experts
 GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
 #: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
 INDEXED = frozenset(("deepseek_v32", "glm_moe_dsa"))
-#: kind of layer, as configurations list them, whose attention is linear
-LINEAR = "linear_attention"
 #: families with a window on every layer, if the configuration states one
 _ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "phi3", "phi4_multimodal", "phimoe"))
 #: families in which every n-th layer attends to all keys and the others have a window
@@ -165,16 +155,6 @@ def _local_layers(types: Any, layers: int) -> int:
     return sum(list(group[0]).count("local") * int(group[1]) for group in types)
 
 
-def linear_layers(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers of a hybrid have linear attention: all but every fourth unless the configuration lists."""
-    if kind not in HYBRIDS:
-        return 0
-    types = raw.get("layer_types")
-    if isinstance(types, list) and types:
-        return sum(str(name) == LINEAR for name in types)
-    return layers - layers // int(raw.get("full_attention_interval") or 4)
-
-
 def index_layers(raw: Raw, layers: int) -> int:
     """Return how many layers have an indexer of their own; the others take what the one before them chose."""
     types = raw.get("indexer_types")
@@ -220,7 +200,7 @@ def _first_dense(kind: str, raw: Raw) -> int:
     """Return how many layers before those with experts have a dense MLP."""
     if kind in ("flex_olmo", "hunyuan_v1_moe", "solar_open"):
         return 0
-    key = "num_dense_layers" if kind == "afmoe" else "first_k_dense_replace"
+    key = "num_dense_layers" if kind in ("afmoe", "lfm2_moe") else "first_k_dense_replace"
     return _stated(raw, key, _FIRST_DENSE.get(kind, 0))
 
 
@@ -336,8 +316,10 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "falcon": _falcon,
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
+        "granitemoehybrid": lambda raw: {"rotary": raw.get("position_embedding_type") == "rope"},
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm3": _internlm,
+        "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True))},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
         "mt5": _t5,

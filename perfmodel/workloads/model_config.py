@@ -6,9 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
-from perfmodel.workloads.model_shape import Linear, ModelShape, count_parameters
-
-__all__ = ["Linear", "ModelConfig"]
+from perfmodel.workloads.matrices import count_parameters
+from perfmodel.workloads.model_shape import ModelShape
 
 
 @dataclass(frozen=True)
@@ -25,23 +24,15 @@ class ModelConfig(ModelShape):
         matrices = count_parameters(self.attention_matrices())
         return matrices + latent + norms + self.heads * shape.sinks
 
-    @cached_property
-    def linear_attention_parameters(self) -> int:
-        """Parameters of one linear attention: matrices, convolution, a norm over a head, a decay and a rate a head."""
-        if not self.linear_layers:
-            return 0
-        convolution = self.linear_conv * (2 * self.linear_key_width + self.linear_value_width)
-        return (
-            count_parameters(self.attention_matrices(linear=True))
-            + convolution
-            + self.linear_value_dim
-            + 2 * self.linear_heads
-        )
-
     @property
     def linear_layer_surplus(self) -> int:
-        """Parameters of a layer with linear attention beyond those of one whose queries attend to keys."""
-        return self.linear_attention_parameters - self.attention_parameters if self.linear_layers else 0
+        """Parameters of a layer with a state in place of keys, beyond those of one whose queries attend to keys."""
+        return self.state_layer.parameters - self.attention_parameters if self.linear_layers else 0
+
+    @cached_property
+    def bare_layer_lack(self) -> int:
+        """Parameters that a layer without an MLP lacks: those of a dense MLP, and its norm."""
+        return count_parameters(self.mlp_linears()) + self.norm_parameters if self.bare_layers else 0
 
     @cached_property
     def index_parameters(self) -> int:
@@ -57,7 +48,7 @@ class ModelConfig(ModelShape):
     def dense_layer_parameters(self) -> int:
         """Parameters of one layer with a dense MLP; of a decoder with cross attention if there is an encoder.
 
-        This layer, and that with experts, attends to keys: one with linear attention has `linear_layer_surplus` more.
+        This layer, and that with experts, attends to keys: one with a state has `linear_layer_surplus` more.
         """
         return self._frame_parameters + count_parameters(self.mlp_linears()) + self.architecture.activation_parameters
 
@@ -126,7 +117,8 @@ class ModelConfig(ModelShape):
         """Parameters of the model with a language model head; a tied matrix counts once."""
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
-        stacks += self.linear_layers * self.linear_layer_surplus + self.index_layers * self.index_parameters
+        stacks += self.linear_layers * self.linear_layer_surplus - self.bare_layers * self.bare_layer_lack
+        stacks += self.index_layers * self.index_parameters
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -157,7 +149,7 @@ class ModelConfig(ModelShape):
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.
 
-        The states of linear attention are apart, see `state_bytes`.
+        Layers with a state in place of keys are apart, see `state_bytes`.
         """
         kept, layers = min(tokens, self.window) if self.window else tokens, self.attending_layers
         share = (self.window_layers * kept + (layers - self.window_layers) * tokens) / layers
@@ -165,10 +157,5 @@ class ModelConfig(ModelShape):
 
     @property
     def state_bytes(self) -> float:
-        """What linear attention keeps of one sequence in all layers, however long it is [B].
-
-        A state [head_dim, value_dim] a head in fp32, and the inputs of all but one tap of the convolution in 16 bits.
-        """
-        states = 4.0 * self.linear_heads * self.linear_head_dim * self.linear_value_dim
-        inputs = 2.0 * (self.linear_conv - 1) * (2 * self.linear_key_width + self.linear_value_width)
-        return self.linear_layers * (states + inputs)
+        """What layers with a state in place of keys keep of one sequence, however long it is [B]."""
+        return self.linear_layers * self.state_layer.state_bytes

@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.quantization import OTHER
-
-
-class Linear(NamedTuple):
-    """A matrix of weights [n, k], applied to every token: y[n] = W x[k] + bias."""
-
-    name: str
-    n: int
-    k: int
-    bias: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Weights and biases."""
-        return self.n * self.k + self.n * self.bias
-
-
-def count_parameters(linears: tuple[Linear, ...]) -> int:
-    """Return the parameters of some matrices."""
-    return sum(linear.parameters for linear in linears)
+from perfmodel.workloads.state_layer import Rule, StateLayer
 
 
 def group_problem(experts: int, top_k: int, groups: int, chosen: int) -> str:
@@ -49,7 +31,8 @@ class ModelShape:
     ----------
     model_type : the architecture by its Hugging Face name ("gpt2", "llama").
     hidden : width of the residual stream.
-    layers : transformer layers; of an encoder with a decoder, those of the decoder.
+    layers : transformer layers, each attention or what stands for it, and an MLP; of an encoder with a decoder, those
+        of the decoder.
     heads, kv_heads, head_dim : query heads, key and value heads, size of a query's head; ``heads head_dim`` need not be
         ``hidden``.
     ffn : width inside the MLP of a dense layer.
@@ -64,11 +47,14 @@ class ModelShape:
     norm_after : the norms follow the residual additions.
     window_layers : layers with that window, the others attend to all keys; 0 with a window means every layer.
     experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
+    expert_hidden : width of what goes into the experts and comes out, where two matrices of a layer lead there and
+        back; 0 for ``hidden``.
     expert_groups, token_groups : groups of neighbouring experts, and from how many of them a token's come
         (`perfmodel.operators.routing.Router`); 0 where a token takes any experts.
     shared_ffn : width inside the experts that every token visits, together; 0 for none.
     shared_gate : a gate with one output scales the shared experts.
     dense_layers : layers of a mixture of experts whose MLP is one dense MLP of ``ffn``.
+    bare_layers : layers without an MLP (Nemotron-H); they alternate evenly with those that have one.
     router_bias : the router has a bias.
     q_lora, kv_lora : ranks of the queries' and of the keys' and values' compression (MLA), 0 for none.
     rope_head_dim, nope_head_dim : parts of a query's head with and without rotary positions (MLA).
@@ -82,11 +68,12 @@ class ModelShape:
         attention), 0 for none, and the size of one; all of them share one key.
     index_keys : keys that it leaves each query.
     index_layers : layers with an indexer of their own; the others take what the one before them chose.
-    linear_layers : layers whose attention is linear, the gated delta rule (`perfmodel.operators.gated_delta`); they
+    linear_layers : layers with a state of the sequence in place of keys (`perfmodel.workloads.state_layer`); they
         alternate evenly with those that attend to keys.
+    linear_rule : how a token changes that state, as `Rule` names it.
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
-    linear_conv : taps of the convolution over neighbouring tokens before it.
+    linear_conv : taps of the convolution over neighbouring tokens before it, 0 for none.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
     stored : format of the checkpoint's weights, as `perfmodel.serving.precision.FORMATS` names them; "" for 16 bits,
@@ -144,6 +131,9 @@ class ModelShape:
     linear_head_dim: int = 128
     linear_value_dim: int = 128
     linear_conv: int = 4
+    linear_rule: str = Rule.GATED_DELTA
+    bare_layers: int = 0
+    expert_hidden: int = 0
 
     def __post_init__(self) -> None:
         every = self.attending_layers if self.window and not self.window_layers else self.window_layers
@@ -199,7 +189,17 @@ class ModelShape:
     @property
     def moe_layers(self) -> int:
         """Layers with routed experts."""
-        return self.layers - self.dense_layers if self.experts else 0
+        return self.layers - self.dense_layers - self.bare_layers if self.experts else 0
+
+    @property
+    def mlp_layers(self) -> int:
+        """Layers with one dense MLP."""
+        return self.layers - self.moe_layers - self.bare_layers
+
+    @property
+    def expert_width(self) -> int:
+        """Width of what goes into an expert and comes out."""
+        return self.expert_hidden or self.hidden
 
     @property
     def attending_layers(self) -> int:
@@ -222,14 +222,12 @@ class ModelShape:
         return self.query_width * self.architecture.output_gate
 
     @property
-    def linear_key_width(self) -> int:
-        """Width of all heads of the queries, and of the keys, of linear attention."""
-        return self.linear_key_heads * self.linear_head_dim
-
-    @property
-    def linear_value_width(self) -> int:
-        """Width of all heads of the values of linear attention."""
-        return self.linear_heads * self.linear_value_dim
+    def state_layer(self) -> StateLayer:
+        """What layers with a state in place of keys have."""
+        return StateLayer(
+            Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
+            self.linear_value_dim, self.linear_conv,
+        )  # fmt: skip
 
     @property
     def kv_width(self) -> int:
@@ -277,37 +275,42 @@ class ModelShape:
         return Linear("output", self.hidden, self.heads * self.value_dim, self.output_bias)
 
     def attention_matrices(self, linear: bool = False) -> tuple[Linear, ...]:
-        """Return every matrix of one attention; of linear attention queries, keys, values and a gate in one.
+        """Return every matrix of one attention, or of what stands for it in a layer with a state."""
+        if linear:
+            return self.state_layer.matrices()
+        return (*self.attention_linears(), self.output_linear())
 
-        Its others are those of a decay and a rate a head, and the output.
-        """
-        if not linear:
-            return (*self.attention_linears(), self.output_linear())
-        into = 2 * (self.linear_key_width + self.linear_value_width)
-        return (
-            Linear("query_key_value_gate", into, self.hidden),
-            Linear("decay_rate", 2 * self.linear_heads, self.hidden),
-            Linear("output", self.hidden, self.linear_value_width),
-        )
-
-    def mlp_linears(self, width: int = 0) -> tuple[Linear, ...]:
-        """Return the matrices of one MLP: gate if there is one, up, down; of a dense layer unless a width is given."""
-        width = width or self.ffn
+    def mlp_linears(self, width: int = 0, hidden: int = 0) -> tuple[Linear, ...]:
+        """Return the matrices of one MLP: gate if there is one, up, down; of a dense layer unless widths are given."""
+        width, hidden = width or self.ffn, hidden or self.hidden
         names = ("gate", "up") if self.gated else ("up",)
-        into = tuple(Linear(name, width, self.hidden, self.mlp_bias) for name in names)
-        return (*into, Linear("down", self.hidden, width, self.mlp_bias))
+        into = tuple(Linear(name, width, hidden, self.mlp_bias) for name in names)
+        return (*into, Linear("down", hidden, width, self.mlp_bias))
 
     def expert_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of one routed expert."""
-        return self.mlp_linears(self.expert_ffn) if self.experts else ()
+        return self.mlp_linears(self.expert_ffn, self.expert_width) if self.experts else ()
+
+    def latent_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices that lead to experts of another width than ``hidden``, and back."""
+        if not self.expert_hidden:
+            return ()
+        return (
+            Linear("experts_in", self.expert_hidden, self.hidden, self.mlp_bias),
+            Linear("experts_out", self.hidden, self.expert_hidden, self.mlp_bias),
+        )
 
     def shared_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices that every token of a layer with experts visits: router, shared experts, their gate."""
+        """Return the matrices that every token of a layer with experts visits: router, shared experts, their gate.
+
+        Those that lead to experts of another width and back are among them.
+        """
         if not self.experts:
             return ()
         router = (Linear("router", self.experts, self.hidden, self.router_bias),)
         shared = self.mlp_linears(self.shared_ffn) if self.shared_ffn else ()
-        return (*router, *shared, *((Linear("shared_gate", 1, self.hidden),) if self.shared_gate else ()))
+        gate = (Linear("shared_gate", 1, self.hidden),) if self.shared_gate else ()
+        return (*router, *self.latent_linears(), *shared, *gate)
 
     def layer_linears(self) -> tuple[Linear, ...]:
         """Return every matrix of one layer with a dense MLP, whose queries attend to keys."""

@@ -13,7 +13,8 @@ from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.reduction import Reduction
 
 if TYPE_CHECKING:
-    from perfmodel.workloads.config import Linear, ModelConfig
+    from perfmodel.workloads.matrices import Linear
+    from perfmodel.workloads.model_config import ModelConfig
 
 #: suffix of the names of elementwise kernels with an input that is repeated along an axis, or permuted
 BROADCAST = "_broadcast"

@@ -12,13 +12,14 @@ from perfmodel.errors import PerfModelError, UsageError, unknown_name
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
+from perfmodel.workloads.state_layer import Rule
 
 #: dimensions that every shape needs
 NEEDED = ("layers", "hidden", "heads", "vocab")
 #: the largest size of anything in a model
 _LARGEST, _MOST_LAYERS = 10**9, 100_000
 _NORMS = {"rms": True, "ln": False}
-_TEXTS = ("type", "norm", "activation", "name", "stored")
+_TEXTS = ("type", "norm", "activation", "name", "stored", "linear_rule")
 _OWN = ("type", "norm", "bias")
 _FACTS = tuple(field.name for field in dataclasses.fields(Architecture))
 _SIZES = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name not in ("model_type", "facts"))
@@ -102,6 +103,9 @@ def model_from_sizes(
     name = str(sizes.get("type", "llama"))
     if name not in ARCHITECTURES:
         raise unknown_name("model type", name, ARCHITECTURES, place=place, kind=kind)
+    rule, rules = str(sizes.get("linear_rule", Rule.GATED_DELTA)), [*map(str, Rule)]
+    if rule not in rules:
+        raise unknown_name("linear_rule", rule, rules, place=place, kind=kind)
     hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
     if hidden % heads and hidden > heads and not {"head_dim", "rope_head_dim", "nope_head_dim"} & set(sizes):
         near = min((size for size in range(1, 2 * heads) if hidden % size == 0), key=lambda size: abs(size - heads))
@@ -169,6 +173,7 @@ def _gated_width(hidden: int) -> int:
 
 def _problem(config: ModelConfig) -> str:
     """Return what is impossible about a model, or an empty string."""
+    bare = f"{config.bare_layers} layers without an MLP and {config.dense_layers} dense ones of {config.layers}"
     problems = {
         f"heads ({config.heads}) are not a multiple of key and value heads ({config.kv_heads})": config.heads
         % config.kv_heads,
@@ -176,6 +181,7 @@ def _problem(config: ModelConfig) -> str:
         f"a token visits {config.top_k} experts of {config.experts}": config.experts
         and not 1 <= config.top_k <= config.experts,
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
+        bare: config.bare_layers + config.dense_layers > config.layers,
         f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
         f"{config.linear_layers} layers with linear attention of {config.layers}, of which at least one has to attend "
         "to keys": config.linear_layers >= config.layers,

@@ -15,7 +15,8 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
-from perfmodel.workloads.config import Linear, ModelConfig
+from perfmodel.workloads.matrices import Linear
+from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.operator_list import OperatorList
 
 ATTENTION = ("unfused", "flash")
@@ -78,7 +79,8 @@ def _check_counted(config: ModelConfig) -> None:
     has = {
         "experts": config.experts,
         "latent attention (MLA)": config.latent_attention,
-        "linear attention": config.linear_layers,
+        "layers with a state in place of keys": config.linear_layers,
+        "layers without an MLP": config.bare_layers,
         "an indexer": config.index_heads,
         "an encoder with a decoder": config.encoder_layers,
         "parallel attention and MLP": config.parallel_block,

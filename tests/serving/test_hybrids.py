@@ -97,7 +97,7 @@ def test_gpus_share_out_whole_heads_of_linear_attention():
     odd = dataclasses.replace(NEXT, linear_heads=12, linear_key_heads=6)
     with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 heads of linear attention"):
         deployed(odd, tp=8).part  # noqa: B018
-    assert deployed(tp=16).part.linear_key_heads == 1
+    assert deployed(tp=16).part.state.key_heads == 1
 
 
 def test_the_report_says_what_a_state_takes():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.activations import Slice, kept_by_layer, layer_activations
+from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.workloads.catalog import named_model
@@ -43,7 +44,7 @@ def gpt(hidden: int = H, heads: int = A):
 
 def test_a_layer_keeps_34_sbh_and_5_as2b():
     # Korthikanti et al. 2022, equation 1: s b h (34 + 5 a s / h)
-    kept = kept_by_layer(gpt(), MEGATRON, moe=False)
+    kept = kept_by_layer(gpt(), MEGATRON, DENSE)
     assert kept.total == S * B * H * (34 + 5 * A * S / H)
     # attention 11 s b h, of it 2 the input of its products, and the scores 5 a s^2 b; MLP 19 s b h; norms 4 s b h
     assert kept.scores == 5 * A * S * S * B
@@ -53,25 +54,25 @@ def test_a_layer_keeps_34_sbh_and_5_as2b():
 
 def test_tensor_parallel_ranks_share_out_all_but_10_sbh():
     # equation 2: s b h (10 + 24 / t + 5 a s / (h t))
-    kept = kept_by_layer(gpt(), MEGATRON._replace(tp=8), moe=False)
+    kept = kept_by_layer(gpt(), MEGATRON._replace(tp=8), DENSE)
     assert kept.total == pytest.approx(S * B * H * (10 + 24 / 8 + 5 * A * S / (H * 8)))
 
 
 def test_sequence_parallelism_shares_out_these_too():
     # equation 4: s b h / t (34 + 5 a s / h)
-    kept = kept_by_layer(gpt(), MEGATRON._replace(tp=8, sp=True), moe=False)
+    kept = kept_by_layer(gpt(), MEGATRON._replace(tp=8, sp=True), DENSE)
     assert kept.total == pytest.approx(S * B * H / 8 * (34 + 5 * A * S / H))
 
 
 @pytest.mark.parametrize(("recompute", "factor"), [("none", 34 + 5 * A * S / H), ("selective", 34.0), ("full", 2.0)])
 def test_recomputation_keeps_34_or_2_sbh(recompute, factor):
     # equations 6 and 7
-    kept = layer_activations(gpt(), MEGATRON, False, recompute).kept
+    kept = layer_activations(gpt(), MEGATRON, DENSE, recompute).kept
     assert kept == pytest.approx(S * B * H * factor)
 
 
 def test_a_flash_kernel_keeps_the_logarithms_only():
-    flash = kept_by_layer(gpt(), MEGATRON._replace(kernel="fa2", dropout=False), moe=False)
+    flash = kept_by_layer(gpt(), MEGATRON._replace(kernel="fa2", dropout=False), DENSE)
     assert flash.scores == 4 * S * A
     assert flash.total == S * B * H * 32 + 4 * S * A
 
@@ -79,17 +80,17 @@ def test_a_flash_kernel_keeps_the_logarithms_only():
 def test_a_gated_mlp_keeps_three_widths_and_four_in_separate_kernels():
     config = named_model("llama-3.1-8b")
     part = MEGATRON._replace(kernel="fa2", dropout=False)
-    assert kept_by_layer(config, part, moe=False).mlp == 6 * S * config.ffn
-    assert kept_by_layer(config, part._replace(gate_copies=True), moe=False).mlp == 8 * S * config.ffn
+    assert kept_by_layer(config, part, DENSE).mlp == 6 * S * config.ffn
+    assert kept_by_layer(config, part._replace(gate_copies=True), DENSE).mlp == 8 * S * config.ffn
     # keys and values of 8 heads of 128 beside 32 query heads
-    assert kept_by_layer(config, part, moe=False).queries == 2 * S * (4096 + 2 * 1024)
+    assert kept_by_layer(config, part, DENSE).queries == 2 * S * (4096 + 2 * 1024)
 
 
 def test_experts_keep_what_the_tokens_that_visit_them_need():
     config = named_model("mixtral-8x7b")
     part = MEGATRON._replace(kernel="fa2", dropout=False)
     # two experts a token: inputs 2 x 4096 in 16 bits, gate, up and their product 3 x 14336, fp32 scores of 8 experts
-    assert kept_by_layer(config, part, moe=True).mlp == S * (2 * 4096 * 2 + 2 * 14336 * 6 + 8 * 4)
+    assert kept_by_layer(config, part, Kind(moe=True)).mlp == S * (2 * 4096 * 2 + 2 * 14336 * 6 + 8 * 4)
 
 
 @given(
@@ -101,12 +102,12 @@ def test_experts_keep_what_the_tokens_that_visit_them_need():
 def test_more_recomputation_never_keeps_more(tp, sp, kernel, name):
     config = named_model(name)
     part = MEGATRON._replace(tp=tp, sp=sp and tp > 1, kernel=kernel)
-    kept = [layer_activations(config, part, bool(config.experts), how).kept for how in Recompute]
+    kept = [layer_activations(config, part, Kind(bool(config.experts)), how).kept for how in Recompute]
     none, selective, by_product, every_second, full = kept
     assert full <= every_second <= none
     assert full <= by_product <= none + 1e-6
     assert full <= selective <= none
-    assert kept_by_layer(config, part, bool(config.experts)).total == none
+    assert kept_by_layer(config, part, Kind(bool(config.experts))).total == none
 
 
 def test_figure_1_of_korthikanti(data_dir):
@@ -146,15 +147,15 @@ def test_a_flash_kernel_keeps_its_output_beside_the_8_bit_input_of_the_projectio
         norm_copies=False, gate_copies=False, expert_outputs=False, gathered_inputs=False, narrow_inputs=True,
         last_output=False,
     )  # fmt: skip
-    kept = [kept_by_layer(llama, part._replace(narrow_inputs=narrow), False).values for narrow in (True, False)]
+    kept = [kept_by_layer(llama, part._replace(narrow_inputs=narrow), DENSE).values for narrow in (True, False)]
     assert kept == [3 * 8192 * 4096, 2 * 8192 * 4096]
-    assert kept_by_layer(llama, part._replace(kernel="unfused"), False).values == 8192 * 4096
+    assert kept_by_layer(llama, part._replace(kernel="unfused"), DENSE).values == 8192 * 4096
 
 
 def test_the_busiest_rank_keeps_as_much_more_of_its_experts() -> None:
     """Half as many tokens again at the experts: what is inside these, and what is sent, not what is beside them."""
     mixtral = named_model("mixtral-8x7b")
-    even, skewed = (kept_by_layer(mixtral, MEGATRON._replace(imbalance=each), True) for each in (1.0, 1.5))
+    even, skewed = (kept_by_layer(mixtral, MEGATRON._replace(imbalance=each), Kind(moe=True)) for each in (1.0, 1.5))
     scores = 2048 * 8 * 4.0  # of the router, in fp32
     assert skewed.mlp - scores == pytest.approx(1.5 * (even.mlp - scores))
     assert skewed.total - skewed.mlp == pytest.approx(even.total - even.mlp)

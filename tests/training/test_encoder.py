@@ -11,13 +11,14 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_bytes, adapter_parameters
 from perfmodel.training.flops import core_flop, step_flop
+from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import held_parameters, training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.search import full_step, search
 from perfmodel.training.shard import Shard
 from perfmodel.training.space import default_space
-from perfmodel.training.stages import Kind, encoder_stages, gpu_layers
+from perfmodel.training.stages import encoder_stages, gpu_layers
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
@@ -65,8 +66,8 @@ def test_a_layer_of_the_decoder_is_its_products():
         softmax_passes=1, dropout=False, bias=False, main_gradients="fp32", norm_bytes=(4.0, 6.0),
         rotary_bytes=(4.0, 4.0), gate_bytes=(6.0, 10.0),
     )  # fmt: skip
-    alone = layer_work(H100, T5, shard, False, False)
-    both = layer_work(H100, T5, shard._replace(cross_seq=512), False, False)
+    alone = layer_work(H100, T5, shard, DENSE)
+    both = layer_work(H100, T5, shard._replace(cross_seq=512), DENSE)
     assert both.flop - alone.flop == 2.0 * (2 * 128 + 2 * 512) * 1024 * 1024
     assert both.core.flop - alone.core.flop == pytest.approx(4.0 * 1024 * 128 * 512)
     assert both.parameters - alone.parameters == 4 * 1024 * 1024 + 1024
@@ -150,7 +151,7 @@ def test_adapters_of_both_stacks_by_hand():
     assert adapter_parameters(T5, rank) == 24 * (4 * square + mlp) + 24 * (8 * square + mlp)
     tokens, cross = 128, 512
     own = tokens * (6 * 1024 + 1024 + 4096) + cross * 2 * 1024
-    forward, backward = adapter_bytes(T5, False, tokens, 1, 2.0, cross)
+    forward, backward = adapter_bytes(T5, DENSE, tokens, 1, 2.0, cross)
     assert (forward, backward) == (2 * 3 * own, 2 * 6 * own)
     whole, frozen = (train(T5, ONE, PLAN.changed(lora=lora)) for lora in (0, rank))
     assert frozen.flop < 0.75 * whole.flop

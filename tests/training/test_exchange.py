@@ -19,6 +19,7 @@ from perfmodel.training.exchange import (
     exposed,
 )
 from perfmodel.training.framework import find_framework
+from perfmodel.training.kind import Kind
 from perfmodel.training.layer import LayerWork, layer_work
 from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan
@@ -126,7 +127,7 @@ def test_a_plan_or_its_framework_says_how_tokens_are_dispatched() -> None:
 
 
 def work_of(setup: Setup) -> LayerWork:
-    return layer_work(setup.hardware, setup.config, setup.shard, True, False)
+    return layer_work(setup.hardware, setup.config, setup.shard, Kind(moe=True))
 
 
 def test_experts_are_shared_out_as_the_framework_does_it() -> None:

@@ -1,4 +1,4 @@
-"""Training of hybrids: layers with linear attention beside layers that attend to keys."""
+"""Training of hybrids: layers that keep a state of the sequence beside layers that attend to keys."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
 from perfmodel.training.framework import find_framework
+from perfmodel.training.kind import Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
 from perfmodel.training.memory import held_parameters, slice_of
@@ -21,11 +22,30 @@ from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import layer_kinds
 from perfmodel.training.step import train
-from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.catalog import find_model, named_model
 
 H100 = hardware("h100-sxm5-80gb")
 DENSE = named_model("qwen3.5-9b")
 NEXT = named_model("qwen3-next-80b-a3b")
+
+
+MAMBA = find_model(
+    "layers=8 hidden=2048 heads=16 kv_heads=4 head_dim=128 ffn=8192 vocab=32000 gated=false rotary=false "
+    "learned_positions=false bias=false norm=rms linear_rule=mamba2 linear_layers=6 linear_heads=64 linear_key_heads=8 "
+    "linear_head_dim=128 linear_value_dim=64 bare_layers=2"
+)
+#: the same with experts of half the width of the residual stream, and two layers without them
+LATENT = dataclasses.replace(
+    MAMBA, experts=16, top_k=4, expert_ffn=1024, shared_ffn=2048, expert_hidden=1024, name="latent"
+)
+KIMI = dataclasses.replace(MAMBA, linear_rule="kimi_delta", bare_layers=0, linear_heads=16, linear_key_heads=16)
+LIGHTNING = dataclasses.replace(KIMI, linear_rule="lightning", linear_conv=0)
+CONVOLVED = dataclasses.replace(
+    MAMBA, linear_rule="short_conv", linear_heads=16, linear_key_heads=16, linear_head_dim=128, linear_value_dim=128,
+    linear_conv=3,
+)  # fmt: skip
+RULES = [MAMBA, LATENT, KIMI, LIGHTNING, CONVOLVED]
+NAMES = ["mamba2", "latent experts", "kimi_delta", "lightning", "short_conv"]
 
 
 def setup(config=DENSE, gpus=8, **plan):
@@ -51,11 +71,11 @@ def test_flop_by_hand():
 
 def test_products_of_a_linear_layer_by_hand():
     shard, hidden, tokens = setup().shard, 4096, 4096
-    linear = layer_work(H100, DENSE, shard, False, False, True)
+    linear = layer_work(H100, DENSE, shard, Kind(linear=True))
     keys, values = 16 * 128, 32 * 128
     weights = hidden * (2 * keys + 2 * values) + hidden * 2 * 32 + values * hidden + 3 * hidden * 12288
     assert linear.flop == 2 * tokens * weights
-    attending = layer_work(H100, DENSE, shard, False, False)
+    attending = layer_work(H100, DENSE, shard, Kind())
     queries, heads = 16 * 256, 4 * 256
     assert attending.flop == 2 * tokens * hidden * (2 * queries + 2 * heads + queries + 3 * 12288)
 
@@ -63,7 +83,7 @@ def test_products_of_a_linear_layer_by_hand():
 def test_a_long_sequence_is_cheaper_in_a_linear_layer():
     short, long = (setup(seq=seq, batch=8).shard for seq in (2048, 65536))
     linear, attending = (
-        [layer_work(H100, DENSE, shard, False, False, kind).core for shard in (short, long)] for kind in (True, False)
+        [layer_work(H100, DENSE, shard, Kind(linear=kind)).core for shard in (short, long)] for kind in (True, False)
     )
     assert linear[1].forward_s < 0.2 * attending[1].forward_s
     # a fixed part of each kernel aside, its time is in proportion to the tokens
@@ -86,18 +106,19 @@ def test_what_streams_and_is_kept_by_hand():
 def test_a_gate_keeps_itself_and_what_it_multiplies():
     part = slice_of(setup())
     plain = dataclasses.replace(DENSE, facts=dataclasses.replace(DENSE.architecture, output_gate=False))
-    more = kept_by_layer(DENSE, part, False).queries - kept_by_layer(plain, part, False).queries
+    more = kept_by_layer(DENSE, part, Kind()).queries - kept_by_layer(plain, part, Kind()).queries
     assert more == 2 * 2 * part.tokens * 16 * 256
 
 
 @pytest.mark.parametrize("plan", [{}, {"tp": 4}, {"pp": 4, "tp": 2}, {"pp": 2}])
-@pytest.mark.parametrize("config", [DENSE, NEXT], ids=["dense", "experts"])
+@pytest.mark.parametrize("config", [DENSE, NEXT, *RULES], ids=["dense", "experts", *NAMES])
 def test_all_parameters_are_held_once(config, plan):
     cluster = Cluster.of(H100, 8)
     held = held_parameters(config, cluster, TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
     # tensor parallel ranks share out all but the experts, which all of them have whole
-    total = sum((stage.dense + stage.outer) * plan.get("tp", 1) + stage.experts for stage in held)
-    assert total == pytest.approx(config.parameters, rel=1e-5)  # the final norm lies on every tensor parallel rank
+    tp = plan.get("tp", 1)
+    total = sum((stage.dense + stage.outer) * tp + stage.experts for stage in held)
+    assert total == config.parameters + (tp - 1) * config.outer_norm_parameters  # every rank has the final norm
 
 
 def test_adapters_stand_beside_the_matrices_of_both_kinds_of_layers():
@@ -136,3 +157,61 @@ def test_a_plan_that_linear_attention_does_not_allow_names_the_nearest(plan, sai
     with pytest.raises(UsageError, match=said) as error:
         train(DENSE, Cluster.of(H100, 64), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
     assert "Nearest" in str(error.value)
+
+
+def test_layers_without_an_mlp_alternate_with_the_others():
+    kinds = layer_kinds(MAMBA)
+    assert [kind.bare for kind in kinds] == [False, False, False, True] * 2
+    assert [kind.blocks for kind in kinds] == [2, 2, 2, 1] * 2
+    experts = layer_kinds(dataclasses.replace(LATENT, dense_layers=2))
+    assert [(kind.moe, kind.bare) for kind in experts[:2]] == [(False, False)] * 2
+    assert sum(kind.bare for kind in experts) == 2
+    assert sum(kind.moe for kind in experts) == 4
+
+
+def test_products_of_a_layer_with_mamba_by_hand():
+    """Gate, x, B, C and steps in one product, and one after the states; no MLP in a bare layer."""
+    shard, hidden, tokens = setup(MAMBA).shard, 2048, 4096
+    values, states = 64 * 64, 8 * 128
+    mamba = hidden * (2 * values + 2 * states + 64) + values * hidden
+    for bare, mlp in ((False, 2 * hidden * 8192), (True, 0)):
+        work = layer_work(H100, MAMBA, shard, Kind(linear=True, bare=bare))
+        assert work.flop == 2 * tokens * (mamba + mlp)
+        assert work.parameters == mamba + mlp + (1 if bare else 2) * hidden
+
+
+def test_a_bare_layer_streams_keeps_and_launches_less():
+    part, shard = slice_of(setup(MAMBA)), setup(MAMBA).shard
+    whole, bare = (kept_by_layer(MAMBA, part, Kind(linear=True, bare=bare)) for bare in (False, True))
+    assert bare.mlp == 0 < whole.mlp
+    assert bare.norms == whole.norms / 3  # the input of a product, in place of two and the residual between
+    works = [layer_work(H100, MAMBA, shard, Kind(linear=True, bare=bare)) for bare in (False, True)]
+    assert works[1].streams_s < works[0].streams_s
+    assert works[1].kernels == works[0].kernels - 2 - 3  # two products; a norm, an addition and an activation
+
+
+def test_experts_of_another_width_by_hand():
+    """Two products lead there and back; the experts' matrices and what is sent to them have their width."""
+    shard, hidden, tokens = setup(LATENT).shard, 2048, 4096
+    work = layer_work(H100, LATENT, shard, Kind(moe=True, linear=True))
+    plain = layer_work(H100, dataclasses.replace(LATENT, expert_hidden=0), shard, Kind(moe=True, linear=True))
+    assert work.expert_parameters == 16 * 2 * 1024 * 1024 == plain.expert_parameters / 2
+    assert work.parameters - plain.parameters == 2 * hidden * 1024
+    assert work.token_bytes == plain.token_bytes / 2 == tokens * 1024 * 2
+
+
+@pytest.mark.parametrize("config", RULES, ids=NAMES)
+def test_each_rule_trains(config):
+    """The model's FLOP are 6 of each parameter and token, and what attention and states add."""
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge")
+    step = train(config, cluster, plan)
+    least = 6.0 * config.multiplied_parameters * 64 * 4096
+    assert least < step.flop < 1.4 * least
+    assert step.low_s < step.time_s < step.high_s
+
+
+def test_states_of_mamba_by_hand():
+    """A token of a head: 4 d e for the state, and in chunks of 128 tokens 2 C e; of a group 2 C d."""
+    each = 64 * (4 * 128 * 64 + 2 * 128 * 64) + 8 * 2 * 128 * 128
+    assert linear_flop(MAMBA, 4096) == 6 * 4096 * each
+    assert linear_flop(CONVOLVED, 4096) == 0

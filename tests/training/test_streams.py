@@ -10,6 +10,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.constants import constants
 from perfmodel.training.framework import find_framework
+from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
@@ -30,7 +31,7 @@ def shard(framework="megatron-bridge", **plan):
 
 
 def moved(shard, config=LLAMA):
-    return tuple(sum(kernels) for kernels in stream_bytes(H100, config, shard, False))
+    return tuple(sum(kernels) for kernels in stream_bytes(H100, config, shard, DENSE))
 
 
 def test_fused_kernels_move_each_tensor_once():
@@ -54,7 +55,7 @@ def test_fused_kernels_move_each_tensor_once():
 
 def test_tokens_of_experts_are_sorted_there_and_back():
     mixtral = named_model("mixtral-8x7b")
-    forward, backward = stream_bytes(H100, mixtral, shard(), True)
+    forward, backward = stream_bytes(H100, mixtral, shard(), Kind(moe=True))
     there_and_back = [4 * TOKENS * mixtral.top_k * mixtral.hidden] * 2
     assert forward[-2:] == backward[-2:] == there_and_back
 
@@ -84,21 +85,19 @@ def test_sequence_parallel_ranks_cast_their_share_of_what_they_gather():
     ranks = 4
     parallel = shard(tp=ranks, dtype="fp8")
     assert parallel.sp
-    whole, shared = (
-        layer_work(H100, LLAMA, parallel._replace(gathers_cast=flag), False, False) for flag in (False, True)
-    )
+    whole, shared = (layer_work(H100, LLAMA, parallel._replace(gathers_cast=flag), DENSE) for flag in (False, True))
     gathered = 2 * TOKENS * HIDDEN  # inputs of queries and of the MLP; as many gradients of outputs
     left = (1 - 1 / ranks) * gathered
     assert whole.cast_elements - shared.cast_elements == pytest.approx(left)
     assert whole.cast_backward_elements - shared.cast_backward_elements == pytest.approx(left)
     assert (whole.gathered_elements, shared.gathered_elements) == (0, 2 * gathered)
-    alone = layer_work(H100, LLAMA, shard(dtype="fp8"), False, False)
+    alone = layer_work(H100, LLAMA, shard(dtype="fp8"), DENSE)
     assert alone.cast_elements == pytest.approx(TOKENS * (2 * HIDDEN + QUERIES + LLAMA.ffn))
 
 
 def test_gradients_that_are_added_up_are_read_in_their_dtype():
     wide, narrow, none = (
-        layer_work(H100, LLAMA, shard()._replace(accumulates=adds, main_gradients=dtype), False, False).accumulate_s
+        layer_work(H100, LLAMA, shard()._replace(accumulates=adds, main_gradients=dtype), DENSE).accumulate_s
         for adds, dtype in ((True, "fp32"), (True, "bf16"), (False, "fp32"))
     )
     assert wide == pytest.approx(2 * narrow, rel=0.05)
@@ -120,7 +119,7 @@ def test_values_of_another_width_than_keys_count_as_they_are():
     )
     width = QUERIES + KEYS + values + 2 * HIDDEN + LLAMA.ffn
     assert biased[1] - plain[1] == pytest.approx(2 * TOKENS * width)
-    wide, narrow = (layer_work(H100, one, shard(), False, False).parameters for one in (LLAMA, config))
+    wide, narrow = (layer_work(H100, one, shard(), DENSE).parameters for one in (LLAMA, config))
     assert wide - narrow == HIDDEN * (values + QUERIES / 2)  # of values, and of the output
 
 

@@ -1,4 +1,4 @@
-"""Hybrids: models some of whose layers have linear attention instead of keys."""
+"""Hybrids: models some of whose layers keep a state of the sequence in place of keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_parameters_by_hand():
     linear = into + rates + out + convolution + decays + norm
     attention = 64 * (2 * 4 * 32) + 2 * 64 * (2 * 32) + 64 * (4 * 32) + 2 * 32  # queries with a gate, norms of 32
     experts = 6 * 3 * 64 * 48 + 3 * 64 * 40 + 6 * 64 + 64  # routed, shared, router and the gate of the shared one
-    assert config.linear_attention_parameters == linear
+    assert config.state_layer.parameters == linear
     assert config.attention_parameters == attention
     assert config.parameters == 2 * 1000 * 64 + 64 + 8 * (experts + 2 * 64) + 6 * linear + 2 * attention
 
@@ -94,7 +94,7 @@ def test_keys_grow_with_the_sequence_and_states_do_not():
     ("change", "said"),
     [
         ({"layer_types": ["linear_attention"] * 8}, "none of its 8 layers attends to keys"),
-        ({"layer_types": ["linear_attention", "mamba"] * 4}, "mamba layers, which are not modelled"),
+        ({"layer_types": ["full_attention", "rwkv"] * 4}, "rwkv layers, which are not modelled"),
         ({"linear_num_value_heads": 5}, "heads of linear attention (5) are not a multiple of their key heads (2)"),
         ({"linear_num_key_heads": 0}, "linear key heads = 0"),
         ({"layer_types": ["full_attention"] * 4}, "4 entries for 8 layers"),
@@ -122,5 +122,200 @@ def test_a_shape_in_words():
 
 
 def test_their_eager_kernels_are_not_listed():
-    with pytest.raises(UsageError, match="linear attention"):
+    with pytest.raises(UsageError, match="a state in place of keys"):
         forward_pass(named_model("qwen3.5-9b"), 1, 128)
+
+
+#: what all configurations of the families below state
+BASE = {
+    "hidden_size": 64,
+    "vocab_size": 1000,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+}
+NEMOTRON = {
+    **BASE,
+    "model_type": "nemotron_h",
+    "head_dim": 16,
+    "intermediate_size": 96,
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 24,
+    "n_groups": 2,
+    "conv_kernel": 4,
+    "mlp_hidden_act": "relu2",
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 40,
+    "moe_shared_expert_intermediate_size": 56,
+}
+GRANITE = {
+    **BASE,
+    "model_type": "granitemoehybrid",
+    "num_hidden_layers": 6,
+    "layer_types": ["mamba", "mamba", "attention", "mamba", "attention", "mamba"],
+    "num_local_experts": 6,
+    "num_experts_per_tok": 2,
+    "intermediate_size": 40,
+    "shared_intermediate_size": 48,
+    "mamba_n_heads": 8,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 24,
+    "mamba_d_head": "auto",
+    "position_embedding_type": "nope",
+}
+KIMI = {
+    **BASE,
+    "model_type": "kimi_linear",
+    "num_hidden_layers": 8,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 40,
+    "num_experts": 6,
+    "num_experts_per_token": 2,
+    "num_shared_experts": 1,
+    "kv_lora_rank": 32,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 1,
+    "linear_attn_config": {
+        "full_attn_layers": [4, 8],
+        "kda_layers": [1, 2, 3, 5, 6, 7],
+        "head_dim": 16,
+        "num_heads": 4,
+        "short_conv_kernel_size": 4,
+    },
+}
+MINIMAX = {
+    **BASE,
+    "model_type": "minimax",
+    "num_hidden_layers": 4,
+    "head_dim": 24,
+    "intermediate_size": 48,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+}
+LFM2 = {
+    **BASE,
+    "model_type": "lfm2",
+    "num_hidden_layers": 6,
+    "intermediate_size": 120,
+    "full_attn_idxs": [2, 5],
+}
+LFM2_MOE = {
+    **BASE,
+    "model_type": "lfm2_moe",
+    "num_hidden_layers": 6,
+    "intermediate_size": 120,
+    "moe_intermediate_size": 40,
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "num_dense_layers": 2,
+    "layer_types": ["conv", "conv", "full_attention"] * 2,
+}
+BAMBA = {
+    **BASE,
+    "model_type": "bamba",
+    "num_hidden_layers": 6,
+    "attn_layer_indices": [2, 5],
+    "intermediate_size": 96,
+    "mamba_n_heads": 8,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 24,
+    "mamba_d_head": "auto",
+}
+OLMO = {**BASE, "model_type": "olmo_hybrid", "num_hidden_layers": 8, "intermediate_size": 96}
+#: configurations and what the classes of transformers 5.24 hold, built without weights, with the corrections of routers
+CLASSES = [
+    (NEMOTRON | {"hybrid_override_pattern": "M-M-M*-M-", "num_hidden_layers": 9}, 320_096),
+    (NEMOTRON | {"hybrid_override_pattern": "M-M*-M-M*MM-"}, 397_584),
+    (NEMOTRON | {"hybrid_override_pattern": "MEMEM*EME"}, 424_056),
+    (NEMOTRON | {"hybrid_override_pattern": "MEMEM*EME", "moe_latent_size": 32}, 379_000),
+    (NEMOTRON | {"hybrid_override_pattern": "M*M-ME"}, 288_814),
+    (NEMOTRON | {"layers_block_type": ["mamba", "moe"] * 2 + ["mamba", "attention", "moe", "mamba", "moe"]}, 424_056),
+    (GRANITE | {"num_local_experts": 0, "shared_intermediate_size": 80, "tie_word_embeddings": True}, 298_336),
+    (GRANITE | {"tie_word_embeddings": False}, 604_256),
+    (BAMBA, 394_016),
+    (BAMBA | {"mamba_n_heads": 16, "mamba_n_groups": 1, "attn_layer_indices": [2], "mamba_d_head": 8,
+              "attention_bias": True, "mlp_bias": True}, 402_080),
+    (MINIMAX, 375_552),
+    (MINIMAX | {"layer_types": ["linear_attention"] * 3 + ["full_attention"]}, 387_936),
+    (KIMI, 689_954),
+    (KIMI | {"num_shared_experts": 2, "q_lora_rank": 24, "first_k_dense_replace": 2, "linear_attn_config": {}},
+     15_734_524),
+    (LFM2, 450_688),
+    (LFM2 | {"block_ff_dim": 1200, "full_attn_idxs": [1], "block_ffn_dim_multiplier": 1.3, "block_multiple_of": 32,
+             "tie_embedding": False}, 1_440_544),
+    (LFM2 | {"block_auto_adjust_ff_dim": False, "conv_L_cache": 5}, 294_528),
+    (LFM2_MOE, 387_736),
+    (LFM2_MOE | {"use_expert_bias": False}, 387_712),
+    (OLMO, 456_640),
+    (OLMO | {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+             "linear_value_head_dim": 24, "attention_bias": True}, 443_968),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "parameters"), CLASSES)
+def test_parameters_of_each_rule_are_those_of_its_class(document, parameters):
+    assert config_of(document, "config.json").parameters == parameters
+
+
+def test_an_mlp_of_nemotron_h_belongs_to_the_layer_before_it():
+    """M-M-M*-: four layers of which the third has no MLP, as many norms as letters, and one at the end."""
+    config = config_of(NEMOTRON | {"hybrid_override_pattern": "M-M-M*-"}, "config.json")
+    assert (config.layers, config.linear_layers, config.attending_layers) == (4, 3, 1)
+    assert (config.mlp_layers, config.moe_layers, config.bare_layers) == (3, 0, 1)
+    values, keys = 8 * 16, 2 * 24
+    mamba = 64 * (2 * values + 2 * keys + 8) + 5 * (values + 2 * keys) + 3 * 8 + values + values * 64
+    attention, mlp = 2 * 64 * 64 + 2 * 64 * 32, 2 * 64 * 96
+    assert config.parameters == 2 * 1000 * 64 + 3 * mamba + attention + 3 * mlp + (7 + 1) * 64
+
+
+def test_experts_of_another_width_have_a_way_there_and_back():
+    config = config_of(NEMOTRON | {"hybrid_override_pattern": "MEM*E", "moe_latent_size": 32}, "config.json")
+    assert config.expert_parameters == 2 * 32 * 40
+    shared = 6 * 64 + 6 + 2 * 32 * 64 + 2 * 64 * 56  # router with corrections, there and back, the shared expert
+    assert config.moe_layer_parameters - 6 * config.expert_parameters == config.attention_parameters + shared + 2 * 64
+    assert (config.moe_layers, config.bare_layers, config.mlp_layers) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("document", "kept"),
+    [
+        (GRANITE, 4 * (4 * 8 * 24 * 16 + 2 * 3 * (8 * 16 + 2 * 24))),
+        (KIMI, 6 * (4 * 4 * 16 * 16 + 2 * 3 * (3 * 4 * 16))),
+        (MINIMAX, 2 * (4 * 4 * 24 * 24)),  # no convolution
+        (LFM2, 4 * (2 * 2 * 64)),  # two tokens of a convolution of three taps, and no state
+    ],
+)
+def test_what_is_kept_of_a_sequence_by_hand(document, kept):
+    assert config_of(document, "config.json").state_bytes == kept
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (NEMOTRON | {"hybrid_override_pattern": "M--*-"}, "1 MLPs more than layers"),
+        (NEMOTRON | {"hybrid_override_pattern": "M-M-"}, "none of its 2 layers attends"),
+        (NEMOTRON | {"hybrid_override_pattern": "M-*-", "n_groups": 3}, "not a multiple of their key heads (3)"),
+        (BAMBA | {"attn_layer_indices": None}, "none of its 6 layers attends"),
+        (LFM2 | {"conv_L_cache": "3"}, "linear conv = '3'"),
+    ],
+)
+def test_impossible_hybrids_are_refused(document, said):
+    with pytest.raises(InputFileError) as error:
+        config_of(document, "config.json")
+    assert said in str(error.value)
+
+
+def test_rules_and_layers_without_an_mlp_in_words():
+    words = "layers=6 hidden=64 heads=4 vocab=1000 gated=false rotary=false learned_positions=false positions=4096"
+    words += " ffn=96 kv_heads=2 head_dim=16 linear_rule=mamba2 linear_heads=8 linear_key_heads=2 linear_head_dim=24"
+    config = find_model(f"{words} linear_value_dim=16 linear_layers=5 bare_layers=1 norm=rms bias=false")
+    listed = config_of(NEMOTRON | {"hybrid_override_pattern": "M-M-M-M-M*-"}, "config.json")
+    assert config.parameters == listed.parameters
+    for change, said in (("linear_rule=mamba", "mamba2"), ("bare_layers=7", "7 layers without an MLP")):
+        with pytest.raises(UsageError) as error:
+            find_model(f"layers=6 hidden=64 heads=4 vocab=1000 {change}")
+        assert said in str(error.value)

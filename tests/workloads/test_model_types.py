@@ -390,7 +390,7 @@ def test_the_experts_of_glm_flash_may_come_from_some_groups():
         ("minimax_m3_vl_text", {}, "attention to blocks of keys"),
         ("deepseek_v4", {}, "keys that are compressed over tokens"),
         ("mistral_large4_text", {}, "layers that share keys and values"),
-        ("bailing_hybrid", {}, "linear attention layers"),
+        ("bailing_hybrid", {}, "latent attention with a gate for each head"),
         ("muse_glimmer_text", {"attention_bias": True}, "gates without the biases"),
         ("afmoe", {"attention_bias": True}, "gates without the biases of its other matrices"),
         ("ernie4_5_moe", {"use_bias": True}, "experts without the biases of its other matrices"),

@@ -1,0 +1,221 @@
+"""What configurations of hybrids state: which layers keep a state in place of keys, which have an MLP, and their sizes.
+
+Every function takes the keys of one configuration. They follow the classes of Hugging Face's transformers 5.24.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.workloads.state_layer import Rule
+
+Raw = Mapping[str, Any]
+
+#: families with such layers -> their rule
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "bamba": Rule.MAMBA2,
+        "granitemoehybrid": Rule.MAMBA2,
+        "kimi_linear": Rule.KIMI_DELTA,
+        "lfm2": Rule.SHORT_CONV,
+        "lfm2_moe": Rule.SHORT_CONV,
+        "minimax": Rule.LIGHTNING,
+        "nemotron_h": Rule.MAMBA2,
+        "olmo_hybrid": Rule.GATED_DELTA,
+        "qwen3_5_moe_text": Rule.GATED_DELTA,
+        "qwen3_5_text": Rule.GATED_DELTA,
+        "qwen3_next": Rule.GATED_DELTA,
+    }
+)
+#: kinds of layer as configurations of these families list them -> what they are
+STATE, ATTENTION, MLP, EXPERTS = "state", "attention", "MLP", "experts"
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("linear_attention", "mamba", "conv"), STATE),
+        **dict.fromkeys(("full_attention", "attention"), ATTENTION),
+        "mlp": MLP,
+        "moe": EXPERTS,
+    }
+)
+#: letters of Nemotron-H's pattern -> the kinds that they stand for
+_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+@dataclass(frozen=True)
+class Layers:
+    """How many layers a hybrid has.
+
+    Attributes
+    ----------
+    total : layers, each with attention or a state.
+    states : of them, with a state.
+    bare : of them, without an MLP.
+    sparse : of them, with experts; None where other keys tell it.
+    """
+
+    total: int
+    states: int
+    bare: int = 0
+    sparse: int | None = None
+
+
+def listed(raw: Raw) -> list[str]:
+    """Return the kinds of layer that a configuration lists, none where other keys tell them."""
+    for key in ("layer_types", "layers_block_type"):
+        types = raw.get(key)
+        if isinstance(types, list) and types:
+            return [str(name) for name in types]
+    pattern = raw.get("hybrid_override_pattern")
+    return [_LETTERS.get(letter, letter) for letter in pattern] if isinstance(pattern, str) else []
+
+
+def unknown_kinds(raw: Raw) -> list[str]:
+    """Return the kinds of layer in a configuration of these families that no class has."""
+    return sorted({name for name in listed(raw) if name not in KINDS})
+
+
+def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
+    """Return the layers of a hybrid; ``layers`` is what the configuration states as their number.
+
+    Nemotron-H lists attention, states and MLPs as layers of their own: an MLP belongs to the one before it here.
+    """
+    kinds = _kinds(kind, raw, layers)
+    mixers = kinds.count(ATTENTION) + kinds.count(STATE)
+    mlps = kinds.count(MLP) + kinds.count(EXPERTS)
+    if not mlps:
+        return Layers(len(kinds), kinds.count(STATE))
+    return Layers(mixers, kinds.count(STATE), mixers - mlps, kinds.count(EXPERTS))
+
+
+def _kinds(kind: str, raw: Raw, layers: int) -> list[str]:
+    """Return what each layer of a hybrid is."""
+    if found := listed(raw):
+        return [KINDS[name] for name in found]
+    return [ATTENTION if _attends(kind, raw, index) else STATE for index in range(layers)]
+
+
+def _attends(kind: str, raw: Raw, index: int) -> bool:
+    """Return whether a layer attends to keys in a configuration that lists no kinds."""
+    if kind == "bamba":
+        return index in (raw.get("attn_layer_indices") or ())
+    if kind == "lfm2":
+        chosen = raw.get("full_attn_idxs")
+        return chosen is None or index in chosen
+    if kind == "minimax":
+        chosen = raw.get("attn_type_list")
+        return bool(chosen[index]) if isinstance(chosen, list) else index % 2 == 0
+    if kind == "kimi_linear":
+        chosen = _kimi(raw).get("full_attn_layers")
+        return index + 1 in chosen if chosen is not None else bool(index) and index % 4 == 0
+    return (index + 1) % int(raw.get("full_attention_interval") or 4) == 0
+
+
+def _kimi(raw: Raw) -> Mapping[str, Any]:
+    found = raw.get("linear_attn_config")
+    return found if isinstance(found, dict) else {}
+
+
+def _mamba2(raw: Raw) -> dict[str, Any]:
+    """Mamba-2's heads may be left to follow from its width."""
+    heads = raw.get("mamba_n_heads") or 128
+    width = int(float(raw.get("mamba_expand") or 2) * int(raw.get("hidden_size") or 0))
+    given = raw.get("mamba_d_head")
+    return {
+        "linear_num_value_heads": heads,
+        "linear_num_key_heads": raw.get("mamba_n_groups") or 1,
+        "linear_key_head_dim": raw.get("mamba_d_state") or 256,
+        "linear_value_head_dim": given if isinstance(given, int) else width // max(1, int(heads)),
+        "linear_conv_kernel_dim": raw.get("mamba_d_conv") or 4,
+    }
+
+
+def _nemotron_h(raw: Raw) -> dict[str, Any]:
+    return {
+        "linear_num_value_heads": raw.get("mamba_num_heads") or 128,
+        "linear_num_key_heads": raw.get("n_groups") or raw.get("mamba_n_groups") or 8,
+        "linear_key_head_dim": raw.get("ssm_state_size") or 128,
+        "linear_value_head_dim": raw.get("mamba_head_dim") or 64,
+        "linear_conv_kernel_dim": raw.get("conv_kernel") or raw.get("mamba_d_conv") or 4,
+    }
+
+
+def _kimi_linear(raw: Raw) -> dict[str, Any]:
+    own = _kimi(raw)
+    heads = own.get("num_heads") or raw.get("linear_num_heads") or 32
+    size = own.get("head_dim") or raw.get("linear_head_dim") or 128
+    return {
+        "linear_num_value_heads": heads,
+        "linear_num_key_heads": heads,
+        "linear_key_head_dim": size,
+        "linear_value_head_dim": size,
+        "linear_conv_kernel_dim": own.get("short_conv_kernel_size") or raw.get("linear_conv_kernel_dim") or 4,
+    }
+
+
+def _minimax(raw: Raw) -> dict[str, Any]:
+    heads, hidden = int(raw.get("num_attention_heads") or 32), int(raw.get("hidden_size") or 4096)
+    size = raw.get("head_dim") or hidden // heads
+    return {
+        "linear_num_value_heads": heads,
+        "linear_num_key_heads": heads,
+        "linear_key_head_dim": size,
+        "linear_value_head_dim": size,
+    }
+
+
+def _lfm2(raw: Raw) -> dict[str, Any]:
+    """LFM2's convolution passes over the residual stream, whose columns GPUs share out as the heads of attention."""
+    heads = int(raw.get("num_attention_heads") or 32)
+    size = int(raw.get("hidden_size") or 2560) // heads
+    return {
+        "linear_num_value_heads": heads,
+        "linear_num_key_heads": heads,
+        "linear_key_head_dim": size,
+        "linear_value_head_dim": size,
+        "linear_conv_kernel_dim": raw.get("conv_L_cache") or 3,
+    }
+
+
+def _olmo_hybrid(raw: Raw) -> dict[str, Any]:
+    heads, hidden = int(raw.get("num_attention_heads") or 30), int(raw.get("hidden_size") or 3840)
+    keys = raw.get("linear_num_key_heads") or heads
+    size = raw.get("linear_key_head_dim") or int(0.75 * hidden / int(keys))
+    return {
+        "linear_num_value_heads": raw.get("linear_num_value_heads") or heads,
+        "linear_num_key_heads": keys,
+        "linear_key_head_dim": size,
+        "linear_value_head_dim": raw.get("linear_value_head_dim") or 2 * int(size),
+        "linear_conv_kernel_dim": raw.get("linear_conv_kernel_dim") or 4,
+    }
+
+
+def _qwen(raw: Raw) -> dict[str, Any]:
+    usual = {
+        "linear_num_value_heads": 32,
+        "linear_num_key_heads": 16,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_conv_kernel_dim": 4,
+    }
+    return {key: value if raw.get(key) is None else raw[key] for key, value in usual.items()}
+
+
+#: family -> the sizes of its layers with a state, under the keys that Qwen3-Next has for them
+SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
+    {
+        "bamba": _mamba2,
+        "granitemoehybrid": _mamba2,
+        "kimi_linear": _kimi_linear,
+        "lfm2": _lfm2,
+        "lfm2_moe": _lfm2,
+        "minimax": _minimax,
+        "nemotron_h": _nemotron_h,
+        "olmo_hybrid": _olmo_hybrid,
+        "qwen3_5_moe_text": _qwen,
+        "qwen3_5_text": _qwen,
+        "qwen3_next": _qwen,
+    }
+)

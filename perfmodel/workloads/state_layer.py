@@ -1,0 +1,199 @@
+"""Layers that keep a state of a sequence in place of its keys: the delta rules, Mamba-2, lightning attention, LFM2's.
+
+Matrices and parameters follow the classes of Hugging Face's transformers 5.24, states and kernels those of SGLang and
+vLLM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.operators.gated_delta import GatedDelta
+from perfmodel.operators.linear_attention import LinearAttention
+from perfmodel.workloads.matrices import Linear, count_parameters
+
+
+class Rule(StrEnum):
+    """How a token changes the state of a layer.
+
+    - GATED_DELTA : the gated delta rule (Qwen3-Next, Qwen3.5, OLMo-Hybrid), see `perfmodel.operators.gated_delta`.
+    - KIMI_DELTA : the same with a decay of each column of the keys (Kimi Linear, arXiv 2510.26692).
+    - MAMBA2 : a decay of each head and an outer product, see `perfmodel.operators.linear_attention`. Its states B, C
+      and x are keys, queries and values, its groups the heads of keys (Nemotron-H, Granite 4, Bamba).
+    - LIGHTNING : linear attention with fixed decays (MiniMax-Text-01, arXiv 2501.08313).
+    - SHORT_CONV : no state but the tokens that a convolution reads, between two gates (LFM2).
+    """
+
+    GATED_DELTA = "gated_delta"
+    KIMI_DELTA = "kimi_delta"
+    MAMBA2 = "mamba2"
+    LIGHTNING = "lightning"
+    SHORT_CONV = "short_conv"
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether queries and keys are scaled to length 1, and a chunk solves a triangle."""
+        return self in (Rule.GATED_DELTA, Rule.KIMI_DELTA)
+
+
+#: the operator of a rule and the tokens of a chunk: flash-linear-attention's, the smaller of those that configurations
+#: with Mamba-2 state (128 and 256), and that of MiniMax's
+_COMPUTED: Mapping[Rule, tuple[type[GatedDelta | LinearAttention], int]] = MappingProxyType(
+    {
+        Rule.GATED_DELTA: (GatedDelta, 64),
+        Rule.KIMI_DELTA: (GatedDelta, 64),
+        Rule.MAMBA2: (LinearAttention, 128),
+        Rule.LIGHTNING: (LinearAttention, 256),
+    }
+)
+#: matrices that quantised checkpoints keep in 16 bits
+IN_SIXTEEN_BITS = frozenset(("decay_rate",))
+
+
+@dataclass(frozen=True)
+class StateLayer:
+    """The part of a layer that keeps a state in place of keys, of the whole model or of one GPU.
+
+    Attributes
+    ----------
+    rule : how a token changes the state.
+    hidden : width of the residual stream.
+    heads, key_heads : heads of its values, and of its queries and keys.
+    head_dim, value_dim : size of a head of its queries and keys, and of its values.
+    conv : taps of the convolution over neighbouring tokens before it, 0 for none.
+    """
+
+    rule: Rule
+    hidden: int
+    heads: int
+    key_heads: int
+    head_dim: int
+    value_dim: int
+    conv: int
+
+    def share(self, tp: int) -> StateLayer:
+        """Return the part of one of tp GPUs, with a share of the heads; fewer heads of keys than GPUs are repeated."""
+        return dataclasses.replace(self, heads=max(1, self.heads // tp), key_heads=max(1, self.key_heads // tp))
+
+    @property
+    def key_width(self) -> int:
+        """Width of all heads of the queries, and of the keys."""
+        return self.key_heads * self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of all heads of the values."""
+        return self.heads * self.value_dim
+
+    @property
+    def mixed_width(self) -> int:
+        """Width of queries, keys and values together."""
+        return 2 * self.key_width + self.value_width
+
+    @property
+    def convolved_width(self) -> int:
+        """Width of what a convolution passes over: queries, keys and values, or the gated values alone."""
+        return (self.value_width if self.rule == Rule.SHORT_CONV else self.mixed_width) * (self.conv > 0)
+
+    def matrices(self) -> tuple[Linear, ...]:
+        """Return its matrices: the first computes queries, keys and values, the last follows the rule."""
+        hidden, keys, values, mixed = self.hidden, self.key_width, self.value_width, self.mixed_width
+        output = Linear("output", hidden, values)
+        match self.rule:
+            case Rule.GATED_DELTA:
+                rates = Linear("decay_rate", 2 * self.heads, hidden)
+                return (Linear("query_key_value_gate", mixed + values, hidden), rates, output)
+            case Rule.KIMI_DELTA:
+                return (
+                    Linear("query_key_value", mixed, hidden),
+                    Linear("decay_down", self.head_dim, hidden),
+                    Linear("decay_up", keys, self.head_dim),
+                    Linear("rate", self.heads, hidden),
+                    Linear("gate_down", self.head_dim, hidden),
+                    Linear("gate_up", values, self.head_dim),
+                    output,
+                )
+            case Rule.MAMBA2:
+                return (Linear("query_key_value_gate_step", mixed + values + self.heads, hidden), output)
+            case Rule.LIGHTNING:
+                return (Linear("query_key_value", mixed, hidden), Linear("gate", values, hidden), output)
+            case Rule.SHORT_CONV:
+                return (Linear("value_and_gates", mixed, hidden), output)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of matrices, convolution, decays and norm.
+
+        Mamba-2's convolution has a bias. There are a decay and an offset of each head (Mamba-2: and a direct path;
+        Kimi: an offset of each column of the keys). The delta rules' norm scales the columns of a head, the others'
+        those of all heads.
+        """
+        found = count_parameters(self.matrices()) + (self.conv + (self.rule == Rule.MAMBA2)) * self.convolved_width
+        match self.rule:
+            case Rule.GATED_DELTA:
+                return found + 2 * self.heads + self.value_dim
+            case Rule.KIMI_DELTA:
+                return found + self.heads + self.key_width + self.value_dim
+            case Rule.MAMBA2:
+                return found + 3 * self.heads + self.value_width
+            case Rule.LIGHTNING:
+                return found + self.value_width
+            case Rule.SHORT_CONV:
+                return found
+
+    @property
+    def state_bytes(self) -> float:
+        """What it keeps of one sequence, however long that is [B].
+
+        A state [head_dim, value_dim] a head in fp32, and the inputs of all but one tap of the convolution in 16 bits.
+        """
+        states = 4.0 * self.heads * self.head_dim * self.value_dim * self.has_states
+        return states + 2.0 * max(0, self.conv - 1) * self.convolved_width
+
+    @property
+    def has_states(self) -> bool:
+        """Whether there is more to keep than what a convolution reads."""
+        return self.rule in _COMPUTED
+
+    @property
+    def chunk(self) -> int:
+        """Tokens whose states are computed at once; 0 without states."""
+        return _COMPUTED[self.rule][1] if self.has_states else 0
+
+    @property
+    def gates(self) -> int:
+        """Kernels that multiply by a gate, with a norm or without: one before LFM2's convolution and one after it."""
+        return 2 if self.rule == Rule.SHORT_CONV else 1
+
+    @property
+    def more_kernels(self) -> float:
+        """Kernels of it in a serving engine beyond those of attention.
+
+        Its convolution and its norm stand for attention's rotation and the write of its keys. More are products beyond
+        one before the rule and one after it, and the delta rules' decays (SGLang's and vLLM's layers).
+        """
+        return len(self.matrices()) - 2.0 + self.rule.is_delta
+
+    @property
+    def more_prompt_kernels(self) -> float:
+        """Kernels that prompts have beyond those: of chunks in place of one, and of the delta rules' unit lengths."""
+        chunks = float(self.operator(seq=self.chunk).kernels()) - 1.0 if self.has_states else 0.0
+        return chunks + 2.0 * self.rule.is_delta
+
+    def operator(self, **sizes: Any) -> GatedDelta | LinearAttention:
+        """Return the operator that changes and reads the states, of a rule that has any.
+
+        Parameters
+        ----------
+        sizes : ``batch``, ``seq``, ``dtype``, ``algorithm``, ``carried``, ``backward``, as the operator takes them.
+        """
+        kind, chunk = _COMPUTED[self.rule]
+        return kind(
+            heads=self.heads, key_heads=self.key_heads, head_dim=self.head_dim, value_dim=self.value_dim, chunk=chunk,
+            **sizes,
+        )  # fmt: skip
