@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from perfmodel.core.work import Number, Tensor, ceil, minimum
-from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
 from perfmodel.operators.states import carried_states, check_carried, check_key_heads
 
 
@@ -39,8 +39,9 @@ class GatedDelta(Operator):
     head_dim, value_dim : columns of q and k, and of v and o; ``value_dim`` defaults to ``head_dim``.
     chunk : tokens of a chunk.
     algorithm : "chunked" or "recurrent".
-    carried : read a first state and write the last one, both in fp32, as a server does between its steps. Without it
-        the state starts at zero and is dropped. The backward pass has none.
+    carried : read a first state and write the last one, as a server does between its steps. Without it the state starts
+        at zero and is dropped. The backward pass has none.
+    state_dtype : of a carried state, by default fp32.
     backward : the gradient.
     """
 
@@ -56,11 +57,12 @@ class GatedDelta(Operator):
     chunk: Number = size(64, doc="tokens of a chunk")
     algorithm: str = choice("chunked", ("chunked", "recurrent"), doc="products of chunks, or one token after another")
     carried: bool = flag(False, doc="read a first state and write the last one")
+    state_dtype: str = dtype_of(doc="dtype of a carried state; default fp32")
     backward: bool = flag(False, quiet=True, doc="the gradient")
 
     def check(self) -> None:
         """Derive the heads of k and the columns of v; check the groups of heads."""
-        self.derive(key_heads=self.heads, value_dim=self.head_dim)
+        self.derive(key_heads=self.heads, value_dim=self.head_dim, state_dtype="fp32")
         check_key_heads(self)
         check_carried(self)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.core.work import Number, Tensor, minimum, plain
-from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
 from perfmodel.operators.states import carried_states, check_carried, check_key_heads
 
 
@@ -27,7 +27,7 @@ class LinearAttention(Operator):
     forward pass, one of each pair anew, and two gradients each, 2.5 times the FLOP; it reads the inputs and do and
     writes dq, dk and dv.
 
-    A server's step carries the state: it is read and written, in fp32, and is all the traffic of a single token.
+    A server's step carries the state: it is read and written, and is all the traffic of a single token.
 
     Parameters
     ----------
@@ -36,8 +36,9 @@ class LinearAttention(Operator):
     head_dim, value_dim : columns of q and k, and of v and o; ``value_dim`` defaults to ``head_dim``.
     chunk : tokens of a chunk.
     algorithm : "chunked" or "recurrent".
-    carried : read a first state and write the last one, both in fp32, as a server does between its steps. Without it
-        the state starts at zero and is dropped. The backward pass has none.
+    carried : read a first state and write the last one, as a server does between its steps. Without it the state starts
+        at zero and is dropped. The backward pass has none.
+    state_dtype : of a carried state, by default fp32.
     backward : the gradient.
 
     Raises
@@ -58,11 +59,12 @@ class LinearAttention(Operator):
     chunk: Number = size(64, doc="tokens of a chunk")
     algorithm: str = choice("chunked", ("chunked", "recurrent"), doc="products of chunks, or one token after another")
     carried: bool = flag(False, quiet=True, doc="read a first state and write the last one")
+    state_dtype: str = dtype_of(doc="dtype of a carried state; default fp32")
     backward: bool = flag(False, quiet=True, doc="the gradient")
 
     def check(self) -> None:
         """Derive the heads of k and the columns of v; check the groups of heads, and that no gradient is carried."""
-        self.derive(key_heads=self.heads, value_dim=self.head_dim)
+        self.derive(key_heads=self.heads, value_dim=self.head_dim, state_dtype="fp32")
         check_key_heads(self)
         check_carried(self)
 

@@ -39,8 +39,8 @@ def check_carried(op: Any) -> None:
 
 
 def carried_states(op: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return the first state, which is read, and the last, which is written [batch, heads, d, e] in fp32, if any."""
+    """Return the first state, which is read, and the last, which is written [batch, heads, d, e], if any."""
     if not op.carried:
         return (), ()
     state = (op.batch, op.heads, op.head_dim, op.value_dim)
-    return (Tensor.input("state", state, "fp32"),), (Tensor.output("last_state", state, "fp32"),)
+    return (Tensor.input("state", state, op.state_dtype),), (Tensor.output("last_state", state, op.state_dtype),)

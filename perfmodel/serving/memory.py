@@ -172,7 +172,7 @@ def memory_of(
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
     and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for the states of
-    linear attention takes it from that room.
+    layers without keys takes it from that room.
 
     Raises
     ------

@@ -127,7 +127,7 @@ def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
     scores a s T (e, and e + 1 with dropout) / t, or 4 T a / t;
     MLP e T f / t twice, three times if gated, four times in separate kernels; dropout masks 2 T h / x.
     For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)). A gate of attention's
-    output keeps itself and what it multiplies; of linear attention see `linear_kept`.
+    output keeps itself and what it multiplies; of a state in place of keys see `linear_kept`.
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
@@ -219,7 +219,7 @@ def _experts(config: ModelConfig, part: Slice) -> float:
 def layer_activations(config: ModelConfig, part: Slice, kind: Kind, recompute: str) -> LayerActivations:
     """Return what a layer keeps and what its backward needs beside that, for one way of recomputing."""
     kept = kept_by_layer(config, part, kind)
-    # the triangle of linear attention is kept by its kernel, as a flash kernel keeps its logarithms
+    # the triangle of a delta rule is kept by its kernel, as a flash kernel keeps its logarithms
     apart = part._replace(kernel="") if kind.linear else part
     remains = _remains(config, apart, kept, recompute, kind)
     return LayerActivations(remains, kept.total - _least(kept, remains, recompute) + _gradients(config, part, kept))
@@ -250,7 +250,7 @@ def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, kind:
 def _every_second_product(config: ModelConfig, part: Slice, kind: Kind) -> float:
     """Return the outputs that torchtitan keeps: of attention and of every second of its layer's products.
 
-    These are q, k, v, out, gate, up and down; with linear attention one for q, k, v and gate, and one for the rates.
+    These are q, k, v, out, gate, up and down; of a layer without keys the first is one for q, k, v and mostly the gate.
     """
     e, tokens = part.element_bytes, part.tokens
     routed = part.expert_tokens * config.top_k * config.expert_ffn / part.etp

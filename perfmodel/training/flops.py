@@ -43,8 +43,8 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
 def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[float, float]:
     """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square.
 
-    With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So does
-    linear attention.
+    With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So do
+    states in place of keys.
     """
     width = config.heads * (config.head_dim + config.value_dim) / 2.0
     windowed = min(config.window_layers, config.layers) if config.window else 0

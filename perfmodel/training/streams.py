@@ -27,7 +27,7 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
     Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
-    in and 1 out, backward 3 in and 2 out; what is around linear attention, `linear_stream_bytes` says.
+    in and 1 out, backward 3 in and 2 out; what is around a state in place of keys, `linear_stream_bytes` says.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0

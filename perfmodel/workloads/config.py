@@ -269,7 +269,7 @@ class _Reader(Values):
         given = nested.get("name") if isinstance(nested, dict) else None
         t5 = str(self.raw.get("feed_forward_proj") or "").removeprefix("gated-")
         keys = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
-        return str(given or t5 or self.first(keys) or "gelu")
+        return str(given or t5 or self.first(keys) or ("silu" if self.kind.startswith("lfm2") else "gelu"))
 
     def biases(self, shape: Architecture) -> dict[str, Any]:
         """Return which matrices of a layer have a bias."""
@@ -304,7 +304,7 @@ class _Reader(Values):
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
-            raise self.wrong(f"heads of linear attention ({heads}) are not a multiple of their key heads ({keys})")
+            raise self.wrong(f"heads of layers without keys ({heads}) are not a multiple of their key heads ({keys})")
         return {
             "linear_layers": layers.states,
             "linear_rule": hybrids.RULES[self.kind].value,

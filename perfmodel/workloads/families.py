@@ -306,6 +306,12 @@ def _mpt(raw: Raw) -> dict[str, Any]:
     return {"learned_positions": not alibi}
 
 
+def _olmo_hybrid(raw: Raw) -> dict[str, Any]:
+    """OLMo-Hybrid states rotary positions without a base where it has none."""
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling")
+    return {"rotary": not isinstance(rope, dict) or rope.get("rope_theta") is not None}
+
+
 #: family -> the facts that its configuration changes
 FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
@@ -322,6 +328,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True))},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
+        "olmo_hybrid": _olmo_hybrid,
         "mt5": _t5,
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},
         "phi": _phi,

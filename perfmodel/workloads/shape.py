@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads.hybrids import RULES
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.state_layer import Rule
@@ -103,9 +104,9 @@ def model_from_sizes(
     name = str(sizes.get("type", "llama"))
     if name not in ARCHITECTURES:
         raise unknown_name("model type", name, ARCHITECTURES, place=place, kind=kind)
-    rule, rules = str(sizes.get("linear_rule", Rule.GATED_DELTA)), [*map(str, Rule)]
-    if rule not in rules:
-        raise unknown_name("linear_rule", rule, rules, place=place, kind=kind)
+    rule, rules = sizes.get("linear_rule"), [*map(str, Rule)]
+    if rule is not None and rule not in rules:
+        raise unknown_name("linear_rule", str(rule), rules, place=place, kind=kind)
     hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
     if hidden % heads and hidden > heads and not {"head_dim", "rope_head_dim", "nope_head_dim"} & set(sizes):
         near = min((size for size in range(1, 2 * heads) if hidden % size == 0), key=lambda size: abs(size - heads))
@@ -159,6 +160,7 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
         "ffn": ffn,
         "positions": 2048 if facts.learned_positions else 0,
         "activation": "silu" if facts.gated else "gelu",
+        "linear_rule": RULES.get(name, Rule.GATED_DELTA).value,
         "embedding_dim": hidden,
         "expert_ffn": ffn if sizes.get("experts") else 0,
         **{key: getattr(facts, key) for key in _SIZES if key in _FACTS},
@@ -183,13 +185,13 @@ def _problem(config: ModelConfig) -> str:
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         bare: config.bare_layers + config.dense_layers > config.layers,
         f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
-        f"{config.linear_layers} layers with linear attention of {config.layers}, of which at least one has to attend "
+        f"{config.linear_layers} layers without keys of {config.layers}, of which at least one has to attend "
         "to keys": config.linear_layers >= config.layers,
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
         and not config.kv_lora,
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
-        "layers with linear attention have no linear_heads": config.linear_layers and not config.linear_heads,
-        f"heads of linear attention ({config.linear_heads}) are not a multiple of their key heads "
+        "layers without keys have no linear_heads": config.linear_layers and not config.linear_heads,
+        f"heads of layers without keys ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),
     }
     grouped = group_problem(config.experts, config.top_k, config.expert_groups, config.token_groups)

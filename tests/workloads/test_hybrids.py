@@ -56,6 +56,34 @@ PARAMETERS = {
     "qwen3.5-35b-a3b": 34_660_610_688,
     "qwen3.5-122b-a10b": 122_111_526_912,
     "qwen3.5-397b-a17b": 396_346_350_336,
+    "nemotron-h-4b": 4_489_223_040,
+    "nemotron-h-8b": 8_100_852_736,
+    "nemotron-h-47b": 46_791_554_816,
+    "nemotron-h-56b": 56_324_350_464,
+    "nemotron-nano-9b-v2": 8_888_227_328,
+    "nemotron-nano-12b-v2": 12_310_001_152,
+    "nemotron-3-nano-30b-a3b": 31_577_940_288,
+    "nemotron-3-super-120b-a12b": 120_668_707_840,
+    "nemotron-3-ultra-550b-a55b": 549_308_993_536,
+    "granite-4.0-h-small": 32_207_337_984,
+    "granite-4.0-h-tiny": 6_939_037_248,
+    "granite-4.0-h-micro": 3_191_396_096,
+    "granite-4.0-h-1b": 1_461_538_368,
+    "granite-4.0-h-350m": 340_332_224,
+    "granite-4.0-micro": 3_402_836_480,
+    "granite-4.0-1b": 1_631_750_144,
+    "granite-4.0-350m": 352_379_904,
+    "bamba-9b": 9_780_235_392,
+    "kimi-linear-48b-a3b": 49_122_681_728,
+    "minimax-text-01": 456_089_655_296,
+    "lfm2-350m": 354_483_968,
+    "lfm2-700m": 742_489_344,
+    "lfm2-1.2b": 1_170_340_608,
+    "lfm2-2.6b": 2_569_272_320,
+    "lfm2-8b-a1b": 8_339_930_560,
+    "lfm2.5-8b-a1b": 8_467_856_832,
+    "lfm2-24b-a2b": 23_843_661_440,
+    "olmo-hybrid-7b": 7_430_870_688,
 }
 
 
@@ -64,7 +92,16 @@ def test_parameters_are_those_of_the_classes(name):
     assert named_model(name).parameters == PARAMETERS[name]
 
 
-@pytest.mark.parametrize(("name", "active"), [("qwen3-next-80b-a3b", 3e9), ("qwen3.5-397b-a17b", 17e9)])
+@pytest.mark.parametrize(
+    ("name", "active"),
+    [
+        ("qwen3-next-80b-a3b", 3e9),
+        ("qwen3.5-397b-a17b", 17e9),
+        ("nemotron-3-nano-30b-a3b", 3e9),
+        ("nemotron-3-super-120b-a12b", 12e9),
+        ("kimi-linear-48b-a3b", 3e9),
+    ],
+)
 def test_names_state_the_parameters_that_a_token_visits(name, active):
     assert named_model(name).active_parameters == pytest.approx(active, rel=0.3)
 
@@ -95,7 +132,7 @@ def test_keys_grow_with_the_sequence_and_states_do_not():
     [
         ({"layer_types": ["linear_attention"] * 8}, "none of its 8 layers attends to keys"),
         ({"layer_types": ["full_attention", "rwkv"] * 4}, "rwkv layers, which are not modelled"),
-        ({"linear_num_value_heads": 5}, "heads of linear attention (5) are not a multiple of their key heads (2)"),
+        ({"linear_num_value_heads": 5}, "heads of layers without keys (5) are not a multiple of their key heads (2)"),
         ({"linear_num_key_heads": 0}, "linear key heads = 0"),
         ({"layer_types": ["full_attention"] * 4}, "4 entries for 8 layers"),
     ],
@@ -122,7 +159,7 @@ def test_a_shape_in_words():
 
 
 def test_their_eager_kernels_are_not_listed():
-    with pytest.raises(UsageError, match="a state in place of keys"):
+    with pytest.raises(UsageError, match="layers without keys"):
         forward_pass(named_model("qwen3.5-9b"), 1, 128)
 
 
@@ -319,3 +356,12 @@ def test_rules_and_layers_without_an_mlp_in_words():
         with pytest.raises(UsageError) as error:
             find_model(f"layers=6 hidden=64 heads=4 vocab=1000 {change}")
         assert said in str(error.value)
+
+
+def test_what_attention_of_a_hybrid_is_like():
+    """Granite's has no positions where it says so, OLMo-Hybrid's none without a base; LFM2's MLP has SiLU's gate."""
+    assert not config_of(GRANITE, "config.json").rotary
+    assert config_of(GRANITE | {"position_embedding_type": "rope"}, "config.json").rotary
+    assert not config_of(OLMO | {"rope_parameters": {"rope_theta": None}}, "config.json").rotary
+    assert config_of(OLMO, "config.json").rotary
+    assert config_of(LFM2, "config.json").activation == "silu"
