@@ -265,6 +265,15 @@ def test_named_models(name):
     assert named_model(name).parameters == exact == pytest.approx(1e9 * billions, rel=0.03)
 
 
+def test_a_checkpoint_has_the_parameters_of_the_language_model_and_the_vision_tower():
+    """GLM-4.5V's holds 107,710,933,120 numbers, of which those of its vision tower are these."""
+    block = 1536**2 + 4608 * 1536 + 3 * 4096 * 1536 + 2 * 1536
+    merger = 3 * 4096 * 10944 + 4096**2 + 2 * 4096
+    patches = 1536 * 3 * 2 * 14 * 14 + 1536 + 576 * 1536 + 4 * 4096 * 1536 + 4096
+    tower = 24 * block + merger + patches + 2 * 1536
+    assert named_model("glm-4.5v").parameters + tower == 107_710_933_120
+
+
 def test_a_name_is_the_model_of_its_configuration():
     """Hunyuan's lists have one number for each of its 32 layers; three of four layers of Trinity have a window."""
     hunyuan = {"hidden_size": 4096, "intermediate_size": 3072, "num_hidden_layers": 32, "num_attention_heads": 32,
