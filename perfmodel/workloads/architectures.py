@@ -1,7 +1,7 @@
 """Facts about model types that their configurations do not state.
 
-They follow the classes of Hugging Face's transformers 4.57; the parameters of each type were compared with those of
-the class, built without weights.
+They follow the classes of Hugging Face's transformers 4.57, or 5.24 for types that came later; the parameters of each
+type were compared with those of the class, built without weights.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ class Architecture:
     norms : norms over ``hidden`` in a layer, in a decoder's without that of cross attention.
     qk_norm_all, qk_norm_bias : the norm of queries and keys has a scale for all heads, not one that they share; it has
         a shift.
+    qk_norm_scale : it has a scale.
     sinks : each head has one logit that takes part in its softmax (gpt-oss).
     embedding_norm : a norm follows the embedding.
     head_transform : the head is BERT's: a matrix, a norm and logits with a bias.
     head_bias : the head has a bias.
     router_bias : the router of the experts has a bias, or a correction of each expert's score.
     parallel_block : attention and MLP read the same residual stream.
-    output_gate : a gate as wide as the queries, of the same matrix, multiplies what attention gives.
+    output_gate : a gate as wide as the queries, computed beside them, multiplies what attention gives.
+    activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
     """
 
     causal: bool = True
@@ -59,6 +61,7 @@ class Architecture:
     norms: int = 2
     qk_norm_all: bool = False
     qk_norm_bias: bool = False
+    qk_norm_scale: bool = True
     sinks: bool = False
     embedding_norm: bool = False
     head_transform: bool = False
@@ -66,6 +69,7 @@ class Architecture:
     router_bias: bool = False
     parallel_block: bool = False
     output_gate: bool = False
+    activation_parameters: int = 0
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -74,13 +78,18 @@ _PLAIN: dict[str, Any] = {**_LAYER_NORM, **_BIASES, "learned_positions": True, "
 _BERT: dict[str, Any] = {**_PLAIN, "causal": False, "norm_after": True, "embedding_norm": True, "head_transform": True}
 _LLAMA = Architecture()
 _QK_NORM = Architecture(qk_norm=True)
+_ROUTED = Architecture(router_bias=True)
+_QK_NORM_ROUTED = Architecture(qk_norm=True, router_bias=True)
 _GATED_DELTA = Architecture(qk_norm=True, output_gate=True)
 _FALCON = Architecture(**_LAYER_NORM, fused_qkv=True, tied=True)
 _T5 = Architecture(gated=False, rotary=False, tied=True)
 ARCHITECTURES = MappingProxyType(
     {
+        "afmoe": Architecture(qk_norm=True, output_gate=True, norms=4, router_bias=True),
+        "apertus": Architecture(gated=False, qk_norm=True, activation_parameters=2),
         "arcee": Architecture(gated=False),
         "bamba": _LLAMA,
+        "bailing_moe": Architecture(fused_qkv=True),
         "bart": Architecture(**_PLAIN, extra_positions=2, norm_after=True, embedding_norm=True),
         "bert": Architecture(**_BERT),
         "bloom": Architecture(**_LAYER_NORM, **_BIASES, rotary=False, tied=True, fused_qkv=True, embedding_norm=True),
@@ -90,21 +99,32 @@ ARCHITECTURES = MappingProxyType(
         ),
         "cohere": Architecture(rms_norm=False, norm_bias=False, norms=1, parallel_block=True, tied=True),
         "cohere2": Architecture(rms_norm=False, norm_bias=False, norms=1, parallel_block=True, tied=True),
+        "cohere2_moe": Architecture(rms_norm=False, norm_bias=False, norms=1, parallel_block=True, tied=True),
+        "cwm": _LLAMA,
         "dbrx": Architecture(rms_norm=False, norm_bias=False, fused_qkv=True),
         "deepseek_v2": _LLAMA,
-        "deepseek_v3": Architecture(router_bias=True),
-        "deepseek_v32": Architecture(router_bias=True),
+        "deepseek_v3": _ROUTED,
+        "deepseek_v32": _ROUTED,
         "distilbert": Architecture(**_BERT),
+        "dots1": _QK_NORM_ROUTED,
         "ernie4_5": Architecture(tied=True),
+        "ernie4_5_moe": Architecture(tied=True, router_bias=True),
+        "exaone": _LLAMA,
         "exaone4": _QK_NORM,
+        "exaone_moe": _QK_NORM_ROUTED,
         "falcon": _FALCON,
+        "flex_olmo": Architecture(qk_norm=True, qk_norm_all=True),
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
         "gemma3_text": Architecture(tied=True, norms=4, qk_norm=True),
         "glm": Architecture(qkv_bias=True),
         "glm4": Architecture(qkv_bias=True, norms=4),
-        "glm4_moe": Architecture(router_bias=True),
-        "glm_moe_dsa": Architecture(router_bias=True),
+        "glm4_moe": _ROUTED,
+        "glm4_moe_lite": _ROUTED,
+        "glm4v_moe_text": Architecture(qkv_bias=True, router_bias=True),
+        "glm4v_text": Architecture(qkv_bias=True, norms=4),
+        "glm_moe_dsa": _ROUTED,
+        "glm_ocr_text": Architecture(norms=4),
         "gpt2": Architecture(fused_qkv=True, **_PLAIN),
         "gpt_bigcode": Architecture(fused_qkv=True, **_PLAIN),
         "gpt_neo": Architecture(**(_PLAIN | {"qkv_bias": False})),
@@ -115,19 +135,34 @@ ARCHITECTURES = MappingProxyType(
         "granitemoe": _LLAMA,
         "granitemoehybrid": _LLAMA,
         "granitemoeshared": _LLAMA,
+        "granite_swa": Architecture(sinks=True, tied=True),
+        "granitemoe_swa": Architecture(sinks=True),
         "helium": _LLAMA,
         "hunyuan_v1_dense": _QK_NORM,
+        "hunyuan_v1_moe": _QK_NORM,
+        "hy_v3": _QK_NORM_ROUTED,
+        "hyperclovax": Architecture(norms=4),
+        "internlm3": _LLAMA,
+        "iquestcoder": _LLAMA,
+        "jais2": Architecture(**_LAYER_NORM, **_BIASES),
         "kimi_linear": Architecture(rotary=False, router_bias=True),
+        "kolibri1": Architecture(qk_norm=True, norms=4, router_bias=True),
         "lfm2": Architecture(qk_norm=True, tied=True),
         "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": _LLAMA,
+        "mellum": _QK_NORM,
+        "minicpm3": Architecture(tied=True),
         "minimax": _LLAMA,
+        "ministral3": _LLAMA,
         "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
         "mistral": _LLAMA,
+        "mistral4": _LLAMA,
         "mixtral": _LLAMA,
         "mpt": Architecture(**_LAYER_NORM, rotary=False, norm_bias=False, fused_qkv=True, tied=True),
         "mt5": _T5,
+        "muse_glimmer_text": Architecture(qk_norm=True, qk_norm_scale=False, output_gate=True, norms=4),
+        "nanochat": Architecture(gated=False, qk_norm=True, qk_norm_scale=False, norm_scale=False, embedding_norm=True),
         "nemotron": Architecture(**_LAYER_NORM),
         "nemotron_h": Architecture(gated=False, rotary=False, router_bias=True),
         "olmo": Architecture(rms_norm=False, norm_scale=False, norm_bias=False),
@@ -140,6 +175,7 @@ ARCHITECTURES = MappingProxyType(
         "persimmon": Architecture(**_LAYER_NORM, **_BIASES, fused_qkv=True, qk_norm=True, qk_norm_bias=True),
         "phi": Architecture(**_LAYER_NORM, **_BIASES, head_bias=True, norms=1, parallel_block=True),
         "phi3": Architecture(fused_qkv=True),
+        "phi4_multimodal": Architecture(fused_qkv=True),
         "phimoe": Architecture(rms_norm=False),
         "qwen2": Architecture(qkv_bias=True),
         "qwen2_moe": Architecture(qkv_bias=True),
@@ -149,12 +185,17 @@ ARCHITECTURES = MappingProxyType(
         "qwen3_moe": _QK_NORM,
         "qwen3_next": _GATED_DELTA,
         "roberta": Architecture(**_BERT),
+        "sarvam_mla": _ROUTED,
+        "sarvam_moe": _QK_NORM_ROUTED,
         "seed_oss": Architecture(qkv_bias=True),
         "smollm3": Architecture(tied=True),
+        "solar_open": _ROUTED,
         "stablelm": Architecture(rms_norm=False),
         "starcoder2": Architecture(**_LAYER_NORM, **_BIASES, tied=True),
         "t5": _T5,
+        "vaultgemma": Architecture(tied=True),
         "xlm-roberta": Architecture(**_BERT),
+        "youtu": Architecture(tied=True),
     }
 )
 #: other names of the same layers: releases before Hugging Face had the class, models inside others, and copies
@@ -162,24 +203,44 @@ ALIASES = MappingProxyType(
     {
         "RefinedWeb": "falcon",
         "RefinedWebModel": "falcon",
-        "kimi_k2": "deepseek_v3",
+        "bailing_moe_v2": "bailing_moe",
+        "deepseek_vl": "llama",
+        "deepseek_vl_v2": "deepseek_v2",
+        "exaone4_5_text": "exaone4",
         "gemma3": "gemma3_text",
+        "glm46v": "glm4v_text",
+        "glm4v": "glm4v_text",
+        "glm4v_moe": "glm4v_moe_text",
+        "glm_ocr": "glm_ocr_text",
+        "kimi_k2": "deepseek_v3",
+        "kimi_k25": "deepseek_v3",
+        "kimi_vl": "deepseek_v3",
         "llama4": "llama4_text",
+        "mimo": "qwen2",
         "minimax_m1": "minimax",
         "minimax_text_01": "minimax",
         "ministral": "mistral",
+        "mistral3": "mistral",
+        "muse_glimmer": "muse_glimmer_text",
+        "phi4mm": "phi4_multimodal",
+        "qwen2_5_omni_text": "qwen2",
         "qwen2_vl": "qwen2",
         "qwen2_vl_text": "qwen2",
         "qwen2_5_vl": "qwen2",
         "qwen2_5_vl_text": "qwen2",
         "qwen3_5": "qwen3_5_text",
         "qwen3_5_moe": "qwen3_5_moe_text",
-        "qwen3_vl_text": "qwen3",
+        "qwen3_omni_moe_text": "qwen3_moe",
+        "qwen3_vl": "qwen3",
+        "qwen3_vl_moe": "qwen3_moe",
         "qwen3_vl_moe_text": "qwen3_moe",
+        "qwen3_vl_text": "qwen3",
     }
 )
 _RECURRENT = "recurrent layers"
-#: model types whose layers are neither attention, nor what stands for it, with an MLP -> what they have
+_UNLIKE = "layers whose heads of attention differ in number or size"
+_OF_IMAGES = "experts for images beside those for text"
+#: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
     {
         **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
@@ -187,6 +248,15 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("falcon_h1", "hymba"), "attention and Mamba side by side in a layer"),
         **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
+        "bailing_hybrid": "latent attention with a gate for each head",
+        **dict.fromkeys(("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"), _UNLIKE),
+        **dict.fromkeys(("laguna", "mimo_v2_flash", "step3p5", "step3p7"), _UNLIKE),
+        **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
+        **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
+        **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
+        **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
+        "deepseek_v4": "keys that are compressed over tokens",
+        "longcat_flash": "layers of two attentions",
         "albert": "layers that share their weights",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",

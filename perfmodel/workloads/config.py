@@ -12,7 +12,7 @@ from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import families, hybrids
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
-from perfmodel.workloads.config_values import SPELLINGS, Values
+from perfmodel.workloads.config_values import SPELLINGS, Values, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
@@ -32,6 +32,19 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma": {"head_dim": 256},
     "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
+    **{kind: {"head_dim": 128} for kind in ("hy_v3", "internlm3", "ministral3", "solar_open")},
+    "afmoe": {"head_dim": 128, "sliding_window": 1024},
+    "cohere2_moe": {"head_dim": 128, "sliding_window": 4096},
+    "kolibri1": {"head_dim": 128, "shared_expert_intermediate_size": 512, "sliding_window": 513},
+    "muse_glimmer_text": {"head_dim": 128, "sliding_window": 2048},
+    "cwm": {"head_dim": 128, "sliding_window": 8192},
+    "dots1": {"sliding_window": 4096},
+    "exaone_moe": {"sliding_window": 4096},
+    **{kind: {"sliding_window": 128} for kind in ("granite_swa", "granitemoe_swa")},
+    "mellum": {"head_dim": 128, "sliding_window": 1024},
+    "minicpm3": {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
+    "sarvam_moe": {"head_dim": 64},
+    "vaultgemma": {"head_dim": 256, "sliding_window": 4096},
     **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     "lfm2_moe": {"num_dense_layers": 2},
     "kimi_linear": {"first_k_dense_replace": 1},
@@ -42,6 +55,8 @@ _SHARED_WIDTHS = (
     "shared_intermediate_size",
     "moe_shared_expert_intermediate_size",
 )
+#: families whose experts have the width that others state for a dense MLP
+_ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
 
 
@@ -75,8 +90,7 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         As `read_model_config`.
     """
     # Multimodal models keep the shapes of their language model one level down.
-    nested = document.get("text_config")
-    raw = nested if isinstance(nested, dict) else document
+    raw = language_keys(document)
     parts = [raw[key] for key in ("attn_config", "ffn_config") if isinstance(raw.get(key), dict)]
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
@@ -106,7 +120,8 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
     else:
         others = sorted({name for name in hybrids.listed(raw) if name not in _KINDS_OF_LAYER})
         mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
-    reason = REFUSED.get(kind) or (f"{', '.join(others)} layers" if others else "Mamba layers" if mamba else "")
+    reason = REFUSED.get(kind) or families.unlike(kind, raw)
+    reason = reason or (f"{', '.join(others)} layers" if others else "Mamba layers" if mamba else "")
     if reason:
         raise InputFileError(
             f"the model ({kind or 'no model type'}) has {reason}, which are not modelled.",
@@ -218,6 +233,8 @@ class _Reader(Values):
             return self.of(("intermediate_size_mlp",), "ffn", None)
         if self.kind == "bart":
             return self.of(("decoder_ffn_dim",), "ffn", None)
+        if self.kind == "cohere2_moe":
+            return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
             return int(self.raw.get("expansion_ratio") or 4) * hidden
         if self.kind == "granitemoehybrid" and not self.first(SPELLINGS["experts"]):
@@ -264,7 +281,9 @@ class _Reader(Values):
         """Return the ranks and head sizes of latent attention (MLA)."""
         if not self.raw.get("kv_lora_rank"):
             return {}
-        sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim", "value_head_dim")}
+        sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim")}
+        share = self.size("hidden") // self.size("heads") if self.kind == "minicpm3" else None
+        sizes["value_head_dim"] = self.size("value_head_dim", share)
         queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
         return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
 
@@ -300,11 +319,11 @@ class _Reader(Values):
         if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
         bare = hybrid.bare if hybrid else 0
-        sparse = families.sparse_layers(self.kind, self.raw, layers) if sparse is None else sparse
+        sparse = self.sparse_layers(layers) if sparse is None else sparse
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
-        stated = self.kind != "llama4_text" and self.first(SPELLINGS["expert_ffn"]) is not None
+        stated = self.kind not in _ONE_WIDTH and self.first(SPELLINGS["expert_ffn"]) is not None
         width = self.size("expert_ffn" if stated else "ffn")
         return {
             "experts": experts,
@@ -317,6 +336,13 @@ class _Reader(Values):
             "expert_hidden": self.size("expert_hidden") if self.first(SPELLINGS["expert_hidden"]) else 0,
             **self.groups(experts, top_k),
         }
+
+    def sparse_layers(self, layers: int) -> int:
+        """Return how many layers have experts."""
+        listed = self.raw.get("mlp_layer_types")
+        if isinstance(listed, list) and len(listed) not in (0, layers):
+            raise self.wrong(f"mlp_layer_types has {len(listed)} entries for {layers} layers")
+        return families.sparse_layers(self.kind, self.raw, layers)
 
     def groups(self, experts: int, top_k: int) -> dict[str, Any]:
         """Return the groups of experts and how many of them a token's come from, where the router limits these.
@@ -336,4 +362,4 @@ class _Reader(Values):
         if self.kind == "llama4_text":
             return width
         given = self.first(_SHARED_WIDTHS)
-        return int(given) if given else int(self.first(("n_shared_experts", "num_shared_experts")) or 0) * width
+        return int(given) if given else families.shared_experts(self.kind, self.raw) * width

@@ -28,7 +28,10 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     ),
     "token_types": ("type_vocab_size",),
     "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-    "top_k": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k"),
+    "top_k": (
+        *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
+        *("moe_top_k", "moe_topk", "moe_k"),
+    ),
     "expert_ffn": ("moe_intermediate_size",),
     "expert_hidden": ("moe_latent_size",),
     "q_lora": ("q_lora_rank",),
@@ -49,6 +52,24 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
 _MOST_LAYERS, _LARGEST = 100_000, 10**9
 
 
+#: keys under which models of text, images and sound keep the configuration of their language model
+LANGUAGE_KEYS = ("text_config", "llm_config", "language_config")
+
+
+def language_keys(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the keys of a language model: those of the document, or of the part that a multimodal model has for it.
+
+    A part that does not say whether its head is the embedding has the switch of the whole.
+    """
+    thinker = document.get("thinker_config")
+    outer = thinker if isinstance(thinker, dict) else document
+    part = next((outer[key] for key in LANGUAGE_KEYS if isinstance(outer.get(key), dict)), None)
+    if part is None:
+        return outer
+    key = "tie_word_embeddings"
+    return {**part, key: outer.get(key) if part.get(key) is None else part[key]}
+
+
 class Values:
     """The keys of one configuration, under all their spellings."""
 
@@ -67,6 +88,8 @@ class Values:
         """Return a dimension under one of some keys, checked."""
         value = self.first(keys)
         value = default if value is None else value
+        if isinstance(value, list) and value and all(one == value[0] for one in value):
+            value = value[0]  # a list with the same for each layer
         if value is None:
             raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

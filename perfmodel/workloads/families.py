@@ -1,7 +1,8 @@
 """What configurations of single families state in their own way: biases, windows, experts, parallel blocks.
 
 Every function takes the keys of one configuration and returns dimensions of `ModelConfig`, or facts of `Architecture`
-that depend on the configuration. They follow the classes of Hugging Face's transformers 4.57.
+that depend on the configuration. They follow the classes of Hugging Face's transformers 4.57, or 5.24 for
+families that came later.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ Raw = Mapping[str, Any]
 _USUAL_BIASES = ("attention_bias", "attention_bias", "mlp_bias")
 _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
-        "ernie4_5": ("use_bias", "use_bias", "use_bias"),
+        **dict.fromkeys(("ernie4_5", "ernie4_5_moe"), ("use_bias", "use_bias", "use_bias")),
+        "bailing_moe": ("use_qkv_bias", "use_bias", ""),
+        "cwm": ("", "", "mlp_bias"),
         "falcon": ("bias", "bias", "bias"),
         "glm": ("attention_bias", "", ""),
         "glm4": ("attention_bias", "", ""),
-        "glm4_moe": ("attention_bias", "", ""),
+        **dict.fromkeys(("glm4_moe", "glm4v_moe_text", "sarvam_moe", "solar_open"), ("attention_bias", "", "")),
         "gpt_neox": ("attention_bias", "attention_bias", ""),
         "gpt_oss": ("attention_bias", "attention_bias", ""),
         "phimoe": ("attention_bias", "attention_bias", ""),
@@ -33,7 +36,14 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
+        **dict.fromkeys(("afmoe", "apertus", "cohere2_moe", "dots1"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("flex_olmo", "glm4_moe_lite", "hunyuan_v1_moe"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("hy_v3", "minicpm3", "mistral4", "nanochat"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("granitemoe_swa", "mellum", "muse_glimmer_text"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("sarvam_mla", "vaultgemma", "youtu"), ("attention_bias", "attention_bias", "")),
         # these classes read no such key
+        **dict.fromkeys(("exaone_moe", "glm4v_text", "glm_ocr_text", "internlm3", "kolibri1"), ("", "", "")),
+        **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
@@ -43,18 +53,21 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
 MIXTURES = frozenset(
     (
         *(
+            "afmoe",
+            "bailing_moe",
+            "cohere2_moe",
             "dbrx",
             "deepseek_v2",
             "deepseek_v3",
             "deepseek_v32",
-            "glm4_moe",
-            "glm_moe_dsa",
-            "gpt_oss",
-            "granitemoe",
-            "granitemoeshared",
+            "dots1",
+            "ernie4_5_moe",
         ),
-        *("llama4_text", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe"),
-        *("granitemoehybrid", "kimi_linear", "lfm2_moe", "minimax", "nemotron_h", "qwen3_next", "qwen3_5_moe_text"),
+        *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
+        *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
+        *("kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "minimax", "minimax_m2", "mistral4"),
+        *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
+        *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
 )
 #: families with a gate of one output that scales the shared experts
@@ -62,12 +75,39 @@ GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
 #: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
 INDEXED = frozenset(("deepseek_v32", "glm_moe_dsa"))
 #: families with a window on every layer, if the configuration states one
-_ALL_WINDOWED = frozenset(("mistral", "mixtral", "starcoder2", "phi3", "phimoe"))
+_ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "phi3", "phi4_multimodal", "phimoe"))
 #: families in which every n-th layer attends to all keys and the others have a window
 _EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
-    {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "cohere2": 4, "olmo3": 4, "exaone4": 4}
+    {
+        "gemma3_text": 6,
+        "kolibri1": 5,
+        **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
+        **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
+    }
 )
+#: families in which the first layer, or the last, and every fourth from it attend to all keys, others have a window
+_FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
 _WINDOWED = ("sliding_attention", "chunked_attention")
+#: keys under which configurations state how many experts every token of a layer visits
+_SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+#: how many these are in the families that need not state it
+_SHARED = MappingProxyType(
+    {
+        **dict.fromkeys(("exaone_moe", "glm4_moe_lite", "glm4v_moe_text", "hy_v3", "mistral4"), 1),
+        **dict.fromkeys(("sarvam_mla", "sarvam_moe", "solar_open"), 1),
+        **dict.fromkeys(("afmoe", "ernie4_5_moe"), 2),
+    }
+)
+#: layers with a dense MLP before those with experts, in the families that need not state them
+_FIRST_DENSE = MappingProxyType(
+    dict.fromkeys(("afmoe", "exaone_moe", "glm4_moe_lite", "glm4v_moe_text", "hy_v3", "sarvam_mla", "sarvam_moe"), 1)
+)
+
+
+def _stated(raw: Raw, key: str, default: int) -> int:
+    """Return a whole number, by default another where the configuration has none or null."""
+    value = raw.get(key)
+    return default if value is None else int(value)
 
 
 def bias_keys(kind: str) -> tuple[str, str, str]:
@@ -82,18 +122,30 @@ def window_layers(kind: str, raw: Raw, layers: int) -> int:
         return sum(str(name) in _WINDOWED for name in types)
     if kind in _ALL_WINDOWED:
         return layers
-    if kind.startswith("qwen"):
-        first = raw.get("max_window_layers")
-        return max(0, layers - int(28 if first is None else first)) if raw.get("use_sliding_window") else 0
+    if kind in _FOURTHS_FROM_AN_END_FULL:
+        return layers - (layers + 3) // 4
+    if kind.startswith("qwen") or kind == "dots1":
+        first, used = _stated(raw, "max_window_layers", 62 if kind == "dots1" else 28), kind == "dots1"
+        return max(0, layers - first) if used or raw.get("use_sliding_window") else 0
     if kind == "llama4_text":
         return layers - layers // int(raw.get("no_rope_layer_interval") or 4)
     if kind == "gpt_neo":
         return _local_layers(raw.get("attention_types"), layers)
-    if kind in _EVERY_NTH_FULL:
-        given = raw.get("sliding_window_pattern")
-        every = given if isinstance(given, int) and given > 0 else _EVERY_NTH_FULL[kind]
-        return layers - layers // every
-    return 0
+    return _alternating(kind, raw, layers) if kind in _EVERY_NTH_FULL else 0
+
+
+def _alternating(kind: str, raw: Raw, layers: int) -> int:
+    """Return how many layers have a window where every n-th attends to all keys."""
+    given = raw.get("global_attn_every_n_layers" if kind == "afmoe" else "sliding_window_pattern")
+    if isinstance(given, str) and given:
+        # EXAONE's patterns, "LLLG" of local and global layers, end with a global one wherever they are cut
+        return sum(given[index % len(given)] == "L" for index in range(layers - 1))
+    every = given if isinstance(given, int) and given > 0 else _EVERY_NTH_FULL[kind]
+    if kind == "cohere2_moe":
+        # its dense layers have a pattern of their own
+        dense = _first_dense(kind, raw)
+        return layers - dense // _stated(raw, "prefix_dense_sliding_window_pattern", 1) - (layers - dense) // every
+    return layers - layers // every
 
 
 def _local_layers(types: Any, layers: int) -> int:
@@ -125,22 +177,80 @@ def window(kind: str, raw: Raw) -> int:
     return int(raw.get("sliding_window") or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
 
-#: families with another key for the number of their first layers whose MLP is dense
-_FIRST_DENSE: Mapping[str, str] = MappingProxyType({"lfm2_moe": "num_dense_layers"})
-
-
 def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
     """Return how many layers of a mixture of experts have experts."""
     if kind == "llama4_text":
         chosen = raw.get("moe_layers")
         step = int(raw.get("interleave_moe_layer_step") or 1)
         return len(chosen) if isinstance(chosen, list) else len(range(step - 1, layers, step))
-    first = int(raw.get(_FIRST_DENSE.get(kind, "first_k_dense_replace")) or 0)
+    types = raw.get("mlp_layer_types")
+    if isinstance(types, list) and types:
+        return types.count("sparse")
+    if kind == "ernie4_5_moe":
+        return _ernie_layers(raw, layers)
+    first = _first_dense(kind, raw)
     every = int(raw.get("moe_layer_freq") or 1) if isinstance(raw.get("moe_layer_freq"), int) else 1
     step = int(raw.get("decoder_sparse_step") or 1)
     dense = raw.get("mlp_only_layers") or ()
     chosen = (i for i in range(first, layers) if i % every == 0 and (i + 1) % step == 0 and i not in dense)
     return sum(1 for _ in chosen)
+
+
+def _first_dense(kind: str, raw: Raw) -> int:
+    """Return how many layers before those with experts have a dense MLP."""
+    if kind in ("flex_olmo", "hunyuan_v1_moe", "solar_open"):
+        return 0
+    key = "num_dense_layers" if kind in ("afmoe", "lfm2_moe") else "first_k_dense_replace"
+    return _stated(raw, key, _FIRST_DENSE.get(kind, 0))
+
+
+def _ernie_layers(raw: Raw, layers: int) -> int:
+    """Return ERNIE's layers with experts: every n-th from a first one to a last one, -1 for the end."""
+    first, last = _stated(raw, "moe_layer_start_index", 1), _stated(raw, "moe_layer_end_index", -1)
+    every, last = _stated(raw, "moe_layer_interval", 1), layers - 1 if last == -1 else last
+    return sum((index + 1) % every == 0 and first <= index <= last for index in range(layers))
+
+
+def shared_experts(kind: str, raw: Raw) -> int:
+    """Return how many experts, of a routed one's width, every token of a layer visits."""
+    if kind == "hunyuan_v1_moe":
+        return 1
+    given = next((raw[key] for key in _SHARED_KEYS if raw.get(key) is not None), None)
+    return _SHARED.get(kind, 0) if given is None else int(given)
+
+
+def unlike(kind: str, raw: Raw) -> str:
+    """Return what a configuration has that the other models of its family have not, "" for nothing."""
+    check = _UNLIKE.get(kind)
+    return check(raw) if check else ""
+
+
+def _all_are(value: Any, expected: Any) -> bool:
+    """Return whether a value, or each of a list with one a layer, is what is expected; null is."""
+    return value is None or all(one == expected for one in (value if isinstance(value, list) else [value]))
+
+
+def _unlike_hunyuan(raw: Raw) -> str:
+    if raw.get("use_cla"):
+        return "layers that share keys and values"
+    width = raw.get("intermediate_size")
+    if not _all_are(raw.get("num_shared_expert"), 1) or not _all_are(raw.get("moe_intermediate_size"), width):
+        return "shared experts of another width than the routed ones"
+    return "layers of one expert" if _all_are(raw.get("num_experts"), 1) else ""
+
+
+def _unlike_gated(raw: Raw) -> str:
+    return "gates without the biases of its other matrices" if raw.get("attention_bias") else ""
+
+
+#: family -> what a configuration has that is not modelled
+_UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("afmoe", "muse_glimmer_text"), _unlike_gated),
+        "ernie4_5_moe": lambda raw: "experts without the biases of its other matrices" if raw.get("use_bias") else "",
+        "hunyuan_v1_moe": _unlike_hunyuan,
+    }
+)
 
 
 def _falcon(raw: Raw) -> dict[str, Any]:
@@ -171,6 +281,26 @@ def _phi(raw: Raw) -> dict[str, Any]:
     return {"qk_norm": bool(raw.get("qk_layernorm")), "qk_norm_bias": True}
 
 
+def _apertus(raw: Raw) -> dict[str, Any]:
+    return {"activation_parameters": 2 * (raw.get("hidden_act") in (None, "xielu"))}
+
+
+def _bailing(raw: Raw) -> dict[str, Any]:
+    """Tell Ling 2.0, whose class has the same type, from Ling: it corrects the scores of its experts."""
+    names = (raw.get("model_type"), *(raw.get("architectures") or ()))
+    second = any(str(name).lower().replace("_", "").startswith("bailingmoev2") for name in names)
+    return {"qk_norm": bool(raw.get("use_qk_norm")), "router_bias": second, "output_bias": True}
+
+
+def _internlm(raw: Raw) -> dict[str, Any]:
+    biased = any(raw.get(key) for key in ("bias", "qkv_bias", "attention_bias", "mlp_bias"))
+    return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), biased)
+
+
+def _sarvam(raw: Raw) -> dict[str, Any]:
+    return {"qk_norm": bool(raw.get("use_qk_norm", True)), "qkv_bias": bool(raw.get("use_qkv_bias"))}
+
+
 def _mpt(raw: Raw) -> dict[str, Any]:
     alibi = bool(raw.get("alibi", True))
     return {"learned_positions": not alibi}
@@ -185,11 +315,16 @@ def _olmo_hybrid(raw: Raw) -> dict[str, Any]:
 #: family -> the facts that its configuration changes
 FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
+        "apertus": _apertus,
+        "bailing_moe": _bailing,
         "cohere": _cohere,
+        "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
         "granitemoehybrid": lambda raw: {"rotary": raw.get("position_embedding_type") == "rope"},
+        "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
+        "internlm3": _internlm,
         "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True))},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
@@ -198,6 +333,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},
         "phi": _phi,
         "phimoe": lambda raw: {"head_bias": bool(raw.get("lm_head_bias", True))},
+        "sarvam_moe": _sarvam,
         "stablelm": _stablelm,
         "t5": _t5,
     }

@@ -20,7 +20,7 @@ class ModelConfig(ModelShape):
         shape = self.architecture
         latent = self.q_lora + self.kv_lora
         width = self.query_width + self.kv_width if shape.qk_norm_all else 2 * self.head_dim
-        norms = width * shape.qk_norm * (1 + shape.qk_norm_bias)
+        norms = width * shape.qk_norm * (int(shape.qk_norm_scale) + shape.qk_norm_bias)
         matrices = count_parameters(self.attention_matrices())
         return matrices + latent + norms + self.heads * shape.sinks
 
@@ -50,7 +50,7 @@ class ModelConfig(ModelShape):
 
         This layer, and that with experts, attends to keys: one with a state has `linear_layer_surplus` more.
         """
-        return self._frame_parameters + count_parameters(self.mlp_linears())
+        return self._frame_parameters + count_parameters(self.mlp_linears()) + self.architecture.activation_parameters
 
     @cached_property
     def moe_layer_parameters(self) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfmodel.workloads.config_values import LANGUAGE_KEYS
+
 #: a checkpoint that is quantised in a way that is not read here
 OTHER = "other"
 _KEYS = ("quantization_config", "compression_config")
@@ -29,9 +31,9 @@ def stored_format(document: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    document : the keys of a ``config.json``; of a multimodal model, also those of its ``text_config``.
+    document : the keys of a ``config.json``; of a multimodal model, also those of its language model.
     """
-    parts = (document, document.get("text_config"))
+    parts = (document, *(document.get(key) for key in LANGUAGE_KEYS))
     for part in parts:
         for key in _KEYS:
             if isinstance(part, Mapping) and isinstance(part.get(key), Mapping) and part[key]:
