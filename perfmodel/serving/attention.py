@@ -62,9 +62,9 @@ class LayerAttention:
         full = shard.attending_layers - shard.window_layers
         time: Array = np.zeros(np.broadcast_shapes(*(value.shape for value in whole.values())))
         spread = time
-        for layers, window in ((full, 0), (shard.window_layers, shard.window)):
+        for part, layers, window in ((shard, full, 0), (shard.windowed or shard, shard.window_layers, shard.window)):
             if layers > 0:
-                each, deviation = self._attention(window, **whole)
+                each, deviation = self._attention(part, window, **whole)
                 time, spread = time + layers * each, spread + layers * each * deviation
         if shard.state and shard.state.has_states:
             each, deviation = self._states(shard.state, whole["batch"], whole["seq_q"])
@@ -88,8 +88,8 @@ class LayerAttention:
         time, deviation = kernel(op, self.hardware, self.engine.library)
         return state.slower * time, deviation.whole
 
-    def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
-        shard, library = self.shard, self.engine.attention_on(self.hardware.matrix_instruction)
+    def _attention(self, shard: Shard, window: int, **sizes: Any) -> tuple[Array, Array]:
+        library = self.engine.attention_on(self.hardware.matrix_instruction)
         if shard.kv_lora and np.all(sizes["seq_q"] == 1):
             return self._latent(sizes["batch"], sizes["seq_kv"])
         op = Attention(

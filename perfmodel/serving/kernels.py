@@ -92,7 +92,7 @@ class Kernels:
         linear, bare = shard.linear_layers / shard.layers, shard.bare_layers / shard.layers
         exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
-        attention = (1.0 - linear) * (shard.qk_norm + shard.output_gate + 3 * (shard.kv_lora > 0))
+        attention = (1.0 - linear) * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
         if shard.state:
             attention += linear * shard.state.more_kernels
@@ -161,8 +161,9 @@ class Kernels:
         if shard.index_layers:
             self._index_products(cost, tokens)
         if not shard.kv_lora:
-            self.product(cost, "weights", tokens, shard.qkv_width, shard.hidden, layers)
-            self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.head_dim, layers)
+            for part, count in shard.attentions:
+                self.product(cost, "weights", tokens, part.qkv_width, part.hidden, count)
+                self.product(cost, "weights", tokens, part.hidden, part.heads * part.value_dim, count)
             return
         nope = shard.head_dim - shard.rope_dim
         rank = shard.kv_lora + shard.rope_dim + shard.q_lora
@@ -242,15 +243,15 @@ class Kernels:
 
     def _small_kernels(self, cost: Cost, tokens: Array) -> None:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
-        shard, attending = self.shard, self.shard.attending_layers
+        shard = self.shard
         norms = shard.layers if shard.parallel_block else 2 * shard.layers - shard.bare_layers
         self.stream(cost, "kernels", tokens * shard.hidden, 3, "add", norms)
-        self.stream(cost, "kernels", tokens * shard.heads_width, 1, "copy", attending)
-        if shard.qk_norm:
-            self.stream(cost, "kernels", tokens * (shard.heads + shard.kv_heads) * shard.head_dim, 1, "copy",
-                        attending)  # fmt: skip
-        if shard.output_gate:
-            self.stream(cost, "kernels", tokens * shard.heads * shard.head_dim, 2, "mul", attending)
+        for part, layers in shard.attentions:
+            self.stream(cost, "kernels", tokens * part.heads_width, 1, "copy", layers)
+            if part.qk_norm:
+                self.stream(cost, "kernels", tokens * (part.heads + part.kv_heads) * part.head_dim, 1, "copy", layers)
+            if part.output_gate or part.head_gate:
+                self.stream(cost, "kernels", tokens * part.heads * part.value_dim, 2, "mul", layers)
         if shard.state:  # the convolution, and the norm of the output with its gate
             if shard.state.conv:
                 self.stream(cost, "kernels", tokens * shard.state.convolved_width, 1, "copy", shard.linear_layers)

@@ -148,7 +148,7 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     """
     fullest = math.ceil(part.layers) / part.layers
     each = kv_token_bytes(part, kv)
-    windowed = part.window_layers / part.attending_layers if part.window > 0 else 0.0
+    windowed = _kept_in_windows(part) / _kept_width(part) if part.window > 0 else 0.0
     return Held(
         weights_bytes(config, part, parallel, weights, fullest),
         fullest * each,
@@ -215,8 +215,19 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
 def kv_token_bytes(part: Shard, kv: str) -> float:
     """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B]."""
-    width = part.kv_lora + part.rope_dim if part.kv_lora else 2 * part.kv_heads * part.head_dim
-    return part.attending_layers * width * kv_bytes(kv) + part.index_layers * index_key_bytes(part)
+    return _kept_width(part) * kv_bytes(kv) + part.index_layers * index_key_bytes(part)
+
+
+def _kept_width(part: Shard) -> float:
+    """Return the numbers that all layers keep of one token."""
+    if part.kv_lora:
+        return part.attending_layers * (part.kv_lora + part.rope_dim)
+    return sum(layers * one.kept_width for one, layers in part.attentions)
+
+
+def _kept_in_windows(part: Shard) -> float:
+    """Return those that layers with a window keep."""
+    return part.window_layers * (part.windowed or part).kept_width
 
 
 def index_key_bytes(part: Shard) -> float:
@@ -232,15 +243,8 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     """
     hidden = part.hidden
     gates = 3 if part.gated else 2
-    if part.kv_lora:
-        nope = part.head_dim - part.rope_dim
-        attention = hidden * (part.kv_lora + part.rope_dim + part.q_lora)
-        attention += (part.q_lora or hidden) * part.heads * part.head_dim
-        attention += part.kv_lora * part.heads * (nope + part.value_dim) + hidden * part.heads * part.value_dim
-    else:
-        attention = hidden * (part.qkv_width + part.heads * part.head_dim)
     index = hidden * part.index_head_dim + (part.q_lora or hidden) * part.index_heads * part.index_head_dim
-    matrices = part.attending_layers * attention + part.index_layers * index
+    matrices = _attention_parameters(part) + part.index_layers * index
     matrices += part.dense_layers * gates * hidden * part.ffn
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
@@ -253,6 +257,18 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
             matrices += part.linear_layers * matrix.parameters
     beside = beside_experts(weights, "bf16") if part.experts else weights
     return fullest * (matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen) + 2.0 * tables
+
+
+def _attention_parameters(part: Shard) -> float:
+    """Return the parameters of the matrices of attention of all layers."""
+    if not part.kv_lora:
+        kinds = ((layers, one.qkv_width + one.heads * one.value_dim) for one, layers in part.attentions)
+        return sum(layers * part.hidden * width for layers, width in kinds)
+    nope = part.head_dim - part.rope_dim
+    each = part.hidden * (part.kv_lora + part.rope_dim + part.q_lora)
+    each += (part.q_lora or part.hidden) * part.heads * part.head_dim
+    each += part.kv_lora * part.heads * (nope + part.value_dim) + part.hidden * part.heads * part.value_dim
+    return part.attending_layers * each
 
 
 def _latent_parameters(part: Shard) -> int:

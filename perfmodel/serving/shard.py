@@ -56,6 +56,9 @@ class Shard:
         back.
     bare_layers : layers without an MLP.
     window, window_layers : most keys of a query, in how many layers of the stage.
+    windowed : the same part with the heads of these layers, where they are others; None where they are not.
+    keys_are_values : no matrix computes values, keys are values, too.
+    head_gate : a gate of one number a head multiplies what attention gives.
     kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
     expert_groups, token_groups : groups of experts, and from how many a token's come.
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
@@ -97,6 +100,9 @@ class Shard:
     state: StateLayer | None = None
     expert_hidden: int = 0
     bare_layers: float = 0.0
+    windowed: Shard | None = None
+    keys_are_values: bool = False
+    head_gate: bool = False
 
     @property
     def router(self) -> Router:
@@ -119,14 +125,32 @@ class Shard:
         return self.layers - self.linear_layers
 
     @property
+    def attentions(self) -> tuple[tuple[Shard, float], ...]:
+        """The part with the heads of each kind of layers that attend to keys, and how many of these there are."""
+        if self.windowed is None:
+            return ((self, self.attending_layers),)
+        return ((self, self.attending_layers - self.window_layers), (self.windowed, self.window_layers))
+
+    @property
+    def values_width(self) -> int:
+        """Width of the values that are kept; of latent attention they count as its keys do."""
+        return self.kv_heads * (self.head_dim if self.kv_lora else self.value_dim)
+
+    @property
+    def kept_width(self) -> int:
+        """Width of the keys and values that a layer without latent attention keeps of a token."""
+        return self.kv_heads * self.head_dim + self.values_width
+
+    @property
     def heads_width(self) -> int:
         """Width of queries, keys and values."""
-        return (self.heads + 2 * self.kv_heads) * self.head_dim
+        return self.heads * self.head_dim + self.kept_width
 
     @property
     def qkv_width(self) -> int:
         """Columns of the product that computes queries, keys and values, and the gate of the output."""
-        return self.heads_width + self.output_gate * self.heads * self.head_dim
+        gates = self.heads * (self.output_gate * self.head_dim + self.head_gate)
+        return self.heads_width - self.keys_are_values * self.values_width + gates
 
 
 def shard(config: ModelConfig, parallel: Parallel) -> Shard:
@@ -173,6 +197,9 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         state=config.state_layer.share(tp) if config.linear_layers else None,
         expert_hidden=config.expert_width,
         bare_layers=config.bare_layers / parallel.pp,
+        windowed=None if config.windowed is config else shard(config.windowed, parallel),
+        keys_are_values=config.keys_are_values,
+        head_gate=config.architecture.head_gate,
     )
 
 

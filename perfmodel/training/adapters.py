@@ -35,14 +35,10 @@ def adapter_parameters(config: ModelConfig, rank: int) -> float:
     def beside(*groups: tuple[Linear, ...]) -> float:
         return float(sum(rank * (linear.n + linear.k) for group in groups for linear in group))
 
-    across = beside(*adapted_across(config))
-    dense, sparse = (beside(adapted(config, Kind(moe))) + across for moe in (False, True))
+    attention = sum(layers * beside(matrices) for matrices, layers in config.attentions())
+    attention += config.layers * beside(*adapted_across(config))
     encoder = beside(adapted(config.encoder, DENSE)) if config.encoder else 0.0
-    layers = config.mlp_layers * dense + (config.layers - config.mlp_layers) * sparse
-    if config.linear_layers:
-        more = beside(config.attention_matrices(linear=True)) - beside(config.attention_matrices())
-        layers += config.linear_layers * more
-    return layers + config.encoder_layers * encoder
+    return attention + config.mlp_layers * beside(config.mlp_linears()) + config.encoder_layers * encoder
 
 
 def adapter_bytes(

@@ -243,6 +243,8 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
             place=PLACE,
             remedy="Serving of it is: perfmodel serve.",
         )
+    if config.window_layers:
+        _divides("tp", plan.tp, "heads of layers with a window", config.windowed.heads)
     if not config.linear_layers:
         return
     _divides("tp", plan.tp, "key heads of layers without keys", config.linear_key_heads)

@@ -46,13 +46,19 @@ def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[floa
     With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So do
     states in place of keys.
     """
-    width = config.heads * (config.head_dim + config.value_dim) / 2.0
+    width, inside = _attended_width(config), _attended_width(config.windowed)
     windowed = min(config.window_layers, config.layers) if config.window else 0
     causal = config.architecture.causal
     whole = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal)
     narrow = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal, window=config.window if causal else 0)
-    masked = (config.attending_layers - windowed) * float(whole.flop()) + windowed * float(narrow.flop())
-    full = 4.0 * config.attending_layers * width * float(seq) ** 2
+    outside = config.attending_layers - windowed
+    masked = outside * width * float(whole.flop()) + windowed * inside * float(narrow.flop())
+    full = 4.0 * (outside * width + windowed * inside) * float(seq) ** 2
     others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
     others += linear_flop(config, seq)
-    return masked * width + others, full + others
+    return masked + others, full + others
+
+
+def _attended_width(config: ModelConfig) -> float:
+    """Return the mean width of all heads of queries and values of a layer."""
+    return config.heads * (config.head_dim + config.value_dim) / 2.0

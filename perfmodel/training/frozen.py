@@ -27,5 +27,5 @@ def frozen_kernels(config: ModelConfig, kind: Kind, ep: int) -> int:
 
 def largest_matrix(config: ModelConfig) -> float:
     """Return the parameters of the largest matrix of the layers, which is written out while a product reads it."""
-    linears = [*config.layer_linears(), *(config.attention_matrices(linear=True) if config.linear_layers else ())]
-    return float(max(linear.n * linear.k for linear in linears))
+    attentions = (matrix for matrices, _ in config.attentions() for matrix in matrices)
+    return float(max(linear.n * linear.k for linear in (*attentions, *config.mlp_linears())))

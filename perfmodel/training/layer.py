@@ -166,7 +166,9 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
             "out": out,
         }
     keys = key_value_width(config, tp)
-    found = {"qkv": _Matrix(tokens, (config.query_width + config.gate_width) / tp + keys, hidden), "out": out}
+    own = keys - (key_heads(config, tp) * config.value_dim if config.keys_are_values else 0.0)
+    queries = config.query_width + config.gate_width + config.heads * config.architecture.head_gate
+    found = {"qkv": _Matrix(tokens, queries / tp + own, hidden), "out": out}
     if shard.cross_seq:
         found["cross_q"] = _Matrix(tokens, config.query_width / tp, hidden)
         found["cross_kv"] = _Matrix(shard.cross_tokens, keys, hidden)

@@ -144,7 +144,8 @@ class _Holder:
             return layer_activations(self.config.encoder, part, DENSE, self.plan.recompute)
         keys = min(self.part.keys, float(self.config.window)) if kind.windowed else self.part.keys
         part = self.part._replace(keys=keys)
-        return layer_activations(self.config, part, kind, self.plan.recompute)
+        config = self.config.windowed if kind.windowed else self.config
+        return layer_activations(config, part, kind, self.plan.recompute)
 
     def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
         """Return the parameters of one GPU of the pipeline."""
@@ -169,7 +170,7 @@ class _Holder:
 
     def _frame(self, kind: Kind) -> float:
         """Return the parameters of a layer on a GPU, without routed experts."""
-        config = self.config
+        config = self.config.windowed if kind.windowed else self.config
         if kind.encoder:
             return config.encoder_parameters / config.encoder_layers / self.plan.tp
         whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0

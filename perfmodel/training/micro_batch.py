@@ -65,6 +65,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     shard, config, fixed = setup.shard, setup.config, setup.constants
     if kind.encoder and config.encoder:
         shard, config = setup.encoder_shard, config.encoder
+    config = config.windowed if kind.windowed else config
     if config.architecture.sinks and setup.framework.unfused_sinks and not kind.windowed:
         shard = shard._replace(kernel="unfused")
     work = layer_work(setup.hardware, config, shard, kind)

@@ -54,11 +54,9 @@ def orthogonal_s(setup: Setup) -> float:
 
 def _matrices(config: ModelConfig) -> list[tuple[tuple[Linear, ...], int]]:
     """Return the matrices of layers and how many layers have them; routed experts stand apart."""
-    attention = config.attention_matrices()
-    found = [(attention, config.attending_layers), (config.mlp_linears(), config.mlp_layers)]
+    found = [*config.attentions(), (config.mlp_linears(), config.mlp_layers)]
     found += [(config.shared_linears(), config.moe_layers)]
-    if config.linear_layers:
-        found += [(config.attention_matrices(linear=True), config.linear_layers)]
     if config.encoder:
-        found += [(attention, config.layers), (config.encoder.layer_linears(), config.encoder_layers)]
+        across = config.attention_matrices()
+        found += [(across, config.layers), (config.encoder.layer_linears(), config.encoder_layers)]
     return found

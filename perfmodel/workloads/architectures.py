@@ -34,12 +34,15 @@ class Architecture:
         a shift.
     qk_norm_scale : it has a scale.
     sinks : each head has one logit that takes part in its softmax (gpt-oss).
+    window_sinks : the same, in layers with a window alone.
     embedding_norm : a norm follows the embedding.
     head_transform : the head is BERT's: a matrix, a norm and logits with a bias.
     head_bias : the head has a bias.
     router_bias : the router of the experts has a bias, or a correction of each expert's score.
     parallel_block : attention and MLP read the same residual stream.
     output_gate : a gate as wide as the queries, computed beside them, multiplies what attention gives.
+    head_gate : a gate of one number a head multiplies what attention gives, computed by a matrix of its own.
+    router_scale : the router's input is scaled column by column.
     activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
     """
 
@@ -63,12 +66,15 @@ class Architecture:
     qk_norm_bias: bool = False
     qk_norm_scale: bool = True
     sinks: bool = False
+    window_sinks: bool = False
     embedding_norm: bool = False
     head_transform: bool = False
     head_bias: bool = False
     router_bias: bool = False
     parallel_block: bool = False
     output_gate: bool = False
+    head_gate: bool = False
+    router_scale: bool = False
     activation_parameters: int = 0
 
 
@@ -117,6 +123,8 @@ ARCHITECTURES = MappingProxyType(
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
         "gemma3_text": Architecture(tied=True, norms=4, qk_norm=True),
+        "gemma4_text": Architecture(tied=True, norms=4, qk_norm=True),
+        "gemma4_unified_text": Architecture(tied=True, norms=4, qk_norm=True),
         "glm": Architecture(qkv_bias=True),
         "glm4": Architecture(qkv_bias=True, norms=4),
         "glm4_moe": _ROUTED,
@@ -153,6 +161,7 @@ ARCHITECTURES = MappingProxyType(
         "llama4_text": _LLAMA,
         "mellum": _QK_NORM,
         "minicpm3": Architecture(tied=True),
+        "mimo_v2_flash": Architecture(window_sinks=True, router_bias=True),
         "minimax": _LLAMA,
         "ministral3": _LLAMA,
         "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
@@ -191,6 +200,7 @@ ARCHITECTURES = MappingProxyType(
         "smollm3": Architecture(tied=True),
         "solar_open": _ROUTED,
         "stablelm": Architecture(rms_norm=False),
+        "step3p5": Architecture(qk_norm=True, head_gate=True, router_bias=True),
         "starcoder2": Architecture(**_LAYER_NORM, **_BIASES, tied=True),
         "t5": _T5,
         "vaultgemma": Architecture(tied=True),
@@ -208,6 +218,8 @@ ALIASES = MappingProxyType(
         "deepseek_vl_v2": "deepseek_v2",
         "exaone4_5_text": "exaone4",
         "gemma3": "gemma3_text",
+        "gemma4": "gemma4_text",
+        "gemma4_unified": "gemma4_unified_text",
         "glm46v": "glm4v_text",
         "glm4v": "glm4v_text",
         "glm4v_moe": "glm4v_moe_text",
@@ -229,6 +241,7 @@ ALIASES = MappingProxyType(
         "qwen2_5_vl": "qwen2",
         "qwen2_5_vl_text": "qwen2",
         "qwen3_5": "qwen3_5_text",
+        "step3p7": "step3p5",
         "qwen3_5_moe": "qwen3_5_moe_text",
         "qwen3_omni_moe_text": "qwen3_moe",
         "qwen3_vl": "qwen3",
@@ -238,7 +251,6 @@ ALIASES = MappingProxyType(
     }
 )
 _RECURRENT = "recurrent layers"
-_UNLIKE = "layers whose heads of attention differ in number or size"
 _OF_IMAGES = "experts for images beside those for text"
 #: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
@@ -249,8 +261,7 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
-        **dict.fromkeys(("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"), _UNLIKE),
-        **dict.fromkeys(("laguna", "mimo_v2_flash", "step3p5", "step3p7"), _UNLIKE),
+        "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
         **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
         **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),

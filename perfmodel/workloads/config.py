@@ -16,6 +16,7 @@ from perfmodel.workloads.config_values import SPELLINGS, Values, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
+from perfmodel.workloads.windowed import HEADS
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
@@ -38,6 +39,10 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "kolibri1": {"head_dim": 128, "shared_expert_intermediate_size": 512, "sliding_window": 513},
     "muse_glimmer_text": {"head_dim": 128, "sliding_window": 2048},
     "cwm": {"head_dim": 128, "sliding_window": 8192},
+    "gemma4_text": {"sliding_window": 512},
+    "gemma4_unified_text": {"sliding_window": 1024},
+    "mimo_v2_flash": {"head_dim": 192, "sliding_window": 129},
+    "step3p5": {"head_dim": 128, "moe_num_experts": 288, "moe_intermediate_size": 1280, "share_expert_dim": 1280},
     "dots1": {"sliding_window": 4096},
     "exaone_moe": {"sliding_window": 4096},
     **{kind: {"sliding_window": 128} for kind in ("granite_swa", "granitemoe_swa")},
@@ -54,6 +59,8 @@ _SHARED_WIDTHS = (
     "shared_expert_intermediate_size",
     "shared_intermediate_size",
     "moe_shared_expert_intermediate_size",
+    "share_expert_dim",
+    "share_expert_dims",
 )
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
@@ -100,12 +107,22 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         raise InputFileError("has no model_type: it is no config.json of a model.", place=place)
     if kind not in ARCHITECTURES:
         raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
-    reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind)
+    reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
     try:
         config = reader.config()
     except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
     return dataclasses.replace(config, name=_stated_name(document), stored=stored_format(document))
+
+
+def _of_layers(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys without what lists say of layers after the last one, which predict further tokens."""
+    layers, more = raw.get("num_hidden_layers"), raw.get("num_nextn_predict_layers")
+    if not isinstance(layers, int) or not isinstance(more, int):
+        return dict(raw)
+    lists = ("layer_types", "mlp_layer_types")
+    longer = {key for key in lists if isinstance(raw.get(key), list) and len(raw[key]) == layers + more}
+    return {key: value[:layers] if key in longer else value for key, value in raw.items()}
 
 
 def _stated_name(document: Mapping[str, Any]) -> str:
@@ -143,6 +160,8 @@ class _Reader(Values):
             raise self.wrong(f"heads ({heads}) are not a multiple of key and value heads ({kv_heads})")
         latent = self.latent()
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
+        own = HEADS.get(self.kind)
+        sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
         window = families.window(self.kind, self.raw)
         windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
         return ModelConfig(
@@ -150,7 +169,6 @@ class _Reader(Values):
             hidden=hidden,
             layers=layers,
             heads=heads,
-            kv_heads=kv_heads,
             ffn=self.ffn(hidden),
             vocab=self.size("vocab"),
             positions=self.positions(),
@@ -164,7 +182,7 @@ class _Reader(Values):
             parallel_block=shape.parallel_block,
             head_bias=shape.head_bias,
             facts=None if shape == ARCHITECTURES[self.kind] else shape,
-            **(latent | {"head_dim": head_dim}),
+            **sizes,
             **self.biases(shape),
             **self.indexer(layers),
             **(self.states(hybrid) if hybrid else {}),
@@ -316,7 +334,8 @@ class _Reader(Values):
     def experts(self, layers: int, shape: Architecture, hybrid: hybrids.Layers | None) -> dict[str, Any]:
         """Return the experts of a mixture of experts."""
         sparse = hybrid.sparse if hybrid else None
-        if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
+        none = self.kind == "gemma4_text" and not self.raw.get("enable_moe_block")
+        if none or self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
         bare = hybrid.bare if hybrid else 0
         sparse = self.sparse_layers(layers) if sparse is None else sparse
@@ -361,5 +380,7 @@ class _Reader(Values):
         """Return the width of the experts that every token visits."""
         if self.kind == "llama4_text":
             return width
+        if self.kind == "gemma4_text":  # the dense MLP of a layer stands beside its experts
+            return self.size("ffn")
         given = self.first(_SHARED_WIDTHS)
         return int(given) if given else families.shared_experts(self.kind, self.raw) * width

@@ -12,7 +12,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads"),
-    "kv_heads": ("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv"),
+    "kv_heads": ("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"),
     "head_dim": ("head_dim", "attention_head_dim", "d_kv"),
     "ffn": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "hidden_dim"),
     "vocab": ("vocab_size",),
@@ -30,7 +30,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
     "top_k": (
         *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
-        *("moe_top_k", "moe_topk", "moe_k"),
+        *("moe_top_k", "moe_topk", "moe_k", "top_k_experts"),
     ),
     "expert_ffn": ("moe_intermediate_size",),
     "expert_hidden": ("moe_latent_size",),

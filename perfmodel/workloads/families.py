@@ -33,6 +33,8 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "starcoder2": ("use_bias", "use_bias", "use_bias"),
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("nemotron_h", "kimi_linear"), ("", "", "mlp_bias")),
+        **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
+        "mimo_v2_flash": ("attention_bias", "", ""),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
@@ -65,7 +67,8 @@ MIXTURES = frozenset(
         ),
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
         *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
-        *("kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "minimax", "minimax_m2", "mistral4"),
+        *("gemma4_text", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "mimo_v2_flash", "minimax"),
+        *("minimax_m2", "mistral4", "step3p5"),
         *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
         *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
@@ -79,7 +82,7 @@ _ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "ph
 #: families in which every n-th layer attends to all keys and the others have a window
 _EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
     {
-        "gemma3_text": 6,
+        **dict.fromkeys(("gemma3_text", "gemma4_text", "gemma4_unified_text"), 6),
         "kolibri1": 5,
         **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
         **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
@@ -100,7 +103,19 @@ _SHARED = MappingProxyType(
 )
 #: layers with a dense MLP before those with experts, in the families that need not state them
 _FIRST_DENSE = MappingProxyType(
-    dict.fromkeys(("afmoe", "exaone_moe", "glm4_moe_lite", "glm4v_moe_text", "hy_v3", "sarvam_mla", "sarvam_moe"), 1)
+    dict.fromkeys(
+        (
+            "afmoe",
+            "exaone_moe",
+            "glm4_moe_lite",
+            "glm4v_moe_text",
+            "hy_v3",
+            "mimo_v2_flash",
+            "sarvam_mla",
+            "sarvam_moe",
+        ),
+        1,
+    )
 )
 
 
@@ -122,6 +137,9 @@ def window_layers(kind: str, raw: Raw, layers: int) -> int:
         return sum(str(name) in _WINDOWED for name in types)
     if kind in _ALL_WINDOWED:
         return layers
+    if kind == "mimo_v2_flash":
+        pattern = raw.get("hybrid_layer_pattern")
+        return sum(map(bool, pattern)) if isinstance(pattern, list) else layers - 1 - layers // 6
     if kind in _FOURTHS_FROM_AN_END_FULL:
         return layers - (layers + 3) // 4
     if kind.startswith("qwen") or kind == "dots1":
@@ -174,7 +192,8 @@ def window(kind: str, raw: Raw) -> int:
         return int(raw.get("window_size") or 256)
     if kind == "llama4_text":
         return int(raw.get("attention_chunk_size") or 8192)
-    return int(raw.get("sliding_window") or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
+    stated = raw.get("sliding_window") or raw.get("sliding_window_size")
+    return int(stated or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
 
 def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
@@ -188,6 +207,10 @@ def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
         return types.count("sparse")
     if kind == "ernie4_5_moe":
         return _ernie_layers(raw, layers)
+    if isinstance(listed := raw.get("moe_layer_freq"), list):
+        return sum(map(bool, listed))
+    if kind == "step3p5":
+        return _step_layers(raw, layers)
     first = _first_dense(kind, raw)
     every = int(raw.get("moe_layer_freq") or 1) if isinstance(raw.get("moe_layer_freq"), int) else 1
     step = int(raw.get("decoder_sparse_step") or 1)
@@ -209,6 +232,15 @@ def _ernie_layers(raw: Raw, layers: int) -> int:
     first, last = _stated(raw, "moe_layer_start_index", 1), _stated(raw, "moe_layer_end_index", -1)
     every, last = _stated(raw, "moe_layer_interval", 1), layers - 1 if last == -1 else last
     return sum((index + 1) % every == 0 and first <= index <= last for index in range(layers))
+
+
+def _step_layers(raw: Raw, layers: int) -> int:
+    """Return Step's layers with experts: those that are listed, in words or numbers, or all from the fourth on."""
+    listed = raw.get("moe_layers_enum")
+    if listed is None:
+        return max(0, layers - 3)
+    numbers = listed.split(",") if isinstance(listed, str) else listed
+    return sum(int(number) < layers for number in numbers if str(number).strip())
 
 
 def shared_experts(kind: str, raw: Raw) -> int:
@@ -243,11 +275,19 @@ def _unlike_gated(raw: Raw) -> str:
     return "gates without the biases of its other matrices" if raw.get("attention_bias") else ""
 
 
+def _unlike_gemma4(raw: Raw) -> str:
+    if raw.get("num_kv_shared_layers"):
+        return "layers that share keys and values"
+    unified = str(raw.get("model_type")).startswith("gemma4_unified")
+    return "embeddings of each layer" if _stated(raw, "hidden_size_per_layer_input", 0 if unified else 256) else ""
+
+
 #: family -> what a configuration has that is not modelled
 _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
     {
         **dict.fromkeys(("afmoe", "muse_glimmer_text"), _unlike_gated),
         "ernie4_5_moe": lambda raw: "experts without the biases of its other matrices" if raw.get("use_bias") else "",
+        **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _unlike_gemma4),
         "hunyuan_v1_moe": _unlike_hunyuan,
     }
 )
@@ -279,6 +319,18 @@ def _t5(raw: Raw) -> dict[str, Any]:
 
 def _phi(raw: Raw) -> dict[str, Any]:
     return {"qk_norm": bool(raw.get("qk_layernorm")), "qk_norm_bias": True}
+
+
+def _gemma4(raw: Raw) -> dict[str, Any]:
+    """Gemma 4's experts stand beside the dense MLP of their layer, each with norms of its own."""
+    experts = bool(raw.get("enable_moe_block"))
+    causal = raw.get("use_bidirectional_attention") != "all"
+    return {"norms": 4 + 3 * experts, "router_bias": experts, "router_scale": experts, "causal": causal}
+
+
+def _step(raw: Raw) -> dict[str, Any]:
+    each = raw.get("gating", True) in (True, "per-head")
+    return {"head_gate": each, "output_gate": not each}
 
 
 def _apertus(raw: Raw) -> dict[str, Any]:
@@ -320,6 +372,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "cohere": _cohere,
         "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,
+        **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
         "granitemoehybrid": lambda raw: {"rotary": raw.get("position_embedding_type") == "rope"},
@@ -334,7 +387,9 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "phi": _phi,
         "phimoe": lambda raw: {"head_bias": bool(raw.get("lm_head_bias", True))},
         "sarvam_moe": _sarvam,
+        "mimo_v2_flash": lambda raw: {"window_sinks": bool(raw.get("add_swa_attention_sink_bias", True))},
         "stablelm": _stablelm,
+        "step3p5": _step,
         "t5": _t5,
     }
 )

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
-from perfmodel.workloads.matrices import count_parameters
+from perfmodel.workloads.matrices import Linear, count_parameters
 from perfmodel.workloads.model_shape import ModelShape
 
 
@@ -23,6 +23,41 @@ class ModelConfig(ModelShape):
         norms = width * shape.qk_norm * (int(shape.qk_norm_scale) + shape.qk_norm_bias)
         matrices = count_parameters(self.attention_matrices())
         return matrices + latent + norms + self.heads * shape.sinks
+
+    @cached_property
+    def windowed(self) -> ModelConfig:
+        """The model as its layers with a window are; itself where they attend as the others do."""
+        facts, own = self.architecture, (self.window_heads, self.window_kv_heads, self.window_head_dim)
+        if not (any(own) or self.window_value_dim or self.keys_are_values or facts.window_sinks):
+            return self
+        return dataclasses.replace(
+            self,
+            heads=self.window_heads or self.heads,
+            kv_heads=self.window_kv_heads or self.kv_heads,
+            head_dim=self.window_head_dim or self.head_dim,
+            value_head_dim=self.window_value_dim or self.value_head_dim,
+            facts=dataclasses.replace(facts, sinks=facts.sinks or facts.window_sinks, window_sinks=False),
+            window_heads=0,
+            window_kv_heads=0,
+            window_head_dim=0,
+            window_value_dim=0,
+            keys_are_values=False,
+        )
+
+    def attentions(self) -> tuple[tuple[tuple[Linear, ...], int], ...]:
+        """Return the matrices of each kind of attention, and of a state in its place, and how many layers have them."""
+        full = self.attending_layers - self.window_layers
+        kinds = (
+            (self.attention_matrices(), full),
+            (self.windowed.attention_matrices(), self.window_layers),
+            (self.state_layer.matrices() if self.linear_layers else (), self.linear_layers),
+        )
+        return tuple((matrices, layers) for matrices, layers in kinds if layers)
+
+    @property
+    def window_layer_surplus(self) -> int:
+        """Parameters of a layer with a window beyond those of one that attends to all keys."""
+        return self.windowed.attention_parameters - self.attention_parameters
 
     @property
     def linear_layer_surplus(self) -> int:
@@ -57,7 +92,9 @@ class ModelConfig(ModelShape):
         """Parameters of one layer with experts, all of them; 0 for a dense model."""
         if not self.experts:
             return 0
-        return self._frame_parameters + count_parameters(self.shared_linears()) + self.experts * self.expert_parameters
+        scale = self.hidden * self.architecture.router_scale
+        shared = count_parameters(self.shared_linears()) + scale
+        return self._frame_parameters + shared + self.experts * self.expert_parameters
 
     @property
     def _frame_parameters(self) -> int:
@@ -118,7 +155,7 @@ class ModelConfig(ModelShape):
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
         stacks += self.linear_layers * self.linear_layer_surplus - self.bare_layers * self.bare_layer_lack
-        stacks += self.index_layers * self.index_parameters
+        stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -137,9 +174,20 @@ class ModelConfig(ModelShape):
         2 kv_heads head_dim a layer that attends to keys, or the latent vector with its rotary part (MLA). An indexer
         keeps a key in 8 bits with a scale in fp32.
         """
-        latent = self.kv_lora + self.rope_head_dim
-        width = latent if self.latent_attention else self.kv_heads * (self.head_dim + self.value_dim)
-        return self.attending_layers * width * dtype_bytes + self.index_layers * self.index_key_bytes
+        full = (self.attending_layers - self.window_layers) * self._kept_width
+        return (full + self._kept_in_windows) * dtype_bytes + self.index_layers * self.index_key_bytes
+
+    @property
+    def _kept_width(self) -> int:
+        """Numbers that a layer which attends to all keys keeps of a token."""
+        if self.latent_attention:
+            return self.kv_lora + self.rope_head_dim
+        return self.kv_heads * (self.head_dim + self.value_dim)
+
+    @property
+    def _kept_in_windows(self) -> int:
+        """Numbers that all layers with a window keep of a token while it is in it."""
+        return self.window_layers * self.windowed._kept_width
 
     @property
     def index_key_bytes(self) -> float:
@@ -151,9 +199,9 @@ class ModelConfig(ModelShape):
 
         Layers with a state in place of keys are apart, see `state_bytes`.
         """
-        kept, layers = min(tokens, self.window) if self.window else tokens, self.attending_layers
-        share = (self.window_layers * kept + (layers - self.window_layers) * tokens) / layers
-        return share * self.kv_bytes_per_token(dtype_bytes)
+        kept = min(tokens, self.window) if self.window else tokens
+        windowed = self._kept_in_windows * dtype_bytes
+        return windowed * kept + (self.kv_bytes_per_token(dtype_bytes) - windowed) * tokens
 
     @property
     def state_bytes(self) -> float:

@@ -46,6 +46,9 @@ class ModelShape:
     qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias.
     norm_after : the norms follow the residual additions.
     window_layers : layers with that window, the others attend to all keys; 0 with a window means every layer.
+    window_heads, window_kv_heads, window_head_dim, window_value_dim : heads and their sizes in layers with a window, 0
+        for those of the others.
+    keys_are_values : in layers without a window, no matrix computes values: keys before their norm are values, too.
     experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
     expert_hidden : width of what goes into the experts and comes out, where two matrices of a layer lead there and
         back; 0 for ``hidden``.
@@ -134,6 +137,11 @@ class ModelShape:
     linear_rule: str = Rule.GATED_DELTA
     bare_layers: int = 0
     expert_hidden: int = 0
+    window_heads: int = 0
+    window_kv_heads: int = 0
+    window_head_dim: int = 0
+    window_value_dim: int = 0
+    keys_are_values: bool = False
 
     def __post_init__(self) -> None:
         every = self.attending_layers if self.window and not self.window_layers else self.window_layers
@@ -235,6 +243,11 @@ class ModelShape:
         return self.kv_heads * self.head_dim
 
     @property
+    def computed_value_width(self) -> int:
+        """Width of the values that a matrix computes."""
+        return 0 if self.keys_are_values else self.kv_heads * self.value_dim
+
+    @property
     def norm_parameters(self) -> int:
         """Parameters of one norm over ``hidden``: a scale, and a shift for LayerNorm."""
         shape = self.architecture
@@ -248,8 +261,10 @@ class ModelShape:
         queries = self.query_width + self.gate_width
         if self.architecture.fused_qkv:
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
-        widths = {"query": queries, "key": self.kv_width, "value": self.kv_width}
-        return tuple(Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items())
+        widths = {"query": queries, "key": self.kv_width, "value": self.computed_value_width}
+        gates = (Linear("gate", self.heads, self.hidden),) if self.architecture.head_gate else ()
+        found = (Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items() if width)
+        return (*found, *gates)
 
     def index_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head."""

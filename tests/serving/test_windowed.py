@@ -1,0 +1,60 @@
+"""Serving of models whose layers with a window have other heads than those that attend to all keys."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.serving.deployment import Deployment
+from perfmodel.workloads.catalog import find_model
+
+H100 = pm.hardware("h100-sxm5-80gb")
+WORDS = "layers=12 hidden=2048 heads=16 kv_heads=2 head_dim=256 ffn=8192 vocab=32000 window=512 window_layers=10"
+OTHER = find_model(f"{WORDS} window_kv_heads=8 window_head_dim=128")
+#: the same heads everywhere
+ALIKE = find_model(WORDS)
+
+
+def deployed(config, **options):
+    return Deployment(config, H100, **{"engine": "vllm", **options})
+
+
+def test_memory_holds_the_matrices_of_both_kinds():
+    memory = deployed(OTHER).memory()
+    norms = 12 * 2 * 2048 + 2048
+    assert memory.weights_bytes == pytest.approx(2 * (OTHER.parameters - norms), rel=1e-6)
+    shared = deployed(dataclasses.replace(OTHER, keys_are_values=True)).memory()
+    assert memory.weights_bytes - shared.weights_bytes == 2 * 2 * 2048 * 2 * 256  # two layers without values
+
+
+def test_a_token_takes_what_both_kinds_keep_and_a_window_its_own():
+    memory = deployed(OTHER).memory()
+    full, narrow = 2 * 2 * 2 * 256 * 2, 10 * 2 * 8 * 128 * 2
+    assert memory.kv_bytes_token_gpu == full + narrow
+    assert memory.windows == ((512, narrow / (full + narrow)),)
+    assert memory.moved_bytes(4096.0) == pytest.approx(4096 * full + 512 * narrow)
+
+
+def test_gpus_share_out_the_heads_of_both_kinds():
+    halves = deployed(OTHER, tp=2).part
+    assert (halves.kv_heads, halves.windowed.kv_heads, halves.windowed.head_dim) == (1, 4, 128)
+    assert deployed(ALIKE, tp=2).part.windowed is None
+    with pytest.raises(UsageError, match="tp=16 does not divide the model's 8 query heads"):
+        deployed(dataclasses.replace(OTHER, window_heads=8), tp=16).part  # noqa: B018
+
+
+def test_heads_that_are_stated_as_those_of_the_others_change_nothing():
+    stated = dataclasses.replace(ALIKE, window_heads=16, window_kv_heads=2, window_head_dim=256)
+    steps = [deployed(config).step(decode=32, context=4096) for config in (ALIKE, stated)]
+    assert steps[1].time_s == pytest.approx(steps[0].time_s, rel=1e-12)
+
+
+def test_smaller_heads_of_windows_take_less():
+    """Their products and their keys are smaller, at the same number of kernels."""
+    smaller = dataclasses.replace(ALIKE, window_head_dim=64)
+    for sizes in ({"decode": 64, "context": 8192}, {"prefill": [(1, 4096, 4096)]}):
+        whole, less = (float(deployed(config).step(**sizes).time_s) for config in (ALIKE, smaller))
+        assert less < whole

@@ -1,0 +1,61 @@
+"""Training of models whose layers with a window have other heads than those that attend to all keys."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.flops import core_flop
+from perfmodel.training.memory import held_parameters
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.step import train
+from perfmodel.workloads.catalog import find_model
+
+H100 = hardware("h100-sxm5-80gb")
+WORDS = "layers=12 hidden=2048 heads=16 kv_heads=2 head_dim=256 ffn=8192 vocab=32000 window=512 window_layers=10"
+OTHER = find_model(f"{WORDS} window_kv_heads=8 window_head_dim=128 keys_are_values=true")
+ALIKE = find_model(WORDS)
+PLAN = {"batch": 64, "seq": 4096, "framework": "megatron-bridge"}
+
+
+@pytest.mark.parametrize("plan", [{}, {"tp": 2}, {"pp": 2}])
+def test_all_parameters_are_held_once(plan):
+    held = held_parameters(OTHER, Cluster.of(H100, 8), TrainingPlan(**PLAN, **plan))
+    tp = plan.get("tp", 1)
+    total = sum((stage.dense + stage.outer) * tp + stage.experts for stage in held)
+    assert total == OTHER.parameters + (tp - 1) * OTHER.outer_norm_parameters
+
+
+def test_attention_of_both_kinds_by_hand():
+    """Two layers of 16 heads of 256 see half of all keys, ten of 128 at most 512; the square has all pairs."""
+    seq = 4096
+    pairs, windowed = seq * (seq + 1) / 2, 512 * 513 / 2 + (seq - 512) * 512
+    half, whole = core_flop(OTHER, seq)
+    assert half == pytest.approx(4 * 16 * (2 * 256 * pairs + 10 * 128 * windowed))
+    assert whole == 4 * 16 * (2 * 256 + 10 * 128) * seq**2
+
+
+def test_adapters_stand_beside_the_matrices_of_both_kinds():
+    rank, hidden = 8, 2048
+    full = (4096 + hidden) + (512 + hidden) + (hidden + 4096)
+    narrow = (2048 + hidden) + 2 * (1024 + hidden) + (hidden + 2048)
+    assert adapter_parameters(OTHER, rank) == rank * (2 * full + 10 * narrow + 12 * 3 * (hidden + 8192))
+
+
+def test_smaller_heads_take_less_of_a_step():
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(**PLAN)
+    smaller = dataclasses.replace(ALIKE, window_head_dim=64)
+    whole, less = (train(config, cluster, plan) for config in (ALIKE, smaller))
+    assert less.time_s < whole.time_s
+    assert less.flop < whole.flop
+
+
+def test_ranks_share_out_the_heads_of_both_kinds():
+    odd = dataclasses.replace(OTHER, window_heads=8)
+    with pytest.raises(UsageError, match="does not divide the 8 heads of layers with a window"):
+        train(odd, Cluster.of(H100, 16), TrainingPlan(**PLAN, tp=16))
