@@ -146,12 +146,14 @@ def test_known_reasons_to_beat_the_bound_are_not_among_them(perfmodel, tmp_path)
     assert (context["skipped"], context["faster_than_bound"]) == ([], 0)
 
 
-def test_what_a_table_of_training_runs_lacks_is_said(perfmodel, tmp_path):
+@pytest.mark.parametrize(("column", "sizes"), [("model", ""), ("name", ", hidden, layers, heads, ffn, vocab")])
+def test_what_a_table_of_training_runs_lacks_is_said(perfmodel, tmp_path, column, sizes):
+    """The catalog has the sizes of a model that is named."""
     path = tmp_path / "runs.csv"
-    path.write_text("model,hardware,gpus,tp,pp,dp,batch,seq,dtype,step_s\nllama,h100,8,1,1,8,64,4096,bf16,3.0\n")
+    path.write_text(f"{column},hardware,gpus,tp,pp,dp,batch,seq,dtype,step_s\nllama,h100,8,1,1,8,64,4096,bf16,3.0\n")
     ran = perfmodel("validate", path)
     assert ran.code == 3
-    assert "has no column num_gpus, gbs, step_time_s, hidden, layers, heads, ffn, vocab" in ran.err
+    assert f"has no column num_gpus, gbs, step_time_s{sizes}" in ran.err
     assert "data_formats.md" in ran.err
 
 
