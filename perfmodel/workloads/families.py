@@ -192,7 +192,10 @@ def window(kind: str, raw: Raw) -> int:
         return int(raw.get("window_size") or 256)
     if kind == "llama4_text":
         return int(raw.get("attention_chunk_size") or 8192)
-    stated = raw.get("sliding_window") or raw.get("sliding_window_size")
+    before = raw.get("sliding_window_size")
+    if kind == "mimo_v2_flash" and before:
+        return int(before) + 1  # it counts the keys before the query
+    stated = raw.get("sliding_window") or before
     return int(stated or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
 

@@ -81,6 +81,21 @@ CLASSES = [
 ]
 
 
+#: of named models, as the classes hold them
+NAMED = {
+    "gemma-4-12b": 11_907_350_272,
+    "gemma-4-31b": 30_697_345_280,
+    "gemma-4-26b-a4b": 25_233_141_760,
+    "mimo-v2-flash": 308_778_780_864,
+    "step-3.5-flash": 196_956_130_368,
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_parameters_of_named_models_are_those_of_the_classes(name):
+    assert named_model(name).parameters == NAMED[name]
+
+
 @pytest.mark.parametrize(("document", "parameters"), CLASSES)
 def test_parameters_are_those_of_the_classes(document, parameters):
     assert config_of(document, "config.json").parameters == parameters
@@ -124,6 +139,7 @@ def test_mimo_has_sinks_in_windows_alone_and_values_of_another_size():
     stated = {"hybrid_layer_pattern": [0, 1] * 6 + [0], "moe_layer_freq": [0, 0] + [1] * 11}
     listed = config_of(MIMO | stated, "config.json")
     assert (listed.window_layers, listed.moe_layers) == (6, 11)
+    assert (config.window, config_of(MIMO | {"sliding_window_size": 64}, "config.json").window) == (129, 65)
 
 
 def test_step_has_more_queries_in_windows_and_a_gate_a_head():
