@@ -13,7 +13,7 @@ class Kind(NamedTuple):
     moe : it has experts, else a dense MLP.
     windowed : its attention has the model's window.
     encoder : it is one of an encoder.
-    linear : it keeps a state in place of keys.
+    linear : it keeps a state, in place of keys.
     bare : it has no MLP.
     """
 
@@ -22,6 +22,11 @@ class Kind(NamedTuple):
     encoder: bool = False
     linear: bool = False
     bare: bool = False
+
+    @property
+    def attends(self) -> bool:
+        """Whether its queries attend to keys."""
+        return not self.linear
 
     @property
     def blocks(self) -> int:

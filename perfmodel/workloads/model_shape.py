@@ -289,11 +289,14 @@ class ModelShape:
         """Return the matrix of one layer that follows attention."""
         return Linear("output", self.hidden, self.heads * self.value_dim, self.output_bias)
 
-    def attention_matrices(self, linear: bool = False) -> tuple[Linear, ...]:
-        """Return every matrix of one attention, or of what stands for it in a layer with a state."""
-        if linear:
-            return self.state_layer.matrices()
+    def attention_matrices(self) -> tuple[Linear, ...]:
+        """Return every matrix of one attention."""
         return (*self.attention_linears(), self.output_linear())
+
+    def mixer_matrices(self, states: bool, attends: bool) -> tuple[Linear, ...]:
+        """Return every matrix of a layer that mixes tokens: of its state, if it keeps one, and of its attention."""
+        kept = self.state_layer.matrices() if states else ()
+        return (*kept, *(self.attention_matrices() if attends else ()))
 
     def mlp_linears(self, width: int = 0, hidden: int = 0) -> tuple[Linear, ...]:
         """Return the matrices of one MLP: gate if there is one, up, down; of a dense layer unless widths are given."""
