@@ -38,7 +38,7 @@ _RUNS_OF = {
     UNMEASURED: "Runs of releases and vendors not measured",
     UNPROFILED: "Runs of engines without a profile",
     YOUNG: "Runs of the first releases with latent attention",
-    HYBRID: "Runs of models with layers without keys",
+    HYBRID: "Runs of models whose layers keep a state",
     INDEXED: "Runs of models with sparse attention",
 }
 
@@ -121,7 +121,7 @@ def elsewhere_of(
     laboratory : who runs it, as the sources of published runs name them; "" is anybody, `ITSELF` differs by nothing.
     release_known : whether "" is one of today, and not an unknown one.
     latent : whether the model has latent attention.
-    hybrid, indexed : whether it has layers without keys, or an indexer that chooses keys: no laboratory's runs of such
+    hybrid, indexed : whether it has layers with a state, or an indexer that chooses keys: no laboratory's runs of such
         a model set the constants.
     """
     known = laboratories()

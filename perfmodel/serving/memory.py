@@ -171,8 +171,8 @@ def memory_of(
     """Return the memory of one GPU; ``kv_tokens`` overrides the room that is computed.
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
-    and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for the states of
-    layers without keys takes it from that room.
+    and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states
+    takes it from that room.
 
     Raises
     ------

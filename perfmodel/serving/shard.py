@@ -233,9 +233,9 @@ def _check_heads(config: ModelConfig, tp: int) -> None:
     if config.kv_heads % tp and tp % config.kv_heads:
         raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
     if config.linear_heads % tp:
-        raise _not_dividing("tp", tp, "heads of layers without keys", config.linear_heads)
+        raise _not_dividing("tp", tp, "heads of layers with a state", config.linear_heads)
     if config.linear_layers and config.linear_key_heads % tp and tp % config.linear_key_heads:
-        raise _not_dividing("tp", tp, "key heads of layers without keys", config.linear_key_heads)
+        raise _not_dividing("tp", tp, "key heads of layers with a state", config.linear_key_heads)
 
 
 def _not_dividing(name: str, value: int, what: str, number: int) -> UsageError:

@@ -322,7 +322,7 @@ class _Reader(Values):
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
-            raise self.wrong(f"heads of layers without keys ({heads}) are not a multiple of their key heads ({keys})")
+            raise self.wrong(f"heads of layers with a state ({heads}) are not a multiple of their key heads ({keys})")
         return {
             "linear_layers": layers.states,
             "linear_rule": hybrids.RULES[self.kind].value,

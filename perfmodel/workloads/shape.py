@@ -185,13 +185,13 @@ def _problem(config: ModelConfig) -> str:
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         bare: config.bare_layers + config.dense_layers > config.layers,
         f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
-        f"{config.linear_layers} layers without keys of {config.layers}, of which at least one has to attend "
+        f"{config.linear_layers} layers with a state of {config.layers}, of which at least one has to attend "
         "to keys": config.linear_layers >= config.layers,
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
         and not config.kv_lora,
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
-        "layers without keys have no linear_heads": config.linear_layers and not config.linear_heads,
-        f"heads of layers without keys ({config.linear_heads}) are not a multiple of their key heads "
+        "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
+        f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),
     }
     grouped = group_problem(config.experts, config.top_k, config.expert_groups, config.token_groups)

@@ -95,14 +95,14 @@ def test_gpus_share_out_whole_heads(tp, said):
 
 def test_gpus_share_out_whole_heads_of_linear_attention():
     odd = dataclasses.replace(NEXT, linear_heads=12, linear_key_heads=6)
-    with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 heads of layers without keys"):
+    with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 heads of layers with a state"):
         deployed(odd, tp=8).part  # noqa: B018
     assert deployed(tp=16).part.state.key_heads == 1
 
 
 def test_the_report_says_what_a_state_takes():
     notes = " ".join(pm.report(deployed().memory()).notes)
-    assert "Layers without keys keep a state of 18.42 MiB of each sequence" in notes
+    assert "Layers with a state keep 18.42 MiB of each sequence" in notes
     assert "as much as 1572 tokens" in notes
     rows = {row["part"]: row["bytes"] for row in pm.report(deployed(engine="sglang").memory()).rows}
     assert rows["states"] == pytest.approx(0.9 * rows["keys and values"], rel=1e-4)

@@ -144,15 +144,15 @@ def test_nobody_measured_linear_attention_and_the_interval_says_so():
     cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge")
     every = dataclasses.replace(DENSE, linear_layers=0)
     hybrid, attending = (train(config, cluster, plan) for config in (DENSE, every))
-    assert any("without keys" in note for note in hybrid.notes)
-    assert not any("without keys" in note for note in attending.notes)
+    assert any("layers with a state" in note for note in hybrid.notes)
+    assert not any("layers with a state" in note for note in attending.notes)
     assert hybrid.high_s / hybrid.time_s > attending.high_s / attending.time_s
     assert hybrid.low_s / hybrid.time_s < attending.low_s / attending.time_s
 
 
 @pytest.mark.parametrize(
     ("plan", "said"),
-    [({"cp": 2}, "cp = 2 with layers without keys"), ({"tp": 32}, "does not divide the 16 heads")],
+    [({"cp": 2}, "cp = 2 with layers with a state"), ({"tp": 32}, "does not divide the 16 heads")],
 )
 def test_a_plan_that_linear_attention_does_not_allow_names_the_nearest(plan, said):
     with pytest.raises(UsageError, match=said) as error:

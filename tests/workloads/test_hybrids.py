@@ -132,7 +132,7 @@ def test_keys_grow_with_the_sequence_and_states_do_not():
     [
         ({"layer_types": ["linear_attention"] * 8}, "none of its 8 layers attends to keys"),
         ({"layer_types": ["full_attention", "rwkv"] * 4}, "rwkv layers, which are not modelled"),
-        ({"linear_num_value_heads": 5}, "heads of layers without keys (5) are not a multiple of their key heads (2)"),
+        ({"linear_num_value_heads": 5}, "heads of layers with a state (5) are not a multiple of their key heads (2)"),
         ({"linear_num_key_heads": 0}, "linear key heads = 0"),
         ({"layer_types": ["full_attention"] * 4}, "4 entries for 8 layers"),
     ],
@@ -159,7 +159,7 @@ def test_a_shape_in_words():
 
 
 def test_their_eager_kernels_are_not_listed():
-    with pytest.raises(UsageError, match="layers without keys"):
+    with pytest.raises(UsageError, match="layers with a state"):
         forward_pass(named_model("qwen3.5-9b"), 1, 128)
 
 
