@@ -44,6 +44,9 @@ class Architecture:
     head_gate : a gate of one number a head multiplies what attention gives, computed by a matrix of its own.
     router_scale : the router's input is scaled column by column.
     activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
+    state_norm : a norm follows Mamba-2's states, beside their gate.
+    state_bias, state_conv_bias, state_output_bias : the matrix before Mamba-2's states, the convolution behind it and
+        the matrix after the states have a bias.
     """
 
     causal: bool = True
@@ -76,6 +79,10 @@ class Architecture:
     head_gate: bool = False
     router_scale: bool = False
     activation_parameters: int = 0
+    state_norm: bool = True
+    state_bias: bool = False
+    state_conv_bias: bool = True
+    state_output_bias: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)

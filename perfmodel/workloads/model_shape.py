@@ -232,9 +232,11 @@ class ModelShape:
     @property
     def state_layer(self) -> StateLayer:
         """What layers with a state in place of keys have."""
+        facts = self.architecture
         return StateLayer(
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
-            self.linear_value_dim, self.linear_conv,
+            self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
+            facts.state_output_bias,
         )  # fmt: skip
 
     @property
