@@ -1,4 +1,4 @@
-"""Layers with a state in place of keys in training, on one GPU: the delta rules, Mamba-2, lightning attention, LFM2's.
+"""Layers with a state in training, on one GPU: the delta rules, Mamba-2, lightning attention, LFM2's.
 
 A layer computes queries, keys, values and a gate; a convolution of a few taps passes over queries, keys and values; the
 delta rules scale queries and keys to length 1; a norm and the gate follow (``Qwen3NextGatedDeltaNet``,

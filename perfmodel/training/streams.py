@@ -27,7 +27,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
     Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
-    in and 1 out, backward 3 in and 2 out; what is around a state, `linear_stream_bytes` says.
+    in and 1 out, backward 3 in and 2 out; what is around a state, `linear_stream_bytes` says. The
+    sum of what attention and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
@@ -43,6 +44,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
         forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
     for around in _around_mixers(config, shard, kind, norms):
         forward, backward = [*forward, *around[0]], [*backward, *around[1]]
+    if kind.joint:
+        forward, backward = [*forward, 3 * e * hidden], [*backward, 3 * e * hidden]
     into, back = _activation_bytes(config, shard)
     for inner in [] if kind.bare else _activated(config, shard, kind.moe):
         forward, backward = [*forward, wide * into * inner], [*backward, wide * back * inner]

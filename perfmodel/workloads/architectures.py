@@ -126,6 +126,7 @@ ARCHITECTURES = MappingProxyType(
         "exaone4": _QK_NORM,
         "exaone_moe": _QK_NORM_ROUTED,
         "falcon": _FALCON,
+        "falcon_h1": _LLAMA,
         "flex_olmo": Architecture(qk_norm=True, qk_norm_all=True),
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
@@ -264,7 +265,7 @@ REFUSED = MappingProxyType(
     {
         **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
         "mamba2": "Mamba layers alone, none of which attends to keys",
-        **dict.fromkeys(("falcon_h1", "hymba"), "attention and Mamba side by side in a layer"),
+        "hymba": "attention and Mamba of the first kind side by side in a layer",
         **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",

@@ -377,6 +377,11 @@ def _bamba(raw: Raw) -> dict[str, Any]:
     return _mamba2_biases(raw, "mamba_proj_bias", "mamba_proj_bias")
 
 
+def _falcon_h1(raw: Raw) -> dict[str, Any]:
+    biases = _mamba2_biases(raw, "mamba_proj_bias", "projectors_bias")
+    return {"state_norm": bool(raw.get("mamba_rms_norm")), **biases}
+
+
 def _granite(raw: Raw) -> dict[str, Any]:
     return {"rotary": raw.get("position_embedding_type") == "rope", **_bamba(raw)}
 
@@ -395,6 +400,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "cohere": _cohere,
         "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,
+        "falcon_h1": _falcon_h1,
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},

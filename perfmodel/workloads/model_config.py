@@ -45,7 +45,7 @@ class ModelConfig(ModelShape):
         )
 
     def attentions(self) -> tuple[tuple[tuple[Linear, ...], int], ...]:
-        """Return the matrices of each kind of attention, and of a state in its place, and how many layers have them."""
+        """Return the matrices of each kind of attention, and of a state, and how many layers have them."""
         full = self.attending_layers - self.window_layers
         kinds = (
             (self.attention_matrices(), full),
@@ -203,7 +203,7 @@ class ModelConfig(ModelShape):
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.
 
-        Layers with a state in place of keys are apart, see `state_bytes`.
+        What layers with a state keep is apart, see `state_bytes`.
         """
         kept = min(tokens, self.window) if self.window else tokens
         windowed = self._kept_in_windows * dtype_bytes
@@ -211,5 +211,5 @@ class ModelConfig(ModelShape):
 
     @property
     def state_bytes(self) -> float:
-        """What layers with a state in place of keys keep of one sequence, however long it is [B]."""
+        """What layers with a state keep of one sequence beside keys, however long it is [B]."""
         return self.linear_layers * self.state_layer.state_bytes

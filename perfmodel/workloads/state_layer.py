@@ -1,4 +1,4 @@
-"""Layers that keep a state of a sequence in place of its keys: the delta rules, Mamba-2, lightning attention, LFM2's.
+"""Layers that keep a state of a sequence, mostly in place of keys: delta rules, Mamba-2, lightning attention, LFM2's.
 
 Matrices and parameters follow the classes of Hugging Face's transformers 5.24, states and kernels those of SGLang and
 vLLM.
@@ -24,7 +24,7 @@ class Rule(StrEnum):
     - GATED_DELTA : the gated delta rule (Qwen3-Next, Qwen3.5, OLMo-Hybrid), see `perfmodel.operators.gated_delta`.
     - KIMI_DELTA : the same with a decay of each column of the keys (Kimi Linear, arXiv 2510.26692).
     - MAMBA2 : a decay of each head and an outer product, see `perfmodel.operators.linear_attention`. Its states B, C
-      and x are keys, queries and values, its groups the heads of keys (Nemotron-H, Granite 4, Bamba).
+      and x are keys, queries and values, its groups the heads of keys (Nemotron-H, Granite 4, Bamba, Falcon-H1).
     - LIGHTNING : linear attention with fixed decays (MiniMax-Text-01, arXiv 2501.08313).
     - SHORT_CONV : no state but the tokens that a convolution reads, between two gates (LFM2).
     """
@@ -61,7 +61,7 @@ IN_SIXTEEN_BITS = frozenset(("decay_rate",))
 
 @dataclass(frozen=True)
 class StateLayer:
-    """The part of a layer that keeps a state in place of keys, of the whole model or of one GPU.
+    """The part of a layer that keeps a state, of the whole model or of one GPU.
 
     Attributes
     ----------
