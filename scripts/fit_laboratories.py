@@ -178,7 +178,7 @@ def markdown(found: list[Judged], fitted: dict[str, Fitted]) -> str:
         UNMEASURED: "older or unknown releases, AMD",
         UNPROFILED: "engines without a profile",
         YOUNG: "first releases with latent attention",
-        HYBRID: "models with layers without keys",
+        HYBRID: "models whose layers keep a state",
         INDEXED: "models with sparse attention",
     }
     for kind, by in fitted.items():

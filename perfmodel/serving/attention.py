@@ -1,4 +1,4 @@
-"""Attention of the layers of one GPU in a step: over keys, over chosen keys, latent; and states in place of keys."""
+"""Attention of the layers of one GPU in a step: over keys, over chosen keys, latent; and states."""
 
 from __future__ import annotations
 

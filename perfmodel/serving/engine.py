@@ -83,7 +83,7 @@ class Engine:
     smaller : the same on machines of less memory than ``below_gib``, and on those with ``named`` in their title.
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
-    state_share : share of the room for keys and values that states of layers without keys have to themselves; 0 where
+    state_share : share of the room for keys and values that layers' states have to themselves; 0 where
         both lie in one pool.
     state_copies : states that a running sequence takes of such a pool: its own, and those that a cached prefix keeps.
     workspace_bytes : graphs, buffers of communication and fragmentation [B].

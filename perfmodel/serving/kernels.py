@@ -46,6 +46,10 @@ LATENT_PROMPT_KERNELS = 5.0
 INDEX_KERNELS = 6.0
 #: kernels of an MLP with its norm, which a layer without one lacks: addition with norm, two products, activation
 MLP_KERNELS = 4.0
+#: kernels that a state beside attention adds to a layer: two products, the convolution, the states, their gate with its
+#: norm, and the addition of what both give. Falcon-H1's products by fixed numbers are not counted: some engines fuse
+#: them (SGLang's ``FalconH1HybridAttentionDecoderLayer`` does not)
+JOINT_KERNELS = 6.0
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
@@ -90,9 +94,11 @@ class Kernels:
         """Kernels of one layer: the engine's, exchanges, and those of experts and of latent attention."""
         shard = self.shard
         linear, bare = shard.linear_layers / shard.layers, shard.bare_layers / shard.layers
+        attends, joint = shard.attending_layers / shard.layers, shard.joint_layers / shard.layers
         exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
-        attention = (1.0 - linear) * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
+        attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
+        attention += JOINT_KERNELS * joint
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
         if shard.state:
             attention += linear * shard.state.more_kernels
@@ -182,7 +188,7 @@ class Kernels:
         self._product(cost, "weights", (tokens, shard.index_head_dim + shard.index_heads, shard.hidden), layers, None)
 
     def _state_products(self, cost: Cost, tokens: Array, state: StateLayer) -> None:
-        """Add the products of layers with a state in place of keys."""
+        """Add the products around the states of layers that keep them."""
         for matrix in state.matrices():
             form = None if matrix.name in IN_SIXTEEN_BITS else self.beside
             self._product(cost, "weights", (tokens, matrix.n, matrix.k), self.shard.linear_layers, form)
@@ -257,12 +263,17 @@ class Kernels:
                 self.stream(cost, "kernels", tokens * shard.state.convolved_width, 1, "copy", shard.linear_layers)
             gated, gates = tokens * shard.state.value_width, shard.state.gates
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
+        if shard.joint_layers:  # the sum of what attention and states give
+            self.stream(cost, "kernels", tokens * shard.hidden, 2, "add", shard.joint_layers)
         if shard.dense_layers > 0:
             self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
                         "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
 
     def _exchange(self, cost: Cost, tokens: Array) -> None:
-        """Add the reductions over tp, and for experts apart from the attention the exchange of tokens."""
+        """Add the reductions over tp, and for experts apart from the attention the exchange of tokens.
+
+        Attention and a state beside it share one: their outputs are summed before it (SGLang).
+        """
         shard, parallel = self.shard, self.parallel
         message = np.maximum(2.0, np.round(tokens * shard.hidden) * 2.0)
         spread = parallel.ep > 1 and parallel.dp > 1

@@ -5,7 +5,7 @@ settings, hosts and clients are their own. `examples/published` has them, `scrip
 differ by. A release before those that were measured, one that is not known, and a vendor of whose machines no run was
 fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at. Models
 with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
-that were not tuned for them yet. No run of a hybrid, some of whose layers have a state in place of keys, set the
+that were not tuned for them yet. No run of a hybrid, some of whose layers keep a state, set the
 constants: its runs are a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of
 models with an indexer (DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases.
 """
@@ -38,7 +38,7 @@ _RUNS_OF = {
     UNMEASURED: "Runs of releases and vendors not measured",
     UNPROFILED: "Runs of engines without a profile",
     YOUNG: "Runs of the first releases with latent attention",
-    HYBRID: "Runs of models with layers without keys",
+    HYBRID: "Runs of models whose layers keep a state",
     INDEXED: "Runs of models with sparse attention",
 }
 
@@ -121,7 +121,7 @@ def elsewhere_of(
     laboratory : who runs it, as the sources of published runs name them; "" is anybody, `ITSELF` differs by nothing.
     release_known : whether "" is one of today, and not an unknown one.
     latent : whether the model has latent attention.
-    hybrid, indexed : whether it has layers without keys, or an indexer that chooses keys: no laboratory's runs of such
+    hybrid, indexed : whether it has layers with a state, or an indexer that chooses keys: no laboratory's runs of such
         a model set the constants.
     """
     known = laboratories()

@@ -232,7 +232,7 @@ def _kept_share(memory: Memory, requests: Requests) -> float:
     """Return the share of the tokens of all sequences that is kept: below 1 where they outgrow a window.
 
     The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
-    mean sequence takes what its layers keep. The states of layers without keys make the share larger.
+    mean sequence takes what its layers keep. States of layers make the share larger.
     """
     prompts, answers = (requests.prompt - requests.cached).astype(np.float64), requests.output.astype(np.float64)
     lengths = np.asarray(memory.length(prompts, answers))

@@ -35,7 +35,7 @@ class Memory(Reportable):
     kv_bytes_token : keys and values of one token in all layers, over all GPUs of a copy of the model [B].
     kv_bytes_token_gpu : the part on one GPU [B].
     windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
-    state_bytes : what layers with a state in place of keys keep of a sequence on one GPU, however long it is [B].
+    state_bytes : what layers with a state keep of a sequence on one GPU, however long it is [B].
     state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
     most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
@@ -121,7 +121,7 @@ class Held(NamedTuple):
     token_bytes : keys and values of one token in all layers [B].
     token_bytes_all : the same over all GPUs of a copy of the model [B].
     windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
-    state_bytes : what layers with a state in place of keys keep of a sequence [B].
+    state_bytes : what layers with a state keep of a sequence [B].
     """
 
     weights_bytes: float = 0.0
@@ -171,8 +171,8 @@ def memory_of(
     """Return the memory of one GPU; ``kv_tokens`` overrides the room that is computed.
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
-    and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for the states of
-    layers without keys takes it from that room.
+    and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states
+    takes it from that room.
 
     Raises
     ------

@@ -56,8 +56,8 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         if memory.state_pool_bytes:
             worth = f"a pool of their own holds those of {memory.most_states:.0f} sequences"
         notes += (
-            f"Layers without keys keep a state of {format_binary(memory.state_bytes)} of each sequence on one GPU, "
-            f"however long it is: {worth}.",
+            f"Layers with a state keep {format_binary(memory.state_bytes)} of each sequence on one GPU, however long "
+            f"it is: {worth}.",
         )
     facts = {"kv_tokens": memory.kv_tokens, "kv_bytes_token": memory.kv_bytes_token}
     columns = (Column("part"), Column("bytes", "on one GPU", "iB"))

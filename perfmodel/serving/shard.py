@@ -64,7 +64,7 @@ class Shard:
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
     index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
     output_gate : a gate as wide as the queries multiplies what attention gives.
-    linear_layers : layers of the stage with a state in place of keys.
+    linear_layers : layers of the stage with a state; ``joint_layers`` of them attend to keys as well.
     state : what these have on this GPU.
     """
 
@@ -103,6 +103,7 @@ class Shard:
     windowed: Shard | None = None
     keys_are_values: bool = False
     head_gate: bool = False
+    joint_layers: float = 0.0
 
     @property
     def router(self) -> Router:
@@ -122,7 +123,7 @@ class Shard:
     @property
     def attending_layers(self) -> float:
         """Layers whose queries attend to keys, which they keep."""
-        return self.layers - self.linear_layers
+        return self.layers - self.linear_layers + self.joint_layers
 
     @property
     def attentions(self) -> tuple[tuple[Shard, float], ...]:
@@ -200,6 +201,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         windowed=None if config.windowed is config else shard(config.windowed, parallel),
         keys_are_values=config.keys_are_values,
         head_gate=config.architecture.head_gate,
+        joint_layers=config.joint_layers / parallel.pp,
     )
 
 
@@ -233,9 +235,9 @@ def _check_heads(config: ModelConfig, tp: int) -> None:
     if config.kv_heads % tp and tp % config.kv_heads:
         raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
     if config.linear_heads % tp:
-        raise _not_dividing("tp", tp, "heads of layers without keys", config.linear_heads)
+        raise _not_dividing("tp", tp, "heads of layers with a state", config.linear_heads)
     if config.linear_layers and config.linear_key_heads % tp and tp % config.linear_key_heads:
-        raise _not_dividing("tp", tp, "key heads of layers without keys", config.linear_key_heads)
+        raise _not_dividing("tp", tp, "key heads of layers with a state", config.linear_key_heads)
 
 
 def _not_dividing(name: str, value: int, what: str, number: int) -> UsageError:

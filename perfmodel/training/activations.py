@@ -127,14 +127,16 @@ def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
     scores a s T (e, and e + 1 with dropout) / t, or 4 T a / t;
     MLP e T f / t twice, three times if gated, four times in separate kernels; dropout masks 2 T h / x.
     For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)). A gate of attention's
-    output keeps itself and what it multiplies; of a state in place of keys see `linear_kept`.
+    output keeps itself and what it multiplies; of a state see `linear_kept`.
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
     norms = 1 if config.parallel_block and config.architecture.norms == 1 else kind.blocks
     copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
     residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
-    queries, scores, values = linear_kept(config, part.tokens, part.tp, e) if kind.linear else _attention(config, part)
+    mixers = [linear_kept(config, part.tokens, part.tp, e)] * kind.linear
+    mixers += [_attention(config, part)] if kind.attends else []
+    queries, scores, values = (sum(kept) for kept in zip(*mixers, strict=True))
     return Kept(
         block_input=e * hidden,
         norms=norms * inputs + residual + copies,
@@ -219,9 +221,7 @@ def _experts(config: ModelConfig, part: Slice) -> float:
 def layer_activations(config: ModelConfig, part: Slice, kind: Kind, recompute: str) -> LayerActivations:
     """Return what a layer keeps and what its backward needs beside that, for one way of recomputing."""
     kept = kept_by_layer(config, part, kind)
-    # the triangle of a delta rule is kept by its kernel, as a flash kernel keeps its logarithms
-    apart = part._replace(kernel="") if kind.linear else part
-    remains = _remains(config, apart, kept, recompute, kind)
+    remains = _remains(config, part, kept, recompute, kind)
     return LayerActivations(remains, kept.total - _least(kept, remains, recompute) + _gradients(config, part, kept))
 
 
@@ -238,8 +238,9 @@ def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, kind:
     """Return what is kept of a layer under recomputation."""
     if recompute == Recompute.FULL:
         return kept.block_input
-    if recompute == Recompute.SELECTIVE and part.kernel in UNFUSED:
-        return kept.total - kept.scores
+    if recompute == Recompute.SELECTIVE and part.kernel in UNFUSED and kind.attends:
+        # the triangle of a delta rule is kept by its kernel, as a flash kernel keeps its logarithms
+        return kept.total - _scores(config, part)
     if recompute == Recompute.SELECTIVE_LAYER:
         return 0.5 * (kept.total + kept.block_input)
     if recompute == Recompute.SELECTIVE_OP:
@@ -250,19 +251,21 @@ def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, kind:
 def _every_second_product(config: ModelConfig, part: Slice, kind: Kind) -> float:
     """Return the outputs that torchtitan keeps: of attention and of every second of its layer's products.
 
-    These are q, k, v, out, gate, up and down; of a layer without keys the first is one for q, k, v and mostly the gate.
+    These are q, k, v, out, gate, up and down; of a state the first is one for q, k, v and mostly the gate, and one
+    follows it.
     """
     e, tokens = part.element_bytes, part.tokens
     routed = part.expert_tokens * config.top_k * config.expert_ffn / part.etp
     inner = routed if kind.moe else tokens * _inner(config, kind) / part.tp
+    mixed = 0.0
     if kind.linear:
-        first = config.attention_matrices(linear=True)[0].n / part.tp
-        return e * (tokens * (first + config.state_layer.value_width / part.tp) + part.outer * config.hidden + inner)
-    values = key_heads(config, part.tp) * config.value_dim
-    attention = config.heads * config.value_dim / part.tp
-    last = part.outer * config.hidden if part.last_output else 0.0
-    queries = (config.query_width + config.gate_width) / part.tp
-    return e * (tokens * (queries + values + attention) + inner + last)
+        state = config.state_layer
+        mixed += (state.matrices()[0].n + state.value_width) / part.tp
+    if kind.attends:
+        queries = (config.query_width + config.gate_width + config.heads * config.value_dim) / part.tp
+        mixed += queries + key_heads(config, part.tp) * config.value_dim
+    last = part.outer * config.hidden if part.last_output or not kind.attends else 0.0
+    return e * (tokens * mixed + inner + last)
 
 
 def _gradients(config: ModelConfig, part: Slice, kept: Kept) -> float:

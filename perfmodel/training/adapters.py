@@ -10,9 +10,9 @@ from perfmodel.workloads.model_config import ModelConfig
 
 
 def adapted(config: ModelConfig, kind: Kind) -> tuple[Linear, ...]:
-    """Return the matrices of a layer that have adapters: all of a dense layer, those of attention beside experts."""
-    attention = config.attention_matrices(kind.linear)
-    return attention if kind.moe or kind.bare else (*attention, *config.mlp_linears())
+    """Return the matrices of a layer that have adapters: all of a dense layer, those of its mixers beside experts."""
+    mixers = config.mixer_matrices(kind.linear, kind.attends)
+    return mixers if kind.moe or kind.bare else (*mixers, *config.mlp_linears())
 
 
 #: matrices of attention that multiply the tokens that are attended to

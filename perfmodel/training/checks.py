@@ -236,7 +236,7 @@ def _divides(name: str, value: int, of: str, total: int) -> None:
 
 
 def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
-    """Check what kinds of attention allow: no indexer; of layers without keys whole heads and whole sequences."""
+    """Check what kinds of attention allow: no indexer; of layers with a state whole heads and whole sequences."""
     if config.index_heads:
         raise UsageError(
             "the model has an indexer that chooses keys (sparse attention), whose training is not modelled.",
@@ -247,10 +247,10 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         _divides("tp", plan.tp, "heads of layers with a window", config.windowed.heads)
     if not config.linear_layers:
         return
-    _divides("tp", plan.tp, "key heads of layers without keys", config.linear_key_heads)
+    _divides("tp", plan.tp, "key heads of layers with a state", config.linear_key_heads)
     if plan.cp > 1:
         raise refused(
-            f"cp = {plan.cp} with layers without keys, whose states would go from rank to rank: it is not modelled",
+            f"cp = {plan.cp} with layers with a state, whose states would go from rank to rank: it is not modelled",
             "Use cp=1",
         )
 

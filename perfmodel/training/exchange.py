@@ -111,10 +111,11 @@ def tensor_exchange(
 ) -> tuple[float, float]:
     """Return what the tensor parallel exchanges of a layer add to its forward and backward pass [s].
 
-    Without sequence parallelism an all-reduce follows each of the two row-parallel products forward, and as many come
-    backward. With it an all-gather and a reduce-scatter stand in for each, and backward gathers the inputs of both
-    column-parallel products again for the weights' gradients, behind the products of the inputs' gradients. What 8-bit
-    products read is gathered in 8 bits; sums are in 16.
+    Without sequence parallelism an all-reduce follows each of the row-parallel products forward (of the mixer, of a
+    second one beside it, whose module sums for itself, and of the MLP), and as many come backward. With it an
+    all-gather and a reduce-scatter stand in for each, and backward gathers the inputs of the column-parallel products
+    again for the weights' gradients, behind the products of the inputs' gradients. What 8-bit products read is gathered
+    in 8 bits; sums are in 16.
 
     With overlap gathers run beside their products in a ring, forward scatters beside the pieces of theirs, and the
     scatter of an input's gradient beside the product of the weight's (``initialize_ub`` of Transformer Engine: methods

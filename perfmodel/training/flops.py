@@ -44,7 +44,7 @@ def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[floa
     """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square.
 
     With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So do
-    states in place of keys.
+    states.
     """
     width, inside = _attended_width(config), _attended_width(config.windowed)
     windowed = min(config.window_layers, config.layers) if config.window else 0

@@ -22,7 +22,8 @@ def frozen_kernels(config: ModelConfig, kind: Kind, ep: int) -> int:
     """Return the kernels with which a pass of a layer writes its matrices out, those of the experts one by one."""
     mlp = len(config.mlp_linears())
     experts = mlp * (config.experts // ep + (config.shared_ffn > 0)) if kind.moe else mlp
-    return _KERNELS * (len(config.attention_matrices(kind.linear)) + (0 if kind.bare else experts))
+    mixers = config.mixer_matrices(kind.linear, kind.attends)
+    return _KERNELS * (len(mixers) + (0 if kind.bare else experts))
 
 
 def largest_matrix(config: ModelConfig) -> float:

@@ -173,6 +173,9 @@ class CoreTime:
     charted: bool = False
 
 
+#: the core of a layer that has none
+NO_CORE = CoreTime(0.0, 0.0, 0.0, 0.0, 0.0)
+
 #: FLOP of backward over forward: a flash kernel computes the scores again
 FLASH_BACKWARD = 2.5
 #: rate of the backward kernel of cuDNN and FA3 over the forward one: read off the figures of the FlashAttention-2 and

@@ -13,8 +13,9 @@ class Kind(NamedTuple):
     moe : it has experts, else a dense MLP.
     windowed : its attention has the model's window.
     encoder : it is one of an encoder.
-    linear : it keeps a state in place of keys.
+    linear : it keeps a state, in place of keys unless it is ``joint``.
     bare : it has no MLP.
+    joint : it attends to keys beside its state; both read one normed input, and what they give is summed.
     """
 
     moe: bool = False
@@ -22,10 +23,16 @@ class Kind(NamedTuple):
     encoder: bool = False
     linear: bool = False
     bare: bool = False
+    joint: bool = False
+
+    @property
+    def attends(self) -> bool:
+        """Whether its queries attend to keys."""
+        return self.joint or not self.linear
 
     @property
     def blocks(self) -> int:
-        """Parts with a norm and a residual each: attention or a state, and an MLP."""
+        """Parts with a norm and a residual each: attention, a state or both, and an MLP."""
         return 1 if self.bare else 2
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.training.kernels import (
     BLOCK_SCALES,
+    NO_CORE,
     Core,
     CoreTime,
     Product,
@@ -47,7 +48,8 @@ class LayerWork:
     Attributes
     ----------
     products : matrix ("qkv", "out", "up", "down", ...) -> its products.
-    core : attention between the projections.
+    core : attention between the projections, nothing in a layer without keys.
+    states : the states of a layer that keeps them, between their products.
     streams_s, streams_backward_s : memory-bound kernels as copies of the same bytes [s].
     cast_elements, cast_backward_elements : that this GPU casts to 8 bits or fewer in each pass.
     gathered_elements : that come in 8 bits or fewer from tensor parallel ranks in the backward pass.
@@ -60,6 +62,7 @@ class LayerWork:
 
     products: dict[str, Passes]
     core: CoreTime
+    states: CoreTime
     streams_s: float
     streams_backward_s: float
     cast_elements: float
@@ -91,10 +94,13 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     ----------
     hardware, config, shard, kind : machine, model, what one GPU holds of a layer, and the layer's kind.
     """
-    attention = _linear_matrices(config, shard) if kind.linear else _attention_matrices(config, shard)
-    matrices = {**attention, **({} if kind.bare else _mlp_matrices(config, shard, kind.moe))}
-    core = _linear_core(hardware, config, shard) if kind.linear else _core_times(hardware, config, shard, kind.windowed)
-    core = _shared_core(core, shard)
+    matrices = {
+        **(_state_matrices(config, shard) if kind.linear else {}),
+        **(_attention_matrices(config, shard) if kind.attends else {}),
+        **({} if kind.bare else _mlp_matrices(config, shard, kind.moe)),
+    }
+    core = _shared_core(_core_times(hardware, config, shard, kind.windowed), shard) if kind.attends else NO_CORE
+    cores = kind.attends + kind.linear
     forward, backward = stream_bytes(hardware, config, shard, kind)
     products = _passes(hardware, matrices, shard)
     expert = {name for name in matrices if name.startswith("expert_")}
@@ -103,6 +109,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     return LayerWork(
         products=products,
         core=core,
+        states=_state_times(hardware, config, shard) if kind.linear else NO_CORE,
         streams_s=sum(stream_time(hardware, moved) for moved in (*forward, core.softmax_bytes)),
         streams_backward_s=sum(stream_time(hardware, moved) for moved in (*backward, core.softmax_backward_bytes)),
         cast_elements=quantised,
@@ -114,14 +121,20 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
         + (kind.blocks + (shard.cross_seq > 0)) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
         token_bytes=shard.imbalance * shard.outer_tokens * config.expert_width * 2.0 if kind.moe else 0.0,
-        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, kind) + 1,
-        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1, kind) + 2,
+        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, kind) + cores,
+        kernels_backward=(2 + shard.narrow) * len(matrices)
+        + len(backward)
+        + chains(config, shard, 1, kind)
+        + 2 * cores,
     )
 
 
 #: products whose input tensor parallel ranks gather, and those whose outputs they sum
-COLUMNS = ("qkv", "decay_rate", "rate", "gate", "decay_down", "gate_down", "cross_q", "cross_kv", "up", "shared_up")
-ROWS = ("out", "cross_out", "down", "shared_down")
+COLUMNS = (
+    *("state", "decay_rate", "rate", "gate", "decay_down", "gate_down"),
+    *("qkv", "cross_q", "cross_kv", "up", "shared_up"),
+)
+ROWS = ("state_out", "out", "cross_out", "down", "shared_down")
 
 
 def _quantised(matrices: dict[str, _Matrix], shard: Shard) -> tuple[float, float, float]:
@@ -176,18 +189,18 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
     return found
 
 
-def _linear_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
-    """Return the matrices of a layer with a state: the first computes what goes into it, the last follows it."""
+def _state_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+    """Return the matrices around a layer's state: the first computes what goes into it, the last follows it."""
     into, *others, out = config.state_layer.share(shard.tp).matrices()
     return {
-        "qkv": _Matrix(shard.tokens, into.n, into.k),
+        "state": _Matrix(shard.tokens, into.n, into.k),
         **{matrix.name: _Matrix(shard.tokens, matrix.n, matrix.k) for matrix in others},
-        "out": _Matrix(shard.tokens, out.n, out.k),
+        "state_out": _Matrix(shard.tokens, out.n, out.k),
     }
 
 
-def _linear_core(hardware: Hardware, config: ModelConfig, shard: Shard) -> CoreTime:
-    """Return the time of the gated delta rule of one layer."""
+def _state_times(hardware: Hardware, config: ModelConfig, shard: Shard) -> CoreTime:
+    """Return the time of the states of one layer."""
     dtype = shard.sixteen if shard.sixteen != "tf32" else "fp32"
     return linear_core(hardware, config, shard.sequences, shard.seq, shard.tp, dtype)
 

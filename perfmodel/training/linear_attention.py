@@ -1,4 +1,4 @@
-"""Layers with a state in place of keys in training, on one GPU: the delta rules, Mamba-2, lightning attention, LFM2's.
+"""Layers with a state in training, on one GPU: the delta rules, Mamba-2, lightning attention, LFM2's.
 
 A layer computes queries, keys, values and a gate; a convolution of a few taps passes over queries, keys and values; the
 delta rules scale queries and keys to length 1; a norm and the gate follow (``Qwen3NextGatedDeltaNet``,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.prediction.predict import predict
-from perfmodel.training.kernels import CoreTime
+from perfmodel.training.kernels import NO_CORE, CoreTime
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -18,7 +18,7 @@ def linear_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: 
     """Return the time of the states of one layer, on one of ``tp`` GPUs with a share of the heads."""
     state = config.state_layer.share(tp)
     if not state.has_states:
-        return CoreTime(0.0, 0.0, 0.0, 0.0, 0.0)
+        return NO_CORE
     sizes = {"batch": max(1, round(sequences)), "seq": seq, "dtype": dtype}
     forward, backward = (state.operator(backward=backward, **sizes) for backward in (False, True))
     times = [state.slower * float(predict(op, hardware).predicted_time_s) for op in (forward, backward)]

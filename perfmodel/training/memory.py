@@ -175,7 +175,8 @@ class _Holder:
             return config.encoder_parameters / config.encoder_layers / self.plan.tp
         whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0
         whole = whole if kind.moe else config.dense_layer_parameters
-        return (whole + kind.linear * config.linear_layer_surplus - kind.bare * config.bare_layer_lack) / self.plan.tp
+        whole += config.mixer_surplus(kind.linear, not kind.attends)
+        return (whole - kind.bare * config.bare_layer_lack) / self.plan.tp
 
     def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""

@@ -13,7 +13,7 @@ from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.frozen import frozen_kernels
-from perfmodel.training.kernels import needs_transposed, stream_time
+from perfmodel.training.kernels import CoreTime, needs_transposed, stream_time
 from perfmodel.training.kind import Kind
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
@@ -178,8 +178,14 @@ def _transposed(setup: Setup) -> float:
 
 
 def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:
-    """Return the core of attention in training, forward and backward [s]; of the slowest context parallel rank."""
-    core, plan = work.core, setup.plan
+    """Return attention and states in training, forward and backward [s]; of the slowest context parallel rank."""
+    forward, backward = zip(_core(setup, work.core), _core(setup, work.states), strict=True)
+    return sum(forward), sum(backward)
+
+
+def _core(setup: Setup, core: CoreTime) -> tuple[float, float]:
+    """Return one core in training, forward and backward [s]; of the slowest context parallel rank."""
+    plan = setup.plan
     chart = setup.constants.chart_factor.get(setup.kernel, 1.0) if core.charted else 1.0
     share = 1.0 / plan.cp
     if plan.cp_algorithm == ContextAlgorithm.RING and setup.config.architecture.causal:
@@ -203,7 +209,7 @@ def _recompute(setup: Setup, forward: Vector, work: LayerWork) -> float:
     if setup.plan.recompute == Recompute.SELECTIVE and work.core.softmax_bytes:
         slow = setup.constants.memory_bound[setup.framework.streams]
         softmax = slow * stream_time(setup.hardware, work.core.softmax_bytes)
-        return float(forward[INDEX["attention"]]) + softmax
+        return _core(setup, work.core)[0] + softmax
     return 0.0
 
 

@@ -15,17 +15,19 @@ def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     """Return the kind of each layer.
 
     Dense layers of a mixture of experts come first. Layers with a window alternate evenly with the others, and so do
-    those that attend to keys with those that keep a state: the last of four in Qwen3-Next. Layers without an MLP
-    alternate evenly with those that have one, or experts.
+    those that attend to keys with those that keep a state: the last of four in Qwen3-Next. Those that do both alternate
+    evenly with the others that attend. Layers without an MLP alternate evenly with those that have one, or experts.
     """
     windowed = _evenly(config.layers, config.window_layers)
     attending = _evenly(config.layers, config.attending_layers)
+    among = iter(_evenly(config.attending_layers, config.joint_layers))
+    joint = [attends and next(among) for attends in attending]
     first = config.dense_layers if config.experts else 0
     bare = [False] * first + _evenly(config.layers - first, config.bare_layers)
     return tuple(
         Kind(
-            bool(config.experts) and index >= first and not bare[index], windowed[index], linear=not attending[index],
-            bare=bare[index],
+            bool(config.experts) and index >= first and not bare[index], windowed[index],
+            linear=joint[index] or not attending[index], bare=bare[index], joint=joint[index],
         )
         for index in range(config.layers)
     )  # fmt: skip

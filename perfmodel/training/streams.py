@@ -27,7 +27,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
     Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
-    in and 1 out, backward 3 in and 2 out; what is around a state in place of keys, `linear_stream_bytes` says.
+    in and 1 out, backward 3 in and 2 out; what is around a state, `linear_stream_bytes` says. The
+    sum of what attention and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
@@ -41,12 +42,10 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
     if shard.dropout:
         forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
-    around = (
-        linear_stream_bytes(config, shard.tokens, shard.tp, e)
-        if kind.linear
-        else _around_attention(config, shard, norms)
-    )
-    forward, backward = [*forward, *around[0]], [*backward, *around[1]]
+    for around in _around_mixers(config, shard, kind, norms):
+        forward, backward = [*forward, *around[0]], [*backward, *around[1]]
+    if kind.joint:
+        forward, backward = [*forward, 3 * e * hidden], [*backward, 3 * e * hidden]
     into, back = _activation_bytes(config, shard)
     for inner in [] if kind.bare else _activated(config, shard, kind.moe):
         forward, backward = [*forward, wide * into * inner], [*backward, wide * back * inner]
@@ -57,6 +56,14 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
         routed = shard.outer_tokens * config.top_k * config.expert_width
         forward, backward = [*forward, *[2 * e * routed] * 2], [*backward, *[2 * e * routed] * 2]
     return forward, backward
+
+
+def _around_mixers(
+    config: ModelConfig, shard: Shard, kind: Kind, norms: tuple[float, float]
+) -> list[tuple[list[float], list[float]]]:
+    """Return what the kernels around a layer's state and around its attention move, forward and backward [B]."""
+    states = [linear_stream_bytes(config, shard.tokens, shard.tp, shard.element_bytes)] if kind.linear else []
+    return [*states, *([_around_attention(config, shard, norms)] if kind.attends else [])]
 
 
 def _around_attention(config: ModelConfig, shard: Shard, norms: tuple[float, float]) -> tuple[list[float], list[float]]:
@@ -123,7 +130,7 @@ def chains(config: ModelConfig, shard: Shard, backward: int, kind: Kind) -> int:
     Each kernel of such a chain moves about `CHAIN_BYTES` an element.
     """
     counted = [shard.norm_bytes[backward]] * (kind.blocks + (shard.cross_seq > 0))
-    counted += [shard.rotary_bytes[backward]] * (config.rotary and not kind.linear) + [shard.gate_bytes[backward]] * (
+    counted += [shard.rotary_bytes[backward]] * (config.rotary and kind.attends) + [shard.gate_bytes[backward]] * (
         config.gated and not kind.bare
     )
     wide = shard.element_bytes / 2.0

@@ -2,7 +2,7 @@
 
 The interval of a step comes from published runs, on few machines. On another one every kernel may differ by what
 machines differ by, a run from its kernels, and exchanges through a host by what hosts do; the predictions of single
-operators and of whole models know how much. No fitted run has layers without keys, and nobody here measured their
+operators and of whole models know how much. No fitted run has layers with a state, and nobody here measured their
 kernels.
 """
 
@@ -37,7 +37,7 @@ _KERNELS = {
     **dict.fromkeys(("memory_bound", "casts", "optimizer", "compression"), "copy"),
     "attention": "attention",
 }
-#: the kind of the states of layers without keys, which are part of the term "attention"
+#: the kind of layers' states, which are part of the term "attention"
 LINEAR = "linear"
 #: terms in which ranks exchange; `Groups` has these ranks by the same names
 _EXCHANGES = ("tensor", "context", "expert", "data")
@@ -78,7 +78,7 @@ def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: str) -> 
     found = []
     if setup.config.linear_layers:
         found.append(
-            "No run that was fitted has layers without keys: the interval counts what their kernels may differ by."
+            "No run that was fitted has layers with a state: the interval counts what their kernels may differ by."
         )
     if elsewhere:
         ends = setup.constants.intervals[elsewhere]

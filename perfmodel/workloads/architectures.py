@@ -44,6 +44,9 @@ class Architecture:
     head_gate : a gate of one number a head multiplies what attention gives, computed by a matrix of its own.
     router_scale : the router's input is scaled column by column.
     activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
+    state_norm : a norm follows Mamba-2's states, beside their gate.
+    state_bias, state_conv_bias, state_output_bias : the matrix before Mamba-2's states, the convolution behind it and
+        the matrix after the states have a bias.
     """
 
     causal: bool = True
@@ -76,6 +79,10 @@ class Architecture:
     head_gate: bool = False
     router_scale: bool = False
     activation_parameters: int = 0
+    state_norm: bool = True
+    state_bias: bool = False
+    state_conv_bias: bool = True
+    state_output_bias: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -119,6 +126,7 @@ ARCHITECTURES = MappingProxyType(
         "exaone4": _QK_NORM,
         "exaone_moe": _QK_NORM_ROUTED,
         "falcon": _FALCON,
+        "falcon_h1": _LLAMA,
         "flex_olmo": Architecture(qk_norm=True, qk_norm_all=True),
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
@@ -257,7 +265,7 @@ REFUSED = MappingProxyType(
     {
         **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
         "mamba2": "Mamba layers alone, none of which attends to keys",
-        **dict.fromkeys(("falcon_h1", "hymba"), "attention and Mamba side by side in a layer"),
+        "hymba": "attention and Mamba of the first kind side by side in a layer",
         **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",

@@ -53,6 +53,7 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     "lfm2_moe": {"num_dense_layers": 2},
     "kimi_linear": {"first_k_dense_replace": 1},
+    "falcon_h1": {"num_key_value_heads": 8, "hidden_act": "silu"},
 }
 #: keys that state the width of the experts that every token visits, together
 _SHARED_WIDTHS = (
@@ -74,7 +75,7 @@ def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
     ------
     InputFileError
         If the file cannot be read, a dimension is missing or impossible, and for model types that are unknown or whose
-        layers are not attention, or a state in its place, with an MLP or experts.
+        layers are not attention, a state or both, with an MLP or experts.
     """
     place = os.fspath(path)
     document = read_document(path)
@@ -131,9 +132,9 @@ def _stated_name(document: Mapping[str, Any]) -> str:
 
 
 def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
-    """Raise for a model with layers that are neither attention, nor a state in its place, nor an MLP."""
+    """Raise for a model with layers that are neither attention, nor a state, nor both, nor an MLP."""
     if kind in hybrids.RULES:
-        others, mamba = hybrids.unknown_kinds(raw), False
+        others, mamba = hybrids.unknown_kinds(kind, raw), False
     else:
         others = sorted({name for name in hybrids.listed(raw) if name not in _KINDS_OF_LAYER})
         mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
@@ -143,7 +144,7 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
         raise InputFileError(
             f"the model ({kind or 'no model type'}) has {reason}, which are not modelled.",
             place=place,
-            remedy="Layers of attention, or of a state in its place, with an MLP or experts are modelled.",
+            remedy="Layers of attention, of a state or of both, with an MLP or experts, are modelled.",
         )
 
 
@@ -208,11 +209,11 @@ class _Reader(Values):
         return layers
 
     def hybrid(self) -> hybrids.Layers | None:
-        """Return the layers of a model with states in place of some of its keys."""
+        """Return the layers of a model some of which keep a state."""
         if self.kind not in hybrids.RULES:
             return None
         found = hybrids.layers_of(self.kind, self.raw, self.layers())
-        if found.states >= found.total:
+        if found.states - found.joint >= found.total:
             raise self.wrong(f"none of its {found.total} layers attends to keys")
         if found.bare < 0:
             raise self.wrong(f"it has {-found.bare} MLPs more than layers of attention and states")
@@ -313,7 +314,7 @@ class _Reader(Values):
         return {**sizes, "index_layers": families.index_layers(self.raw, layers)}
 
     def states(self, layers: hybrids.Layers) -> dict[str, Any]:
-        """Return the layers with a state in place of keys, their sizes, and the layers without an MLP."""
+        """Return the layers with a state, those of them that attend to keys, their sizes, and those without an MLP."""
         if not layers.states:
             return {"bare_layers": layers.bare}
         own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
@@ -322,9 +323,10 @@ class _Reader(Values):
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
-            raise self.wrong(f"heads of layers without keys ({heads}) are not a multiple of their key heads ({keys})")
+            raise self.wrong(f"heads of layers with a state ({heads}) are not a multiple of their key heads ({keys})")
         return {
             "linear_layers": layers.states,
+            "joint_layers": layers.joint,
             "linear_rule": hybrids.RULES[self.kind].value,
             "linear_conv": conv,
             "bare_layers": layers.bare,

@@ -367,23 +367,50 @@ def _olmo_hybrid(raw: Raw) -> dict[str, Any]:
     return {"rotary": not isinstance(rope, dict) or rope.get("rope_theta") is not None}
 
 
+def _mamba2_biases(raw: Raw, into: str, out: str, conv: str = "mamba_conv_bias") -> dict[str, Any]:
+    """Mamba-2's convolution has a bias unless its key says otherwise, the matrices around the states have none."""
+    stated = {"state_bias": raw.get(into), "state_output_bias": raw.get(out), "state_conv_bias": raw.get(conv, True)}
+    return {name: bool(value) for name, value in stated.items()}
+
+
+def _bamba(raw: Raw) -> dict[str, Any]:
+    return _mamba2_biases(raw, "mamba_proj_bias", "mamba_proj_bias")
+
+
+def _falcon_h1(raw: Raw) -> dict[str, Any]:
+    biases = _mamba2_biases(raw, "mamba_proj_bias", "projectors_bias")
+    return {"state_norm": bool(raw.get("mamba_rms_norm")), **biases}
+
+
+def _granite(raw: Raw) -> dict[str, Any]:
+    return {"rotary": raw.get("position_embedding_type") == "rope", **_bamba(raw)}
+
+
+def _nemotron_h(raw: Raw) -> dict[str, Any]:
+    conv = "mamba_conv_bias" if "mamba_conv_bias" in raw else "use_conv_bias"
+    return _mamba2_biases(raw, "use_bias", "use_bias", conv)
+
+
 #: family -> the facts that its configuration changes
 FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
         "apertus": _apertus,
         "bailing_moe": _bailing,
+        "bamba": _bamba,
         "cohere": _cohere,
         "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,
+        "falcon_h1": _falcon_h1,
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
-        "granitemoehybrid": lambda raw: {"rotary": raw.get("position_embedding_type") == "rope"},
+        "granitemoehybrid": _granite,
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm3": _internlm,
         "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True))},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
+        "nemotron_h": _nemotron_h,
         "olmo_hybrid": _olmo_hybrid,
         "mt5": _t5,
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},

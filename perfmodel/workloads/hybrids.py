@@ -1,4 +1,4 @@
-"""What configurations of hybrids state: which layers keep a state in place of keys, which have an MLP, and their sizes.
+"""What configurations of hybrids state: which layers keep a state, attend to keys and have an MLP, and their sizes.
 
 Every function takes the keys of one configuration. They follow the classes of Hugging Face's transformers 5.24.
 """
@@ -18,6 +18,7 @@ Raw = Mapping[str, Any]
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "bamba": Rule.MAMBA2,
+        "falcon_h1": Rule.MAMBA2,
         "granitemoehybrid": Rule.MAMBA2,
         "kimi_linear": Rule.KIMI_DELTA,
         "lfm2": Rule.SHORT_CONV,
@@ -30,7 +31,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "qwen3_next": Rule.GATED_DELTA,
     }
 )
-#: kinds of layer as configurations of these families list them -> what they are
+#: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
+JOINT = frozenset(("falcon_h1",))
+#: how the classes of these families list a layer
+_JOINT_KIND = "hybrid"
+#: kinds of layer as configurations of the other families list them -> what they are
 STATE, ATTENTION, MLP, EXPERTS = "state", "attention", "MLP", "experts"
 KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -52,6 +57,7 @@ class Layers:
     ----------
     total : layers, each with attention or a state.
     states : of them, with a state.
+    joint : of these, with attention as well.
     bare : of them, without an MLP.
     sparse : of them, with experts; None where other keys tell it.
     """
@@ -60,6 +66,7 @@ class Layers:
     states: int
     bare: int = 0
     sparse: int | None = None
+    joint: int = 0
 
 
 def listed(raw: Raw) -> list[str]:
@@ -72,9 +79,10 @@ def listed(raw: Raw) -> list[str]:
     return [_LETTERS.get(letter, letter) for letter in pattern] if isinstance(pattern, str) else []
 
 
-def unknown_kinds(raw: Raw) -> list[str]:
-    """Return the kinds of layer in a configuration of these families that no class has."""
-    return sorted({name for name in listed(raw) if name not in KINDS})
+def unknown_kinds(kind: str, raw: Raw) -> list[str]:
+    """Return the kinds of layer in a configuration of one of these families that its class has not."""
+    known = (_JOINT_KIND,) if kind in JOINT else KINDS
+    return sorted({name for name in listed(raw) if name not in known})
 
 
 def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
@@ -82,6 +90,8 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
 
     Nemotron-H lists attention, states and MLPs as layers of their own: an MLP belongs to the one before it here.
     """
+    if kind in JOINT:
+        return Layers(layers, layers, joint=layers)
     kinds = _kinds(kind, raw, layers)
     mixers = kinds.count(ATTENTION) + kinds.count(STATE)
     mlps = kinds.count(MLP) + kinds.count(EXPERTS)
@@ -119,9 +129,22 @@ def _kimi(raw: Raw) -> Mapping[str, Any]:
 
 
 def _mamba2(raw: Raw) -> dict[str, Any]:
+    return _mamba2_heads(raw, _expanded(raw))
+
+
+def _falcon_h1(raw: Raw) -> dict[str, Any]:
+    """Falcon-H1 states the width itself; its class takes the expanded one only where that is null."""
+    width = raw.get("mamba_d_ssm", 1024)
+    return _mamba2_heads(raw, _expanded(raw) if width is None else int(width))
+
+
+def _expanded(raw: Raw) -> int:
+    return int(float(raw.get("mamba_expand") or 2) * int(raw.get("hidden_size") or 0))
+
+
+def _mamba2_heads(raw: Raw, width: int) -> dict[str, Any]:
     """Mamba-2's heads may be left to follow from its width."""
     heads = raw.get("mamba_n_heads") or 128
-    width = int(float(raw.get("mamba_expand") or 2) * int(raw.get("hidden_size") or 0))
     given = raw.get("mamba_d_head")
     return {
         "linear_num_value_heads": heads,
@@ -207,6 +230,7 @@ def _qwen(raw: Raw) -> dict[str, Any]:
 SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
         "bamba": _mamba2,
+        "falcon_h1": _falcon_h1,
         "granitemoehybrid": _mamba2,
         "kimi_linear": _kimi_linear,
         "lfm2": _lfm2,

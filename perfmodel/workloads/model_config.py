@@ -45,7 +45,7 @@ class ModelConfig(ModelShape):
         )
 
     def attentions(self) -> tuple[tuple[tuple[Linear, ...], int], ...]:
-        """Return the matrices of each kind of attention, and of a state in its place, and how many layers have them."""
+        """Return the matrices of each kind of attention, and of a state, and how many layers have them."""
         full = self.attending_layers - self.window_layers
         kinds = (
             (self.attention_matrices(), full),
@@ -59,10 +59,15 @@ class ModelConfig(ModelShape):
         """Parameters of a layer with a window beyond those of one that attends to all keys."""
         return self.windowed.attention_parameters - self.attention_parameters
 
-    @property
-    def linear_layer_surplus(self) -> int:
-        """Parameters of a layer with a state in place of keys, beyond those of one whose queries attend to keys."""
-        return self.state_layer.parameters - self.attention_parameters if self.linear_layers else 0
+    def mixer_surplus(self, states: int, without_keys: int) -> int:
+        """Return the parameters that layers have beyond those of as many whose queries attend to keys.
+
+        Parameters
+        ----------
+        states, without_keys : how many of them keep a state, and how many do not attend to keys.
+        """
+        found = states * self.state_layer.parameters if states else 0
+        return found - without_keys * self.attention_parameters
 
     @cached_property
     def bare_layer_lack(self) -> int:
@@ -83,7 +88,7 @@ class ModelConfig(ModelShape):
     def dense_layer_parameters(self) -> int:
         """Parameters of one layer with a dense MLP; of a decoder with cross attention if there is an encoder.
 
-        This layer, and that with experts, attends to keys: one with a state has `linear_layer_surplus` more.
+        This layer, and that with experts, attends to keys: others have `mixer_surplus` more.
         """
         return self._frame_parameters + count_parameters(self.mlp_linears()) + self.architecture.activation_parameters
 
@@ -154,7 +159,8 @@ class ModelConfig(ModelShape):
         """Parameters of the model with a language model head; a tied matrix counts once."""
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
-        stacks += self.linear_layers * self.linear_layer_surplus - self.bare_layers * self.bare_layer_lack
+        stacks += self.mixer_surplus(self.linear_layers, self.layers - self.attending_layers)
+        stacks -= self.bare_layers * self.bare_layer_lack
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
@@ -197,7 +203,7 @@ class ModelConfig(ModelShape):
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.
 
-        Layers with a state in place of keys are apart, see `state_bytes`.
+        What layers with a state keep is apart, see `state_bytes`.
         """
         kept = min(tokens, self.window) if self.window else tokens
         windowed = self._kept_in_windows * dtype_bytes
@@ -205,5 +211,5 @@ class ModelConfig(ModelShape):
 
     @property
     def state_bytes(self) -> float:
-        """What layers with a state in place of keys keep of one sequence, however long it is [B]."""
+        """What layers with a state keep of one sequence beside keys, however long it is [B]."""
         return self.linear_layers * self.state_layer.state_bytes

@@ -71,8 +71,10 @@ class ModelShape:
         attention), 0 for none, and the size of one; all of them share one key.
     index_keys : keys that it leaves each query.
     index_layers : layers with an indexer of their own; the others take what the one before them chose.
-    linear_layers : layers with a state of the sequence in place of keys (`perfmodel.workloads.state_layer`); they
-        alternate evenly with those that attend to keys.
+    linear_layers : layers with a state of the sequence (`perfmodel.workloads.state_layer`), in place of keys but for
+        ``joint_layers``; they alternate evenly with those that attend to keys.
+    joint_layers : of these, those that attend to keys as well: both read the same normed input, and what they give is
+        summed (Falcon-H1).
     linear_rule : how a token changes that state, as `Rule` names it.
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
@@ -142,6 +144,7 @@ class ModelShape:
     window_head_dim: int = 0
     window_value_dim: int = 0
     keys_are_values: bool = False
+    joint_layers: int = 0
 
     def __post_init__(self) -> None:
         every = self.attending_layers if self.window and not self.window_layers else self.window_layers
@@ -212,7 +215,7 @@ class ModelShape:
     @property
     def attending_layers(self) -> int:
         """Layers whose queries attend to keys, which they keep."""
-        return self.layers - self.linear_layers
+        return self.layers - self.linear_layers + self.joint_layers
 
     @property
     def value_dim(self) -> int:
@@ -231,10 +234,12 @@ class ModelShape:
 
     @property
     def state_layer(self) -> StateLayer:
-        """What layers with a state in place of keys have."""
+        """What layers with a state have of it."""
+        facts = self.architecture
         return StateLayer(
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
-            self.linear_value_dim, self.linear_conv,
+            self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
+            facts.state_output_bias,
         )  # fmt: skip
 
     @property
@@ -289,11 +294,14 @@ class ModelShape:
         """Return the matrix of one layer that follows attention."""
         return Linear("output", self.hidden, self.heads * self.value_dim, self.output_bias)
 
-    def attention_matrices(self, linear: bool = False) -> tuple[Linear, ...]:
-        """Return every matrix of one attention, or of what stands for it in a layer with a state."""
-        if linear:
-            return self.state_layer.matrices()
+    def attention_matrices(self) -> tuple[Linear, ...]:
+        """Return every matrix of one attention."""
         return (*self.attention_linears(), self.output_linear())
+
+    def mixer_matrices(self, states: bool, attends: bool) -> tuple[Linear, ...]:
+        """Return every matrix of a layer that mixes tokens: of its state, if it keeps one, and of its attention."""
+        kept = self.state_layer.matrices() if states else ()
+        return (*kept, *(self.attention_matrices() if attends else ()))
 
     def mlp_linears(self, width: int = 0, hidden: int = 0) -> tuple[Linear, ...]:
         """Return the matrices of one MLP: gate if there is one, up, down; of a dense layer unless widths are given."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
-from perfmodel.workloads.hybrids import RULES
+from perfmodel.workloads.hybrids import JOINT, RULES
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.state_layer import Rule
@@ -161,6 +161,7 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
         "positions": 2048 if facts.learned_positions else 0,
         "activation": "silu" if facts.gated else "gelu",
         "linear_rule": RULES.get(name, Rule.GATED_DELTA).value,
+        "joint_layers": sizes.get("linear_layers", 0) if name in JOINT else 0,
         "embedding_dim": hidden,
         "expert_ffn": ffn if sizes.get("experts") else 0,
         **{key: getattr(facts, key) for key in _SIZES if key in _FACTS},
@@ -185,13 +186,15 @@ def _problem(config: ModelConfig) -> str:
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         bare: config.bare_layers + config.dense_layers > config.layers,
         f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
-        f"{config.linear_layers} layers without keys of {config.layers}, of which at least one has to attend "
-        "to keys": config.linear_layers >= config.layers,
+        f"{config.linear_layers} layers with a state of {config.layers}, of which at least one has to attend "
+        "to keys": config.attending_layers < 1,
+        f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
+        > config.linear_layers,
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
         and not config.kv_lora,
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
-        "layers without keys have no linear_heads": config.linear_layers and not config.linear_heads,
-        f"heads of layers without keys ({config.linear_heads}) are not a multiple of their key heads "
+        "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
+        f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),
     }
     grouped = group_problem(config.experts, config.top_k, config.expert_groups, config.token_groups)

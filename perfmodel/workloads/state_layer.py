@@ -1,4 +1,4 @@
-"""Layers that keep a state of a sequence in place of its keys: the delta rules, Mamba-2, lightning attention, LFM2's.
+"""Layers that keep a state of a sequence, mostly in place of keys: delta rules, Mamba-2, lightning attention, LFM2's.
 
 Matrices and parameters follow the classes of Hugging Face's transformers 5.24, states and kernels those of SGLang and
 vLLM.
@@ -24,7 +24,7 @@ class Rule(StrEnum):
     - GATED_DELTA : the gated delta rule (Qwen3-Next, Qwen3.5, OLMo-Hybrid), see `perfmodel.operators.gated_delta`.
     - KIMI_DELTA : the same with a decay of each column of the keys (Kimi Linear, arXiv 2510.26692).
     - MAMBA2 : a decay of each head and an outer product, see `perfmodel.operators.linear_attention`. Its states B, C
-      and x are keys, queries and values, its groups the heads of keys (Nemotron-H, Granite 4, Bamba).
+      and x are keys, queries and values, its groups the heads of keys (Nemotron-H, Granite 4, Bamba, Falcon-H1).
     - LIGHTNING : linear attention with fixed decays (MiniMax-Text-01, arXiv 2501.08313).
     - SHORT_CONV : no state but the tokens that a convolution reads, between two gates (LFM2).
     """
@@ -61,7 +61,7 @@ IN_SIXTEEN_BITS = frozenset(("decay_rate",))
 
 @dataclass(frozen=True)
 class StateLayer:
-    """The part of a layer that keeps a state in place of keys, of the whole model or of one GPU.
+    """The part of a layer that keeps a state, of the whole model or of one GPU.
 
     Attributes
     ----------
@@ -70,6 +70,9 @@ class StateLayer:
     heads, key_heads : heads of its values, and of its queries and keys.
     head_dim, value_dim : size of a head of its queries and keys, and of its values.
     conv : taps of the convolution over neighbouring tokens before it, 0 for none.
+    norm : a norm follows Mamba-2's states, beside their gate; a gate alone takes as long, but has no parameters.
+    bias, conv_bias, output_bias : the matrix before Mamba-2's states, the convolution behind it and the matrix after
+        the states have a bias.
     """
 
     rule: Rule
@@ -79,6 +82,10 @@ class StateLayer:
     head_dim: int
     value_dim: int
     conv: int
+    norm: bool = True
+    bias: bool = False
+    conv_bias: bool = True
+    output_bias: bool = False
 
     def share(self, tp: int) -> StateLayer:
         """Return the part of one of tp GPUs, with a share of the heads; fewer heads of keys than GPUs are repeated."""
@@ -123,7 +130,8 @@ class StateLayer:
                     output,
                 )
             case Rule.MAMBA2:
-                return (Linear("query_key_value_gate_step", mixed + values + self.heads, hidden), output)
+                into = Linear("query_key_value_gate_step", mixed + values + self.heads, hidden, self.bias)
+                return (into, Linear("output", hidden, values, self.output_bias))
             case Rule.LIGHTNING:
                 return (Linear("query_key_value", mixed, hidden), Linear("gate", values, hidden), output)
             case Rule.SHORT_CONV:
@@ -133,18 +141,19 @@ class StateLayer:
     def parameters(self) -> int:
         """Parameters of matrices, convolution, decays and norm.
 
-        Mamba-2's convolution has a bias. There are a decay and an offset of each head (Mamba-2: and a direct path;
-        Kimi: an offset of each column of the keys). The delta rules' norm scales the columns of a head, the others'
-        those of all heads.
+        Mamba-2's convolution may have a bias. There are a decay and an offset of each head (Mamba-2: and a direct
+        path; Kimi: an offset of each column of the keys). The delta rules' norm scales the columns of a head, the
+        others' those of all heads.
         """
-        found = count_parameters(self.matrices()) + (self.conv + (self.rule == Rule.MAMBA2)) * self.convolved_width
+        taps = self.conv + (self.rule == Rule.MAMBA2 and self.conv_bias)
+        found = count_parameters(self.matrices()) + taps * self.convolved_width
         match self.rule:
             case Rule.GATED_DELTA:
                 return found + 2 * self.heads + self.value_dim
             case Rule.KIMI_DELTA:
                 return found + self.heads + self.key_width + self.value_dim
             case Rule.MAMBA2:
-                return found + 3 * self.heads + self.value_width
+                return found + 3 * self.heads + self.norm * self.value_width
             case Rule.LIGHTNING:
                 return found + self.value_width
             case Rule.SHORT_CONV:

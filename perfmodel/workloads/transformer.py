@@ -79,7 +79,7 @@ def _check_counted(config: ModelConfig) -> None:
     has = {
         "experts": config.experts,
         "latent attention (MLA)": config.latent_attention,
-        "layers without keys": config.linear_layers,
+        "layers with a state": config.linear_layers,
         "layers without an MLP": config.bare_layers,
         "an indexer": config.index_heads,
         "an encoder with a decoder": config.encoder_layers,

@@ -1,4 +1,4 @@
-"""Serving of hybrids: some layers keep a state of each sequence instead of keys."""
+"""Serving of hybrids: some layers keep a state of each sequence, instead of keys or beside them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from perfmodel.workloads.catalog import named_model
 
 H100 = pm.hardware("h100-sxm5-80gb")
 NEXT = named_model("qwen3-next-80b-a3b")
+#: every layer attends to keys and keeps a state; and the same without states
+FALCON = named_model("falcon-h1-7b")
+ATTENDING = dataclasses.replace(FALCON, linear_layers=0, joint_layers=0)
 
 
 def deployed(config=NEXT, **options):
@@ -95,16 +98,52 @@ def test_gpus_share_out_whole_heads(tp, said):
 
 def test_gpus_share_out_whole_heads_of_linear_attention():
     odd = dataclasses.replace(NEXT, linear_heads=12, linear_key_heads=6)
-    with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 heads of layers without keys"):
+    with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 heads of layers with a state"):
         deployed(odd, tp=8).part  # noqa: B018
     assert deployed(tp=16).part.state.key_heads == 1
 
 
 def test_the_report_says_what_a_state_takes():
     notes = " ".join(pm.report(deployed().memory()).notes)
-    assert "Layers without keys keep a state of 18.42 MiB of each sequence" in notes
+    assert "Layers with a state keep 18.42 MiB of each sequence" in notes
     assert "as much as 1572 tokens" in notes
     rows = {row["part"]: row["bytes"] for row in pm.report(deployed(engine="sglang").memory()).rows}
     assert rows["states"] == pytest.approx(0.9 * rows["keys and values"], rel=1e-4)
     notes = " ".join(pm.report(deployed(engine="sglang").memory()).notes)
     assert "a pool of their own holds those of" in notes
+
+
+def test_layers_with_both_keep_keys_and_states():
+    memory, keys = (deployed(config, tp=1).memory() for config in (FALCON, ATTENDING))
+    assert memory.kv_bytes_token_gpu == keys.kv_bytes_token_gpu == 44 * 2 * 2 * 128 * 2
+    assert memory.state_bytes == FALCON.state_bytes == 44 * (4 * 24 * 256 * 128 + 2 * 3 * (3072 + 2 * 256))
+    assert memory.weights_bytes == pytest.approx(2 * FALCON.parameters, rel=2e-4)
+    assert memory.moved_bytes(1000.0) == keys.moved_bytes(1000.0) + 2 * FALCON.state_bytes
+    assert memory.max_batch(1000, 200) < keys.max_batch(1000, 200)
+
+
+@pytest.mark.parametrize(
+    ("work", "mixers"), [({"decode": 32, "context": 1e4}, "kv"), ({"prefill": [(1, 8192, 8192)]}, "prefill")]
+)
+@pytest.mark.parametrize("tp", [1, 4])
+def test_attention_and_states_of_a_layer_both_take_time(work, mixers, tp):
+    """A step takes longer than that of either kind of layers alone; attention and states as long as both together."""
+    apart = dataclasses.replace(FALCON, linear_layers=43, joint_layers=0)  # one layer attends, the others keep states
+    both, keys, states = (deployed(config, tp=tp).step(**work) for config in (FALCON, ATTENDING, apart))
+    assert np.all(both.time_s > keys.time_s)
+    assert np.all(both.time_s > states.time_s)
+    for term in ("weights", "kernels", "gaps", mixers):
+        assert np.all(both.terms_s[term] > np.maximum(keys.terms_s[term], states.terms_s[term]))
+    alone = (states.terms_s[mixers] - keys.terms_s[mixers] / 44) * 44 / 43
+    assert both.terms_s[mixers] == pytest.approx(keys.terms_s[mixers] + alone, rel=1e-6)
+
+
+def test_what_attention_and_a_state_give_is_summed_before_gpus_exchange_it():
+    both, keys = (deployed(config, tp=4).step(decode=32, context=1e4).terms_s for config in (FALCON, ATTENDING))
+    assert both["exchange"] == pytest.approx(keys["exchange"])
+
+
+def test_each_gpu_has_whole_heads_of_both():
+    assert deployed(FALCON, tp=4).part.state.heads == 6
+    with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 query heads"):
+        deployed(FALCON, tp=8).part  # noqa: B018

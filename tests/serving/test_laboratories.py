@@ -128,7 +128,7 @@ def test_a_hybrid_is_a_kind_of_its_own_where_nothing_else_makes_it_less_sure() -
     hybrid = pm.find_model("qwen3-next-80b-a3b")
     made = {laboratory: Deployment(hybrid, H100, tp=4, laboratory=laboratory).elsewhere for laboratory in ("", KNOWN)}
     assert {one.kind for one in made.values()} == {HYBRID}
-    assert "models with layers without keys" in because(made[""])
+    assert "models whose layers keep a state" in because(made[""])
     assert Deployment(hybrid, H100, tp=4, laboratory=ITSELF).elsewhere.kind == ""
     for machine, engine, kind in (
         (MI300X, "vllm", UNMEASURED),

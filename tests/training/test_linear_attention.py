@@ -1,4 +1,4 @@
-"""Training of hybrids: layers that keep a state of the sequence beside layers that attend to keys."""
+"""Training of hybrids: layers that keep a state of the sequence, attend to keys, or do both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.activations import kept_by_layer
+from perfmodel.training.activations import kept_by_layer, layer_activations
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
@@ -17,7 +17,7 @@ from perfmodel.training.framework import find_framework
 from perfmodel.training.kind import Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
-from perfmodel.training.memory import held_parameters, slice_of
+from perfmodel.training.memory import held_parameters, slice_of, training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import layer_kinds
@@ -44,8 +44,14 @@ CONVOLVED = dataclasses.replace(
     MAMBA, linear_rule="short_conv", linear_heads=16, linear_key_heads=16, linear_head_dim=128, linear_value_dim=128,
     linear_conv=3,
 )  # fmt: skip
-RULES = [MAMBA, LATENT, KIMI, LIGHTNING, CONVOLVED]
-NAMES = ["mamba2", "latent experts", "kimi_delta", "lightning", "short_conv"]
+#: every layer attends to keys and keeps a state; and the same without states
+FALCON = named_model("falcon-h1-7b")
+ATTENDING = dataclasses.replace(FALCON, linear_layers=0, joint_layers=0)
+#: one layer attends, the others keep states
+APART = dataclasses.replace(FALCON, linear_layers=43, joint_layers=0)
+RULES = [MAMBA, LATENT, KIMI, LIGHTNING, CONVOLVED, FALCON]
+NAMES = ["mamba2", "latent experts", "kimi_delta", "lightning", "short_conv", "falcon_h1"]
+JOINT = Kind(linear=True, joint=True)
 
 
 def setup(config=DENSE, gpus=8, **plan):
@@ -83,7 +89,8 @@ def test_products_of_a_linear_layer_by_hand():
 def test_a_long_sequence_is_cheaper_in_a_linear_layer():
     short, long = (setup(seq=seq, batch=8).shard for seq in (2048, 65536))
     linear, attending = (
-        [layer_work(H100, DENSE, shard, Kind(linear=kind)).core for shard in (short, long)] for kind in (True, False)
+        [getattr(layer_work(H100, DENSE, shard, Kind(linear=linear)), core) for shard in (short, long)]
+        for core, linear in (("states", True), ("core", False))
     )
     assert linear[1].forward_s < 0.2 * attending[1].forward_s
     # a fixed part of each kernel aside, its time is in proportion to the tokens
@@ -143,15 +150,15 @@ def test_nobody_measured_linear_attention_and_the_interval_says_so():
     cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge")
     every = dataclasses.replace(DENSE, linear_layers=0)
     hybrid, attending = (train(config, cluster, plan) for config in (DENSE, every))
-    assert any("without keys" in note for note in hybrid.notes)
-    assert not any("without keys" in note for note in attending.notes)
+    assert any("layers with a state" in note for note in hybrid.notes)
+    assert not any("layers with a state" in note for note in attending.notes)
     assert hybrid.high_s / hybrid.time_s > attending.high_s / attending.time_s
     assert hybrid.low_s / hybrid.time_s < attending.low_s / attending.time_s
 
 
 @pytest.mark.parametrize(
     ("plan", "said"),
-    [({"cp": 2}, "cp = 2 with layers without keys"), ({"tp": 32}, "does not divide the 16 heads")],
+    [({"cp": 2}, "cp = 2 with layers with a state"), ({"tp": 32}, "does not divide the 16 heads")],
 )
 def test_a_plan_that_linear_attention_does_not_allow_names_the_nearest(plan, said):
     with pytest.raises(UsageError, match=said) as error:
@@ -215,3 +222,68 @@ def test_states_of_mamba_by_hand():
     each = 64 * (4 * 128 * 64 + 2 * 128 * 64) + 8 * 2 * 128 * 128
     assert linear_flop(MAMBA, 4096) == 6 * 4096 * each
     assert linear_flop(CONVOLVED, 4096) == 0
+
+
+def test_layers_with_both_are_among_those_that_attend():
+    assert set(layer_kinds(FALCON)) == {JOINT}
+    assert JOINT.attends
+    assert JOINT.blocks == 2
+    some = layer_kinds(dataclasses.replace(MAMBA, joint_layers=3))  # of 8 layers 6 keep a state, 5 attend
+    assert sum(kind.linear for kind in some) == 6
+    assert sum(kind.attends for kind in some) == 5
+    assert sum(kind.joint for kind in some) == sum(kind.linear and kind.attends for kind in some) == 3
+
+
+def test_a_layer_with_both_has_the_work_of_both_mixers_and_one_mlp():
+    """Its products, states and attention are those of both; one norm feeds them, and what they give is summed."""
+    shard, part, hidden = setup(FALCON).shard, slice_of(setup(FALCON)), 3072
+    both, keys, states = (layer_work(H100, FALCON, shard, kind) for kind in (JOINT, Kind(), Kind(linear=True)))
+    attention, mlp = 2 * hidden * 12 * 128 + 2 * hidden * 2 * 128, 3 * hidden * 12288
+    mamba = hidden * (2 * 3072 + 2 * 256 + 24) + 3072 * hidden
+    assert both.flop == 2 * 4096 * (attention + mamba + mlp)
+    assert both.parameters == attention + mamba + mlp + 2 * hidden
+    assert (both.core, both.states) == (keys.core, states.states)
+    assert both.kernels == keys.kernels + 2 + 3 + 1  # two products; convolution, gate and sum; the states
+    assert both.streams_s > max(keys.streams_s, states.streams_s)
+    kept = [kept_by_layer(FALCON, part, kind) for kind in (JOINT, Kind(), Kind(linear=True))]
+    assert kept[0].queries == kept[1].queries + kept[2].queries
+    assert kept[0].values == kept[1].values + kept[2].values
+    assert (kept[0].norms, kept[0].mlp) == (kept[1].norms, kept[1].mlp)
+
+
+@pytest.mark.parametrize("plan", [{}, {"recompute": "full"}, {"framework": "torchtitan", "recompute": "selective-op"}])
+def test_a_step_with_both_takes_more_time_and_memory_than_with_either(plan):
+    cluster = Cluster.of(H100, 8)
+    plan = TrainingPlan(**{"batch": 8, "seq": 8192, "framework": "megatron-bridge", "zero": 3, **plan})
+    both, keys, states = (train(config, cluster, plan) for config in (FALCON, ATTENDING, APART))
+    assert both.time_s > max(keys.time_s, states.time_s)
+    assert both.flop > max(keys.flop, states.flop)
+    peaks = [training_memory(config, cluster, plan).total_bytes for config in (FALCON, ATTENDING, APART)]
+    assert peaks[0] > max(peaks[1:])
+
+
+def test_attention_and_states_of_a_layer_both_count_as_flop():
+    for both, keys in zip(core_flop(FALCON, 4096), core_flop(ATTENDING, 4096), strict=True):
+        assert both == keys + linear_flop(FALCON, 4096)
+
+
+def test_unfused_attention_beside_a_state_is_recomputed_alone():
+    part = slice_of(setup(FALCON))._replace(kernel="unfused")
+    whole, left = (layer_activations(FALCON, part, JOINT, recompute).kept for recompute in ("none", "selective"))
+    usual = [layer_activations(FALCON, part, Kind(), recompute).kept for recompute in ("none", "selective")]
+    assert whole - left == usual[0] - usual[1] > 0
+
+
+def test_tensor_parallel_ranks_sum_what_each_mixer_gives():
+    """An exchange follows each of three row-parallel products, of two in a layer without a state."""
+    config = dataclasses.replace(FALCON, linear_key_heads=2)
+    other = dataclasses.replace(config, linear_layers=0, joint_layers=0)
+    plan = TrainingPlan(batch=64, seq=4096, tp=2, framework="huggingface")
+    both, keys = (train(one, Cluster.of(H100, 8), plan).terms_s["tensor"] for one in (config, other))
+    assert both == pytest.approx(1.5 * keys, rel=1e-6)
+
+
+def test_adapters_stand_beside_the_matrices_of_both_mixers():
+    rank, hidden = 16, 3072
+    mamba = (2 * 3072 + 2 * 256 + 24 + hidden) + (hidden + 3072)
+    assert adapter_parameters(FALCON, rank) == adapter_parameters(ATTENDING, rank) + 44 * rank * mamba

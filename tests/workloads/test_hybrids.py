@@ -1,4 +1,4 @@
-"""Hybrids: models some of whose layers keep a state of the sequence in place of keys."""
+"""Hybrids: models some of whose layers keep a state of the sequence, in place of keys or beside them."""
 
 from __future__ import annotations
 
@@ -74,6 +74,13 @@ PARAMETERS = {
     "granite-4.0-1b": 1_631_750_144,
     "granite-4.0-350m": 352_379_904,
     "bamba-9b": 9_780_235_392,
+    "falcon-h1-tiny-90m": 91_131_072,
+    "falcon-h1-0.5b": 521_411_104,
+    "falcon-h1-1.5b": 1_554_863_488,
+    "falcon-h1-1.5b-deep": 1_554_874_768,
+    "falcon-h1-3b": 3_149_392_384,
+    "falcon-h1-7b": 7_585_654_880,
+    "falcon-h1-34b": 33_642_516_224,
     "kimi-linear-48b-a3b": 49_122_681_728,
     "minimax-text-01": 456_089_655_296,
     "lfm2-350m": 354_483_968,
@@ -132,7 +139,7 @@ def test_keys_grow_with_the_sequence_and_states_do_not():
     [
         ({"layer_types": ["linear_attention"] * 8}, "none of its 8 layers attends to keys"),
         ({"layer_types": ["full_attention", "rwkv"] * 4}, "rwkv layers, which are not modelled"),
-        ({"linear_num_value_heads": 5}, "heads of layers without keys (5) are not a multiple of their key heads (2)"),
+        ({"linear_num_value_heads": 5}, "heads of layers with a state (5) are not a multiple of their key heads (2)"),
         ({"linear_num_key_heads": 0}, "linear key heads = 0"),
         ({"layer_types": ["full_attention"] * 4}, "4 entries for 8 layers"),
     ],
@@ -159,7 +166,7 @@ def test_a_shape_in_words():
 
 
 def test_their_eager_kernels_are_not_listed():
-    with pytest.raises(UsageError, match="layers without keys"):
+    with pytest.raises(UsageError, match="layers with a state"):
         forward_pass(named_model("qwen3.5-9b"), 1, 128)
 
 
@@ -262,6 +269,16 @@ BAMBA = {
     "mamba_d_state": 24,
     "mamba_d_head": "auto",
 }
+FALCON = {
+    **BASE,
+    "model_type": "falcon_h1",
+    "num_hidden_layers": 3,
+    "intermediate_size": 96,
+    "mamba_d_ssm": 80,
+    "mamba_n_heads": 8,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 24,
+}
 OLMO = {**BASE, "model_type": "olmo_hybrid", "num_hidden_layers": 8, "intermediate_size": 96}
 #: configurations and what the classes of transformers 5.24 hold, built without weights, with the corrections of routers
 CLASSES = [
@@ -276,6 +293,10 @@ CLASSES = [
     (BAMBA, 394_016),
     (BAMBA | {"mamba_n_heads": 16, "mamba_n_groups": 1, "attn_layer_indices": [2], "mamba_d_head": 8,
               "attention_bias": True, "mlp_bias": True}, 402_080),
+    (BAMBA | {"mamba_proj_bias": True}, 395_712),
+    (BAMBA | {"mamba_conv_bias": False}, 393_120),
+    (NEMOTRON | {"hybrid_override_pattern": "M-M-M*-M-", "use_bias": True}, 321_792),
+    (NEMOTRON | {"hybrid_override_pattern": "M-M-M*-M-", "use_conv_bias": False}, 319_200),
     (MINIMAX, 375_552),
     (MINIMAX | {"layer_types": ["linear_attention"] * 3 + ["full_attention"]}, 387_936),
     (KIMI, 689_954),
@@ -287,6 +308,17 @@ CLASSES = [
     (LFM2 | {"block_auto_adjust_ff_dim": False, "conv_L_cache": 5}, 294_528),
     (LFM2_MOE, 387_736),
     (LFM2_MOE | {"use_expert_bias": False}, 387_712),
+    (FALCON, 289_368),
+    (FALCON | {"mamba_rms_norm": True}, 289_608),
+    (FALCON | {"mamba_proj_bias": True}, 290_160),
+    (FALCON | {"projectors_bias": True}, 289_560),
+    (FALCON | {"mamba_conv_bias": False}, 288_840),
+    (FALCON | {"attention_bias": True, "mlp_bias": True}, 290_712),
+    (FALCON | {"mamba_d_ssm": None}, 317_736),
+    (FALCON | {"num_key_value_heads": None, "mamba_d_head": 10}, 301_656),
+    (FALCON | {"head_dim": 24, "tie_word_embeddings": True, "mamba_n_groups": 1, "mamba_d_conv": 3}, 233_480),
+    ({"model_type": "falcon_h1", "hidden_size": 64, "vocab_size": 1000, "num_attention_heads": 16,
+      "num_hidden_layers": 3, "intermediate_size": 96, "max_position_embeddings": 4096}, 957_504),
     (OLMO, 456_640),
     (OLMO | {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
              "linear_value_head_dim": 24, "attention_bias": True}, 443_968),
@@ -323,6 +355,7 @@ def test_experts_of_another_width_have_a_way_there_and_back():
         (GRANITE, 4 * (4 * 8 * 24 * 16 + 2 * 3 * (8 * 16 + 2 * 24))),
         (KIMI, 6 * (4 * 4 * 16 * 16 + 2 * 3 * (3 * 4 * 16))),
         (MINIMAX, 2 * (4 * 4 * 24 * 24)),  # no convolution
+        (FALCON, 3 * (4 * 8 * 24 * 10 + 2 * 3 * (8 * 10 + 2 * 2 * 24))),
         (LFM2, 4 * (2 * 2 * 64)),  # two tokens of a convolution of three taps, and no state
     ],
 )
@@ -338,6 +371,8 @@ def test_what_is_kept_of_a_sequence_by_hand(document, kept):
         (NEMOTRON | {"hybrid_override_pattern": "M-*-", "n_groups": 3}, "not a multiple of their key heads (3)"),
         (BAMBA | {"attn_layer_indices": None}, "none of its 6 layers attends"),
         (LFM2 | {"conv_L_cache": "3"}, "linear conv = '3'"),
+        (FALCON | {"layers_block_type": ["mamba", "hybrid", "hybrid"]}, "(falcon_h1) has mamba layers"),
+        (GRANITE | {"layer_types": ["hybrid"] * 6}, "(granitemoehybrid) has hybrid layers"),
     ],
 )
 def test_impossible_hybrids_are_refused(document, said):
@@ -355,6 +390,42 @@ def test_rules_and_layers_without_an_mlp_in_words():
     for change, said in (("linear_rule=mamba", "mamba2"), ("bare_layers=7", "7 layers without an MLP")):
         with pytest.raises(UsageError) as error:
             find_model(f"layers=6 hidden=64 heads=4 vocab=1000 {change}")
+        assert said in str(error.value)
+
+
+def test_a_layer_of_falcon_h1_has_attention_and_a_state_and_one_norm_for_both():
+    config = config_of(FALCON, "config.json")
+    assert (config.layers, config.linear_layers, config.joint_layers, config.attending_layers) == (3, 3, 3, 3)
+    values, keys = 8 * 10, 2 * 24
+    mamba = 64 * (2 * values + 2 * keys + 8) + 5 * (values + 2 * keys) + 3 * 8 + values * 64  # no norm
+    attention, mlp = 2 * 64 * 64 + 2 * 64 * 32, 3 * 64 * 96
+    assert config.parameters == 2 * 1000 * 64 + 64 + 3 * (mamba + attention + mlp + 2 * 64)
+    assert config.kv_bytes_per_token(2.0) == 3 * 2 * 2 * 16 * 2  # every layer keeps keys and values, and a state
+    assert config.state_bytes == 3 * config.state_layer.state_bytes
+    assert config_of(FALCON | {"layers_block_type": ["hybrid"] * 3}, "config.json") == config
+
+
+def test_llama_cpp_keeps_as_much_of_falcon_h1():
+    """It prints 96 MiB of keys and values for 4096 tokens, and 72 MiB of states (GeniePod/genie-claw, issue 410)."""
+    config = named_model("falcon-h1-1.5b")
+    assert config.kv_bytes(4096) == 96 * 2**20
+    convolution = 24 * 2 * 3 * (3072 + 2 * 256)
+    assert config.state_bytes - convolution == 72 * 2**20
+
+
+def test_layers_with_both_in_words():
+    words = "hidden=64 heads=4 vocab=1000 linear_heads=8 linear_head_dim=24 linear_value_dim=10"
+    every = find_model(f"type=falcon_h1 layers=4 linear_layers=4 {words}")
+    assert (every.linear_rule, every.joint_layers, every.attending_layers) == ("mamba2", 4, 4)
+    some = find_model(f"layers=4 linear_layers=3 joint_layers=2 {words}")
+    assert some.attending_layers == 3
+    # a layer with both has the parameters of either mixer, however the others are
+    apart = find_model(f"layers=4 linear_layers=3 {words}")
+    assert some.parameters == apart.parameters + 2 * some.attention_parameters
+    for change, said in (("linear_layers=2 joint_layers=3", "3 layers with keys beside a state of 2 with one"),
+                         ("linear_layers=4", "at least one has to attend")):  # fmt: skip
+        with pytest.raises(UsageError) as error:
+            find_model(f"layers=4 {change} {words}")
         assert said in str(error.value)
 
 
