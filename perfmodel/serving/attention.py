@@ -97,6 +97,8 @@ class LayerAttention:
             causal=True, window=window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, library)
+        if not shard.kv_lora:  # kernels pad the values of latent attention to the width of its keys
+            time = time * (shard.head_dim + shard.value_dim) / (2.0 * shard.head_dim)
         if not shard.index_heads:
             return time, deviation.whole
         chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])

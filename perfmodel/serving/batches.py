@@ -20,12 +20,14 @@ class BatchReplica:
 
     Parameters
     ----------
-    clock, policy, kv_tokens, journal : as for `perfmodel.serving.replica.Replica`.
+    clock, policy, kv_tokens, journal, sequence_tokens : as for `perfmodel.serving.replica.Replica`.
     """
 
-    def __init__(self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal) -> None:
+    def __init__(
+        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, sequence_tokens: float = 0.0
+    ) -> None:
         self.clock, self.policy, self.journal = clock, policy, journal
-        self.blocks = Blocks(kv_tokens, policy.block_tokens)
+        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens)
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()

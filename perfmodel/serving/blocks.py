@@ -16,12 +16,15 @@ class Blocks:
     ----------
     tokens : tokens that the cache holds; infinite for no limit.
     block_tokens : tokens of a block.
+    sequence_tokens : tokens whose room a sequence takes besides its own, however long it is: for its layers' states.
     """
 
-    __slots__ = ("_of_phase", "block_tokens", "free", "released", "total")
+    __slots__ = ("_of_phase", "block_tokens", "free", "of_states", "released", "total")
 
-    def __init__(self, tokens: float, block_tokens: int) -> None:
+    def __init__(self, tokens: float, block_tokens: int, sequence_tokens: float = 0.0) -> None:
         self.block_tokens = block_tokens
+        #: blocks of the states of a sequence
+        self.of_states = math.ceil(sequence_tokens / block_tokens)
         #: blocks of the cache; a number that no load reaches where there is no limit
         self.total = int(tokens // block_tokens) if math.isfinite(tokens) else 1 << 60
         self.free = self.total
@@ -41,8 +44,8 @@ class Blocks:
         self.released += count
 
     def of(self, tokens: int) -> int:
-        """Return the blocks that hold some tokens."""
-        return -(-tokens // self.block_tokens)
+        """Return the blocks of a sequence of some tokens."""
+        return self.of_states - (-tokens // self.block_tokens)
 
     def join(self, tokens: int, step: int) -> None:
         """Count a sequence of a length that begins to grow at a decode step."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.units import format_binary
 from perfmodel.core.work import Number, plain, plain_ints
 from perfmodel.errors import UsageError, expect, suggesting, unknown_name
 from perfmodel.operators.routing import Dispatcher
@@ -212,7 +213,17 @@ class Deployment:
     def sequence_limit(self) -> int:
         """Most sequences of a step, over all copies of the model; no more than a pool of states holds."""
         limit = (self.max_num_seqs or self.profile.limits_on(self.hardware)[1]) * self.dp
-        return int(min(limit, self.memory().most_states)) if self.part.linear_layers else limit
+        if not self.held_with_draft.state_bytes:
+            return limit
+        memory = self.memory()
+        if memory.most_states < 1:
+            raise UsageError(
+                f"the pool for states has {format_binary(memory.state_pool_bytes)} on each {self.hardware.name}, and a "
+                f"sequence takes {self.profile.state_copies:g} times {format_binary(memory.state_bytes)}.",
+                place="deployment",
+                remedy="Use more GPUs, or a larger share of the memory.",
+            )
+        return int(min(limit, memory.most_states))
 
     def memory(self) -> Memory:
         """Return what one GPU holds, and how many tokens fit.
@@ -222,12 +233,17 @@ class Deployment:
         UsageError
             When the model does not fit.
         """
-        draft = self.speculation.draft if self.speculation else None
-        held = self.held if draft is None else self.held.beside(draft.held)
+        guessed = self.speculation.tokens if self.speculation else 0
         return memory_of(
-            held, self.part, self.parallel, self.profile, self.hardware, self.token_budget, self.kv_tokens,
-            self.utilization,
+            self.held_with_draft, self.part, self.parallel, self.profile, self.hardware, self.token_budget,
+            self.kv_tokens, self.utilization, 1 + guessed,
         )  # fmt: skip
+
+    @property
+    def held_with_draft(self) -> Held:
+        """What the model keeps on one GPU, and a draft model beside it."""
+        draft = self.speculation.draft if self.speculation else None
+        return self.held if draft is None else self.held.beside(draft.held)
 
     @cached_property
     def held(self) -> Held:

@@ -36,6 +36,8 @@ class Memory(Reportable):
     kv_bytes_token_gpu : the part on one GPU [B].
     windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
     state_bytes : what layers with a state keep of a sequence on one GPU, however long it is [B].
+    states : states that they keep of it: that of its last token, and of each token that a draft guesses.
+    all_state_bytes : one of them over all GPUs of a copy of the model [B].
     state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
     most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
@@ -57,6 +59,8 @@ class Memory(Reportable):
     block_tokens: int
     reserve: bool
     state_bytes: float = 0.0
+    states: int = 1
+    all_state_bytes: float = 0.0
     state_pool_bytes: float = 0.0
     most_states: float = math.inf
 
@@ -97,19 +101,24 @@ class Memory(Reportable):
         left = sum(share * np.maximum(0.0, np.subtract(tokens, window)) for window, share in self.windows)
         return plain(np.subtract(tokens, left)) if self.windows else tokens
 
-    def of_sequence(self, tokens: Number) -> Number:
-        """Return how many tokens take what a running sequence of so many has of the cache: `kept`, and its state.
+    @property
+    def state_tokens(self) -> float:
+        """Tokens that take what a sequence's states have of the cache; none where these lie in a pool of their own."""
+        return 0.0 if self.state_pool_bytes or not self.state_bytes else self.state_bytes / self.kv_bytes_token_gpu
 
-        A state that lies in a pool of its own takes nothing of the cache.
-        """
-        kept = self.kept(tokens)
-        if not self.state_bytes or self.state_pool_bytes:
-            return kept
-        return plain(np.add(kept, self.state_bytes / self.kv_bytes_token_gpu))
+    def room(self) -> str:
+        """Return the room of the cache in words, for messages."""
+        states = f", and a sequence's states take as much as {self.state_tokens:.0f}" if self.state_tokens else ""
+        return f"the KV cache holds {self.kv_tokens} tokens{states}"
+
+    def of_sequence(self, tokens: Number) -> Number:
+        """Return how many tokens take what a running sequence of so many has of the cache: `kept`, and its states."""
+        return plain(np.add(self.kept(tokens), self.state_tokens)) if self.state_tokens else self.kept(tokens)
 
     def moved_bytes(self, tokens: Number) -> Number:
-        """Return the bytes that a decode step moves of a sequence on one GPU: keys and values, a state twice."""
-        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + 2.0 * self.state_bytes)
+        """Return the bytes that a decode step moves of a sequence on one GPU: it reads a state, and writes each."""
+        states = self.state_bytes / self.states + self.state_bytes
+        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + states)
 
 
 class Held(NamedTuple):
@@ -122,6 +131,7 @@ class Held(NamedTuple):
     token_bytes_all : the same over all GPUs of a copy of the model [B].
     windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
     state_bytes : what layers with a state keep of a sequence [B].
+    state_bytes_all : the same over all GPUs of a copy of the model [B].
     """
 
     weights_bytes: float = 0.0
@@ -129,6 +139,7 @@ class Held(NamedTuple):
     token_bytes_all: float = 0.0
     windows: tuple[tuple[int, float], ...] = ()
     state_bytes: float = 0.0
+    state_bytes_all: float = 0.0
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
@@ -138,6 +149,7 @@ class Held(NamedTuple):
             self.token_bytes_all + other.token_bytes_all,
             self.windows + other.windows,
             self.state_bytes + other.state_bytes,
+            self.state_bytes_all + other.state_bytes_all,
         )
 
 
@@ -148,13 +160,15 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     """
     fullest = math.ceil(part.layers) / part.layers
     each = kv_token_bytes(part, kv)
+    states = part.linear_layers * (part.state.state_bytes if part.state else 0.0)
     windowed = _kept_in_windows(part) / _kept_width(part) if part.window > 0 else 0.0
     return Held(
         weights_bytes(config, part, parallel, weights, fullest),
         fullest * each,
         each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
         ((part.window, windowed * fullest * each),) if windowed else (),
-        fullest * part.linear_layers * (part.state.state_bytes if part.state else 0.0),
+        fullest * states,
+        states * parallel.tp * parallel.pp,
     )
 
 
@@ -167,8 +181,11 @@ def memory_of(
     max_batched_tokens: int,
     kv_tokens: int | None,
     utilization: float | None = None,
+    states: int = 1,
 ) -> Memory:
     """Return the memory of one GPU; ``kv_tokens`` overrides the room that is computed.
+
+    A sequence keeps ``states``: a token that is not accepted must leave the state before it.
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
     and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states
@@ -188,6 +205,7 @@ def memory_of(
         raise _does_not_fit(hardware, stored, beside, share * room, parallel)
     pool = max(left, 0.0) * engine.state_share if held.state_bytes else 0.0
     left -= pool
+    kept = states * held.state_bytes
     return Memory(
         capacity_bytes=capacity,
         weights_bytes=stored,
@@ -201,9 +219,11 @@ def memory_of(
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
-        state_bytes=held.state_bytes,
+        state_bytes=kept,
+        states=states,
+        all_state_bytes=held.state_bytes_all,
         state_pool_bytes=pool,
-        most_states=pool // (engine.state_copies * held.state_bytes) * parallel.dp if pool else math.inf,
+        most_states=pool // (engine.state_copies * kept) * parallel.dp if pool else math.inf,
     )
 
 
@@ -220,8 +240,6 @@ def kv_token_bytes(part: Shard, kv: str) -> float:
 
 def _kept_width(part: Shard) -> float:
     """Return the numbers that all layers keep of one token."""
-    if part.kv_lora:
-        return part.attending_layers * (part.kv_lora + part.rope_dim)
     return sum(layers * one.kept_width for one, layers in part.attentions)
 
 

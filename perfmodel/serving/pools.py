@@ -34,15 +34,17 @@ class Link:
     bytes_per_s : its bandwidth [B/s].
     latency_s : time until the first byte arrives [s].
     bytes_per_token : keys and values of a token [B].
+    bytes_per_sequence : states of a sequence, however long it is [B].
     """
 
     bytes_per_s: float
     latency_s: float
     bytes_per_token: float
+    bytes_per_sequence: float = 0.0
 
     def transfer_s(self, tokens: int) -> float:
-        """Return the time for the keys and values of some tokens, alone on the link [s]."""
-        return self.latency_s + tokens * self.bytes_per_token / self.bytes_per_s
+        """Return the time for what the layers keep of a sequence of some tokens, alone on the link [s]."""
+        return self.latency_s + (self.bytes_per_sequence + tokens * self.bytes_per_token) / self.bytes_per_s
 
 
 def run_pool(

@@ -26,6 +26,8 @@ class Scheduler:
     kv_tokens : tokens that the cache holds.
     journal : requests by number, and where their times are written.
     swap_s_per_token : time to move the keys and values of a token to the host or back, for preemption by swap [s].
+    swap_s_per_sequence : the same for a sequence's states [s].
+    sequence_tokens : tokens whose room the states of a sequence take of the cache.
     """
 
     __slots__ = (
@@ -41,6 +43,7 @@ class Scheduler:
         "_partial",
         "_stall_s",
         "_step",
+        "_swap_s_per_sequence",
         "_swap_s_per_token",
         "_watermark",
         "blocks",
@@ -54,16 +57,17 @@ class Scheduler:
     )
 
     def __init__(
-        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, swap_s_per_token: float = 0.0
-    ) -> None:
+        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, swap_s_per_token: float = 0.0,
+        swap_s_per_sequence: float = 0.0, sequence_tokens: float = 0.0,
+    ) -> None:  # fmt: skip
         self.clock, self.policy, self.journal = clock, policy, journal
-        self.blocks = Blocks(kv_tokens, policy.block_tokens)
+        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens)
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
         #: requests in the engine and in its queue
         self.outstanding = 0
-        self._swap_s_per_token = swap_s_per_token
+        self._swap_s_per_token, self._swap_s_per_sequence = swap_s_per_token, swap_s_per_sequence
         self._watermark = int(policy.watermark * self.blocks.total) if math.isfinite(kv_tokens) else 0
         self._on_demand = not policy.reserve
         #: decode steps so far, sequences that decode, and the sum of their tokens in the cache
@@ -133,7 +137,7 @@ class Scheduler:
         tokens = min(budget, target - done)
         if self._on_demand:
             blocks, held = self.blocks, self._held[request]
-            room = blocks.free - blocks.needed(self._step) + held
+            room = blocks.free - blocks.needed(self._step) + held - blocks.of_states
             tokens = min(tokens, room * blocks.block_tokens - done)
             if tokens <= 0:
                 return 0
@@ -191,7 +195,7 @@ class Scheduler:
         blocks.free -= needed
         self._held[request] = needed
         if request in self.journal.preempted:
-            self._extra_s += tokens * self._swap_s_per_token
+            self._extra_s += self._swap_s(tokens)
         self._note_entry(request)
         self._join(request, tokens)
         return 0
@@ -218,7 +222,7 @@ class Scheduler:
             self._decoding -= 1
             self._context -= tokens + journal.cached
             if self.policy.preemption == SWAP:
-                self._extra_s += tokens * self._swap_s_per_token
+                self._extra_s += self._swap_s(tokens)
         else:
             self.blocks.release(self._held.pop(request))
             self._partial = [entry for entry in self._partial if entry[0] != request]
@@ -226,9 +230,16 @@ class Scheduler:
         self.tally.preemptions += 1
         self.waiting.appendleft(request)
 
+    def _swap_s(self, tokens: int) -> float:
+        """Return the time to move a sequence of some tokens to the host or back [s]."""
+        return tokens * self._swap_s_per_token + self._swap_s_per_sequence
+
     def _keep(self, request: int, tokens: int) -> None:
-        """Remember the blocks of a sequence that is preempted: they are taken after those that are free now."""
-        if self.policy.keeps_blocks:
+        """Remember the blocks of a sequence that is preempted: they are taken after those that are free now.
+
+        Those of a sequence with states help nobody: a state is that of the last token, and cannot be taken up before.
+        """
+        if self.policy.keeps_blocks and not self.blocks.of_states:
             blocks = self.blocks
             self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), tokens // blocks.block_tokens
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import StateLayer
+
+#: numbers of GPUs that messages name
+_GPUS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -138,14 +142,19 @@ class Shard:
         return self.kv_heads * (self.head_dim if self.kv_lora else self.value_dim)
 
     @property
-    def kept_width(self) -> int:
-        """Width of the keys and values that a layer without latent attention keeps of a token."""
+    def keys_width(self) -> int:
+        """Width of keys and values."""
         return self.kv_heads * self.head_dim + self.values_width
+
+    @property
+    def kept_width(self) -> int:
+        """Width of what a layer keeps of a token: keys and values, or the latent key that all heads share."""
+        return self.kv_lora + self.rope_dim if self.kv_lora else self.keys_width
 
     @property
     def heads_width(self) -> int:
         """Width of queries, keys and values."""
-        return self.heads * self.head_dim + self.kept_width
+        return self.heads * self.head_dim + self.keys_width
 
     @property
     def qkv_width(self) -> int:
@@ -230,18 +239,26 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
 
 
 def _check_heads(config: ModelConfig, tp: int) -> None:
-    if config.heads % tp:
-        raise _not_dividing("tp", tp, "query heads", config.heads)
-    if config.kv_heads % tp and tp % config.kv_heads:
-        raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
+    if uneven := _uneven_heads(config, tp):
+        raise _not_dividing("tp", tp, *uneven, [n for n in _GPUS if not _uneven_heads(config, n)])
+
+
+def _uneven_heads(config: ModelConfig, tp: int) -> tuple[str, int] | None:
+    """Return which heads so many GPUs do not share out evenly, and how many; a head of keys may be repeated."""
+    for part, of in ((config, ""), (config.windowed, " of layers with a window")):
+        if part.heads % tp:
+            return f"query heads{of}", part.heads
+        if part.kv_heads % tp and tp % part.kv_heads:
+            return f"key and value heads{of}", part.kv_heads
     if config.linear_heads % tp:
-        raise _not_dividing("tp", tp, "heads of layers with a state", config.linear_heads)
+        return "heads of layers with a state", config.linear_heads
     if config.linear_layers and config.linear_key_heads % tp and tp % config.linear_key_heads:
-        raise _not_dividing("tp", tp, "key heads of layers with a state", config.linear_key_heads)
+        return "key heads of layers with a state", config.linear_key_heads
+    return None
 
 
-def _not_dividing(name: str, value: int, what: str, number: int) -> UsageError:
-    allowed = [n for n in (1, 2, 4, 8, 16, 32, 64) if number % n == 0]
+def _not_dividing(name: str, value: int, what: str, number: int, allowed: Sequence[int] = ()) -> UsageError:
+    allowed = allowed or [n for n in _GPUS if number % n == 0]
     return UsageError(
         f"{name}={value} does not divide the model's {number} {what}.",
         place="deployment",

@@ -37,6 +37,8 @@ class Server:
     front_end_s : time that the server in front adds to the time to the first token [s]. A client of a closed loop waits
         for it, too, before the engine sees its next request.
     kv_bytes_token : keys and values of a token [B].
+    sequence_tokens : tokens whose room a sequence takes of the cache besides its own: for its layers' states.
+    sequence_bytes : these states, which move with its keys and values [B].
     host_bytes_per_s : bandwidth between GPU and host, for preemption by swap [B/s].
     prefill : engines that only compute prompts (a disaggregated deployment), or None; then this server decodes.
     link : between the two.
@@ -55,6 +57,8 @@ class Server:
     routing: str = ROUND_ROBIN
     front_end_s: float = 0.0
     kv_bytes_token: float = 0.0
+    sequence_tokens: float = 0.0
+    sequence_bytes: float = 0.0
     host_bytes_per_s: float = math.inf
     prefill: Server | None = None
     link: Link | None = None
@@ -82,13 +86,13 @@ class Server:
 
     def engines(self, journal: Journal) -> list[AnyReplica]:
         """Return the replicas, idle, with a journal to write into."""
-        if self.policy.batch:
-            return [BatchReplica(self.clock, self.policy, self.kv_tokens, journal) for _ in range(self.replicas)]
-        swap_s = self.kv_bytes_token / self.host_bytes_per_s
-        return [
-            Replica(self.clock, self.policy, self.kv_tokens, journal, swap_s_per_token=swap_s)
-            for _ in range(self.replicas)
-        ]
+        own = {"sequence_tokens": self.sequence_tokens}
+        kind: type[AnyReplica] = BatchReplica
+        if not self.policy.batch:
+            kind = Replica
+            own["swap_s_per_token"] = self.kv_bytes_token / self.host_bytes_per_s
+            own["swap_s_per_sequence"] = self.sequence_bytes / self.host_bytes_per_s
+        return [kind(self.clock, self.policy, self.kv_tokens, journal, **own) for _ in range(self.replicas)]
 
 
 class ScaledClock:
@@ -189,14 +193,15 @@ def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
 
 def _check_fit(server: Server, requests: Requests) -> None:
     """Raise for a request that no empty engine could hold: it would wait for ever."""
-    block = server.policy.block_tokens
+    block, states = server.policy.block_tokens, server.sequence_tokens
     room = server.kv_tokens // block * block if math.isfinite(server.kv_tokens) else math.inf
     needed = requests.prompt - requests.cached + requests.output - 1
-    too_long = int((needed > room).sum())
+    too_long = int((needed > room - math.ceil(states / block) * block).sum())
     if too_long:
+        beside = f" and states as large as {states:.0f} more" if states else ""
         raise UsageError(
             f"{format_count(too_long, 'request')} of {len(requests)} never fit: the largest has {int(needed.max())} "
-            f"tokens, the KV cache of one engine holds {int(room)}.",
+            f"tokens{beside}, the KV cache of one engine holds {int(room)}.",
             remedy="Use more GPUs, a smaller kv or weights format, shorter requests, or correct --kv-tokens.",
         )
     if server.prefill is not None:

@@ -103,7 +103,7 @@ def _fitting(deployment: Deployment, isl: Number, osl: Number, prefix: Number) -
     most = np.minimum(np.asarray(memory.most(isl, osl, prefix)), deployment.sequence_limit)
     if np.any(most < 1):
         raise UsageError(
-            f"not one sequence of {np.max(np.add(isl, osl)):.0f} tokens fits: there is room for {memory.kv_tokens}.",
+            f"not one sequence of {np.max(np.add(isl, osl)):.0f} tokens fits: {memory.room()}.",
             place="deployment",
             remedy="Use more GPUs, fewer bits, or shorter sequences.",
         )

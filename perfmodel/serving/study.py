@@ -216,8 +216,7 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
     most = min(fitting, deployment.sequence_limit, _MOST_CLIENTS)
     if most < 1:
         raise UsageError(
-            f"not one request of {workload.isl:g} + {workload.osl:g} tokens fits: the KV cache holds "
-            f"{memory.kv_tokens} tokens.",
+            f"not one request of {workload.isl:g} + {workload.osl:g} tokens fits: {memory.room()}.",
             remedy="Use more GPUs, a smaller kv or weights format, or shorter requests.",
         )
     return (*(2.0**power for power in range(int(math.log2(most)) + 1)),)

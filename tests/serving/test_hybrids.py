@@ -10,6 +10,8 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.load import Fleet, server_of
+from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import named_model
 
 H100 = pm.hardware("h100-sxm5-80gb")
@@ -147,3 +149,60 @@ def test_each_gpu_has_whole_heads_of_both():
     assert deployed(FALCON, tp=4).part.state.heads == 6
     with pytest.raises(UsageError, match="tp=8 does not divide the model's 12 query heads"):
         deployed(FALCON, tp=8).part  # noqa: B018
+
+
+def test_what_fits_at_once_runs_at_once():
+    """Each sequence has the room of its states from its first token on, so that as many run as `Memory.max_batch`."""
+    granite = deployed(named_model("granite-4.0-h-small"), tp=1)
+    most = granite.memory().max_batch(128, 2048)
+    load = pm.closed_loop(2 * most, 4 * most, 128, 2048)
+    simulated, mean = pm.simulate(granite, load, interval=False), pm.steady(granite, 128, 2048, concurrency=2 * most)
+    assert simulated.mean_running == pytest.approx(most, rel=0.1)
+    assert simulated.statistics("tpot_s", ())["mean"] == pytest.approx(float(mean.tpot_s), rel=0.15)
+    assert simulated.preemptions < 0.5 * len(load)
+
+
+def test_a_long_prompt_among_short_ones_fits_where_it_fits_alone():
+    granite = deployed(named_model("granite-4.0-h-small"), tp=1)
+    assert granite.memory().max_batch(20000, 50) > 10
+    load = pm.Requests(np.arange(20.0), np.array([100] * 19 + [20000]), np.full(20, 50))
+    assert pm.simulate(granite, load, interval=False).count == 20
+
+
+def test_a_request_has_to_fit_with_its_states():
+    granite = deployed(named_model("granite-4.0-h-small"), tp=1, kv_tokens=12000)
+    states = granite.memory().state_tokens
+    assert 0 < 12000 - states < 8000
+    with pytest.raises(UsageError, match=f"8049 tokens and states as large as {states:.0f} more.*holds 12000"):
+        pm.simulate(granite, pm.closed_loop(1, 1, 8000, 50))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_states_move_from_prefill_to_decode(engine):
+    """At 1 GB/s a state of 293.6 MB takes 0.29 s more than keys of 512 tokens, in a pool of its own or not."""
+    minimax = Deployment(named_model("minimax-text-01"), pm.hardware("h200"), tp=8, engine=engine)
+    server = server_of(minimax, Fleet(prefill_replicas=1, kv_link_bytes_per_s=1e9), pm.closed_loop(1, 1, 512, 8))
+    keys = 512 * minimax.memory().kv_bytes_token / 1e9
+    assert server.link.transfer_s(512) == pytest.approx(keys + 0.2936, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_each_guessed_token_has_a_state_of_its_own(engine):
+    guessing, alone = (deployed(engine=engine, speculation=one).memory() for one in (Speculation(3, 0.7), None))
+    assert guessing.state_bytes == 4 * alone.state_bytes
+    assert guessing.all_state_bytes == alone.all_state_bytes  # one of them moves
+    assert guessing.max_batch(1000, 200) < 0.5 * alone.max_batch(1000, 200)
+    keys = 10 * alone.kv_bytes_token_gpu
+    assert guessing.moved_bytes(10.0) - keys == pytest.approx(2.5 * (alone.moved_bytes(10.0) - keys))
+
+
+def test_states_of_a_draft_limit_the_sequences_too():
+    draft = deployed(named_model("granite-4.0-h-350m"), tp=1, engine="sglang")
+    plain = deployed(named_model("qwen3-8b"), tp=1, engine="sglang", speculation=Speculation(3, 0.7, draft))
+    assert plain.sequence_limit == plain.memory().most_states < np.inf
+
+
+def test_a_pool_without_room_for_one_state_says_so():
+    small = Deployment(named_model("minimax-text-01"), pm.hardware("h200"), tp=8, engine="sglang", utilization=0.77)
+    with pytest.raises(UsageError, match=r"the pool for states has .* a sequence takes 3 times"):
+        small.sequence_limit  # noqa: B018

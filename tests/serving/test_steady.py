@@ -155,7 +155,7 @@ def test_bad_loads_say_why(llama: Deployment, load: dict[str, float], message: s
 
 def test_a_sequence_that_does_not_fit_says_what_would() -> None:
     small = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), kv_tokens=1000)
-    with pytest.raises(UsageError, match="room for 1000"):
+    with pytest.raises(UsageError, match="holds 1000 tokens"):
         steady(small, 2000, 100)
 
 

@@ -42,7 +42,8 @@ def test_gpus_share_out_the_heads_of_both_kinds():
     halves = deployed(OTHER, tp=2).part
     assert (halves.kv_heads, halves.windowed.kv_heads, halves.windowed.head_dim) == (1, 4, 128)
     assert deployed(ALIKE, tp=2).part.windowed is None
-    with pytest.raises(UsageError, match="tp=16 does not divide the model's 8 query heads"):
+    said = "tp=16 does not divide the model's 8 query heads of layers with a window. Possible: 1, 2, 4, 8."
+    with pytest.raises(UsageError, match=said):
         deployed(dataclasses.replace(OTHER, window_heads=8), tp=16).part  # noqa: B018
 
 
@@ -58,3 +59,25 @@ def test_smaller_heads_of_windows_take_less():
     for sizes in ({"decode": 64, "context": 8192}, {"prefill": [(1, 4096, 4096)]}):
         whole, less = (float(deployed(config).step(**sizes).time_s) for config in (ALIKE, smaller))
         assert less < whole
+
+
+def test_narrower_values_take_less_of_what_a_step_reads():
+    """A decode of long contexts reads 192 + 128 numbers of a token in place of 192 + 192."""
+    mimo = find_model("mimo-v2-flash")
+    narrow, wide = (
+        Deployment(dataclasses.replace(mimo, value_head_dim=size, window_value_dim=size), pm.hardware("h200"), tp=8)
+        .step(decode=256, context=16384)
+        .terms_s["kv"]
+        for size in (128, 192)
+    )
+    assert narrow == pytest.approx(wide * 320 / 384, rel=0.01)
+
+
+def test_windows_of_latent_attention_keep_their_share_of_the_latent_keys():
+    words = (
+        "layers=8 hidden=1024 heads=8 vocab=32000 window=512 window_layers=6 kv_lora=256 rope_head_dim=64 "
+        "nope_head_dim=128 value_head_dim=128 positions=131072"
+    )
+    memory = deployed(find_model(words)).memory()
+    assert memory.windows == ((512, 0.75),)
+    assert memory.kept(8000.0) == pytest.approx(8000 - 0.75 * 7488)
