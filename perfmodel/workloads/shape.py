@@ -176,6 +176,7 @@ def _gated_width(hidden: int) -> int:
 
 def _problem(config: ModelConfig) -> str:
     """Return what is impossible about a model, or an empty string."""
+    attending = f"{config.attending_layers}{' that attend to keys' * (config.attending_layers < config.layers)}"
     bare = f"{config.bare_layers} layers without an MLP and {config.dense_layers} dense ones of {config.layers}"
     problems = {
         f"heads ({config.heads}) are not a multiple of key and value heads ({config.kv_heads})": config.heads
@@ -185,11 +186,11 @@ def _problem(config: ModelConfig) -> str:
         and not 1 <= config.top_k <= config.experts,
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         bare: config.bare_layers + config.dense_layers > config.layers,
-        f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
         f"{config.linear_layers} layers with a state of {config.layers}, of which at least one has to attend "
         "to keys": config.attending_layers < 1,
         f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
         > config.linear_layers,
+        f"{config.window_layers} layers with a window of {attending}": config.window_layers > config.attending_layers,
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
         and not config.kv_lora,
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
