@@ -89,3 +89,11 @@ def test_buffers_of_a_ring_hold_the_wider_keys_and_values():
     cluster, plan = Cluster.of(H100, 8), TrainingPlan(**{**PLAN, "seq": 32768, "cp": 8})
     other, alike = (training_memory(config, cluster, plan).stages[0].parts for config in (OTHER, ALIKE))
     assert other["communication"] - alike["communication"] == 2 * 2 * 4096 * 2 * (8 * 128 - 2 * 256)
+
+
+def test_ulysses_shares_out_the_heads_of_both_kinds():
+    """16 heads on 16 ranks, and in layers with a window 24, which 16 does not divide."""
+    more, plan = dataclasses.replace(OTHER, window_heads=24), TrainingPlan(**PLAN, tp=2, cp=8, cp_algorithm="ulysses")
+    assert train(OTHER, Cluster.of(H100, 16), plan).time_s > 0
+    with pytest.raises(UsageError, match=r"cp tp = 16 does not divide the 24 heads of layers with a window.*Nearest"):
+        train(more, Cluster.of(H100, 16), plan)
