@@ -173,7 +173,9 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     if plan.attention == "fa3" and cluster.hardware.matrix_instruction != "wgmma":
         raise refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":
-        _divides("cp", plan.cp * plan.tp, "heads", config.heads)
+        _divides("cp tp", plan.cp * plan.tp, "heads", config.heads)
+        if config.window_layers:
+            _divides("cp tp", plan.cp * plan.tp, "heads of layers with a window", config.windowed.heads)
 
 
 def _check_dtype(cluster: Cluster, plan: TrainingPlan) -> None:

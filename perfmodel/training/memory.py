@@ -338,7 +338,7 @@ class _Holder:
         groups = sum(size > 1 for size in (plan.tp, plan.cp, plan.ep, self.dp, plan.pp))
         cross = self.part.cross_tokens / (plan.tp if self.part.sp else 1)
         sent = 2.0 * self.part.element_bytes * (self.part.outer + cross) * self.config.hidden * (plan.pp > 1)
-        keys = key_value_width(self.config, plan.tp)
+        keys = max(key_value_width(config, plan.tp) for config in (self.config, self.config.windowed))
         ring = 2.0 * self.part.element_bytes * self.part.tokens * keys if plan.cp > 1 else 0.0
         if plan.cp_algorithm == ContextAlgorithm.ULYSSES:
             ring *= 2.0

@@ -76,7 +76,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     frozen = setup.plan.lora > 0
     weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
     attention = _attention(setup, work)
-    exchanges = _exchanges(setup, shard, work, kind, attention)
+    exchanges = _exchanges(setup, config, shard, work, kind, attention)
     adapters = _adapters(setup, config, shard, kind)
     gap_s = kernel_gap_s(setup.hardware)
     cast_s = _weight_cast_s(setup, work.parameters + work.expert_parameters)
@@ -112,7 +112,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
 
 
 def _exchanges(
-    setup: Setup, shard: Shard, work: LayerWork, kind: Kind, attention: tuple[float, float]
+    setup: Setup, config: ModelConfig, shard: Shard, work: LayerWork, kind: Kind, attention: tuple[float, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return what exchanges add to the forward and the backward pass of a layer, and its waits for the host [s]."""
     share = setup.constants.sm_share
@@ -126,7 +126,7 @@ def _exchanges(
         share,
     )
     maxima = _maxima_s(setup, shard)
-    context = context_exchange(setup.groups, shard, setup.config, *attention, share)
+    context = context_exchange(setup.groups, shard, config, *attention, share)
     both = {"expert": 0.0, "host": 0.0}
     if kind.moe:
         router, dispatcher = setup.config.router, setup.dispatcher

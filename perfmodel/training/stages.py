@@ -14,14 +14,14 @@ from perfmodel.workloads.model_config import ModelConfig
 def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     """Return the kind of each layer.
 
-    Dense layers of a mixture of experts come first. Layers with a window alternate evenly with the others, and so do
-    those that attend to keys with those that keep a state: the last of four in Qwen3-Next. Those that do both alternate
-    evenly with the others that attend. Layers without an MLP alternate evenly with those that have one, or experts.
+    Dense layers of a mixture of experts come first. Layers that attend to keys alternate evenly with those that keep
+    a state: the last of four in Qwen3-Next. Of the former, those with a window alternate evenly with the others, and so
+    do those that keep a state, too. Layers without an MLP alternate evenly with those that have one, or experts.
     """
-    windowed = _evenly(config.layers, config.window_layers)
     attending = _evenly(config.layers, config.attending_layers)
-    among = iter(_evenly(config.attending_layers, config.joint_layers))
+    among, windows = (iter(_evenly(config.attending_layers, n)) for n in (config.joint_layers, config.window_layers))
     joint = [attends and next(among) for attends in attending]
+    windowed = [attends and next(windows) for attends in attending]
     first = config.dense_layers if config.experts else 0
     bare = [False] * first + _evenly(config.layers - first, config.bare_layers)
     return tuple(

@@ -16,7 +16,7 @@ from perfmodel.workloads.config_values import SPELLINGS, Values, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
-from perfmodel.workloads.windowed import HEADS
+from perfmodel.workloads.windowed import HEADS, OWN, heads_problem
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
@@ -157,15 +157,14 @@ class _Reader(Values):
         hidden, heads, hybrid = self.size("hidden"), self.size("heads"), self.hybrid()
         layers = hybrid.total if hybrid else self.layers()
         kv_heads = self.kv_heads(heads)
-        if heads % kv_heads:
-            raise self.wrong(f"heads ({heads}) are not a multiple of key and value heads ({kv_heads})")
         latent = self.latent()
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         own = HEADS.get(self.kind)
         sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
-        window = families.window(self.kind, self.raw)
+        window = 0 if hybrid else families.window(self.kind, self.raw)
         windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
-        return ModelConfig(
+        sizes = {name: size for name, size in sizes.items() if windowed or name not in OWN}
+        config = ModelConfig(
             model_type=self.kind,
             hidden=hidden,
             layers=layers,
@@ -190,6 +189,9 @@ class _Reader(Values):
             **self.experts(layers, shape, hybrid),
             **self.encoder(),
         )
+        if problem := heads_problem(config):
+            raise self.wrong(problem)
+        return config
 
     def facts(self) -> Architecture:
         """Return the architecture's facts, with those that this configuration changes."""

@@ -14,6 +14,7 @@ from perfmodel.workloads.hybrids import JOINT, RULES
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.state_layer import Rule
+from perfmodel.workloads.windowed import heads_problem
 
 #: dimensions that every shape needs
 NEEDED = ("layers", "hidden", "heads", "vocab")
@@ -176,20 +177,19 @@ def _gated_width(hidden: int) -> int:
 
 def _problem(config: ModelConfig) -> str:
     """Return what is impossible about a model, or an empty string."""
+    attending = f"{config.attending_layers}{' that attend to keys' * (config.attending_layers < config.layers)}"
     bare = f"{config.bare_layers} layers without an MLP and {config.dense_layers} dense ones of {config.layers}"
     problems = {
-        f"heads ({config.heads}) are not a multiple of key and value heads ({config.kv_heads})": config.heads
-        % config.kv_heads,
         f"hidden size ({config.hidden}) is below the heads ({config.heads})": config.hidden < config.heads,
         f"a token visits {config.top_k} experts of {config.experts}": config.experts
         and not 1 <= config.top_k <= config.experts,
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         bare: config.bare_layers + config.dense_layers > config.layers,
-        f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
         f"{config.linear_layers} layers with a state of {config.layers}, of which at least one has to attend "
         "to keys": config.attending_layers < 1,
         f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
         > config.linear_layers,
+        f"{config.window_layers} layers with a window of {attending}": config.window_layers > config.attending_layers,
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
         and not config.kv_lora,
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
@@ -198,4 +198,4 @@ def _problem(config: ModelConfig) -> str:
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),
     }
     grouped = group_problem(config.experts, config.top_k, config.expert_groups, config.token_groups)
-    return next((text for text, found in problems.items() if found), grouped)
+    return heads_problem(config) or next((text for text, found in problems.items() if found), grouped)

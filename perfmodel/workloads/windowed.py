@@ -11,6 +11,26 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.workloads.config_values import Values
+from perfmodel.workloads.model_config import ModelConfig
+
+#: what `ModelConfig` has of layers with a window alone
+OWN = ("window_heads", "window_kv_heads", "window_head_dim", "window_value_dim")
+
+
+def heads_problem(config: ModelConfig) -> str:
+    """Return what is impossible about the heads of a model, in layers with a window and in others, or ""."""
+    stated = [f"{name} = {getattr(config, name)}" for name in ("window_layers", *OWN) if getattr(config, name)]
+    if stated and not config.window:
+        return f"{' and '.join(stated)}, and the model has no window: give window too, or leave this out"
+    kinds = {"heads": config} if config.windowed is config else {
+        "heads of layers without a window": config, "heads of layers with a window": config.windowed
+    }  # fmt: skip
+    wrong = (
+        f"{of} ({one.heads}) are not a multiple of key and value heads ({one.kv_heads})"
+        for of, one in kinds.items()
+        if one.heads % one.kv_heads
+    )
+    return next(wrong, "")
 
 
 def _gemma4(values: Values) -> dict[str, Any]:

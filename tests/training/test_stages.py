@@ -25,6 +25,15 @@ def test_windows_alternate_evenly() -> None:
     assert windows(3, 3) == [0, 1, 2]
 
 
+def test_windows_lie_on_layers_that_attend() -> None:
+    """Six of twelve layers keep a state, and four of the other six have a window."""
+    hybrid = replace(MODEL, layers=12, window=128, window_layers=4, linear_layers=6, linear_heads=32)
+    kinds = layer_kinds(hybrid)
+    assert [kind.linear for kind in kinds] == [True, False] * 6
+    assert [kind.windowed for kind in kinds if not kind.linear] == [False, True, True] * 2
+    assert not any(kind.windowed and kind.linear for kind in kinds)
+
+
 @pytest.mark.parametrize("layers", [7, 24, 61])
 def test_any_number_of_layers_has_windows_at_most_one_further_apart_than_others(layers: int) -> None:
     for windowed in range(1, layers + 1):

@@ -10,9 +10,14 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
-from perfmodel.training.memory import held_parameters
+from perfmodel.training.framework import find_framework
+from perfmodel.training.kind import Kind
+from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.micro_batch import INDEX, layer_passes
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import Setup
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import find_model
 
@@ -59,3 +64,36 @@ def test_ranks_share_out_the_heads_of_both_kinds():
     odd = dataclasses.replace(OTHER, window_heads=8)
     with pytest.raises(UsageError, match="does not divide the 8 heads of layers with a window"):
         train(odd, Cluster.of(H100, 16), TrainingPlan(**PLAN, tp=16))
+
+
+def context_s(config, windowed, **plan):
+    """What the exchanges of 8 context parallel ranks add to the passes of a layer [s]."""
+    plan = TrainingPlan(**{**PLAN, "seq": 32768, "cp": 8, **plan})
+    setup = Setup(config, Cluster.of(H100, 8), plan, find_framework(plan.framework), constants())
+    passes = layer_passes(setup, Kind(windowed=windowed))
+    return [float(each[INDEX["context"]]) for each in (passes.forward, passes.backward)]
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "ulysses"])
+def test_context_parallel_ranks_exchange_the_heads_of_each_kind_of_layer(algorithm):
+    """Eight heads of 128 in a layer with a window are twice as wide as two of 256 in the others."""
+    own = context_s(OTHER, True, cp_algorithm=algorithm)
+    assert own == context_s(OTHER.windowed, True, cp_algorithm=algorithm)
+    assert context_s(OTHER, False, cp_algorithm=algorithm) == context_s(ALIKE, False, cp_algorithm=algorithm)
+    if algorithm == "ring":
+        assert own > context_s(ALIKE, True, cp_algorithm=algorithm)
+
+
+def test_buffers_of_a_ring_hold_the_wider_keys_and_values():
+    """Two buffers of 4,096 tokens in 16 bits: of layers with a window, whose heads are wider together."""
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(**{**PLAN, "seq": 32768, "cp": 8})
+    other, alike = (training_memory(config, cluster, plan).stages[0].parts for config in (OTHER, ALIKE))
+    assert other["communication"] - alike["communication"] == 2 * 2 * 4096 * 2 * (8 * 128 - 2 * 256)
+
+
+def test_ulysses_shares_out_the_heads_of_both_kinds():
+    """16 heads on 16 ranks, and in layers with a window 24, which 16 does not divide."""
+    more, plan = dataclasses.replace(OTHER, window_heads=24), TrainingPlan(**PLAN, tp=2, cp=8, cp_algorithm="ulysses")
+    assert train(OTHER, Cluster.of(H100, 16), plan).time_s > 0
+    with pytest.raises(UsageError, match=r"cp tp = 16 does not divide the 24 heads of layers with a window.*Nearest"):
+        train(more, Cluster.of(H100, 16), plan)

@@ -159,6 +159,7 @@ def test_a_shape_in_words():
         (sizes, "have no linear_heads"),
         (f"{sizes} linear_heads=8 linear_key_heads=3", "not a multiple of their key heads (3)"),
         (sizes.replace("linear_layers=6", "linear_layers=8 linear_heads=8"), "at least one has to attend"),
+        (f"{sizes} linear_heads=8 window=512 window_layers=8", "8 layers with a window of 2 that attend to keys."),
     ):
         with pytest.raises(UsageError) as error:
             find_model(words)

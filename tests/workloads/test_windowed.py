@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfmodel.errors import InputFileError
+from perfmodel.errors import InputFileError, UsageError
 from perfmodel.workloads.catalog import find_model, named_model
 from perfmodel.workloads.config import config_of
 
@@ -161,6 +161,49 @@ def test_other_models_of_the_family_are_refused_with_the_reason(change, said):
     with pytest.raises(InputFileError) as error:
         config_of(GEMMA | change, "config.json")
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            MIMO | {"swa_num_key_value_heads": 3},
+            "heads of layers with a window (4) are not a multiple of key and value",
+        ),
+        (SHARED | {"num_global_key_value_heads": 3}, "heads of layers without a window (4) are not a multiple"),
+        (STEP | {"attention_other_setting": {"num_attention_heads": 65}}, "heads of layers with a window (65) are not"),
+        (STEP | {"num_attention_heads": 65}, "heads of layers without a window (65) are not a multiple"),
+    ],
+)
+def test_heads_of_both_kinds_are_multiples_of_their_key_heads(document, said):
+    with pytest.raises(InputFileError) as error:
+        config_of(document, "config.json")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "window=512 window_kv_heads=3",
+            "heads of layers with a window (8) are not a multiple of key and value heads (3)",
+        ),
+        ("window_heads=16", "window_heads = 16, and the model has no window: give window too"),
+        (
+            "window_layers=2 window_value_dim=64",
+            "window_layers = 2 and window_value_dim = 64, and the model has no window",
+        ),
+    ],
+)
+def test_a_shape_states_heads_of_windows_that_it_can_have(words, said):
+    with pytest.raises(UsageError) as error:
+        find_model(f"layers=4 hidden=1024 heads=8 kv_heads=2 vocab=32000 {words}")
+    assert said in str(error.value)
+
+
+def test_a_configuration_whose_layers_all_attend_to_all_keys_has_no_heads_of_windows():
+    config = config_of(MIMO | {"hybrid_layer_pattern": [0] * 13, "swa_num_key_value_heads": 3}, "config.json")
+    assert (config.window, config.window_kv_heads, config.windowed.kv_heads) == (0, 0, 2)
 
 
 def test_a_shape_in_words():
