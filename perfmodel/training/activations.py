@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_kept
 from perfmodel.training.plan import Recompute
 from perfmodel.training.shard import expert_tokens, key_heads, key_value_width
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: bytes that flash attention keeps a token and head: the logarithm of the sum of exponentials, fp32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.training.kind import DENSE, Kind
+from perfmodel.workloads.layer_kinds import DENSE, Kind
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 

@@ -7,7 +7,7 @@ stay in 16 bits.
 
 from __future__ import annotations
 
-from perfmodel.training.kind import Kind
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: dtype of the frozen weights -> bytes of a weight with its scales; 0.127 bits are for these (section 3 of the paper)

@@ -21,10 +21,10 @@ from perfmodel.training.kernels import (
     product_times,
     stream_time,
 )
-from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_core
 from perfmodel.training.shard import Shard, key_heads, key_value_width
 from perfmodel.training.streams import chains, stream_bytes
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 

@@ -15,7 +15,6 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.kernels import needs_transposed
-from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
@@ -24,6 +23,7 @@ from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.shard import key_value_width
 from perfmodel.training.stages import encoder_stages, gpu_layers
+from perfmodel.workloads.layer_kinds import DENSE, Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: NCCL registers and stages at most so much for the collectives of one group (assumed: 8 MiB for 32 channels)

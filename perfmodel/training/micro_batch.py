@@ -14,12 +14,12 @@ from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.frozen import frozen_kernels
 from perfmodel.training.kernels import CoreTime, needs_transposed, stream_time
-from perfmodel.training.kind import Kind
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import Shard
 from perfmodel.training.stages import encoder_stages
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: the parts of the time of a micro batch, in the order of the vectors below

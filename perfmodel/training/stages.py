@@ -5,53 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 
-from perfmodel.training.kind import Kind
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.workloads.layer_kinds import Kind, chunk_sizes, layer_kinds
 from perfmodel.workloads.model_config import ModelConfig
-
-
-@functools.lru_cache(maxsize=1024)
-def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
-    """Return the kind of each layer.
-
-    Dense layers of a mixture of experts come first. Layers that attend to keys alternate evenly with those that keep
-    a state: the last of four in Qwen3-Next. Of the former, those with a window alternate evenly with the others, and so
-    do those that keep a state, too. Layers without an MLP alternate evenly with those that have one, or experts.
-    """
-    attending = _evenly(config.layers, config.attending_layers)
-    among, windows = (iter(_evenly(config.attending_layers, n)) for n in (config.joint_layers, config.window_layers))
-    joint = [attends and next(among) for attends in attending]
-    windowed = [attends and next(windows) for attends in attending]
-    first = config.dense_layers if config.experts else 0
-    bare = [False] * first + _evenly(config.layers - first, config.bare_layers)
-    return tuple(
-        Kind(
-            bool(config.experts) and index >= first and not bare[index], windowed[index],
-            linear=joint[index] or not attending[index], bare=bare[index], joint=joint[index],
-        )
-        for index in range(config.layers)
-    )  # fmt: skip
-
-
-def _evenly(layers: int, chosen: int) -> list[bool]:
-    """Return which layers are chosen when some of them are, as evenly as can be, and the last one is."""
-    return [(index + 1) * chosen // layers > index * chosen // layers for index in range(layers)]
-
-
-def chunk_sizes(layers: int, chunks: int) -> list[int]:
-    """Return the layers of each stage of a pipeline.
-
-    Where they do not divide, the last and then the first stage get fewer, as embedding and head count as layers there
-    (Megatron's ``account_for_embedding_in_pipeline_split``): 126 layers on 64 stages are 1, 2, ..., 2, 1.
-
-    >>> chunk_sizes(8, 4), chunk_sizes(6, 4), chunk_sizes(7, 4)
-    ([2, 2, 2, 2], [1, 2, 2, 1], [2, 2, 2, 1])
-    """
-    most = -(-layers // chunks)
-    sizes, missing = [most] * chunks, most * chunks - layers
-    for index in [chunks - 1, 0, *range(chunks - 2, 0, -1)][:missing]:
-        sizes[index] -= 1
-    return sizes
 
 
 def encoder_stages(config: ModelConfig, plan: TrainingPlan) -> int:

@@ -18,7 +18,6 @@ from perfmodel.training.constants import Constants
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
-from perfmodel.training.kind import Kind
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
@@ -26,6 +25,7 @@ from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_att
 from perfmodel.training.stages import gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, UNDESCRIBED, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.kernels import row_slowness
-from perfmodel.training.kind import Kind
 from perfmodel.training.linear_attention import linear_stream_bytes
 from perfmodel.training.shard import Shard, key_heads, key_value_width, key_width
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: what a fused norm moves for an element forward, with activations in 16 bits [B]

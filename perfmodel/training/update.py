@@ -11,10 +11,10 @@ from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import exposed, gradient_exchange
 from perfmodel.training.framework import Framework
 from perfmodel.training.kernels import stream_time
-from perfmodel.training.kind import Kind
 from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
 from perfmodel.training.setup import Setup
+from perfmodel.workloads.layer_kinds import Kind
 
 
 @dataclass(frozen=True)

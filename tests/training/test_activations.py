@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.activations import Slice, kept_by_layer, layer_activations
-from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.layer_kinds import DENSE, Kind
 from perfmodel.workloads.shape import model_from_sizes
 
 #: Megatron's layer of 2022: 16 bits, dropout, softmax in a kernel of its own

@@ -11,7 +11,6 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_bytes, adapter_parameters
 from perfmodel.training.flops import core_flop, step_flop
-from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import held_parameters, training_memory
 from perfmodel.training.plan import TrainingPlan
@@ -21,6 +20,7 @@ from perfmodel.training.space import default_space
 from perfmodel.training.stages import encoder_stages, gpu_layers
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.layer_kinds import DENSE, Kind
 
 T5, BART = named_model("t5-large"), named_model("bart-base")
 H100 = hardware("h100-sxm5-80gb")

@@ -19,13 +19,13 @@ from perfmodel.training.exchange import (
     exposed,
 )
 from perfmodel.training.framework import find_framework
-from perfmodel.training.kind import Kind
 from perfmodel.training.layer import LayerWork, layer_work
 from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.layer_kinds import Kind
 
 TIMES = st.floats(1e-6, 1.0)
 

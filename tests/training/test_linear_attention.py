@@ -14,15 +14,14 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
 from perfmodel.training.framework import find_framework
-from perfmodel.training.kind import Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
 from perfmodel.training.memory import held_parameters, slice_of, training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
-from perfmodel.training.stages import layer_kinds
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import find_model, named_model
+from perfmodel.workloads.layer_kinds import Kind, layer_kinds
 
 H100 = hardware("h100-sxm5-80gb")
 DENSE = named_model("qwen3.5-9b")

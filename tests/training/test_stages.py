@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfmodel.training.stages import layer_kinds
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.layer_kinds import layer_kinds
 
 MODEL = named_model("llama-3.1-8b")
 

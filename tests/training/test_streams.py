@@ -10,7 +10,6 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.constants import constants
 from perfmodel.training.framework import find_framework
-from perfmodel.training.kind import DENSE, Kind
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
@@ -19,6 +18,7 @@ from perfmodel.training.shard import key_heads, key_value_width
 from perfmodel.training.step import train
 from perfmodel.training.streams import stream_bytes
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.layer_kinds import DENSE, Kind
 
 H100 = hardware("h100-sxm5-80gb")
 LLAMA = named_model("llama-3.1-8b")

@@ -13,13 +13,13 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
 from perfmodel.training.framework import find_framework
-from perfmodel.training.kind import Kind
 from perfmodel.training.memory import held_parameters, training_memory
 from perfmodel.training.micro_batch import INDEX, layer_passes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import find_model
+from perfmodel.workloads.layer_kinds import Kind
 
 H100 = hardware("h100-sxm5-80gb")
 WORDS = "layers=12 hidden=2048 heads=16 kv_heads=2 head_dim=256 ffn=8192 vocab=32000 window=512 window_layers=10"
