@@ -15,7 +15,7 @@ from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.precision import Format, beside_experts, kv_bytes
-from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.serving.shard import Parallel, Shard, stage_parts
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS
 
@@ -156,19 +156,19 @@ class Held(NamedTuple):
 def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, kv: str) -> Held:
     """Return what a model keeps on one GPU: its weights, and the keys and values of a token.
 
-    A part has the layers of the mean stage; where they do not divide, the fullest stage has the next whole number.
+    A part has the layers of the mean stage. Stages differ where layers of a kind do not divide: of the weights, the
+    keys and values and the states, those of the stage that has most of them count.
     """
-    fullest = math.ceil(part.layers) / part.layers
-    each = kv_token_bytes(part, kv)
-    states = part.linear_layers * (part.state.state_bytes if part.state else 0.0)
-    windowed = _kept_in_windows(part) / _kept_width(part) if part.window > 0 else 0.0
+    stages = stage_parts(config, part, parallel.pp)
+    keys = max(stages, key=lambda stage: kv_token_bytes(stage, kv))
+    windowed = _kept_in_windows(keys) / _kept_width(keys) if keys.window > 0 else 0.0
     return Held(
-        weights_bytes(config, part, parallel, weights, fullest),
-        fullest * each,
-        each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
-        ((part.window, windowed * fullest * each),) if windowed else (),
-        fullest * states,
-        states * parallel.tp * parallel.pp,
+        max(weights_bytes(config, stage, parallel, weights) for stage in stages),
+        kv_token_bytes(keys, kv),
+        kv_token_bytes(part, kv) * (1 if part.kv_lora else parallel.tp) * parallel.pp,
+        ((part.window, windowed * kv_token_bytes(keys, kv)),) if windowed else (),
+        max(_state_bytes(stage) for stage in stages),
+        _state_bytes(part) * parallel.tp * parallel.pp,
     )
 
 
@@ -248,16 +248,20 @@ def _kept_in_windows(part: Shard) -> float:
     return part.window_layers * (part.windowed or part).kept_width
 
 
+def _state_bytes(part: Shard) -> float:
+    """Return what the layers of one GPU with a state keep of a sequence [B]."""
+    return part.linear_layers * part.state.state_bytes if part.state else 0.0
+
+
 def index_key_bytes(part: Shard) -> float:
     """Return what an indexer keeps of one token: a key in 8 bits, and its scale in fp32 [B]."""
     return (part.index_head_dim + 4.0) * (part.index_heads > 0)
 
 
-def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, fullest: float = 1.0) -> float:
+def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
     """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B].
 
-    The first of several stages has the embedding, the last one the head; the fullest has ``fullest`` times the layers
-    of the mean one.
+    The first of several stages has the embedding, the last one the head.
     """
     hidden = part.hidden
     gates = 3 if part.gated else 2
@@ -274,7 +278,7 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
         else:
             matrices += part.linear_layers * matrix.parameters
     beside = beside_experts(weights, "bf16") if part.experts else weights
-    return fullest * (matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen) + 2.0 * tables
+    return matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen + 2.0 * tables
 
 
 def _attention_parameters(part: Shard) -> float:

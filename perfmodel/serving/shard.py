@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Router
+from perfmodel.workloads.layer_kinds import chunk_sizes, layer_kinds
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import StateLayer
 
@@ -212,6 +214,26 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         head_gate=config.architecture.head_gate,
         joint_layers=config.joint_layers / parallel.pp,
     )
+
+
+def stage_parts(config: ModelConfig, part: Shard, stages: int) -> tuple[Shard, ...]:
+    """Return the parts of the stages of a pipeline, each once of those that are alike; ``part`` is that of the mean.
+
+    Indexers count as in the mean stage.
+    """
+    if stages == 1:
+        return (part,)
+    kinds = iter(layer_kinds(config))
+    chunks = ([*itertools.islice(kinds, size)] for size in chunk_sizes(config.layers, stages))
+    named = ("moe", "windowed", "linear", "bare", "joint")
+    counts = {(len(chunk), *(sum(getattr(kind, name) for kind in chunk) for name in named)) for chunk in chunks}
+    return tuple(
+        replace(
+            part, layers=layers, moe_layers=moe, window_layers=windowed, linear_layers=linear, bare_layers=bare,
+            joint_layers=joint,
+        )
+        for layers, moe, windowed, linear, bare, joint in sorted(counts)
+    )  # fmt: skip
 
 
 def _check(config: ModelConfig, parallel: Parallel) -> None:

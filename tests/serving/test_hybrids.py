@@ -206,3 +206,13 @@ def test_a_pool_without_room_for_one_state_says_so():
     small = Deployment(named_model("minimax-text-01"), pm.hardware("h200"), tp=8, engine="sglang", utilization=0.77)
     with pytest.raises(UsageError, match=r"the pool for states has .* a sequence takes 3 times"):
         small.sequence_limit  # noqa: B018
+
+
+def test_a_pipeline_keeps_what_its_fullest_stage_does():
+    """Four of Granite's 40 layers have keys, the last of each ten: of eight stages of five layers, four have one."""
+    granite = named_model("granite-4.0-h-small")
+    whole, part = (deployed(granite, tp=1, pp=pp).held for pp in (1, 8))
+    assert part.token_bytes == whole.token_bytes / 4
+    assert part.state_bytes == pytest.approx(whole.state_bytes * 5 / 36)
+    assert part.token_bytes_all == whole.token_bytes_all
+    assert part.weights_bytes > (whole.weights_bytes - 2 * 2 * 100352 * 4096) / 8
