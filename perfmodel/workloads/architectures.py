@@ -46,7 +46,8 @@ class Architecture:
     activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
     state_norm : a norm follows Mamba-2's states, beside their gate.
     state_bias, state_conv_bias, state_output_bias : the matrix before Mamba-2's states, the convolution behind it and
-        the matrix after the states have a bias.
+        the matrix after the states have a bias; of LFM2's layers the first and the third say so, and the first of the
+        convolution, too.
     """
 
     causal: bool = True

@@ -65,6 +65,8 @@ _SHARED_WIDTHS = (
 )
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
+#: keys of lists with an entry for each layer
+_LISTS = ("layer_types", "mlp_layer_types", "moe_layer_freq", "hybrid_layer_pattern", "attn_type_list")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
 
 
@@ -121,8 +123,7 @@ def _of_layers(raw: Mapping[str, Any]) -> dict[str, Any]:
     layers, more = raw.get("num_hidden_layers"), raw.get("num_nextn_predict_layers")
     if not isinstance(layers, int) or not isinstance(more, int):
         return dict(raw)
-    lists = ("layer_types", "mlp_layer_types")
-    longer = {key for key in lists if isinstance(raw.get(key), list) and len(raw[key]) == layers + more}
+    longer = {key for key in _LISTS if isinstance(raw.get(key), list) and len(raw[key]) == layers + more}
     return {key: value[:layers] if key in longer else value for key, value in raw.items()}
 
 
@@ -204,10 +205,15 @@ class _Reader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
-        types = hybrids.listed(self.raw)
-        layers = self.size("layers", len(types) or None)
-        if types and len(types) != layers:
-            raise self.wrong(f"layer_types has {len(types)} entries for {layers} layers")
+        key, types = hybrids.listing(self.raw)
+        unlisted = hybrids.UNLISTED.get(self.kind) if not types else None
+        layers = self.size("layers", len(types or unlisted or ()) or None)
+        if unlisted is not None and len(unlisted) != layers:
+            raise self.wrong(f"it does not list what its {layers} layers are, as others of its class do")
+        lists = {key: types, **{name: self.raw.get(name) for name in _LISTS[1:]}}
+        for name, found in lists.items():
+            if isinstance(found, list) and len(found) not in (0, layers):
+                raise self.wrong(f"{name} has {len(found)} entries for {layers} layers")
         return layers
 
     def hybrid(self) -> hybrids.Layers | None:
@@ -342,7 +348,7 @@ class _Reader(Values):
         if none or self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
         bare = hybrid.bare if hybrid else 0
-        sparse = self.sparse_layers(layers) if sparse is None else sparse
+        sparse = families.sparse_layers(self.kind, self.raw, layers) if sparse is None else sparse
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
@@ -359,13 +365,6 @@ class _Reader(Values):
             "expert_hidden": self.size("expert_hidden") if self.first(SPELLINGS["expert_hidden"]) else 0,
             **self.groups(experts, top_k),
         }
-
-    def sparse_layers(self, layers: int) -> int:
-        """Return how many layers have experts."""
-        listed = self.raw.get("mlp_layer_types")
-        if isinstance(listed, list) and len(listed) not in (0, layers):
-            raise self.wrong(f"mlp_layer_types has {len(listed)} entries for {layers} layers")
-        return families.sparse_layers(self.kind, self.raw, layers)
 
     def groups(self, experts: int, top_k: int) -> dict[str, Any]:
         """Return the groups of experts and how many of them a token's come from, where the router limits these.

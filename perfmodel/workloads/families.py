@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.workloads import hybrids
+
 Raw = Mapping[str, Any]
 
 #: keys under which configurations state the biases of a layer: queries, keys and values; output; MLP
@@ -32,7 +34,8 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "stablelm": ("use_qkv_bias", "", ""),
         "starcoder2": ("use_bias", "use_bias", "use_bias"),
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
-        **dict.fromkeys(("nemotron_h", "kimi_linear"), ("", "", "mlp_bias")),
+        "kimi_linear": ("attention_bias", "attention_bias", ""),
+        "nemotron_h": ("", "", "mlp_bias"),
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
         "mimo_v2_flash": ("attention_bias", "", ""),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
@@ -88,6 +91,8 @@ _EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
     }
 )
+#: families whose last layer attends to all keys, whatever is said of it
+_LAST_FULL = frozenset(("gemma4_text", "gemma4_unified_text"))
 #: families in which the first layer, or the last, and every fourth from it attend to all keys, others have a window
 _FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
 _WINDOWED = ("sliding_attention", "chunked_attention")
@@ -132,9 +137,10 @@ def bias_keys(kind: str) -> tuple[str, str, str]:
 
 def window_layers(kind: str, raw: Raw, layers: int) -> int:
     """Return how many layers have the window that the configuration states."""
-    types = raw.get("layer_types")
+    last = kind in _LAST_FULL
+    types, layers = raw.get("layer_types"), layers - last
     if isinstance(types, list) and types:
-        return sum(str(name) in _WINDOWED for name in types)
+        return sum(str(name) in _WINDOWED for name in types[: len(types) - last])
     if kind in _ALL_WINDOWED:
         return layers
     if kind == "mimo_v2_flash":
@@ -278,6 +284,11 @@ def _unlike_gated(raw: Raw) -> str:
     return "gates without the biases of its other matrices" if raw.get("attention_bias") else ""
 
 
+def _unlike_nemotron_h(raw: Raw) -> str:
+    biased = raw.get("mlp_bias") and "moe" in hybrids.listed(raw)
+    return "experts without the biases of its other matrices" if biased else ""
+
+
 def _unlike_gemma4(raw: Raw) -> str:
     if raw.get("num_kv_shared_layers"):
         return "layers that share keys and values"
@@ -292,6 +303,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "ernie4_5_moe": lambda raw: "experts without the biases of its other matrices" if raw.get("use_bias") else "",
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _unlike_gemma4),
         "hunyuan_v1_moe": _unlike_hunyuan,
+        "nemotron_h": _unlike_nemotron_h,
     }
 )
 
@@ -386,6 +398,11 @@ def _granite(raw: Raw) -> dict[str, Any]:
     return {"rotary": raw.get("position_embedding_type") == "rope", **_bamba(raw)}
 
 
+def _lfm2(raw: Raw) -> dict[str, Any]:
+    """LFM2's matrices before and after the convolution have a bias, and the convolution, too, or none has."""
+    return dict.fromkeys(("state_bias", "state_output_bias"), bool(raw.get("conv_bias")))
+
+
 def _nemotron_h(raw: Raw) -> dict[str, Any]:
     conv = "mamba_conv_bias" if "mamba_conv_bias" in raw else "use_conv_bias"
     return _mamba2_biases(raw, "use_bias", "use_bias", conv)
@@ -407,7 +424,8 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "granitemoehybrid": _granite,
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm3": _internlm,
-        "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True))},
+        "lfm2": _lfm2,
+        "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True)), **_lfm2(raw)},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
         "nemotron_h": _nemotron_h,

@@ -47,6 +47,10 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 #: letters of Nemotron-H's pattern -> the kinds that they stand for
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+#: families that list their layers -> those of a configuration without a list, none where its class needs one
+UNLISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"lfm2_moe": (), "nemotron_h": ("mamba", "moe", "attention", "mlp")}
+)
 
 
 @dataclass(frozen=True)
@@ -69,14 +73,21 @@ class Layers:
     joint: int = 0
 
 
-def listed(raw: Raw) -> list[str]:
-    """Return the kinds of layer that a configuration lists, none where other keys tell them."""
+def listing(raw: Raw) -> tuple[str, list[str]]:
+    """Return the key under which a configuration lists the kinds of its layers, and these, none without a list."""
     for key in ("layer_types", "layers_block_type"):
         types = raw.get(key)
         if isinstance(types, list) and types:
-            return [str(name) for name in types]
+            return key, [str(name) for name in types]
     pattern = raw.get("hybrid_override_pattern")
-    return [_LETTERS.get(letter, letter) for letter in pattern] if isinstance(pattern, str) else []
+    return "hybrid_override_pattern", [_LETTERS.get(letter, letter) for letter in pattern] if isinstance(
+        pattern, str
+    ) else []
+
+
+def listed(raw: Raw) -> list[str]:
+    """Return the kinds of layer that a configuration lists, none where other keys tell them."""
+    return listing(raw)[1]
 
 
 def unknown_kinds(kind: str, raw: Raw) -> list[str]:
@@ -88,21 +99,22 @@ def unknown_kinds(kind: str, raw: Raw) -> list[str]:
 def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
     """Return the layers of a hybrid; ``layers`` is what the configuration states as their number.
 
-    Nemotron-H lists attention, states and MLPs as layers of their own: an MLP belongs to the one before it here.
+    Nemotron-H lists attention, states and MLPs as layers of their own: an MLP belongs to the one before it here. A
+    layer of other families has an MLP or experts within it.
     """
     if kind in JOINT:
         return Layers(layers, layers, joint=layers)
     kinds = _kinds(kind, raw, layers)
     mixers = kinds.count(ATTENTION) + kinds.count(STATE)
     mlps = kinds.count(MLP) + kinds.count(EXPERTS)
-    if not mlps:
+    if not mlps and kind != "nemotron_h":
         return Layers(len(kinds), kinds.count(STATE))
     return Layers(mixers, kinds.count(STATE), mixers - mlps, kinds.count(EXPERTS))
 
 
 def _kinds(kind: str, raw: Raw, layers: int) -> list[str]:
     """Return what each layer of a hybrid is."""
-    if found := listed(raw):
+    if found := listed(raw) or UNLISTED.get(kind):
         return [KINDS[name] for name in found]
     return [ATTENTION if _attends(kind, raw, index) else STATE for index in range(layers)]
 
@@ -120,6 +132,8 @@ def _attends(kind: str, raw: Raw, index: int) -> bool:
     if kind == "kimi_linear":
         chosen = _kimi(raw).get("full_attn_layers")
         return index + 1 in chosen if chosen is not None else bool(index) and index % 4 == 0
+    if kind == "granitemoehybrid":
+        return False
     return (index + 1) % int(raw.get("full_attention_interval") or 4) == 0
 
 

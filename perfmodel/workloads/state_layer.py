@@ -72,7 +72,7 @@ class StateLayer:
     conv : taps of the convolution over neighbouring tokens before it, 0 for none.
     norm : a norm follows Mamba-2's states, beside their gate; a gate alone takes as long, but has no parameters.
     bias, conv_bias, output_bias : the matrix before Mamba-2's states, the convolution behind it and the matrix after
-        the states have a bias.
+        the states have a bias; LFM2's convolution has one if the matrix before it has.
     """
 
     rule: Rule
@@ -135,17 +135,18 @@ class StateLayer:
             case Rule.LIGHTNING:
                 return (Linear("query_key_value", mixed, hidden), Linear("gate", values, hidden), output)
             case Rule.SHORT_CONV:
-                return (Linear("value_and_gates", mixed, hidden), output)
+                into = Linear("value_and_gates", mixed, hidden, self.bias)
+                return (into, Linear("output", hidden, values, self.output_bias))
 
     @property
     def parameters(self) -> int:
         """Parameters of matrices, convolution, decays and norm.
 
-        Mamba-2's convolution may have a bias. There are a decay and an offset of each head (Mamba-2: and a direct
-        path; Kimi: an offset of each column of the keys). The delta rules' norm scales the columns of a head, the
-        others' those of all heads.
+        Mamba-2's and LFM2's convolution may have a bias. There are a decay and an offset of each head (Mamba-2: and a
+        direct path; Kimi: an offset of each column of the keys). The delta rules' norm scales the columns of a head,
+        the others' those of all heads.
         """
-        taps = self.conv + (self.rule == Rule.MAMBA2 and self.conv_bias)
+        taps = self.conv + {Rule.MAMBA2: self.conv_bias, Rule.SHORT_CONV: self.bias}.get(self.rule, False)
         found = count_parameters(self.matrices()) + taps * self.convolved_width
         match self.rule:
             case Rule.GATED_DELTA:

@@ -288,6 +288,8 @@ CLASSES = [
     (NEMOTRON | {"hybrid_override_pattern": "MEMEM*EME"}, 424_056),
     (NEMOTRON | {"hybrid_override_pattern": "MEMEM*EME", "moe_latent_size": 32}, 379_000),
     (NEMOTRON | {"hybrid_override_pattern": "M*M-ME"}, 288_814),
+    (NEMOTRON | {"hybrid_override_pattern": "M*M*"}, 217_904),
+    (NEMOTRON, 223_678),
     (NEMOTRON | {"layers_block_type": ["mamba", "moe"] * 2 + ["mamba", "attention", "moe", "mamba", "moe"]}, 424_056),
     (GRANITE | {"num_local_experts": 0, "shared_intermediate_size": 80, "tie_word_embeddings": True}, 298_336),
     (GRANITE | {"tie_word_embeddings": False}, 604_256),
@@ -306,6 +308,10 @@ CLASSES = [
     (LFM2, 450_688),
     (LFM2 | {"block_ff_dim": 1200, "full_attn_idxs": [1], "block_ffn_dim_multiplier": 1.3, "block_multiple_of": 32,
              "tie_embedding": False}, 1_440_544),
+    (KIMI | {"attention_bias": True, "mlp_bias": True}, 690_162),
+    (KIMI | {"attention_bias": True, "q_lora_rank": 24}, 685_650),
+    (LFM2 | {"conv_bias": True}, 451_968),
+    (LFM2_MOE | {"conv_bias": True}, 389_016),
     (LFM2 | {"block_auto_adjust_ff_dim": False, "conv_L_cache": 5}, 294_528),
     (LFM2_MOE, 387_736),
     (LFM2_MOE | {"use_expert_bias": False}, 387_712),
@@ -342,6 +348,13 @@ def test_an_mlp_of_nemotron_h_belongs_to_the_layer_before_it():
     assert config.parameters == 2 * 1000 * 64 + 3 * mamba + attention + 3 * mlp + (7 + 1) * 64
 
 
+def test_layers_of_nemotron_h_that_no_mlp_follows_have_none():
+    config = config_of(NEMOTRON | {"hybrid_override_pattern": "M*M*"}, "config.json")
+    assert (config.layers, config.bare_layers, config.mlp_layers, config.moe_layers) == (4, 4, 0, 0)
+    usual = config_of(NEMOTRON, "config.json")  # a Mamba-2 layer with experts, and attention with an MLP
+    assert (usual.layers, usual.linear_layers, usual.moe_layers, usual.mlp_layers) == (2, 1, 1, 1)
+
+
 def test_experts_of_another_width_have_a_way_there_and_back():
     config = config_of(NEMOTRON | {"hybrid_override_pattern": "MEM*E", "moe_latent_size": 32}, "config.json")
     assert config.expert_parameters == 2 * 32 * 40
@@ -370,6 +383,15 @@ def test_what_is_kept_of_a_sequence_by_hand(document, kept):
         (NEMOTRON | {"hybrid_override_pattern": "M--*-"}, "1 MLPs more than layers"),
         (NEMOTRON | {"hybrid_override_pattern": "M-M-"}, "none of its 2 layers attends"),
         (NEMOTRON | {"hybrid_override_pattern": "M-*-", "n_groups": 3}, "not a multiple of their key heads (3)"),
+        (NEMOTRON | {"num_hidden_layers": 52}, "it does not list what its 52 layers are"),
+        (
+            NEMOTRON | {"hybrid_override_pattern": "M-*-", "num_hidden_layers": 50},
+            "hybrid_override_pattern has 4 entries for 50 layers",
+        ),
+        (NEMOTRON | {"hybrid_override_pattern": "ME*E", "mlp_bias": True}, "experts without the biases"),
+        (GRANITE | {"layer_types": None}, "none of its 6 layers attends"),
+        (LFM2_MOE | {"layer_types": None}, "it does not list what its 6 layers are"),
+        (MINIMAX | {"attn_type_list": [0, 1]}, "attn_type_list has 2 entries for 4 layers"),
         (BAMBA | {"attn_layer_indices": None}, "none of its 6 layers attends"),
         (LFM2 | {"conv_L_cache": "3"}, "linear conv = '3'"),
         (FALCON | {"layers_block_type": ["mamba", "hybrid", "hybrid"]}, "(falcon_h1) has mamba layers"),

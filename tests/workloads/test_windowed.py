@@ -62,6 +62,8 @@ CLASSES = [
     (GEMMA, 262_432),
     (SHARED, 256_288),
     (EXPERTS, 548_996),
+    (SHARED | {"layer_types": ["full_attention"] + ["sliding_attention"] * 5}, 262_464),  # the last attends to all, too
+    (SHARED | {"num_hidden_layers": 8}, 324_480),
     (GEMMA | {"model_type": "gemma4_unified_text"}, 262_432),
     (GEMMA | {"model_type": "gemma4_unified_text", "attention_k_eq_v": True, "num_global_key_value_heads": 2}, 258_336),
     (MIMO, 956_720),
@@ -142,6 +144,14 @@ def test_mimo_has_sinks_in_windows_alone_and_values_of_another_size():
     assert (config.window, config_of(MIMO | {"sliding_window_size": 64}, "config.json").window) == (129, 65)
 
 
+@pytest.mark.parametrize("key", ["hybrid_layer_pattern", "moe_layer_freq", "mlp_layer_types"])
+def test_a_list_of_layers_has_as_many_entries(key):
+    with pytest.raises(InputFileError, match=f"{key} has 2 entries for 13 layers"):
+        config_of(MIMO | {key: [0, 1]}, "config.json")
+    further = MIMO | {"num_nextn_predict_layers": 2, "moe_layer_freq": [0] + [1] * 14}
+    assert config_of(further, "config.json").moe_layers == 12
+
+
 def test_step_has_more_queries_in_windows_and_a_gate_a_head():
     config = config_of(STEP, "config.json")
     assert (config.heads, config.windowed.heads, config.windowed.kv_heads) == (4, 8, 2)
@@ -154,6 +164,7 @@ def test_step_has_more_queries_in_windows_and_a_gate_a_head():
     [
         ({"hidden_size_per_layer_input": 256}, "has embeddings of each layer"),
         ({"num_kv_shared_layers": 2}, "has layers that share keys and values"),
+        ({"layer_types": ["full_attention"] * 5}, "layer_types has 5 entries for 6 layers"),
         ({"global_head_dim": 0}, "size of a head without a window = 0"),
     ],
 )
