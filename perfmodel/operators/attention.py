@@ -8,6 +8,7 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere, clipped, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
+from perfmodel.operators.checks import check_groups
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 
@@ -72,12 +73,8 @@ class Attention(Operator):
     def check(self) -> None:
         """Derive the defaults; check the groups of heads and the mask."""
         self.derive(kv_heads=self.heads, seq_kv=self.seq_q, kv_dtype=self.dtype)
-        if anywhere(self.heads % self.kv_heads):
-            raise UsageError(
-                f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}.",
-                place=self.op,
-                remedy="Each key head belongs to a group of query heads; the groups have one size.",
-            )
+        remedy = "Each key head belongs to a group of query heads; the groups have one size."
+        check_groups(self.op, remedy, heads=self.heads, kv_heads=self.kv_heads)
         if self.causal and anywhere(self.seq_kv < self.seq_q):
             raise UsageError(
                 f"seq_kv={self.seq_kv} is below seq_q={self.seq_q} in causal attention.",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, network_text, parse_network_rate, parse_quantity
+from perfmodel.core.work import Number, anywhere
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.scales import check_scale
 
@@ -191,6 +192,27 @@ CHECKS = {
     "label": _check_label,
     "count": _check_count,
 }
+
+
+def check_groups(op: str, remedy: str, **sizes: Number) -> None:
+    """Refuse heads that no whole groups make; of a sweep the message has the first point that is wrong.
+
+    Parameters
+    ----------
+    op, remedy : the operator, and what its groups are.
+    sizes : all heads, and the heads that each serve a group of them, by name.
+
+    Raises
+    ------
+    UsageError
+        The former are not a multiple of the latter.
+    """
+    (name, total), (other, groups) = sizes.items()
+    rest = total % groups
+    if anywhere(rest):
+        first = int(np.argmax(np.asarray(rest) > 0))
+        found, of = (int(np.broadcast_to(value, np.shape(rest)).flat[first]) for value in (total, groups))
+        raise UsageError(f"{name}={found} is not a multiple of {other}={of}.", place=op, remedy=remedy)
 
 
 def check_shapes(op: str, shapes: Mapping[str, tuple[int, ...]]) -> None:

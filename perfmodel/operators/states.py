@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfmodel.core.work import Tensor, anywhere
+from perfmodel.core.work import Tensor
 from perfmodel.errors import UsageError
+from perfmodel.operators.checks import check_groups
 
 
 def check_key_heads(op: Any) -> None:
@@ -16,22 +17,23 @@ def check_key_heads(op: Any) -> None:
     UsageError
         ``heads`` is not a multiple of ``key_heads``.
     """
-    if anywhere(op.heads % op.key_heads):
-        raise UsageError(
-            f"heads={op.heads} is not a multiple of key_heads={op.key_heads}.",
-            place=op.op,
-            remedy="Each key head serves a group of heads; the groups have one size.",
-        )
+    remedy = "Each key head serves a group of heads; the groups have one size."
+    check_groups(op.op, remedy, heads=op.heads, key_heads=op.key_heads)
 
 
 def check_carried(op: Any) -> None:
-    """Refuse the gradient of a call with a carried state.
+    """Refuse the gradient of a call with a carried state, and the dtype of a state that is not carried.
 
     Raises
     ------
     UsageError
-        ``carried`` and ``backward`` at once.
+        ``carried`` and ``backward`` at once, and a ``state_dtype`` other than fp32 without ``carried``.
     """
+    if op.state_dtype != "fp32" and not op.carried:
+        raise UsageError(
+            f"state_dtype={op.state_dtype} is that of a carried state, and carried=false.", place=op.op,
+            remedy="Give carried=true, or leave state_dtype out.",
+        )  # fmt: skip
     if op.carried and op.backward:
         raise UsageError(
             "carried=true has no backward pass here.", place=op.op, remedy="Leave out carried, or backward."

@@ -41,6 +41,8 @@ def test_a_key_serves_neighbouring_heads() -> None:
     assert alone.work().bytes - shared.work().bytes == 2 * 6 * 64 * 16 * 2
     with pytest.raises(UsageError, match="heads=8 is not a multiple of key_heads=3"):
         pm.GatedDelta(heads=8, key_heads=3, seq=64, head_dim=16)
+    with pytest.raises(UsageError, match=r": heads=16 is not a multiple of key_heads=32\. Each"):
+        pm.GatedDelta(heads=np.array([[16], [32]]), key_heads=np.array([16, 32]), seq=64, head_dim=16)
 
 
 def test_a_carried_state_is_read_and_written_in_fp32() -> None:
@@ -50,6 +52,11 @@ def test_a_carried_state_is_read_and_written_in_fp32() -> None:
     assert (carried.bytes_read - plain.bytes_read, carried.bytes_written - plain.bytes_written) == (state, state)
     with pytest.raises(UsageError, match="carried=true has no backward pass"):
         op.changed(carried=True, backward=True)
+    assert op.changed(carried=True, state_dtype="bf16").work().bytes_read - plain.bytes_read == state / 2
+    assert op.changed(state_dtype="fp32") == op
+    for kind in (op, pm.LinearAttention(heads=4, seq=8, head_dim=8)):
+        with pytest.raises(UsageError, match="state_dtype=bf16 is that of a carried state, and carried=false"):
+            kind.changed(state_dtype="bf16")
 
 
 def test_no_floor_counts_what_kernels_leave_each_other() -> None:
