@@ -12,7 +12,7 @@ from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import families, hybrids
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
-from perfmodel.workloads.config_values import SPELLINGS, Values, language_keys
+from perfmodel.workloads.config_values import SPELLINGS, Values, alike, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
@@ -385,5 +385,6 @@ class _Reader(Values):
             return width
         if self.kind == "gemma4_text":  # the dense MLP of a layer stands beside its experts
             return self.size("ffn")
-        given = self.first(_SHARED_WIDTHS)
-        return int(given) if given else families.shared_experts(self.kind, self.raw) * width
+        stated = alike(self.first(_SHARED_WIDTHS))
+        given = self.of(_SHARED_WIDTHS, "width of shared experts", None) if stated else 0
+        return given or families.shared_experts(self.kind, self.raw) * width

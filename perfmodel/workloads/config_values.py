@@ -70,6 +70,11 @@ def language_keys(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**part, key: outer.get(key) if part.get(key) is None else part[key]}
 
 
+def alike(value: Any) -> Any:
+    """Return a value, or that of each layer where a list has the same for all of them."""
+    return value[0] if isinstance(value, list) and value and all(one == value[0] for one in value) else value
+
+
 class Values:
     """The keys of one configuration, under all their spellings."""
 
@@ -87,9 +92,7 @@ class Values:
     def of(self, keys: tuple[str, ...], name: str, default: int | None) -> int:
         """Return a dimension under one of some keys, checked."""
         value = self.first(keys)
-        value = default if value is None else value
-        if isinstance(value, list) and value and all(one == value[0] for one in value):
-            value = value[0]  # a list with the same for each layer
+        value = alike(default if value is None else value)
         if value is None:
             raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

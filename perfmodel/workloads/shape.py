@@ -152,6 +152,7 @@ def _facts(sizes: Mapping[str, Any], name: str) -> Architecture:
 def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelConfig:
     """Build the model, with what a shape leaves out."""
     hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
+    rule = Rule(sizes.get("linear_rule") or RULES.get(name, Rule.GATED_DELTA))
     latent = int(sizes.get("rope_head_dim", 0)) + int(sizes.get("nope_head_dim", 0))
     ffn = int(sizes.get("ffn") or (_gated_width(hidden) if facts.gated else 4 * hidden))
     given: dict[str, Any] = {key: sizes[key] for key in _SIZES if key in sizes and key not in _FACTS}
@@ -161,7 +162,8 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
         "ffn": ffn,
         "positions": 2048 if facts.learned_positions else 0,
         "activation": "silu" if facts.gated else "gelu",
-        "linear_rule": RULES.get(name, Rule.GATED_DELTA).value,
+        "linear_rule": rule.value,
+        "linear_conv": rule.taps,
         "joint_layers": sizes.get("linear_layers", 0) if name in JOINT else 0,
         "embedding_dim": hidden,
         "expert_ffn": ffn if sizes.get("experts") else 0,

@@ -40,6 +40,11 @@ class Rule(StrEnum):
         """Whether queries and keys are scaled to length 1, and a chunk solves a triangle."""
         return self in (Rule.GATED_DELTA, Rule.KIMI_DELTA)
 
+    @property
+    def taps(self) -> int:
+        """Taps of the convolution before it where nothing else is stated: the classes' defaults, 0 for none."""
+        return {Rule.LIGHTNING: 0, Rule.SHORT_CONV: 3}.get(self, 4)
+
 
 #: the operator of a rule and the tokens of a chunk: flash-linear-attention's, the smaller of those that configurations
 #: with Mamba-2 state (128 and 256), and that of MiniMax's

@@ -404,6 +404,25 @@ def test_impossible_hybrids_are_refused(document, said):
     assert said in str(error.value)
 
 
+def test_shared_experts_may_be_listed_for_each_layer():
+    none = config_of(MINIMAX | {"shared_intermediate_size": [0, 0]}, "config.json")
+    assert (none.shared_ffn, none.parameters) == (0, config_of(MINIMAX, "config.json").parameters)
+    assert config_of(MINIMAX | {"shared_intermediate_size": [40] * 4}, "config.json").shared_ffn == 40
+    with pytest.raises(InputFileError, match=r"width of shared experts = \[40, 0\] is not a whole number"):
+        config_of(MINIMAX | {"shared_intermediate_size": [40, 0]}, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "taps"),
+    [("type=minimax", 0), ("type=lfm2", 3), ("linear_rule=mamba2", 4), ("type=minimax linear_conv=2", 2), ("", 4)],
+)
+def test_a_shape_has_the_convolution_of_its_rule(words, taps):
+    config = find_model(f"layers=4 hidden=64 heads=4 vocab=1000 linear_layers=2 linear_heads=4 {words}")
+    assert config.linear_conv == taps
+    stated = {"type=minimax": MINIMAX, "type=lfm2": LFM2}.get(words)
+    assert stated is None or config_of(stated, "config.json").linear_conv == taps
+
+
 def test_rules_and_layers_without_an_mlp_in_words():
     words = "layers=6 hidden=64 heads=4 vocab=1000 gated=false rotary=false learned_positions=false positions=4096"
     words += " ffn=96 kv_heads=2 head_dim=16 linear_rule=mamba2 linear_heads=8 linear_key_heads=2 linear_head_dim=24"
