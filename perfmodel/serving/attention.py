@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,18 @@ class LayerAttention:
             time = time + shard.index_layers * each
             spread = spread + shard.index_layers * each * INDEX_DEVIATION
         return time * self.engine.slower, spread / time
+
+    @property
+    def guessed_s(self) -> float:
+        """Time to write the states that one guessed token of a sequence leaves, in case it is the last accepted [s].
+
+        A step that verifies a draft computes the states of its tokens from one another, and writes each.
+        """
+        shard = self.shard
+        if not shard.state:
+            return 0.0
+        rate = self.hardware.main_memory.bandwidth_bytes_per_s or math.nan
+        return self.engine.slower * shard.linear_layers * shard.state.state_bytes / rate
 
     def _states(self, state: StateLayer, sequences: Array, tokens: Array) -> tuple[Array, Array]:
         """Return the time of a layer's states for some new tokens of each sequence [s], and its deviation.

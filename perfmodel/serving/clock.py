@@ -77,6 +77,7 @@ class Clock:
             Surface(SEQUENCES, CONTEXTS, time * deviation),
         )
         self.prefill, self.prefill_spread = self._prefill(kernels)
+        self._guessed_s = kernels.attention.guessed_s
         parallel = kernels.parallel
         self._common = {"experts"} if parallel.ep > 1 and parallel.dp > 1 else set()
         own, common = (
@@ -127,7 +128,8 @@ class Clock:
         some = np.maximum(sequences, 1e-9)
         time = np.where(busy, self.decode(some, context), 0.0)
         spread = np.where(busy, self.decode_spread(some, context), 0.0)
-        cost.add("kv", time, "decode", spread / np.maximum(time, 1e-30))
+        guessed = (each - 1.0) * sequences * self._guessed_s
+        cost.add("kv", time + guessed, "decode", spread / np.maximum(time, 1e-30))
         for count, new, keys in chunks:
             index = np.clip(np.searchsorted(PROMPTS, count, side="right") - 1, 0, len(PROMPTS) - 1)
             before, new = np.maximum(keys - new, 0.0), np.maximum(new, 1e-9)
@@ -145,8 +147,12 @@ class Clock:
         which the last has the logits.
         """
         tokens = each * sequences
-        layers_s = self._linear_s(tokens, each * mean) + self.decode.at(sequences, context)
+        layers_s = self._linear_s(tokens, each * mean) + self._decoded_s(sequences, context, each)
         return stages * layers_s + self.head.at(tokens)
+
+    def _decoded_s(self, sequences: float, context: float, each: float) -> float:
+        """Return the time of attention and states of decoding sequences [s]."""
+        return self.decode.at(sequences, context) + (each - 1.0) * sequences * self._guessed_s
 
     def _linear_s(self, tokens: float, mean_tokens: float) -> float:
         """Return the time of all but attention and logits [s]."""
@@ -185,7 +191,8 @@ class Clock:
         mean_tokens = each * mean + tokens / share
         ends = len(listed) if ended is None else ended
         logits = decoded + max(ends / share, min(ends, 1.0))
-        attention = max(attention / share, longest) + (self.decode.at(sequences, context) if sequences else 0.0)
+        attention = max(attention / share, longest)
+        attention += self._decoded_s(sequences, context, each) if sequences else 0.0
         layers_s = self._linear_s(decoded + max(tokens / share, most), mean_tokens) + attention
         return stages * layers_s + self.head.at(logits)
 

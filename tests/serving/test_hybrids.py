@@ -216,3 +216,15 @@ def test_a_pipeline_keeps_what_its_fullest_stage_does():
     assert part.state_bytes == pytest.approx(whole.state_bytes * 5 / 36)
     assert part.token_bytes_all == whole.token_bytes_all
     assert part.weights_bytes > (whole.weights_bytes - 2 * 2 * 100352 * 4096) / 8
+
+
+def test_a_step_that_verifies_guesses_writes_the_states_of_each():
+    """64 sequences and 3 guesses: as long as the memory takes to write 3 x 64 states, over a model without any."""
+    alone, guessing = (deployed(speculation=one).step(decode=64, context=1000) for one in (None, Speculation(3, 0.7)))
+    written = 3 * 64 * deployed().memory().state_bytes / H100.main_memory.bandwidth_bytes_per_s
+    assert guessing.terms_s["kv"] - alone.terms_s["kv"] == pytest.approx(written)
+    every = dataclasses.replace(NEXT, linear_layers=0)
+    alone, guessing = (
+        deployed(every, speculation=one).step(decode=64, context=1000) for one in (None, Speculation(3, 0.7))
+    )
+    assert guessing.terms_s["kv"] == alone.terms_s["kv"]
