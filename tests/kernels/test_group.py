@@ -107,7 +107,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(group, "dist", distributed)
     monkeypatch.setattr(group, "_own_device", lambda *_: torch.device("cpu"))
     monkeypatch.setattr(group, "_entered", lambda *_: Roll(without_rank_1(), 0, 2, hosted=False))
-    monkeypatch.setattr(group, "_errands", lambda *_: Errands(0.2, str))
+    monkeypatch.setattr(group, "_errands", lambda *found: Errands(found[-1], str))
     monkeypatch.setattr(errand, "_given_up", [])
     return calls
 
@@ -127,7 +127,7 @@ JOB = JobRank(0, 2, 0, "127.0.0.1", 1)
 def test_a_group_over_nccl_is_left_as_usual_only_with_the_other_ranks(
     left: list[str], error: BaseException | None, stuck: bool
 ) -> None:
-    with contextlib.suppress(UsageError, UnavailableError, KeyboardInterrupt), group.joined(JOB, "cuda", 2, 0.2):
+    with contextlib.suppress(UsageError, UnavailableError, KeyboardInterrupt), group.joined(JOB, "cuda", 2, 60.0):
         if error is not None:
             raise error
     assert (left, is_stuck()) == ([] if stuck else ["destroyed"], stuck)
