@@ -46,6 +46,7 @@ def check_serve(
         Idle(not prefill_replicas, ("kv_link",), "prompts and answers are computed by the same GPUs",
              "Add --prefill-replicas 1, say."),
         Idle(max(replicas, prefill_replicas) == 1, ("routing",), "there is one deployment", "Add --replicas 2, say."),
+        Idle(load == CONCURRENCY and not prefill_replicas, ("routing",), "users stay with their replica", "Add --qps."),
         Idle(one_of_two, ("utilization",), "--kv-tokens says what the cache holds", "Leave out one of them."),
     ))  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 
@@ -49,7 +50,7 @@ class BatchReplica:
         """Compute a batch; or wait for a time, where a request may come and the oldest may still wait."""
         oldest_s = self.journal.arrival_s[self.waiting[0]]
         start_s = max(self.time_s, oldest_s + self.policy.max_wait_s)
-        if len(self.waiting) < self.policy.batch and until_s < math.inf and self.time_s < start_s:
+        if not self._is_full() and until_s < math.inf and self.time_s < start_s:
             wait_s = max(0.0, min(start_s, until_s) - self.time_s)
             self.tally.queued_s += wait_s * len(self.waiting)
             self.time_s += wait_s
@@ -69,17 +70,24 @@ class BatchReplica:
     def _tokens(self, request: int) -> int:
         return self.journal.prompt[request] + self.journal.output[request] - 1
 
-    def _batch(self) -> list[int]:
-        """Take the next batch out of the queue: as many as the policy, and the cache, allow."""
-        batch: list[int] = []
-        free = self.blocks.free
-        most = min(self.policy.batch, self.policy.max_num_seqs)
-        while self.waiting and len(batch) < most:
-            free -= self.blocks.of(self._tokens(self.waiting[0]))
+    def _is_full(self) -> bool:
+        """Return whether no further request would come into the next batch."""
+        count, most = self._fitting()
+        return count == most or count < len(self.waiting)
+
+    def _fitting(self) -> tuple[int, int]:
+        """Return how many waiting requests the policy and the cache allow in a batch, and the most of the policy."""
+        most, free, count = min(self.policy.batch, self.policy.max_num_seqs), self.blocks.free, 0
+        for request in itertools.islice(self.waiting, most):
+            free -= self.blocks.of(self._tokens(request))
             if free < 0:
                 break
-            batch.append(self.waiting.popleft())
-        return batch
+            count += 1
+        return count, most
+
+    def _batch(self) -> list[int]:
+        """Take the next batch out of the queue: as many as the policy, and the cache, allow."""
+        return [self.waiting.popleft() for _ in range(self._fitting()[0])]
 
     def _compute(self, batch: list[int]) -> None:
         """Compute the prompts of a batch in one step, then its answers."""

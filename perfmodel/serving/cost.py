@@ -55,7 +55,7 @@ class Cost:
         """Return the mean of steps of which a share is like the other ones: self + share (other - self)."""
         return Cost(_blended(self.times, other.times, share), _blended(self.spread, other.spread, share))
 
-    def plus(self, other: Cost, times: float) -> Cost:
+    def plus(self, other: Cost, times: Array | float) -> Cost:
         """Return the cost of both, the other one several times."""
         names = dict.fromkeys([*self.times, *other.times])
         sources = dict.fromkeys([*self.spread, *other.spread])

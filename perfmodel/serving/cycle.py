@@ -68,17 +68,23 @@ class Cycle:
     ) -> None:
         self.deployment, self.users, self.waves = deployment, users, waves
         shape = np.broadcast_shapes(isl.shape, osl.shape, prefix.shape, users.shape, running.shape)
-        self.isl, self.osl, self.prefix, self.running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
+        self.isl, self.osl, self.prefix, running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
         slots = deployment.slots
         new = self.isl - self.prefix
+        self.answer = 1.0 + (self.osl - 1.0) / deployment.gained  # steps of an answer: the prompt's gives one token
+        # Where every step is full, a copy decodes as many sequences as leave room for their prompts in the budget:
+        # n + n new / answer = budget. All others wait.
+        most = deployment.token_budget * self.answer / (new + self.answer)
+        self.full = full = running > slots * most
+        self.running = np.where(full, slots * most, running)
         # A copy, or a micro-batch of a pipeline, reads whole prompts, as many as end in a step and the budget has room
         # for, or one in several chunks.
-        each = busiest(self.running, slots)
-        room = np.maximum(64.0, deployment.token_budget - each)
-        self.answer = self.osl / deployment.gained  # steps of an answer
-        self.prompts = np.clip(each / self.answer, 1.0, np.maximum(1.0, np.floor(room / new)))
+        each = np.where(full, most, busiest(self.running, slots))
+        room = np.where(full, most * new / self.answer, np.maximum(64.0, deployment.token_budget - each))
+        fitting = np.where(full, room / new, np.floor(room / new))
+        self.prompts = np.clip(each / self.answer, 1.0, np.maximum(1.0, fitting))
         self.prompts = np.minimum(self.prompts, np.maximum(each, 1.0))
-        self.chunks = np.maximum(1.0, np.ceil(new / room))
+        self.chunks = np.maximum(1.0, np.where(full, new / room, np.ceil(new / room)))
         self.new = new / self.chunks
         self.steps = each / self.prompts * self.chunks
         self.context = self.isl + self.osl / 2.0
@@ -94,12 +100,12 @@ class Cycle:
         deployment, osl, running, gained = self.deployment, self.osl, self.running, self.deployment.gained
         mixed = deployment.finished(self.mixed, running)
         cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.answer), running)
-        others = self.steps * np.maximum(0.0, 1.0 - deployment.slots / running)
+        others = self.steps * np.where(self.full, 1.0, np.maximum(0.0, 1.0 - deployment.slots / running))
         token = deployment.finished(self.decode.blend(self.mixed, others / self.answer), running)
         step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
         fast, slow = np.asarray(cycle.low_s) / step, np.asarray(cycle.high_s) / step
         token_fast, token_slow = np.asarray(token.low_s) / each, np.asarray(token.high_s) / each
-        step, each = step / gained, each / gained
+        step, each = step * self.answer / osl, each / gained
         decode, waiting = deployment.finished(self.decode, running), np.maximum(0.0, self.users - running) * osl
         # A user without an answer, whose request is in the server in front, has no place in the batch.
         away_s = np.maximum(0.0, deployment.front_end_s - waiting * step / running)

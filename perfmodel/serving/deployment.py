@@ -316,7 +316,8 @@ class Deployment:
         if self.speculation and self.speculation.draft:
             draft = self.speculation.draft  # its first pass fills its own cache with the keys of the prompts
             cost = cost.plus(draft.device(sequences, keys, shape, chunks, ended), 1.0)
-            cost = cost.plus(draft.device(sequences, keys, shape), self.speculation.tokens - 1.0)
+            passes = np.where(np.asarray(sequences) > 0, self.speculation.tokens - 1.0, 0.0)
+            cost = cost.plus(draft.device(sequences, keys, shape), passes)
         return cost
 
     @property

@@ -116,6 +116,8 @@ class Fleet:
             raise UsageError("only dynamic batches have a longest wait.", remedy="Add --policy dynamic.")
         if rules.get("batch") is not None and not policy.batch:
             raise UsageError(f"the policy {policy.name} has no batches.", remedy="Add --policy static or dynamic.")
+        if rules.get("batch") == 0:
+            raise UsageError("a batch of 0 requests computes nothing.", place="batch", remedy="Give 1 or more.")
         if rules.get("preemption") is not None and policy.reserve:
             raise UsageError(f"the policy {policy.name} preempts nothing.", remedy="Add --policy chunked-prefill.")
         if rules.get("watermark") is not None and policy.batch:

@@ -70,10 +70,9 @@ class Requests:
             )
 
     def _settle_arrays(self) -> None:
-        """Make arrays of lists."""
+        """Make arrays of lists, and of arrays whose numbers are of another kind: eight bits overflow in sums."""
         for name, kind in (("arrival_s", np.float64), ("prompt", np.int64), ("output", np.int64)):
-            if not isinstance(getattr(self, name), np.ndarray):
-                object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=kind))
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=kind))
 
     def __len__(self) -> int:
         return len(self.arrival_s)

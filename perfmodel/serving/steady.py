@@ -76,7 +76,9 @@ def steady(
     if requests is None:
         return state(running)
     count = named["requests"]
-    running = np.minimum(running, count)
+    if not np.all(count >= 1):  # NaN neither
+        raise UsageError("requests are below 1.", place="steady", remedy="Give 1 or more, or leave them out.")
+    users, running = np.minimum(users, count), np.minimum(running, count)
     return _with_ends(state(running, count / users), state(_rest(count, running)), count)
 
 

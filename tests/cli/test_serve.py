@@ -261,7 +261,7 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--policy", "dynamics"), "Did you mean 'dynamic'"),
         (("--max-wait", "1s", "--concurrency", "1"), "only dynamic batches"),
         (("--policy", "dynamic", "--max-wait", "100", "--concurrency", "1"), "Write 100ms or 100s."),
-        (("--routing", "random", "--replicas", "2", "--concurrency", "1"), "unknown routing"),
+        (("--routing", "random", "--replicas", "2", "--qps", "1"), "unknown routing"),
         (("--slo", "tftt=1s"), "Did you mean 'ttft'"),
         (("--percentiles", "50,101"), "'101' is no percentile"),
         (("--length-spread", "20", "--concurrency", "1"), "Write 20% for per cent."),

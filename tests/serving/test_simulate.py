@@ -310,3 +310,17 @@ def test_steps_within_a_gap_are_the_fewest_that_reach_it(gap: float, first: floa
 def test_policies_check_their_values(values: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Policy("mine").changed(**values)
+
+
+@pytest.mark.parametrize("more", [{"max_num_seqs": 4}, {"kv_tokens": 4 * 112}])
+def test_a_batch_starts_when_no_further_request_comes_into_it(more: dict[str, int]) -> None:
+    """A static batch of 64 of which four fit is a batch of four; that the cache is full, a fifth one tells."""
+    load = Requests(np.arange(40.0), np.full(40, 100), np.full(40, 10))
+    limited, small = (simulate_server(server("static", **one), load) for one in ({"batch": 64, **more}, {"batch": 4}))
+    assert np.all(limited.ttft_s <= small.ttft_s + ("kv_tokens" in more) + 1e-9)
+
+
+def test_arrays_of_other_kinds_are_whole_numbers() -> None:
+    narrow = Requests(np.zeros(3), np.full(3, 200, np.uint8), np.full(3, 100.0))
+    assert (narrow.prompt.dtype, narrow.output.dtype) == (np.int64, np.int64)
+    assert int((narrow.prompt + narrow.output).sum()) == 900

@@ -351,3 +351,46 @@ def test_a_first_token_waits_for_launches_and_for_copies_that_share_experts() ->
     layers = find_model("qwen3-30b-a3b").layers
     assert ttft(prompt_launch_s=1e-5) - ttft() == pytest.approx(layers * 1e-5 * 16, rel=0.2)
     assert ttft(balance_steps=10.0) > ttft(balance_steps=1.0) > ttft()
+
+
+@pytest.mark.parametrize(("budget", "isl", "osl"), [(512, 4000, 100), (2048, 8000, 20), (512, 1000, 1)])
+def test_where_prompts_fill_every_step_the_budget_is_the_limit(budget: int, isl: int, osl: int) -> None:
+    """A step has at most ``budget`` tokens, of answers and of prompts; the simulation finds the same."""
+    deployment = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), max_batched_tokens=budget)
+    mean = steady(deployment, isl, osl, concurrency=64)
+    rate = float(mean.output_tokens_per_s)
+    step = float(deployment.step(decode=0, prefill=[(1, budget, budget)]).time_s)
+    assert rate * (isl + osl) / osl < budget / step * 1.1  # a chunk behind few keys is about the shortest full step
+    ramp = float(mean.ttft_s + osl * mean.tpot_s)
+    replay = pm.simulate(deployment, pm.closed_loop(64, 640, isl, osl, spread=0.3, ramp_s=ramp), interval=False)
+    middle = slice(128, -128)
+    assert rate == pytest.approx(64 * osl / replay.latency_s[middle].mean(), rel=0.06)
+    assert float(mean.ttft_s) == pytest.approx(replay.ttft_s[middle].mean(), rel=0.1)
+    if osl > 1:
+        assert float(mean.tpot_s) == pytest.approx(replay.tpot_s[middle].mean(), rel=0.1)
+
+
+@pytest.mark.parametrize("osl", [1, 4, 16])
+def test_a_prompt_s_step_gives_one_token_with_a_draft_too(osl: int) -> None:
+    deployment = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), speculation=Speculation(4, 0.8))
+    mean = steady(deployment, 16, osl, concurrency=1)
+    spent = float(mean.ttft_s) + (osl - 1) * float(mean.tpot_s)
+    assert float(mean.output_tokens_per_s) == pytest.approx(osl / spent, rel=0.05)
+
+
+def test_a_draft_model_decodes_where_sequences_decode() -> None:
+    draft = Deployment(find_model("llama-3.2-1b"), pm.hardware("h100"))
+    deployment = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), speculation=Speculation(4, 0.7, draft))
+    alone = deployment.step(prefill=[(1, 512, 512)]).time_s
+    assert deployment.clock().mixed_s(0, 0.0, [(512, 512)]) == pytest.approx(float(alone), rel=1e-6)
+
+
+@pytest.mark.parametrize("requests", [0, -5, np.nan, 0.5])
+def test_a_run_has_at_least_one_request(llama: Deployment, requests: float) -> None:
+    with pytest.raises(UsageError, match="requests are below 1"):
+        steady(llama, 1000, 100, concurrency=8, requests=requests)
+
+
+def test_users_without_a_request_do_not_wait(llama: Deployment) -> None:
+    few, many = (steady(llama, 1000, 100, concurrency=users, requests=7) for users in (7, 64))
+    assert many.ttft_s == few.ttft_s
