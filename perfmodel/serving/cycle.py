@@ -88,12 +88,25 @@ class Cycle:
         self.new = new / self.chunks
         self.steps = each / self.prompts * self.chunks
         self.context = self.isl + self.osl / 2.0
-        count = np.minimum(slots * self.prompts, np.maximum(self.running, 1.0))
+        count = np.minimum(self._meeting(slots) * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
         keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
         prompts = [(count, self.new, keys)]
         self.mixed = deployment.device(decoding, self.context, shape, prompts, count / self.chunks)
+
+    def _meeting(self, slots: int) -> Array | float:
+        """Return how many copies and micro-batches read prompts in a step in which any does, and count such steps.
+
+        Of ``slots`` each reads prompts in a share p of its steps, and any of them in q = 1 - (1 - p)^slots. Copies of
+        the attention that share experts meet: published throughputs of TensorRT-LLM with such copies ask for it.
+        """
+        if self.deployment.copies_share:
+            return float(slots)
+        share = np.minimum(1.0, self.steps / self.answer)
+        any_slot = 1.0 - (1.0 - share) ** slots
+        self.steps = any_slot * self.answer
+        return np.asarray(np.maximum(1.0, slots * share / any_slot))
 
     def result(self) -> Steady:
         """Return throughput and latency."""
