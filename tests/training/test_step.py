@@ -271,3 +271,13 @@ def test_gradients_of_shared_experts_cross_between_domains_of_hsdp() -> None:
     # 4 domains of 2 ranks of the same experts: a ring of the shards in fp32 over one network
     ring = 2 * 3 / 4 * (experts / 2) * 4 / pm.Cluster("h100", gpus=32).network_bytes_per_s
     assert wide - one > 0.1 * ring
+
+
+@pytest.mark.parametrize("framework", ["fsdp2-compile", "fsdp2-eager"])
+def test_a_faster_network_never_slows_a_pipeline_that_waits_for_its_host(framework: str) -> None:
+    """Weights gathered once a step hide waits for the host, but the bubble has none of the gathers to hide them."""
+    plan = pm.TrainingPlan(batch=128, seq=128, micro_batch=2, tp=2, pp=4, framework=framework, zero=2)
+    networks = (6.25e9, 12.5e9, 25e9, 50e9, 100e9, 200e9)
+    clusters = [pm.Cluster("b200", gpus=64, nic=network) for network in networks]
+    times = [pm.train(named_model("mistral-7b-v0.1"), cluster, plan).time_s for cluster in clusters]
+    assert times == sorted(times, reverse=True)
