@@ -13,6 +13,8 @@ from perfmodel.training.constants import constants
 from perfmodel.training.framework import frameworks
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.memory import training_memory
+from perfmodel.training.micro_batch import head_passes
+from perfmodel.training.setup import setup_of
 from perfmodel.training.step import train
 from perfmodel.training.timeline import pipeline_timeline
 from perfmodel.workloads.architectures import Architecture
@@ -281,3 +283,16 @@ def test_a_faster_network_never_slows_a_pipeline_that_waits_for_its_host(framewo
     clusters = [pm.Cluster("b200", gpus=64, nic=network) for network in networks]
     times = [pm.train(named_model("mistral-7b-v0.1"), cluster, plan).time_s for cluster in clusters]
     assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("vocab", [50272, 200000])
+def test_the_head_of_an_embedding_of_another_width_has_that_width(vocab: int) -> None:
+    """OPT-350M: the hidden state of 1,024 becomes one of 512 before the logits, which no recomputation repeats."""
+    shape = "type=opt layers=24 hidden=1024 heads=16 ffn=4096 positions=2048 embedding_dim=512"
+    config = pm.find_model(f"{shape} vocab={vocab}")
+    plan = pm.TrainingPlan(batch=1, seq=2048, recompute="full", framework="huggingface")
+    assert head_passes(setup_of(config, pm.Cluster("h100", gpus=1), plan)).parameters == vocab * 512
+    found = pm.train(config, pm.Cluster("h100", gpus=1), plan)
+    layers = 24 * (4 * 1024**2 + 2 * 1024 * 4096)
+    causal = 24 * 4 * 1024 * 2048 * 2049 / 2
+    assert found.hardware_flop - found.flop == pytest.approx(2 * 2048 * layers + causal, rel=5e-3)
