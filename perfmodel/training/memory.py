@@ -215,13 +215,19 @@ class _Holder:
             return held.total
         return (held.dense + held.outer) / self.shards + held.experts / self.expert_shards
 
+    def _outer_share(self, held: Held) -> float:
+        """Return the share of embedding and head in the parameters that one GPU updates: Muon leaves these to Adam."""
+        shared_out = self.plan.zero >= 1
+        outer = self._share(replace(held, dense=0.0, experts=0.0), shared_out)
+        return outer / max(self._share(held, shared_out), 1.0)
+
     def _state(self, held: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
         plan, facts = self.plan, self.facts
         wide = self.part.element_bytes == _SINGLE
         weight = _SINGLE if wide else _HALF if self.setup.narrow_weights else facts.weight_bytes
         master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
-        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config) * self.setup.trained
+        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self._outer_share(held)) * self.setup.trained
         gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
         rules = {
             "gradients": (gradient, plan.zero >= 2),
@@ -246,7 +252,7 @@ class _Holder:
 
     def _roots(self, held: Held) -> float:
         """Return what the update of one GPU's parameters needs beside their state [B]."""
-        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self.config)
+        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self._outer_share(held))
         return each * self.setup.trained * self._share(held, self.plan.zero >= 1)
 
     def _gathered(self, held: Held) -> tuple[float, float, float]:

@@ -49,12 +49,25 @@ def test_bytes_a_parameter(framework, dtype, optimizer, bytes_):
 
 
 def test_optimizers_by_hand():
-    assert state_bytes("adam", 4.0, 4.0, LLAMA) == 12
+    assert state_bytes("adam", 4.0, 4.0, 0.1) == 12
     # two moments of one byte, with an fp32 scale for 256
-    assert state_bytes("adam-8bit", 4.0, 4.0, LLAMA) == 4 + 2 + 8 / 256
-    outer = (LLAMA.embedding_parameters + LLAMA.head_parameters) / LLAMA.parameters
-    assert state_bytes("muon", 4.0, 4.0, LLAMA) == pytest.approx(4 + 4 * (1 + outer))
-    assert state_bytes("none", 4.0, 4.0, LLAMA) == 0
+    assert state_bytes("adam-8bit", 4.0, 4.0, 0.1) == 4 + 2 + 8 / 256
+    assert state_bytes("muon", 4.0, 4.0, 0.1) == pytest.approx(4 + 4 * (1 + 0.1))
+    assert state_bytes("none", 4.0, 4.0, 0.1) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"), [(LLAMA, {"pp": 4}), (LLAMA, {"pp": 2, "zero": 1}), (MIXTRAL, {"ep": 8, "zero": 1})]
+)
+def test_muon_keeps_two_moments_of_the_embedding_and_the_head_of_a_stage(config, sizes):
+    """Stages without them have one moment of everything. Where experts are not shared out, the embedding may be."""
+    cluster = Cluster.of(H100, 8)
+    plan = small(**{"framework": "megatron-te", "optimizer": "muon", "batch": 8, "zero": 0, **sizes})
+    stages = training_memory(config, cluster, plan).stages
+    shards = plan.dp(8) if plan.zero else 1
+    for stage, held in zip(stages, held_parameters(config, cluster, plan), strict=True):
+        kept = 8 * held.dense / shards + 8 * held.experts + 12 * held.outer / shards
+        assert stage.parts["optimizer"] == pytest.approx(kept, rel=1e-9)
 
 
 def update_bytes(**values):
