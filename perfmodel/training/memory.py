@@ -223,18 +223,28 @@ class _Holder:
 
     def _state(self, held: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
-        plan, facts = self.plan, self.facts
-        wide = self.part.element_bytes == _SINGLE
+        plan, facts, wide = self.plan, self.facts, self._wide
         weight = _SINGLE if wide else _HALF if self.setup.narrow_weights else facts.weight_bytes
         master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
-        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self._outer_share(held)) * self.setup.trained
-        gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
+        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
+        state = state_bytes(plan.optimizer, master, moment, self._outer_share(held)) * self.setup.trained
+        gradient = (_HALF if plan.optimizer == "adam-bf16" else self._gradient_bytes) * self.setup.trained
         rules = {
             "gradients": (gradient, plan.zero >= 2),
             "optimizer": (state, plan.zero >= 1),
         }
         rest = {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
         return {"weights": self._weights(held, weight), **rest}
+
+    @property
+    def _wide(self) -> bool:
+        """Whether weights are in fp32, which their gradients and moments then are, too."""
+        return self.part.element_bytes == _SINGLE
+
+    @property
+    def _gradient_bytes(self) -> float:
+        """Return the bytes of a gradient between the micro batches."""
+        return max(_SINGLE, self.facts.gradient_bytes) if self._wide else self.facts.gradient_bytes
 
     def _weights(self, held: Held, each: float) -> float:
         """Return the weights of one GPU, those of the layers in fewer bits where they are frozen so [B]."""
@@ -261,7 +271,7 @@ class _Holder:
         e = self.part.element_bytes
         if not self._shares_weights:
             # ZeRO 2 keeps its share of a layer's gradients once they are reduced
-            whole = facts.gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
+            whole = self._gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
             return 0.0, whole * self.setup.trained, 0.0
         # what a single rank holds, as experts may be, is there
         outer = held.outer * (self.shards > 1)
@@ -277,7 +287,7 @@ class _Holder:
         gathered = e * outer + stored * (layers if stays else facts.gathered_layers * held.largest_layer)
         layer = (e + wide) * held.largest_layer * self.setup.trained
         share = (outer + dense) / self.shards + experts / self.expert_shards
-        shards = facts.gradient_bytes * share * self.setup.trained
+        shards = self._gradient_bytes * share * self.setup.trained
         pools = outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 

@@ -38,7 +38,7 @@ def small(**values):
         ("megatron-2021", "fp16", "adam", 16),  # 2 + 2 + 4 + 4 + 4: 16-bit gradients
         ("deepspeed", "bf16", "adam", 16),
         ("nemo", "bf16", "adam", 14),  # 2 + 2 + 2 (the rest of the master weight) + 8
-        ("huggingface", "fp32", "adam", 16),  # 4 + 4 + 8
+        *((name, "fp32", "adam", 16) for name in ("huggingface", "nemo", "megatron-bridge", "torchtune")),  # 4 + 4 + 8
         ("megatron-te", "bf16", "sgd", 14),  # one moment
         ("megatron-te", "bf16", "none", 6),
     ],
@@ -78,10 +78,11 @@ def update_bytes(**values):
 
 @pytest.mark.parametrize(
     ("optimizer", "bytes_"),
-    [("adam", 16 + 4), ("adam-bf16", 4 + 2 + 4 + 2), ("adam-8bit", 8 + 2 + 8 / 256), ("sgd", 12), ("none", 8)],
+    [("adam", 16 + 4), ("adam-bf16", 2 + 2 + 4 + 2), ("adam-8bit", 8 + 2 + 8 / 256), ("sgd", 12), ("none", 8)],
 )
 def test_only_adam_has_roots_of_its_second_moments(optimizer, bytes_):
-    assert update_bytes(dtype="fp32", optimizer=optimizer) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
+    dtype = "bf16" if optimizer == "adam-bf16" else "fp32"
+    assert update_bytes(dtype=dtype, optimizer=optimizer) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
 
 
 def test_adapters_have_roots_of_what_is_trained_only():
