@@ -157,7 +157,7 @@ class _Holder:
             outer += config.vocab * config.embedding_dim / plan.tp  # of the decoder's tokens
         if index == plan.pp - 1:
             copied = config.tied and plan.pp > 1
-            outer += (config.vocab * config.embedding_dim if copied else config.head_parameters) / plan.tp
+            outer += (config.head_parameters + copied * config.vocab * config.embedding_dim) / plan.tp
             outer += config.outer_norm_parameters
         dense, shared = self.shards > 1, expert * (self.expert_shards > 1)
         largest = max((dense * frames[kind] + shared * kind.moe for kind in counts), default=0.0)

@@ -111,6 +111,17 @@ def test_stages_of_a_pipeline_hold_all_parameters_once():
     assert sum(part.total for part in held) == pytest.approx(LLAMA.parameters / 2 + norms)
 
 
+@pytest.mark.parametrize("name", ["bert-large", "gemma-3-1b", "gpt2"])
+def test_the_last_stage_holds_a_copy_of_the_tied_embedding_beside_its_own_head(name):
+    """BERT's head transforms the hidden state first, and has a bias for each token."""
+    config = named_model(name)
+    whole, halves = (
+        held_parameters(config, Cluster.of(H100, pp), small(framework="huggingface", batch=2, pp=pp)) for pp in (1, 2)
+    )
+    assert [part.total for part in whole] == [config.parameters]
+    assert sum(part.total for part in halves) == config.parameters + config.vocab * config.embedding_dim
+
+
 def test_the_loss_sets_the_peak_of_a_small_model_with_a_large_vocabulary():
     plan = small(framework="fsdp2-compile", zero=3, batch=16, seq=8192, micro_batch=2, recompute="full")
     memory = training_memory(LLAMA, Cluster.of(H100, 8), plan)
