@@ -179,7 +179,10 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
 
 
 def _check_dtype(cluster: Cluster, plan: TrainingPlan) -> None:
-    """Check that the machine has products in the dtype, and name one that it has else."""
+    """Check that the optimizer has weights in the dtype and the machine products, and name one that it has else."""
+    if plan.optimizer == "adam-bf16" and plan.dtype in ("fp32", "tf32"):
+        kept = "adam-bf16 keeps weights, gradients and moments in 16 bits"
+        raise refused(f"{kept}, not in {plan.dtype}", "Use adam, or bf16")
     try:
         cluster.hardware.native_peak(arithmetic(plan.dtype))
     except UsageError as problem:

@@ -30,10 +30,11 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
     weights = 2.0 * (config.multiplied_parameters * tokens + encoding * longer)
     half, whole = core_flop(config, plan.seq, encoder_tokens(config, plan))
     half, whole = half * plan.batch, whole * plan.batch
-    layers = weights - 2.0 * config.vocab * config.hidden * tokens
+    layers = weights - 2.0 * config.vocab * config.embedding_dim * tokens
     share = _AGAIN[Recompute(plan.recompute)]
     again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
-    again += half if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED else 0.0
+    if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED:
+        again += half - plan.batch * linear_flop(config, plan.seq)  # states are no part of it
     passes = 2.0 if plan.lora else 3.0  # frozen weights have no gradients
     model = passes * weights + 3.0 * half
     return model, passes * weights + 3.0 * whole, model + again

@@ -315,15 +315,15 @@ class HeadWork:
 @cached_per_machine
 def head_work(hardware: Hardware, config: ModelConfig, shard: Shard) -> HeadWork:
     """Return the work of the head: logits in 16 bits, their gradients, the final norm."""
-    vocab = config.vocab / shard.tp
-    matrix = _Matrix(shard.tokens, vocab, config.hidden)
+    vocab, width = config.vocab / shard.tp, config.embedding_dim
+    matrix = _Matrix(shard.tokens, vocab, width)
     sixteen = shard._replace(dtype=shard.sixteen)
     passes = _passes(hardware, {"logits": matrix}, sixteen)["logits"]
-    passes = passes._replace(weight_s=passes.weight_s + _accumulation(hardware, vocab * config.hidden, shard))
+    passes = passes._replace(weight_s=passes.weight_s + _accumulation(hardware, vocab * width, shard))
     return HeadWork(
         products=passes,
         logits=shard.tokens * vocab,
         streams_s=stream_time(hardware, 5 * shard.element_bytes * shard.outer_tokens * config.hidden),
-        flop=2.0 * shard.tokens * vocab * config.hidden,
-        parameters=config.vocab * config.hidden / shard.tp,
+        flop=2.0 * shard.tokens * vocab * width,
+        parameters=config.vocab * width / shard.tp,
     )

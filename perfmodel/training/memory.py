@@ -157,7 +157,7 @@ class _Holder:
             outer += config.vocab * config.embedding_dim / plan.tp  # of the decoder's tokens
         if index == plan.pp - 1:
             copied = config.tied and plan.pp > 1
-            outer += (config.vocab * config.embedding_dim if copied else config.head_parameters) / plan.tp
+            outer += (config.head_parameters + copied * config.vocab * config.embedding_dim) / plan.tp
             outer += config.outer_norm_parameters
         dense, shared = self.shards > 1, expert * (self.expert_shards > 1)
         largest = max((dense * frames[kind] + shared * kind.moe for kind in counts), default=0.0)
@@ -215,20 +215,36 @@ class _Holder:
             return held.total
         return (held.dense + held.outer) / self.shards + held.experts / self.expert_shards
 
+    def _outer_share(self, held: Held) -> float:
+        """Return the share of embedding and head in the parameters that one GPU updates: Muon leaves these to Adam."""
+        shared_out = self.plan.zero >= 1
+        outer = self._share(replace(held, dense=0.0, experts=0.0), shared_out)
+        return outer / max(self._share(held, shared_out), 1.0)
+
     def _state(self, held: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
-        plan, facts = self.plan, self.facts
-        wide = self.part.element_bytes == _SINGLE
+        plan, facts, wide = self.plan, self.facts, self._wide
         weight = _SINGLE if wide else _HALF if self.setup.narrow_weights else facts.weight_bytes
         master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
-        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config) * self.setup.trained
-        gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
+        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
+        state = state_bytes(plan.optimizer, master, moment, self._outer_share(held)) * self.setup.trained
+        gradient = (_HALF if plan.optimizer == "adam-bf16" else self._gradient_bytes) * self.setup.trained
         rules = {
             "gradients": (gradient, plan.zero >= 2),
             "optimizer": (state, plan.zero >= 1),
         }
         rest = {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
         return {"weights": self._weights(held, weight), **rest}
+
+    @property
+    def _wide(self) -> bool:
+        """Whether weights are in fp32, which their gradients and moments then are, too."""
+        return self.part.element_bytes == _SINGLE
+
+    @property
+    def _gradient_bytes(self) -> float:
+        """Return the bytes of a gradient between the micro batches."""
+        return max(_SINGLE, self.facts.gradient_bytes) if self._wide else self.facts.gradient_bytes
 
     def _weights(self, held: Held, each: float) -> float:
         """Return the weights of one GPU, those of the layers in fewer bits where they are frozen so [B]."""
@@ -246,7 +262,7 @@ class _Holder:
 
     def _roots(self, held: Held) -> float:
         """Return what the update of one GPU's parameters needs beside their state [B]."""
-        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self.config)
+        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self._outer_share(held))
         return each * self.setup.trained * self._share(held, self.plan.zero >= 1)
 
     def _gathered(self, held: Held) -> tuple[float, float, float]:
@@ -255,7 +271,7 @@ class _Holder:
         e = self.part.element_bytes
         if not self._shares_weights:
             # ZeRO 2 keeps its share of a layer's gradients once they are reduced
-            whole = facts.gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
+            whole = self._gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
             return 0.0, whole * self.setup.trained, 0.0
         # what a single rank holds, as experts may be, is there
         outer = held.outer * (self.shards > 1)
@@ -271,7 +287,7 @@ class _Holder:
         gathered = e * outer + stored * (layers if stays else facts.gathered_layers * held.largest_layer)
         layer = (e + wide) * held.largest_layer * self.setup.trained
         share = (outer + dense) / self.shards + experts / self.expert_shards
-        shards = facts.gradient_bytes * share * self.setup.trained
+        shards = self._gradient_bytes * share * self.setup.trained
         pools = outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 

@@ -30,14 +30,14 @@ def orthogonal_s(setup: Setup) -> float:
     """Return the time that the matrices of a GPU take [s].
 
     Each matrix is whole, as Muon needs it, on one of the tensor parallel ranks that hold its parts, and with a
-    distributed optimizer on one of the data parallel ranks (Liu et al. 2025, arXiv 2502.16982, section 2.3); without
-    one each of these repeats the work. Stages of a pipeline have equal shares.
+    distributed optimizer on one of the data parallel ranks that share it, with HSDP those of a domain (Liu et al. 2025,
+    arXiv 2502.16982, section 2.3); without one each of these repeats the work. Stages of a pipeline have equal shares.
     """
     plan, config, groups = setup.plan, setup.config, setup.groups
     if plan.lora:  # adapters have a rank: next to nothing
         return 0.0
-    dense = plan.pp * plan.tp * (groups.data.ranks if plan.zero else 1)
-    experts = plan.pp * plan.ep * setup.etp * (groups.expert_data.ranks if plan.zero else 1)
+    dense = plan.pp * plan.tp * (setup.sharing(groups.data).ranks if plan.zero else 1)
+    experts = plan.pp * plan.ep * setup.etp * (setup.sharing(groups.expert_data).ranks if plan.zero else 1)
     counts: Counter[tuple[int, int]] = Counter()
     routed: Counter[tuple[int, int]] = Counter()
     for linears, times in _matrices(config):

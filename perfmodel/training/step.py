@@ -255,7 +255,8 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
     once = gathers_once(setup)
 
     def passing(gpu: StageGpu) -> float:
-        both = gpu.time_s - (gpu.sharding_s if once else 0.0)
+        # without the exchange the host may take longer than the GPU
+        both = max(gpu.time_s - gpu.sharding_s, gpu.waits.dispatch_s) if once else gpu.time_s
         return both - 2.0 * gpu.weights_s if plan.schedule == Schedule.ZERO_BUBBLE else both / plan.vp
 
     return max(0.0, sum(map(passing, gpus)) - passing(slowest))

@@ -107,3 +107,11 @@ def test_deepspeed_has_no_pipeline_with_gradients_or_weights_shared_out(zero):
     assert (True, 1) in tried
     assert (False, zero) in tried
     assert (True, zero) not in tried
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "tf32"])
+def test_an_optimizer_in_16_bits_updates_no_weights_in_fp32(dtype):
+    plan = TrainingPlan(batch=8, seq=512, dtype=dtype, optimizer="adam-bf16")
+    with pytest.raises(UsageError, match=rf"adam-bf16 keeps .* in 16 bits, not in {dtype}\. Use adam, or bf16\."):
+        check_plan(DENSE, Cluster.of(H100, 8), plan)
+    check_plan(DENSE, Cluster.of(H100, 8), plan.changed(optimizer="adam"))

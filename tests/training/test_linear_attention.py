@@ -12,7 +12,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.training.activations import kept_by_layer, layer_activations
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
-from perfmodel.training.flops import core_flop
+from perfmodel.training.flops import core_flop, step_flop
 from perfmodel.training.framework import find_framework
 from perfmodel.training.layer import layer_work
 from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
@@ -271,6 +271,10 @@ def test_unfused_attention_beside_a_state_is_recomputed_alone():
     whole, left = (layer_activations(FALCON, part, JOINT, recompute).kept for recompute in ("none", "selective"))
     usual = [layer_activations(FALCON, part, Kind(), recompute).kept for recompute in ("none", "selective")]
     assert whole - left == usual[0] - usual[1] > 0
+    plan = TrainingPlan(batch=2, seq=4096, recompute="selective")
+    for config in (FALCON, APART):  # in the second one layer of 44 attends
+        model, _, executed = step_flop(config, plan, "unfused")
+        assert executed - model == 2 * (core_flop(config, 4096)[0] - linear_flop(config, 4096))
 
 
 def test_tensor_parallel_ranks_sum_what_each_mixer_gives():

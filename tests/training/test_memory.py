@@ -38,7 +38,7 @@ def small(**values):
         ("megatron-2021", "fp16", "adam", 16),  # 2 + 2 + 4 + 4 + 4: 16-bit gradients
         ("deepspeed", "bf16", "adam", 16),
         ("nemo", "bf16", "adam", 14),  # 2 + 2 + 2 (the rest of the master weight) + 8
-        ("huggingface", "fp32", "adam", 16),  # 4 + 4 + 8
+        *((name, "fp32", "adam", 16) for name in ("huggingface", "nemo", "megatron-bridge", "torchtune")),  # 4 + 4 + 8
         ("megatron-te", "bf16", "sgd", 14),  # one moment
         ("megatron-te", "bf16", "none", 6),
     ],
@@ -49,12 +49,25 @@ def test_bytes_a_parameter(framework, dtype, optimizer, bytes_):
 
 
 def test_optimizers_by_hand():
-    assert state_bytes("adam", 4.0, 4.0, LLAMA) == 12
+    assert state_bytes("adam", 4.0, 4.0, 0.1) == 12
     # two moments of one byte, with an fp32 scale for 256
-    assert state_bytes("adam-8bit", 4.0, 4.0, LLAMA) == 4 + 2 + 8 / 256
-    outer = (LLAMA.embedding_parameters + LLAMA.head_parameters) / LLAMA.parameters
-    assert state_bytes("muon", 4.0, 4.0, LLAMA) == pytest.approx(4 + 4 * (1 + outer))
-    assert state_bytes("none", 4.0, 4.0, LLAMA) == 0
+    assert state_bytes("adam-8bit", 4.0, 4.0, 0.1) == 4 + 2 + 8 / 256
+    assert state_bytes("muon", 4.0, 4.0, 0.1) == pytest.approx(4 + 4 * (1 + 0.1))
+    assert state_bytes("none", 4.0, 4.0, 0.1) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"), [(LLAMA, {"pp": 4}), (LLAMA, {"pp": 2, "zero": 1}), (MIXTRAL, {"ep": 8, "zero": 1})]
+)
+def test_muon_keeps_two_moments_of_the_embedding_and_the_head_of_a_stage(config, sizes):
+    """Stages without them have one moment of everything. Where experts are not shared out, the embedding may be."""
+    cluster = Cluster.of(H100, 8)
+    plan = small(**{"framework": "megatron-te", "optimizer": "muon", "batch": 8, "zero": 0, **sizes})
+    stages = training_memory(config, cluster, plan).stages
+    shards = plan.dp(8) if plan.zero else 1
+    for stage, held in zip(stages, held_parameters(config, cluster, plan), strict=True):
+        kept = 8 * held.dense / shards + 8 * held.experts + 12 * held.outer / shards
+        assert stage.parts["optimizer"] == pytest.approx(kept, rel=1e-9)
 
 
 def update_bytes(**values):
@@ -65,10 +78,11 @@ def update_bytes(**values):
 
 @pytest.mark.parametrize(
     ("optimizer", "bytes_"),
-    [("adam", 16 + 4), ("adam-bf16", 4 + 2 + 4 + 2), ("adam-8bit", 8 + 2 + 8 / 256), ("sgd", 12), ("none", 8)],
+    [("adam", 16 + 4), ("adam-bf16", 2 + 2 + 4 + 2), ("adam-8bit", 8 + 2 + 8 / 256), ("sgd", 12), ("none", 8)],
 )
 def test_only_adam_has_roots_of_its_second_moments(optimizer, bytes_):
-    assert update_bytes(dtype="fp32", optimizer=optimizer) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
+    dtype = "bf16" if optimizer == "adam-bf16" else "fp32"
+    assert update_bytes(dtype=dtype, optimizer=optimizer) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
 
 
 def test_adapters_have_roots_of_what_is_trained_only():
@@ -95,6 +109,17 @@ def test_stages_of_a_pipeline_hold_all_parameters_once():
     held = held_parameters(LLAMA, Cluster.of(H100, 16, nic="400Gb/s"), plan)
     norms = LLAMA.outer_norm_parameters / 2  # whole on each tensor parallel rank
     assert sum(part.total for part in held) == pytest.approx(LLAMA.parameters / 2 + norms)
+
+
+@pytest.mark.parametrize("name", ["bert-large", "gemma-3-1b", "gpt2"])
+def test_the_last_stage_holds_a_copy_of_the_tied_embedding_beside_its_own_head(name):
+    """BERT's head transforms the hidden state first, and has a bias for each token."""
+    config = named_model(name)
+    whole, halves = (
+        held_parameters(config, Cluster.of(H100, pp), small(framework="huggingface", batch=2, pp=pp)) for pp in (1, 2)
+    )
+    assert [part.total for part in whole] == [config.parameters]
+    assert sum(part.total for part in halves) == config.parameters + config.vocab * config.embedding_dim
 
 
 def test_the_loss_sets_the_peak_of_a_small_model_with_a_large_vocabulary():

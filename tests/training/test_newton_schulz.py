@@ -48,3 +48,13 @@ def test_ranks_with_other_layers_parts_of_a_matrix_or_experts_share_its_products
     one, two, four = (alone("mixtral-8x7b", ep=ep) for ep in (1, 2, 4))
     assert one > two > four
     assert one - two == pytest.approx(2 * (two - four))
+
+
+@pytest.mark.parametrize(("name", "ep"), [("llama-3.1-8b", 1), ("mixtral-8x7b", 1), ("mixtral-8x7b", 2)])
+def test_domains_of_hsdp_repeat_its_products(name, ep):
+    """More nodes that each hold all weights share nothing more out."""
+    plan = TrainingPlan(batch=32, seq=512, framework="fsdp2-compile", zero=3, hsdp=True, optimizer="muon", ep=ep)
+    one, four = (orthogonal_s(setup_of(named_model(name), Cluster.of(H100, gpus), plan)) for gpus in (8, 32))
+    assert four == one
+    everywhere = orthogonal_s(setup_of(named_model(name), Cluster.of(H100, 32), plan.changed(hsdp=False)))
+    assert everywhere == pytest.approx(one / 4)

@@ -13,6 +13,8 @@ from perfmodel.training.constants import constants
 from perfmodel.training.framework import frameworks
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.memory import training_memory
+from perfmodel.training.micro_batch import head_passes
+from perfmodel.training.setup import setup_of
 from perfmodel.training.step import train
 from perfmodel.training.timeline import pipeline_timeline
 from perfmodel.workloads.architectures import Architecture
@@ -271,3 +273,26 @@ def test_gradients_of_shared_experts_cross_between_domains_of_hsdp() -> None:
     # 4 domains of 2 ranks of the same experts: a ring of the shards in fp32 over one network
     ring = 2 * 3 / 4 * (experts / 2) * 4 / pm.Cluster("h100", gpus=32).network_bytes_per_s
     assert wide - one > 0.1 * ring
+
+
+@pytest.mark.parametrize("framework", ["fsdp2-compile", "fsdp2-eager"])
+def test_a_faster_network_never_slows_a_pipeline_that_waits_for_its_host(framework: str) -> None:
+    """Weights gathered once a step hide waits for the host, but the bubble has none of the gathers to hide them."""
+    plan = pm.TrainingPlan(batch=128, seq=128, micro_batch=2, tp=2, pp=4, framework=framework, zero=2)
+    networks = (6.25e9, 12.5e9, 25e9, 50e9, 100e9, 200e9)
+    clusters = [pm.Cluster("b200", gpus=64, nic=network) for network in networks]
+    times = [pm.train(named_model("mistral-7b-v0.1"), cluster, plan).time_s for cluster in clusters]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("vocab", [50272, 200000])
+def test_the_head_of_an_embedding_of_another_width_has_that_width(vocab: int) -> None:
+    """OPT-350M: the hidden state of 1,024 becomes one of 512 before the logits, which no recomputation repeats."""
+    shape = "type=opt layers=24 hidden=1024 heads=16 ffn=4096 positions=2048 embedding_dim=512"
+    config = pm.find_model(f"{shape} vocab={vocab}")
+    plan = pm.TrainingPlan(batch=1, seq=2048, recompute="full", framework="huggingface")
+    assert head_passes(setup_of(config, pm.Cluster("h100", gpus=1), plan)).parameters == vocab * 512
+    found = pm.train(config, pm.Cluster("h100", gpus=1), plan)
+    layers = 24 * (4 * 1024**2 + 2 * 1024 * 4096)
+    causal = 24 * 4 * 1024 * 2048 * 2049 / 2
+    assert found.hardware_flop - found.flop == pytest.approx(2 * 2048 * layers + causal, rel=5e-3)
