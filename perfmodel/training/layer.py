@@ -6,6 +6,7 @@ model, the machine and the shard only, and is kept for all plans that share them
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -86,6 +87,10 @@ class _Matrix(NamedTuple):
     batch: float = 1.0
 
 
+#: how the names of the matrices of routed experts begin
+_EXPERT = "expert_"
+
+
 @cached_per_machine
 def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind) -> LayerWork:
     """Return the work of one layer.
@@ -94,16 +99,11 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     ----------
     hardware, config, shard, kind : machine, model, what one GPU holds of a layer, and the layer's kind.
     """
-    matrices = {
-        **(_state_matrices(config, shard) if kind.linear else {}),
-        **(_attention_matrices(config, shard) if kind.attends else {}),
-        **({} if kind.bare else _mlp_matrices(config, shard, kind.moe)),
-    }
+    matrices = _matrices(config, shard, kind)
     core = _shared_core(_core_times(hardware, config, shard, kind.windowed), shard) if kind.attends else NO_CORE
     cores = kind.attends + kind.linear
     forward, backward = stream_bytes(hardware, config, shard, kind)
     products = _passes(hardware, matrices, shard)
-    expert = {name for name in matrices if name.startswith("expert_")}
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
     quantised, quantised_backward, gathered = _quantised(matrices, shard) if shard.narrow else (0.0, 0.0, 0.0)
     return LayerWork(
@@ -117,9 +117,8 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
         gathered_elements=gathered,
         flop=sum(2.0 * matrix.rows * weights[name] for name, matrix in matrices.items()),
         accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
-        parameters=sum(weights[name] for name in matrices if name not in expert)
-        + (kind.blocks + (shard.cross_seq > 0)) * config.norm_parameters,
-        expert_parameters=sum(weights[name] for name in expert),
+        parameters=held_weights(config, shard, kind) + (kind.blocks + (shard.cross_seq > 0)) * config.norm_parameters,
+        expert_parameters=sum(weight for name, weight in weights.items() if name.startswith(_EXPERT)),
         token_bytes=shard.imbalance * shard.outer_tokens * config.expert_width * 2.0 if kind.moe else 0.0,
         kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0, kind) + cores,
         kernels_backward=(2 + shard.narrow) * len(matrices)
@@ -127,6 +126,25 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
         + chains(config, shard, 1, kind)
         + 2 * cores,
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def held_weights(config: ModelConfig, shard: Shard, kind: Kind) -> float:
+    """Return the elements of the matrices of one layer that a GPU holds, without routed experts.
+
+    Those that tensor parallel ranks do not share out, as those down to a latent vector or a router, are there whole.
+    """
+    matrices = _matrices(config, shard, kind)
+    return sum(one.batch * one.n * one.k for name, one in matrices.items() if not name.startswith(_EXPERT))
+
+
+def _matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, _Matrix]:
+    """Return the matrices of one layer."""
+    return {
+        **(_state_matrices(config, shard) if kind.linear else {}),
+        **(_attention_matrices(config, shard) if kind.attends else {}),
+        **({} if kind.bare else _mlp_matrices(config, shard, kind.moe)),
+    }
 
 
 #: products whose input tensor parallel ranks gather, and those whose outputs they sum

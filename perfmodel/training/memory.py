@@ -15,6 +15,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.kernels import needs_transposed
+from perfmodel.training.layer import held_weights
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
@@ -169,14 +170,22 @@ class _Holder:
         )
 
     def _frame(self, kind: Kind) -> float:
-        """Return the parameters of a layer on a GPU, without routed experts."""
-        config = self.config.windowed if kind.windowed else self.config
-        if kind.encoder:
-            return config.encoder_parameters / config.encoder_layers / self.plan.tp
-        whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0
-        whole = whole if kind.moe else config.dense_layer_parameters
-        whole += config.mixer_surplus(kind.linear, not kind.attends)
-        return (whole - kind.bare * config.bare_layer_lack) / self.plan.tp
+        """Return the parameters of a layer on a GPU, without routed experts: its share of matrices, and all the rest.
+
+        Which matrices tensor parallel ranks share out, and how far, is as in the time of a layer: but heads of states
+        that they do not divide are shared out evenly.
+        """
+        config, shard = self.config.windowed if kind.windowed else self.config, self.setup.shard
+        if kind.encoder and config.encoder:
+            whole = config.encoder_parameters / config.encoder_layers
+            config, shard = config.encoder, self.setup.encoder_shard
+        else:
+            whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0
+            whole = whole if kind.moe else config.dense_layer_parameters
+            whole += config.mixer_surplus(kind.linear, not kind.attends)
+            whole -= kind.bare * config.bare_layer_lack
+        own, matrices = (held_weights(config, one, kind) for one in (shard, shard._replace(tp=1)))
+        return whole - matrices + max(own, matrices / shard.tp)
 
     def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""

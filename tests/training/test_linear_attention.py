@@ -118,13 +118,20 @@ def test_a_gate_keeps_itself_and_what_it_multiplies():
 
 @pytest.mark.parametrize("plan", [{}, {"tp": 4}, {"pp": 4, "tp": 2}, {"pp": 2}])
 @pytest.mark.parametrize("config", [DENSE, NEXT, *RULES], ids=["dense", "experts", *NAMES])
-def test_all_parameters_are_held_once(config, plan):
+def test_all_parameters_are_held_once_and_some_by_each_tensor_parallel_rank(config, plan):
     cluster = Cluster.of(H100, 8)
     held = held_parameters(config, cluster, TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
     # tensor parallel ranks share out all but the experts, which all of them have whole
     tp = plan.get("tp", 1)
     total = sum((stage.dense + stage.outer) * tp + stage.experts for stage in held)
-    assert total == config.parameters + (tp - 1) * config.outer_norm_parameters  # every rank has the final norm
+    if tp == 1:
+        assert total == config.parameters
+        return
+    # each rank has norms, routers and ways to latent experts whole, and a little of what computes states and few keys
+    whole = config.outer_norm_parameters + (2 * config.layers - config.bare_layers) * config.norm_parameters
+    whole += config.moe_layers * (config.experts + 2 * config.expert_hidden) * config.hidden
+    dense = config.parameters - config.moe_layers * config.experts * config.expert_parameters
+    assert whole <= (total - config.parameters) / (tp - 1) < whole + 0.04 * dense
 
 
 def test_adapters_stand_beside_the_matrices_of_both_kinds_of_layers():

@@ -13,8 +13,12 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.memory import held_parameters, training_memory
 from perfmodel.training.memory_result import MOMENTS, PARTS
+from perfmodel.training.micro_batch import embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import setup_of
+from perfmodel.training.stages import gpu_layers
+from perfmodel.training.update import stage_gpu
 from perfmodel.workloads.catalog import named_model
 
 H100 = hardware("h100-sxm5-80gb")
@@ -107,8 +111,49 @@ def test_expert_parallel_ranks_share_out_the_experts_only():
 def test_stages_of_a_pipeline_hold_all_parameters_once():
     plan = small(framework="megatron-te", batch=16, pp=8, tp=2)
     held = held_parameters(LLAMA, Cluster.of(H100, 16, nic="400Gb/s"), plan)
-    norms = LLAMA.outer_norm_parameters / 2  # whole on each tensor parallel rank
-    assert sum(part.total for part in held) == pytest.approx(LLAMA.parameters / 2 + norms)
+    norms = 2 * LLAMA.layers * LLAMA.norm_parameters + LLAMA.outer_norm_parameters
+    # norms are whole on each tensor parallel rank
+    assert sum(part.total for part in held) == pytest.approx((LLAMA.parameters + norms) / 2)
+
+
+def tensor_parallel(config, tp=8):
+    """Return the setup of a small step with tensor parallelism, and what its only stage holds."""
+    cluster, plan = Cluster.of(H100, tp), small(tp=tp)
+    return setup_of(config, cluster, plan), held_parameters(config, cluster, plan)[0]
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "kimi-k2", "nemotron-3-super-120b-a12b", "qwen3-30b-a3b", "gemma-2b"])
+def test_memory_and_time_count_the_same_parameters_with_tensor_parallelism(name):
+    """Down-projections, routers, ways to latent experts, and keys of few heads are whole on each rank."""
+    setup, held = tensor_parallel(named_model(name))
+    layers = {kind: layer_passes(setup, kind) for kind in gpu_layers(setup.config, setup.plan)[0]}
+    outer = [embedding_passes(setup, looked_up(setup, 0)), head_passes(setup)]
+    time = stage_gpu(setup, gpu_layers(setup.config, setup.plan)[0], layers, outer)
+    assert held.dense + held.outer == pytest.approx(time.parameters, rel=0.01)
+    assert held.experts == pytest.approx(time.expert_parameters, rel=0.01)
+
+
+def test_tensor_parallel_ranks_share_out_all_matrices_of_a_dense_model_and_no_norms():
+    setup, held = tensor_parallel(LLAMA)
+    norms = 2 * LLAMA.norm_parameters
+    assert held.dense == LLAMA.layers * ((LLAMA.dense_layer_parameters - norms) / 8 + norms)
+    assert held.total == pytest.approx(setup.padded.parameters / 8, rel=1e-3)
+
+
+def test_each_tensor_parallel_rank_holds_the_whole_router_and_copies_of_key_heads():
+    config, tp = named_model("qwen3-30b-a3b"), 8
+    _, held = tensor_parallel(config, tp)
+    copied = 2 * config.hidden * config.head_dim * (1 - config.kv_heads / tp)
+    whole = config.experts * config.hidden + 2 * config.norm_parameters
+    _, alone = tensor_parallel(config, 1)
+    expected = alone.dense / tp + config.layers * (copied + whole * (1 - 1 / tp))
+    assert held.dense == pytest.approx(expected, rel=1e-3)  # which leaves norms of queries and keys
+
+
+def test_heads_of_states_that_ranks_do_not_divide_are_shared_out_evenly():
+    config = named_model("olmo-hybrid-7b")  # 30 heads
+    _, held = tensor_parallel(config, 8)
+    assert 8 * held.dense >= tensor_parallel(config, 1)[1].dense
 
 
 @pytest.mark.parametrize("name", ["bert-large", "gemma-3-1b", "gpt2"])

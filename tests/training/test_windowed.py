@@ -33,7 +33,8 @@ def test_all_parameters_are_held_once(plan):
     held = held_parameters(OTHER, Cluster.of(H100, 8), TrainingPlan(**PLAN, **plan))
     tp = plan.get("tp", 1)
     total = sum((stage.dense + stage.outer) * tp + stage.experts for stage in held)
-    assert total == OTHER.parameters + (tp - 1) * OTHER.outer_norm_parameters
+    norms = 2 * OTHER.layers * OTHER.norm_parameters + OTHER.outer_norm_parameters  # whole on every rank
+    assert total == OTHER.parameters + (tp - 1) * norms
 
 
 def test_attention_of_both_kinds_by_hand():
