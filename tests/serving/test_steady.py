@@ -394,3 +394,12 @@ def test_a_run_has_at_least_one_request(llama: Deployment, requests: float) -> N
 def test_users_without_a_request_do_not_wait(llama: Deployment) -> None:
     few, many = (steady(llama, 1000, 100, concurrency=users, requests=7) for users in (7, 64))
     assert many.ttft_s == few.ttft_s
+
+
+def test_micro_batches_of_a_pipeline_read_prompts_in_different_steps() -> None:
+    """Four of them that each read a prompt now and then make more steps with prompts than one that reads four."""
+    deployment = Deployment(find_model("llama-3.1-70b"), pm.hardware("h100"), tp=2, pp=4)
+    mean = steady(deployment, 4000, 200, concurrency=32)
+    ramp = float(mean.ttft_s + 200 * mean.tpot_s)
+    replay = pm.simulate(deployment, pm.closed_loop(32, 320, 4000, 200, spread=0.3, ramp_s=ramp), interval=False)
+    assert float(mean.output_tokens_per_s) == pytest.approx(32 * 200 / replay.latency_s[64:-64].mean(), rel=0.08)
