@@ -188,10 +188,9 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
     out = _Matrix(tokens, hidden, config.heads * config.value_dim / tp)
     if config.latent_attention:
         down = config.q_lora + config.kv_lora + config.rope_head_dim
-        latent = {"down": _Matrix(shard.outer_tokens, down, hidden)} if config.q_lora else {}
         up = config.heads * (config.nope_head_dim + config.value_dim) / tp
         return {
-            **{f"latent_{name}": matrix for name, matrix in latent.items()},
+            "latent_down": _Matrix(shard.outer_tokens, down, hidden),
             "qkv": _Matrix(tokens, config.query_width / tp, config.q_lora or hidden),
             "kv_up": _Matrix(tokens, up, config.kv_lora),
             "out": out,

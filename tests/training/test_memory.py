@@ -122,7 +122,9 @@ def tensor_parallel(config, tp=8):
     return setup_of(config, cluster, plan), held_parameters(config, cluster, plan)[0]
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "kimi-k2", "nemotron-3-super-120b-a12b", "qwen3-30b-a3b", "gemma-2b"])
+@pytest.mark.parametrize(
+    "name", ["deepseek-v2-lite", "deepseek-v3", "kimi-k2", "nemotron-3-super-120b-a12b", "qwen3-30b-a3b", "gemma-2b"]
+)
 def test_memory_and_time_count_the_same_parameters_with_tensor_parallelism(name):
     """Down-projections, routers, ways to latent experts, and keys of few heads are whole on each rank."""
     setup, held = tensor_parallel(named_model(name))
