@@ -81,7 +81,8 @@ class LayerAttention:
     def guessed_s(self) -> float:
         """Time to write the states that one guessed token of a sequence leaves, in case it is the last accepted [s].
 
-        A step that verifies a draft computes the states of its tokens from one another, and writes each.
+        A step that verifies a draft computes the states of its tokens from one another, and writes each, at the
+        datasheet's bandwidth.
         """
         shard = self.shard
         if not shard.state:

@@ -5,9 +5,9 @@ settings, hosts and clients are their own. `examples/published` has them, `scrip
 differ by. A release before those that were measured, one that is not known, and a vendor of whose machines no run was
 fitted, are less sure still; so is an engine that no profile describes, whose kernels and host nobody looked at. Models
 with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
-that were not tuned for them yet. No run of a hybrid, some of whose layers keep a state, set the
-constants: its runs are a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of
-models with an indexer (DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases.
+that were not tuned for them yet. No run of a hybrid, some of whose layers keep a state, set the constants: its runs are
+a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of models with an indexer
+(DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
 def stage_parts(config: ModelConfig, part: Shard, stages: int) -> tuple[Shard, ...]:
     """Return the parts of the stages of a pipeline, each once of those that are alike; ``part`` is that of the mean.
 
-    Indexers count as in the mean stage.
+    Layers lie on the stages as in training (assumed of engines). Indexers count as in the mean stage.
     """
     if stages == 1:
         return (part,)

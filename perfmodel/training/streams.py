@@ -27,8 +27,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
     Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
-    in and 1 out, backward 3 in and 2 out; what is around a state, `linear_stream_bytes` says. The
-    sum of what attention and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients.
+    in and 1 out, backward 3 in and 2 out; what is around a state, `linear_stream_bytes` says. The sum of what attention
+    and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0

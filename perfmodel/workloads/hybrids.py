@@ -80,9 +80,8 @@ def listing(raw: Raw) -> tuple[str, list[str]]:
         if isinstance(types, list) and types:
             return key, [str(name) for name in types]
     pattern = raw.get("hybrid_override_pattern")
-    return "hybrid_override_pattern", [_LETTERS.get(letter, letter) for letter in pattern] if isinstance(
-        pattern, str
-    ) else []
+    letters = pattern if isinstance(pattern, str) else ""
+    return "hybrid_override_pattern", [_LETTERS.get(letter, letter) for letter in letters]
 
 
 def listed(raw: Raw) -> list[str]:

@@ -1019,6 +1019,8 @@ def test_gradients_are_no_surer_than_the_forward_pass() -> None:
     for library in ("efficient", "fa2", "cudnn"):
         gradient, least = (_reach(op, "a100", library) for op in (forward.changed(backward=True), forward))
         assert gradient >= least * (1.0 - 1e-12)
+        # of FlashAttention-2 the doubt about its few rows, and what gradients differ by, are of one source: one counts
+        assert (gradient > 1.001 * least) is (library != "fa2")
 
 
 def test_one_query_with_heads_above_those_of_all_tables_is_unsure() -> None:
