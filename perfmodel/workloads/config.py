@@ -16,7 +16,7 @@ from perfmodel.workloads.config_values import SPELLINGS, Values, alike, language
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
-from perfmodel.workloads.windowed import HEADS, OWN, heads_problem
+from perfmodel.workloads.windowed import HEADS, OWN, heads_problem, window_keys, window_layers
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
@@ -162,8 +162,8 @@ class _Reader(Values):
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         own = HEADS.get(self.kind)
         sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
-        window = 0 if hybrid else families.window(self.kind, self.raw)
-        windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
+        window = 0 if hybrid else window_keys(self.kind, self.raw)
+        windowed = window_layers(self.kind, self.raw, layers) if window else 0
         sizes = {name: size for name, size in sizes.items() if windowed or name not in OWN}
         config = ModelConfig(
             model_type=self.kind,

@@ -1,4 +1,4 @@
-"""What configurations of single families state in their own way: biases, windows, experts, parallel blocks.
+"""What configurations of single families state in their own way: biases, experts, parallel blocks.
 
 Every function takes the keys of one configuration and returns dimensions of `ModelConfig`, or facts of `Architecture`
 that depend on the configuration. They follow the classes of Hugging Face's transformers 4.57, or 5.24 for
@@ -80,22 +80,6 @@ MIXTURES = frozenset(
 GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
 #: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
 INDEXED = frozenset(("deepseek_v32", "glm_moe_dsa"))
-#: families with a window on every layer, if the configuration states one
-_ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "phi3", "phi4_multimodal", "phimoe"))
-#: families in which every n-th layer attends to all keys and the others have a window
-_EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
-    {
-        **dict.fromkeys(("gemma3_text", "gemma4_text", "gemma4_unified_text"), 6),
-        "kolibri1": 5,
-        **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
-        **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
-    }
-)
-#: families whose last layer attends to all keys, whatever is said of it
-_LAST_FULL = frozenset(("gemma4_text", "gemma4_unified_text"))
-#: families in which the first layer, or the last, and every fourth from it attend to all keys, others have a window
-_FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
-_WINDOWED = ("sliding_attention", "chunked_attention")
 #: keys under which configurations state how many experts every token of a layer visits
 _SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 #: how many these are in the families that need not state it
@@ -124,7 +108,7 @@ _FIRST_DENSE = MappingProxyType(
 )
 
 
-def _stated(raw: Raw, key: str, default: int) -> int:
+def stated_number(raw: Raw, key: str, default: int) -> int:
     """Return a whole number, by default another where the configuration has none or null."""
     value = raw.get(key)
     return default if value is None else int(value)
@@ -133,50 +117,6 @@ def _stated(raw: Raw, key: str, default: int) -> int:
 def bias_keys(kind: str) -> tuple[str, str, str]:
     """Return the keys that state the biases of queries, keys and values, of the output and of the MLP."""
     return _BIAS_KEYS.get(kind, _USUAL_BIASES)
-
-
-def window_layers(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers have the window that the configuration states."""
-    last = kind in _LAST_FULL
-    types, layers = raw.get("layer_types"), layers - last
-    if isinstance(types, list) and types:
-        return sum(str(name) in _WINDOWED for name in types[: len(types) - last])
-    if kind in _ALL_WINDOWED:
-        return layers
-    if kind == "mimo_v2_flash":
-        pattern = raw.get("hybrid_layer_pattern")
-        return sum(map(bool, pattern)) if isinstance(pattern, list) else layers - 1 - layers // 6
-    if kind in _FOURTHS_FROM_AN_END_FULL:
-        return layers - (layers + 3) // 4
-    if kind.startswith("qwen") or kind == "dots1":
-        first, used = _stated(raw, "max_window_layers", 62 if kind == "dots1" else 28), kind == "dots1"
-        return max(0, layers - first) if used or raw.get("use_sliding_window") else 0
-    if kind == "llama4_text":
-        return layers - layers // int(raw.get("no_rope_layer_interval") or 4)
-    if kind == "gpt_neo":
-        return _local_layers(raw.get("attention_types"), layers)
-    return _alternating(kind, raw, layers) if kind in _EVERY_NTH_FULL else 0
-
-
-def _alternating(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers have a window where every n-th attends to all keys."""
-    given = raw.get("global_attn_every_n_layers" if kind == "afmoe" else "sliding_window_pattern")
-    if isinstance(given, str) and given:
-        # EXAONE's patterns, "LLLG" of local and global layers, end with a global one wherever they are cut
-        return sum(given[index % len(given)] == "L" for index in range(layers - 1))
-    every = given if isinstance(given, int) and given > 0 else _EVERY_NTH_FULL[kind]
-    if kind == "cohere2_moe":
-        # its dense layers have a pattern of their own
-        dense = _first_dense(kind, raw)
-        return layers - dense // _stated(raw, "prefix_dense_sliding_window_pattern", 1) - (layers - dense) // every
-    return layers - layers // every
-
-
-def _local_layers(types: Any, layers: int) -> int:
-    """Return GPT-Neo's layers with local attention: [[["global", "local"], 12]] repeats the pair 12 times."""
-    if not isinstance(types, list):
-        return layers // 2
-    return sum(list(group[0]).count("local") * int(group[1]) for group in types)
 
 
 def index_layers(raw: Raw, layers: int) -> int:
@@ -190,19 +130,6 @@ def index_layers(raw: Raw, layers: int) -> int:
     every = max(1, int(raw.get("index_topk_freq") or 1))
     first = int(raw.get("index_skip_topk_offset") or 2)
     return sum(max(index - first + 1, 0) % every == 0 for index in range(layers))
-
-
-def window(kind: str, raw: Raw) -> int:
-    """Return the window of the layers that have one."""
-    if kind == "gpt_neo":
-        return int(raw.get("window_size") or 256)
-    if kind == "llama4_text":
-        return int(raw.get("attention_chunk_size") or 8192)
-    before = raw.get("sliding_window_size")
-    if kind == "mimo_v2_flash" and before:
-        return int(before) + 1  # it counts the keys before the query
-    stated = raw.get("sliding_window") or before
-    return int(stated or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
 
 def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
@@ -220,7 +147,7 @@ def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
         return sum(map(bool, listed))
     if kind == "step3p5":
         return _step_layers(raw, layers)
-    first = _first_dense(kind, raw)
+    first = first_dense(kind, raw)
     every = int(raw.get("moe_layer_freq") or 1) if isinstance(raw.get("moe_layer_freq"), int) else 1
     step = int(raw.get("decoder_sparse_step") or 1)
     dense = raw.get("mlp_only_layers") or ()
@@ -228,18 +155,18 @@ def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
     return sum(1 for _ in chosen)
 
 
-def _first_dense(kind: str, raw: Raw) -> int:
+def first_dense(kind: str, raw: Raw) -> int:
     """Return how many layers before those with experts have a dense MLP."""
     if kind in ("flex_olmo", "hunyuan_v1_moe", "solar_open"):
         return 0
     key = "num_dense_layers" if kind in ("afmoe", "lfm2_moe") else "first_k_dense_replace"
-    return _stated(raw, key, _FIRST_DENSE.get(kind, 0))
+    return stated_number(raw, key, _FIRST_DENSE.get(kind, 0))
 
 
 def _ernie_layers(raw: Raw, layers: int) -> int:
     """Return ERNIE's layers with experts: every n-th from a first one to a last one, -1 for the end."""
-    first, last = _stated(raw, "moe_layer_start_index", 1), _stated(raw, "moe_layer_end_index", -1)
-    every, last = _stated(raw, "moe_layer_interval", 1), layers - 1 if last == -1 else last
+    first, last = stated_number(raw, "moe_layer_start_index", 1), stated_number(raw, "moe_layer_end_index", -1)
+    every, last = stated_number(raw, "moe_layer_interval", 1), layers - 1 if last == -1 else last
     return sum((index + 1) % every == 0 and first <= index <= last for index in range(layers))
 
 
@@ -293,7 +220,8 @@ def _unlike_gemma4(raw: Raw) -> str:
     if raw.get("num_kv_shared_layers"):
         return "layers that share keys and values"
     unified = str(raw.get("model_type")).startswith("gemma4_unified")
-    return "embeddings of each layer" if _stated(raw, "hidden_size_per_layer_input", 0 if unified else 256) else ""
+    own = stated_number(raw, "hidden_size_per_layer_input", 0 if unified else 256)
+    return "embeddings of each layer" if own else ""
 
 
 #: family -> what a configuration has that is not modelled

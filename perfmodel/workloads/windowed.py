@@ -1,7 +1,6 @@
-"""Heads of layers with a window, where configurations state others for them than for layers that attend to all keys.
+"""What configurations state of windows: how many keys one has, which layers have it, and heads of their own.
 
-Every function takes the values of one configuration and returns dimensions of `ModelConfig`. They follow the classes of
-Hugging Face's transformers 5.24.
+They follow the classes of Hugging Face's transformers 4.57, or 5.24 for families that came later.
 """
 
 from __future__ import annotations
@@ -11,10 +10,84 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.workloads.config_values import Values
+from perfmodel.workloads.families import Raw, first_dense, stated_number
 from perfmodel.workloads.model_config import ModelConfig
 
+#: families with a window on every layer, if the configuration states one
+_ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "phi3", "phi4_multimodal", "phimoe"))
+#: families in which every n-th layer attends to all keys and the others have a window
+_EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("gemma3_text", "gemma4_text", "gemma4_unified_text"), 6),
+        "kolibri1": 5,
+        **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
+        **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
+    }
+)
+#: families whose last layer attends to all keys, whatever is said of it
+_LAST_FULL = frozenset(("gemma4_text", "gemma4_unified_text"))
+#: families in which the first layer, or the last, and every fourth from it attend to all keys, others have a window
+_FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
+_WINDOWED = ("sliding_attention", "chunked_attention")
 #: what `ModelConfig` has of layers with a window alone
 OWN = ("window_heads", "window_kv_heads", "window_head_dim", "window_value_dim")
+
+
+def window_keys(kind: str, raw: Raw) -> int:
+    """Return the most keys of a query in the layers with a window; 0 where none is stated."""
+    if kind == "gpt_neo":
+        return int(raw.get("window_size") or 256)
+    if kind == "llama4_text":
+        return int(raw.get("attention_chunk_size") or 8192)
+    before = raw.get("sliding_window_size")
+    if kind == "mimo_v2_flash" and before:
+        return int(before) + 1  # it counts the keys before the query
+    stated = raw.get("sliding_window") or before
+    return int(stated or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
+
+
+def window_layers(kind: str, raw: Raw, layers: int) -> int:
+    """Return how many layers have the window that the configuration states."""
+    last = kind in _LAST_FULL
+    types, layers = raw.get("layer_types"), layers - last
+    if isinstance(types, list) and types:
+        return sum(str(name) in _WINDOWED for name in types[: len(types) - last])
+    if kind in _ALL_WINDOWED:
+        return layers
+    if kind == "mimo_v2_flash":
+        pattern = raw.get("hybrid_layer_pattern")
+        return sum(map(bool, pattern)) if isinstance(pattern, list) else layers - 1 - layers // 6
+    if kind in _FOURTHS_FROM_AN_END_FULL:
+        return layers - (layers + 3) // 4
+    if kind.startswith("qwen") or kind == "dots1":
+        first, used = stated_number(raw, "max_window_layers", 62 if kind == "dots1" else 28), kind == "dots1"
+        return max(0, layers - first) if used or raw.get("use_sliding_window") else 0
+    if kind == "llama4_text":
+        return layers - layers // int(raw.get("no_rope_layer_interval") or 4)
+    if kind == "gpt_neo":
+        return _local_layers(raw.get("attention_types"), layers)
+    return _alternating(kind, raw, layers) if kind in _EVERY_NTH_FULL else 0
+
+
+def _alternating(kind: str, raw: Raw, layers: int) -> int:
+    """Return how many layers have a window where every n-th attends to all keys."""
+    given = raw.get("global_attn_every_n_layers" if kind == "afmoe" else "sliding_window_pattern")
+    if isinstance(given, str) and given:
+        # EXAONE's patterns, "LLLG" of local and global layers, end with a global one wherever they are cut
+        return sum(given[index % len(given)] == "L" for index in range(layers - 1))
+    every = given if isinstance(given, int) and given > 0 else _EVERY_NTH_FULL[kind]
+    if kind == "cohere2_moe":
+        # its dense layers have a pattern of their own
+        dense, dense_every = first_dense(kind, raw), stated_number(raw, "prefix_dense_sliding_window_pattern", 1)
+        return layers - dense // dense_every - (layers - dense) // every
+    return layers - layers // every
+
+
+def _local_layers(types: Any, layers: int) -> int:
+    """Return GPT-Neo's layers with local attention: [[["global", "local"], 12]] repeats the pair 12 times."""
+    if not isinstance(types, list):
+        return layers // 2
+    return sum(list(group[0]).count("local") * int(group[1]) for group in types)
 
 
 def heads_problem(config: ModelConfig) -> str:
