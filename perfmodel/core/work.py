@@ -207,7 +207,7 @@ class Tensor(NamedTuple):
         return tuple.__new__(cls, (name, tuple(shape), dtype, 1.0, 1.0, NEVER))
 
     def inner(self, name: str) -> Tensor:
-        """Return what one kernel moves as what passes between kernels of a call: no floor counts what a cache holds."""
+        """Return the tensor as one between the kernels of a call: a cache may hold it, so that no floor counts it."""
         return self._replace(name=name, repeated=self.reads + self.writes)
 
     @property

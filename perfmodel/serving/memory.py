@@ -103,7 +103,7 @@ class Memory(Reportable):
 
     @property
     def state_tokens(self) -> float:
-        """Tokens that take what a sequence's states have of the cache; none where these lie in a pool of their own."""
+        """Tokens that take as much of the cache as a sequence's states; 0 where these have a pool of their own."""
         return 0.0 if self.state_pool_bytes or not self.state_bytes else self.state_bytes / self.kv_bytes_token_gpu
 
     def room(self) -> str:
@@ -185,7 +185,7 @@ def memory_of(
 ) -> Memory:
     """Return the memory of one GPU; ``kv_tokens`` overrides the room that is computed.
 
-    A sequence keeps ``states``: a token that is not accepted must leave the state before it.
+    A sequence keeps so many ``states``: where a guessed token is rejected, it goes on from the state before it.
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
     and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states

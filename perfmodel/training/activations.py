@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfmodel.training.linear_attention import linear_kept
 from perfmodel.training.plan import Recompute
 from perfmodel.training.shard import expert_tokens, key_heads, key_value_width
+from perfmodel.training.states import states_kept
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -127,14 +127,14 @@ def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
     scores a s T (e, and e + 1 with dropout) / t, or 4 T a / t;
     MLP e T f / t twice, three times if gated, four times in separate kernels; dropout masks 2 T h / x.
     For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)). A gate of attention's
-    output keeps itself and what it multiplies; of a state see `linear_kept`.
+    output keeps itself and what it multiplies; of a state see `states_kept`.
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
     norms = 1 if config.parallel_block and config.architecture.norms == 1 else kind.blocks
     copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
     residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
-    mixers = [linear_kept(config, part.tokens, part.tp, e)] * kind.linear
+    mixers = [states_kept(config, part.tokens, part.tp, e)] * kind.linear
     mixers += [_attention(config, part)] if kind.attends else []
     queries, scores, values = (sum(kept) for kept in zip(*mixers, strict=True))
     return Kept(

@@ -6,9 +6,9 @@ import functools
 
 from perfmodel.operators.attention import Attention
 from perfmodel.training.activations import UNFUSED
-from perfmodel.training.linear_attention import linear_flop
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import encoder_tokens
+from perfmodel.training.states import state_flop
 from perfmodel.workloads.model_config import ModelConfig
 
 #: share of the forward pass of the layers that is computed again; selective recomputes the core of attention only
@@ -34,7 +34,7 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
     share = _AGAIN[Recompute(plan.recompute)]
     again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
     if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED:
-        again += half - plan.batch * linear_flop(config, plan.seq)  # states are no part of it
+        again += half - plan.batch * state_flop(config, plan.seq)  # states are no part of it
     passes = 2.0 if plan.lora else 3.0  # frozen weights have no gradients
     model = passes * weights + 3.0 * half
     return model, passes * weights + 3.0 * whole, model + again
@@ -56,7 +56,7 @@ def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[floa
     masked = outside * width * float(whole.flop()) + windowed * inside * float(narrow.flop())
     full = 4.0 * (outside * width + windowed * inside) * float(seq) ** 2
     others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
-    others += linear_flop(config, seq)
+    others += state_flop(config, seq)
     return masked + others, full + others
 
 

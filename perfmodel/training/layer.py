@@ -22,8 +22,8 @@ from perfmodel.training.kernels import (
     product_times,
     stream_time,
 )
-from perfmodel.training.linear_attention import linear_core
 from perfmodel.training.shard import Shard, key_heads, key_value_width
+from perfmodel.training.states import state_core
 from perfmodel.training.streams import chains, stream_bytes
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
@@ -132,7 +132,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
 def held_weights(config: ModelConfig, shard: Shard, kind: Kind) -> float:
     """Return the elements of the matrices of one layer that a GPU holds, without routed experts.
 
-    Those that tensor parallel ranks do not share out, as those down to a latent vector or a router, are there whole.
+    A matrix that tensor parallel ranks do not share out, such as a router, counts whole.
     """
     matrices = _matrices(config, shard, kind)
     return sum(one.batch * one.n * one.k for name, one in matrices.items() if not name.startswith(_EXPERT))
@@ -219,7 +219,7 @@ def _state_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
 def _state_times(hardware: Hardware, config: ModelConfig, shard: Shard) -> CoreTime:
     """Return the time of the states of one layer."""
     dtype = shard.sixteen if shard.sixteen != "tf32" else "fp32"
-    return linear_core(hardware, config, shard.sequences, shard.seq, shard.tp, dtype)
+    return state_core(hardware, config, shard.sequences, shard.seq, shard.tp, dtype)
 
 
 def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Matrix]:

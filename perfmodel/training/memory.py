@@ -170,10 +170,10 @@ class _Holder:
         )
 
     def _frame(self, kind: Kind) -> float:
-        """Return the parameters of a layer on a GPU, without routed experts: its share of matrices, and all the rest.
+        """Return the parameters of a layer on a GPU, without routed experts.
 
-        Which matrices tensor parallel ranks share out, and how far, is as in the time of a layer: but heads of states
-        that they do not divide are shared out evenly.
+        Tensor parallel ranks share out the matrices as the time of a layer has it, but where they do not divide the
+        heads of a state: these count evenly. Norms, biases and the like are whole on each rank.
         """
         config, shard = self.config.windowed if kind.windowed else self.config, self.setup.shard
         if kind.encoder and config.encoder:
@@ -252,7 +252,7 @@ class _Holder:
 
     @property
     def _gradient_bytes(self) -> float:
-        """Return the bytes of a gradient between the micro batches."""
+        """Bytes of a gradient between the micro batches."""
         return max(_SINGLE, self.facts.gradient_bytes) if self._wide else self.facts.gradient_bytes
 
     def _weights(self, held: Held, each: float) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.kernels import row_slowness
-from perfmodel.training.linear_attention import linear_stream_bytes
 from perfmodel.training.shard import Shard, key_heads, key_value_width, key_width
+from perfmodel.training.states import state_stream_bytes
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -27,7 +27,7 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
     Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
-    in and 1 out, backward 3 in and 2 out; what is around a state, `linear_stream_bytes` says. The sum of what attention
+    in and 1 out, backward 3 in and 2 out; what is around a state, `state_stream_bytes` says. The sum of what attention
     and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
@@ -62,7 +62,7 @@ def _around_mixers(
     config: ModelConfig, shard: Shard, kind: Kind, norms: tuple[float, float]
 ) -> list[tuple[list[float], list[float]]]:
     """Return what the kernels around a layer's state and around its attention move, forward and backward [B]."""
-    states = [linear_stream_bytes(config, shard.tokens, shard.tp, shard.element_bytes)] if kind.linear else []
+    states = [state_stream_bytes(config, shard.tokens, shard.tp, shard.element_bytes)] if kind.linear else []
     return [*states, *([_around_attention(config, shard, norms)] if kind.attends else [])]
 
 

@@ -14,7 +14,7 @@ from perfmodel.workloads.model_config import ModelConfig
 
 
 @cached_per_machine
-def linear_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: int, tp: int, dtype: str) -> CoreTime:
+def state_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: int, tp: int, dtype: str) -> CoreTime:
     """Return the time of the states of one layer, on one of ``tp`` GPUs with a share of the heads."""
     state = config.state_layer.share(tp)
     if not state.has_states:
@@ -25,7 +25,7 @@ def linear_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: 
     return CoreTime(times[0], times[1], 0.0, 0.0, float(forward.flop()))
 
 
-def linear_flop(config: ModelConfig, seq: int) -> float:
+def state_flop(config: ModelConfig, seq: int) -> float:
     """Return the forward FLOP of the states of one sequence in all layers that have them."""
     state = config.state_layer
     if not config.linear_layers or not state.has_states:
@@ -33,7 +33,7 @@ def linear_flop(config: ModelConfig, seq: int) -> float:
     return config.linear_layers * float(state.operator(seq=seq).flop())
 
 
-def linear_stream_bytes(
+def state_stream_bytes(
     config: ModelConfig, tokens: float, tp: int, element_bytes: float
 ) -> tuple[list[float], list[float]]:
     """Return what each kernel between the products and the states moves, forward and backward [B].
@@ -52,7 +52,7 @@ def linear_stream_bytes(
     )
 
 
-def linear_kept(config: ModelConfig, tokens: float, tp: int, element_bytes: float) -> tuple[float, float, float]:
+def states_kept(config: ModelConfig, tokens: float, tp: int, element_bytes: float) -> tuple[float, float, float]:
     """Return what a layer's states keep for backward [B]: inputs of the rule, its triangle, and its output.
 
     Inputs are queries, keys and values before and after the convolution or activation, those that the delta rules

@@ -15,10 +15,10 @@ from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop, step_flop
 from perfmodel.training.framework import find_framework
 from perfmodel.training.layer import layer_work
-from perfmodel.training.linear_attention import linear_flop, linear_kept, linear_stream_bytes
 from perfmodel.training.memory import held_parameters, slice_of, training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
+from perfmodel.training.states import state_flop, state_stream_bytes, states_kept
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import find_model, named_model
 from perfmodel.workloads.layer_kinds import Kind, layer_kinds
@@ -68,10 +68,10 @@ def test_the_last_of_four_layers_attends():
 def test_flop_by_hand():
     """Of a token and head 6 d e + 2 C (3 d + 2 e), d = e = 128, C = 64, in 24 layers of 32 heads; 8 layers attend."""
     each = 6 * 128 * 128 + 2 * 64 * 5 * 128
-    assert linear_flop(DENSE, 4096) == 24 * 32 * 4096 * each
+    assert state_flop(DENSE, 4096) == 24 * 32 * 4096 * each
     attending = core_flop(dataclasses.replace(DENSE, layers=8, linear_layers=0), 4096)
     for half, whole in zip(core_flop(DENSE, 4096), attending, strict=True):
-        assert half == pytest.approx(whole + linear_flop(DENSE, 4096))
+        assert half == pytest.approx(whole + state_flop(DENSE, 4096))
 
 
 def test_products_of_a_linear_layer_by_hand():
@@ -100,10 +100,10 @@ def test_a_long_sequence_is_cheaper_in_a_linear_layer():
 def test_what_streams_and_is_kept_by_hand():
     tokens, keys, values = 100.0, 16 * 128, 32 * 128
     mixed = 2 * keys + values
-    forward, backward = linear_stream_bytes(DENSE, tokens, 2, 2.0)
+    forward, backward = state_stream_bytes(DENSE, tokens, 2, 2.0)
     assert forward == pytest.approx([2 * 2 * 50 * mixed, 2 * 2 * 50 * 2 * keys, 3 * 2 * 50 * values])
     assert backward == pytest.approx([3 * 2 * 50 * mixed, 3 * 2 * 50 * 2 * keys, 5 * 2 * 50 * values])
-    inputs, triangle, output = linear_kept(DENSE, tokens, 2, 2.0)
+    inputs, triangle, output = states_kept(DENSE, tokens, 2, 2.0)
     assert inputs == pytest.approx(50 * (2 * (2 * mixed + 2 * keys + values) + 8 * 32))
     assert triangle == pytest.approx(50 * 2 * 32 * 64)
     assert output == pytest.approx(50 * 4 * values)
@@ -226,8 +226,8 @@ def test_each_rule_trains(config):
 def test_states_of_mamba_by_hand():
     """A token of a head: 4 d e for the state, and in chunks of 128 tokens 2 C e; of a group 2 C d."""
     each = 64 * (4 * 128 * 64 + 2 * 128 * 64) + 8 * 2 * 128 * 128
-    assert linear_flop(MAMBA, 4096) == 6 * 4096 * each
-    assert linear_flop(CONVOLVED, 4096) == 0
+    assert state_flop(MAMBA, 4096) == 6 * 4096 * each
+    assert state_flop(CONVOLVED, 4096) == 0
 
 
 def test_layers_with_both_are_among_those_that_attend():
@@ -270,7 +270,7 @@ def test_a_step_with_both_takes_more_time_and_memory_than_with_either(plan):
 
 def test_attention_and_states_of_a_layer_both_count_as_flop():
     for both, keys in zip(core_flop(FALCON, 4096), core_flop(ATTENDING, 4096), strict=True):
-        assert both == keys + linear_flop(FALCON, 4096)
+        assert both == keys + state_flop(FALCON, 4096)
 
 
 def test_unfused_attention_beside_a_state_is_recomputed_alone():
@@ -281,7 +281,7 @@ def test_unfused_attention_beside_a_state_is_recomputed_alone():
     plan = TrainingPlan(batch=2, seq=4096, recompute="selective")
     for config in (FALCON, APART):  # in the second one layer of 44 attends
         model, _, executed = step_flop(config, plan, "unfused")
-        assert executed - model == 2 * (core_flop(config, 4096)[0] - linear_flop(config, 4096))
+        assert executed - model == 2 * (core_flop(config, 4096)[0] - state_flop(config, 4096))
 
 
 def test_tensor_parallel_ranks_sum_what_each_mixer_gives():
