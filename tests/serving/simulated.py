@@ -26,7 +26,13 @@ class HandClock:
         return self.decode_s(sequences, context) + self.token_s * sum(tokens for tokens, _ in prompts)
 
 
+_OF_SERVER = (
+    *("replicas", "routing", "kv_bytes_token", "link"),
+    *("sequence_tokens", "sequence_bytes", "host_bytes_per_s"),
+)
+
+
 def server(policy: str = "chunked-prefill", kv_tokens: float = math.inf, clock: Any = None, **values: Any) -> Server:
     """Return one replica with a policy's values and a clock."""
-    own = {key: values.pop(key) for key in list(values) if key in ("replicas", "routing", "kv_bytes_token", "link")}
+    own = {key: values.pop(key) for key in list(values) if key in _OF_SERVER}
     return Server(clock or HandClock(), find_policy(policy).changed(**values), kv_tokens, **own)

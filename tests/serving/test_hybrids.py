@@ -223,6 +223,9 @@ def test_a_step_that_verifies_guesses_writes_the_states_of_each():
     alone, guessing = (deployed(speculation=one).step(decode=64, context=1000) for one in (None, Speculation(3, 0.7)))
     written = 3 * 64 * deployed().memory().state_bytes / H100.main_memory.bandwidth_bytes_per_s
     assert guessing.terms_s["kv"] - alone.terms_s["kv"] == pytest.approx(written)
+    simulated = deployed(speculation=Speculation(3, 0.7))  # which counts a token of each sequence as a step
+    each_s = float(guessing.time_s) / simulated.gained
+    assert simulated.clock().decode_s(64, 1000.0) == pytest.approx(each_s, rel=1e-6)
     every = dataclasses.replace(NEXT, linear_layers=0)
     alone, guessing = (
         deployed(every, speculation=one).step(decode=64, context=1000) for one in (None, Speculation(3, 0.7))

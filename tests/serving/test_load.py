@@ -112,3 +112,9 @@ def test_a_request_waits_for_half_of_the_steps_between_two_looks(deployment) -> 
     load = pm.closed_loop(8, 80, 512, 128)
     plain, late = (np.mean(pm.simulate(made, load).ttft_s) for made in (deployment, polled))
     assert late - plain == pytest.approx(second.ttft_s - first.ttft_s, rel=0.1)
+
+
+def test_a_batch_of_no_request_is_refused() -> None:
+    deployment = pm.Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"))
+    with pytest.raises(UsageError, match="a batch of 0 requests computes nothing"):
+        pm.simulate(deployment, pm.closed_loop(2, 4, 100, 10), "static", batch=0)

@@ -122,6 +122,26 @@ def test_a_preempted_sequence_finds_the_blocks_that_nobody_took() -> None:
     assert kept.duration_s < lost.duration_s
 
 
+def test_a_preempted_sequence_with_states_is_computed_anew() -> None:
+    """Its state is that of its last token: blocks of its first ones that nobody took do not help."""
+    load = open_loop(math.inf, 12, 32, 100)
+    kept, lost = (
+        simulate_server(server(kv_tokens=768, clock=SLOWER_WITH_LOAD, keeps_blocks=keeps, sequence_tokens=20.0), load)
+        for keeps in (True, False)
+    )
+    assert kept.preemptions > 0
+    assert kept.computed_tokens == lost.computed_tokens
+    assert kept.duration_s == lost.duration_s
+
+
+def test_a_swap_moves_the_states_of_a_sequence_out_and_in() -> None:
+    load = open_loop(math.inf, 12, 32, 100)
+    sizes = {"kv_tokens": 512, "preemption": "swap", "host_bytes_per_s": 1e9}
+    without, moved = (simulate_server(server(sequence_bytes=size, **sizes), load) for size in (0.0, 1e6))
+    assert moved.preemptions == without.preemptions > 0
+    assert moved.duration_s - without.duration_s == pytest.approx(2 * moved.preemptions * 1e6 / 1e9)
+
+
 def test_reservation_never_preempts() -> None:
     replay = simulate_server(server("no-evict", kv_tokens=512), open_loop(math.inf, 12, 32, 100))
     assert replay.preemptions == 0
@@ -262,16 +282,18 @@ def _small_clock() -> StepClock:
     budget=st.integers(1, 80),
     sequences=st.integers(1, 8),
     clients=st.integers(0, 5),
+    states=st.integers(0, 40),
 )
 def test_tokens_and_blocks_are_conserved(
     policy: str, preemption: str, sizes: list[tuple[int, int, float]], blocks: int, budget: int, sequences: int,
-    clients: int,
+    clients: int, states: int,
 ) -> None:  # fmt: skip
+    blocks += math.ceil(states / 16)
     prompt, output = (np.array([size[index] for size in sizes]) for index in (0, 1))
     gaps = np.array([0.0 if clients else size[2] for size in sizes])
     load = Requests(np.cumsum(gaps), prompt, output, clients)
     rules = {"preemption": preemption, "max_batched_tokens": budget, "max_num_seqs": sequences}
-    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, **rules)
+    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, sequence_tokens=float(states), **rules)
     journal = Journal(prompt.tolist(), output.tolist())
     (engine,) = ran.engines(journal)
     run_pool([engine], load, journal, "round-robin", lambda done: None)

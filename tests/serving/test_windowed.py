@@ -80,4 +80,5 @@ def test_windows_of_latent_attention_keep_their_share_of_the_latent_keys():
     )
     memory = deployed(find_model(words)).memory()
     assert memory.windows == ((512, 0.75),)
+    assert memory.kv_bytes_token_gpu == 8 * (256 + 64) * 2
     assert memory.kept(8000.0) == pytest.approx(8000 - 0.75 * 7488)
