@@ -134,6 +134,18 @@ def test_a_preempted_sequence_with_states_is_computed_anew() -> None:
     assert kept.duration_s == lost.duration_s
 
 
+def test_a_prompt_in_chunks_leaves_the_blocks_of_its_states_alone() -> None:
+    """Of ten blocks one sequence holds its states' three and up to four more; the other waits for its last chunks."""
+    load = Requests(np.zeros(2), np.array([16, 96]), np.array([40, 2]))
+    journal = Journal(load.prompt.tolist(), load.output.tolist())
+    (engine,) = server(kv_tokens=160, sequence_tokens=48.0, max_batched_tokens=17).engines(journal)
+    run_pool([engine], load, journal, "round-robin", lambda done: None)
+    assert sorted(journal.done) == [0, 1]
+    used = engine.tally.samples[:, 3]
+    assert used.max() == 10
+    assert used.min() >= 0
+
+
 def test_a_swap_moves_the_states_of_a_sequence_out_and_in() -> None:
     load = open_loop(math.inf, 12, 32, 100)
     sizes = {"kv_tokens": 512, "preemption": "swap", "host_bytes_per_s": 1e9}
