@@ -105,13 +105,15 @@ def _score(found: Accuracy) -> dict[str, Any] | None:
 def spread(nested: Nested, kind: str) -> str:
     """Return a sentence on the coverage of the intervals over tables: one for each family and machine or library."""
     names = ("family", "hardware") if kind == "machine" else ("family", "library", "hardware")
-    tables = [row for row in nested.left_out(kind).by(names) if "all" not in (row[name] for name in names)]
+    *parts, every = nested.left_out(kind).by(names)
+    tables = [row for row in parts if "all" not in (row[name] for name in names)]
     covered = np.array([row["coverage_80"] for row in tables])
     widths = np.array([row["width_80"] for row in tables])
     return (
         f"With each {kind} left out, the 80 % interval holds {100 * covered.mean():.0f} % of the rows in the mean over "
         f"{covered.size} tables (standard deviation {100 * covered.std():.0f} points, {(covered < 0.5).sum()} below "
-        f"50 %, the lowest {100 * covered.min():.0f} %); the median width, high over low, is {np.median(widths):.2f}."
+        f"50 %, the lowest {100 * covered.min():.0f} %); the median width, high over low, is {np.median(widths):.2f} "
+        f"over tables and {every['width_80']:.2f} over rows."
     )
 
 

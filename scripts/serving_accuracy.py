@@ -152,44 +152,9 @@ def _count(column: str) -> int:
     return len({run.text(column).lower() for table in tables for run in table.runs})
 
 
-def chapter() -> str:
-    """Return the chapter: a summary, the errors by machine and model, peers, and what was left out."""
-    judged = [judge(read_run_table(DATA / f"{name}.csv"), hardware) for name in TABLES]
-    rows = [row for runs in judged for row in runs.rows]
-    steps = [row for row in rows if row.quantity in (TPOT, RATE)]
-    inside = float(np.mean([row.low <= row.measured <= row.high for row in steps]))
-    skipped = [[name, str(part.rows), part.reason] for name, runs in zip(TABLES, judged, strict=True)
-               for part in runs.skipped]  # fmt: skip
-    return f"""{BEGIN}
-
-## Serving
-
-Predictions of `perfmodel validate` against published inference runs (`make accuracy` writes this chapter). Tables of
-throughput and concurrency are predicted by the steady state, those with random arrivals and single requests by the
-simulation. Few constants were fitted: what sustained load costs products, the waiting of reductions, front ends of
-servers, launches of prompts' kernels. The formulas, and the shipped constants but the front ends, were chosen with all
-of these runs in view: the figures of runs, engines, machines and models left out, further below, are the fairer ones.
-How often SGLang looks for requests in InferenceX's runs on Blackwell is not in the tables: it was seen in them. The
-error of each constant stands in `engine_specs/serving` (`scripts/engine_errors.py`).
-Baseline: {BASELINE}.
-
-{_summary(rows)}
-
-80 % intervals of TPOT and tokens/s cover {_percent(inside)} of {len(steps)} figures.
-
-{_nano_vllm()}
-
-### Left out
-
-`scripts/serving_left_out.py` fits host, gaps and front end of each engine on a part of the runs and judges the others:
-half of the runs by a hash of deployment and lengths, and all runs of an engine, a GPU or a model family. An engine that
-is left out is predicted by the profile `generic`, as every engine without a profile. Kernels keep the constants that
-tables of kernels gave them, and formulas stay as they are.
-
-{serving_left_out.markdown()}
-
-### Other laboratories
-
+def _other_laboratories() -> str:
+    """Return how predictions of other laboratories' runs came out, batch after batch, and what came of it."""
+    return f"""\
 2,094 runs of 290 other sources (`examples/published/serving_*.csv`), gathered by readers who had seen no prediction, on
 {_count("hardware")} machines and {_count("engine")} engines, from the releases of 2023 on. **Of the first 957, at first
 sight (27a8f35), 37 % of the times per token by users lay in the 80 % interval (33 % off in the mean), 24 % of the
@@ -249,7 +214,48 @@ figures); the files in `engine_specs/serving` name them.
 
 Not mended: some runs of AMD's machines and of releases of 2023 to early 2025 are two to three times as slow as
 predicted (vLLM 0.6 on MI300X; AMD's own runs of 0.10 are 17 % off); times to the first token of such servers are up to
-ten times as long.
+ten times as long."""
+
+
+def chapter() -> str:
+    """Return the chapter: a summary, what was left out, other laboratories, errors by machine and model, and peers."""
+    judged = [judge(read_run_table(DATA / f"{name}.csv"), hardware) for name in TABLES]
+    rows = [row for runs in judged for row in runs.rows]
+    steps = [row for row in rows if row.quantity in (TPOT, RATE)]
+    inside = float(np.mean([row.low <= row.measured <= row.high for row in steps]))
+    skipped = [[name, str(part.rows), part.reason] for name, runs in zip(TABLES, judged, strict=True)
+               for part in runs.skipped]  # fmt: skip
+    return f"""{BEGIN}
+
+## Serving
+
+Predictions of `perfmodel validate` against published inference runs (`make accuracy` writes this chapter). Tables of
+throughput and concurrency are predicted by the steady state, those with random arrivals and single requests by the
+simulation. Few constants were fitted: what sustained load costs products, the waiting of reductions, front ends of
+servers, launches of prompts' kernels. The formulas, and the shipped constants but the front ends, were chosen with all
+of these runs in view: the figures of runs, engines, machines and models left out, further below, are the fairer ones.
+How often SGLang looks for requests in InferenceX's runs on Blackwell is not in the tables: it was seen in them. The
+error of each constant stands in `engine_specs/serving` (`scripts/engine_errors.py`).
+Baseline: {BASELINE}.
+
+{_summary(rows)}
+
+80 % intervals of TPOT and tokens/s cover {_percent(inside)} of {len(steps)} figures.
+
+{_nano_vllm()}
+
+### Left out
+
+`scripts/serving_left_out.py` fits host, gaps and front end of each engine on a part of the runs and judges the others:
+half of the runs by a hash of deployment and lengths, and all runs of an engine, a GPU or a model family. An engine that
+is left out is predicted by the profile `generic`, as every engine without a profile. Kernels keep the constants that
+tables of kernels gave them, and formulas stay as they are.
+
+{serving_left_out.markdown()}
+
+### Other laboratories
+
+{_other_laboratories()}
 
 ### Maximum throughput by machine and model
 
