@@ -326,6 +326,7 @@ def Deployment(  # noqa: N802 -- makes one
     dispatcher: str = "",
     gpus_per_node: int | None = None,
     nic: str | float | None = None,
+    states: str = "",
 ) -> ServedModel:
     """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
 
@@ -349,6 +350,8 @@ def Deployment(  # noqa: N802 -- makes one
     gpus_per_node : GPUs that share a host; None: as the machine's specification says.
     nic : network of one GPU in one direction, which exchanges of a layer over several hosts cross: text in bits or
         bytes ("400 Gb/s", "50 GB/s"), or a number [B/s]; None: the machine's.
+    states : dtype of the states of linear attention and Mamba between steps: "fp32", "bf16" or "fp16"; "" is that
+        which the model asks for, or else the engine's.
 
     Raises
     ------
@@ -382,4 +385,5 @@ def Deployment(  # noqa: N802 -- makes one
         dispatcher=dispatcher,
         gpus_per_node=gpus_per_node,
         nic=nic,
+        states=states,
     )

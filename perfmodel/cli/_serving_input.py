@@ -55,6 +55,7 @@ class Spec:
     dispatcher: str = ""
     gpus_per_node: int | None = None
     nic: str | None = None
+    states: str = ""
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ class Spec:
         return Deployment(
             find_model(self.model), machine, self.tp, self.pp, self.ep, self.dp, self.engine, self.engine_version,
             self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens, self.utilization,
-            self.graph, self.sampling, speculation, dispatcher=self.dispatcher, **hosts,
+            self.graph, self.sampling, speculation, dispatcher=self.dispatcher, states=self.states,
+            **hosts,
         )  # fmt: skip
 
 

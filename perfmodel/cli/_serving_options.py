@@ -35,6 +35,15 @@ UtilizationOption = Annotated[
 MaxNumSeqsOption = Annotated[
     int | None, option("--max-num-seqs", "Most sequences that run at once. Default: the engine's.", min=1)
 ]
+StatesOption = Annotated[
+    str,
+    option(
+        "--states",
+        "Dtype of the states of linear attention and Mamba: fp32, bf16. Default: as the model's config or the engine "
+        "has it.",
+        "DTYPE",
+    ),
+]
 IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean tokens of a prompt.")]
 OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.")]
 SpreadOption = Annotated[

@@ -43,6 +43,7 @@ from perfmodel.cli._serving_options import (
     SloOption,
     SpeculateOption,
     SpreadOption,
+    StatesOption,
     UtilizationOption,
 )
 from perfmodel.cli._sharing import end_code
@@ -82,6 +83,7 @@ def command(
     kv: Annotated[
         str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values: bf16, fp8, bf16/fp8.")
     ] = "bf16",
+    states: StatesOption = "",
     isl: IslOption = 1024,
     osl: OslOption = 256,
     spread: SpreadOption = 0.0,
@@ -242,7 +244,7 @@ def command(
         {"weights": weights, "kv": kv},
         engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
         graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
-        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node,
+        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, states=states,
     )  # fmt: skip
     check_dispatcher(dispatcher, specs)
     if weights is None:

@@ -31,6 +31,7 @@ from perfmodel.serving.step import Step
 from perfmodel.serving.step_clock import StepClock
 from perfmodel.serving.step_input import StepInput
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.state_layer import DTYPES as STATE_DTYPES
 
 #: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
 Prefill = Sequence[tuple[Number, Number, Number]]
@@ -57,6 +58,8 @@ class Deployment:
     speculation : speculative decoding, None for none.
     dispatcher : how copies of the attention exchange tokens with experts that they share, see
         `perfmodel.operators.routing.Dispatcher`; "" as the engine does.
+    states : dtype of the states of linear attention and Mamba between steps: "fp32", "bf16" or "fp16"; "" is that
+        which the model asks for, or else the engine's.
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
     release_known : whether an engine without a version is one of today, and not an unknown one.
     gpus_per_node : GPUs that share a host; None: as the machine's specification says.
@@ -92,6 +95,7 @@ class Deployment:
     dispatcher: str = ""
     gpus_per_node: int | None = None
     nic: str | float | None = None
+    states: str = ""
 
     def __post_init__(self) -> None:
         plain_ints(self, ("tp", "pp", "ep", "dp", "max_num_seqs", "max_batched_tokens", "kv_tokens"))
@@ -99,7 +103,7 @@ class Deployment:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
-        for name in ("engine_version", "weights", "kv", "sampling", "dispatcher"):
+        for name in ("engine_version", "weights", "kv", "sampling", "dispatcher", "states"):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name}={getattr(self, name)!r} is no text.", place="deployment")
         object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
@@ -122,9 +126,20 @@ class Deployment:
         remedy = "Give perfmodel.serving.speculation.Speculation(tokens=3, acceptance=0.7)."
         expect(self.speculation, Speculation | None, "speculation", place="deployment", remedy=remedy)
         kv_bytes(self.kv)
+        self._check_states()
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
         _ = self.profile, self.part, self.format, self.machine
+
+    def _check_states(self) -> None:
+        if self.states and not self.config.has_states:
+            raise UsageError(
+                f"{self.config.name or self.config.model_type} keeps no states, and states={self.states!r} is given.",
+                place="deployment",
+                remedy="Leave it out; --kv is the format of keys and values.",
+            )
+        if self.states and self.states not in STATE_DTYPES:
+            raise unknown_name("dtype of states", self.states, STATE_DTYPES, place="deployment")
 
     def __repr__(self) -> str:
         """Return what is served on what: all fields of model and machine would fill a page."""
@@ -182,7 +197,12 @@ class Deployment:
     @cached_property
     def part(self) -> Shard:
         """One GPU's part of the model."""
-        return shard(self.config, self.parallel)
+        return shard(replace(self.config, linear_state_dtype=self.state_dtype), self.parallel)
+
+    @property
+    def state_dtype(self) -> str:
+        """Dtype of layers' states between steps: as asked for, as the model asks for, or as the engine has them."""
+        return self.states or self.config.linear_state_dtype or self.profile.state_dtype
 
     @cached_property
     def format(self) -> Format:

@@ -21,6 +21,7 @@ from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.investment import fields as checked
 from perfmodel.operators.routing import Dispatcher
+from perfmodel.workloads.state_layer import DTYPES, USUAL_DTYPE
 
 #: profile of an engine that nobody measured
 GENERIC = "generic"
@@ -86,6 +87,7 @@ class Engine:
     state_share : share of the room for keys and values that layers' states have to themselves; 0 where
         both lie in one pool.
     state_copies : states that a running sequence takes of such a pool: its own, and those that a cached prefix keeps.
+    state_dtype : dtype of layers' states between steps, where the model asks for none.
     workspace_bytes : graphs, buffers of communication and fragmentation [B].
     vendors : of the machines that it runs on, with commas; "" for any.
     least_capability : NVIDIA's compute capability from which on it runs ("8.0"); "" for any.
@@ -141,6 +143,7 @@ class Engine:
     of_free: bool = False
     state_share: float = 0.0
     state_copies: float = 1.0
+    state_dtype: str = USUAL_DTYPE
     workspace_bytes: float = 0.5e9
     vendors: str = ""
     least_capability: str = ""
@@ -202,6 +205,11 @@ QUANTITIES = {
 }
 _PLAIN = {item.name: item for item in fields(Engine)}
 SCHEDULERS = ("chunked", "prefill_first", "static")
+_ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "scheduler": SCHEDULERS,
+    "state_dtype": DTYPES,
+    **dict.fromkeys(("dispatcher", "wide_dispatcher"), tuple(Dispatcher)),
+}
 
 
 def read_engine(path: str | os.PathLike[str]) -> Engine:
@@ -244,9 +252,8 @@ def _checked(key: str, value: Any, place: str) -> Any:
         if key == "smaller":
             _check_smaller(value, place)
         return MappingProxyType(dict(value))
-    for names, known in ((("scheduler",), SCHEDULERS), (("dispatcher", "wide_dispatcher"), tuple(Dispatcher))):
-        if key in names and value not in known:
-            raise unknown_name(key, str(value), known, place=place, kind=InputFileError)
+    if (known := _ALLOWED.get(key)) and value not in known:
+        raise unknown_name(key, str(value), known, place=place, kind=InputFileError)
     default = str(default) if isinstance(default, Dispatcher) else default
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -205,6 +205,7 @@ def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
         "hosts": deployment.hosts,
         "weights": deployment.weights,
         "kv": deployment.kv,
+        **({"states": deployment.state_dtype} if deployment.config.has_states else {}),
         "max_batched_tokens": deployment.token_budget,
         "policy": fleet.policy_for(deployment).name,
         "replicas": fleet.replicas,

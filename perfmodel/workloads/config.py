@@ -337,9 +337,19 @@ class _Reader(Values):
             "joint_layers": layers.joint,
             "linear_rule": hybrids.RULES[self.kind].value,
             "linear_conv": conv,
+            "linear_state_dtype": self.state_dtype(),
             "bare_layers": layers.bare,
             **sizes,
         }
+
+    def state_dtype(self) -> str:
+        """Return the dtype in which the model asks engines to keep its states; "" for none."""
+        stated = self.first(hybrids.STATE_DTYPE_KEYS)
+        if stated in (None, "auto"):
+            return hybrids.STATE_DTYPES.get(self.kind, "")
+        if str(stated) not in hybrids.TORCH_DTYPES:
+            raise self.wrong(f"states in {stated!r}; engines keep them in {', '.join(hybrids.TORCH_DTYPES)}")
+        return hybrids.TORCH_DTYPES[str(stated)]
 
     def experts(self, layers: int, shape: Architecture, hybrid: hybrids.Layers | None) -> dict[str, Any]:
         """Return the experts of a mixture of experts."""

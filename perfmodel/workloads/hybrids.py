@@ -31,6 +31,15 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "qwen3_next": Rule.GATED_DELTA,
     }
 )
+#: families -> dtype in which their states are kept, as all configurations of Qwen3.5 state, and where they state none:
+#: vLLM's since pull request 39032 for Nemotron-H, that of every engine for Kimi's delta rule
+STATE_DTYPES: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(("kimi_linear", "nemotron_h", "qwen3_5_moe_text", "qwen3_5_text"), "fp32")
+)
+#: keys under which configurations state it: Qwen3.5's, Nemotron-H's
+STATE_DTYPE_KEYS = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+#: names that they have for it -> perfmodel's
+TORCH_DTYPES: Mapping[str, str] = MappingProxyType({"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"})
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
 JOINT = frozenset(("falcon_h1",))
 #: how the classes of these families list a layer

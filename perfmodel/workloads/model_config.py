@@ -210,6 +210,11 @@ class ModelConfig(ModelShape):
         return windowed * kept + (self.kv_bytes_per_token(dtype_bytes) - windowed) * tokens
 
     @property
+    def has_states(self) -> bool:
+        """Whether some layers keep a state that is more than what a convolution reads."""
+        return self.linear_layers > 0 and self.state_layer.has_states
+
+    @property
     def state_bytes(self) -> float:
         """What layers with a state keep of one sequence beside keys, however long it is [B]."""
         return self.linear_layers * self.state_layer.state_bytes

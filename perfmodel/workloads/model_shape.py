@@ -8,7 +8,7 @@ from perfmodel.operators.routing import Router
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.quantization import OTHER
-from perfmodel.workloads.state_layer import Rule, StateLayer
+from perfmodel.workloads.state_layer import USUAL_DTYPE, Rule, StateLayer
 
 
 def group_problem(experts: int, top_k: int, groups: int, chosen: int) -> str:
@@ -79,6 +79,7 @@ class ModelShape:
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
     linear_conv : taps of the convolution over neighbouring tokens before it, 0 for none.
+    linear_state_dtype : dtype in which the model asks engines to keep its states between steps; "" for none.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
     stored : format of the checkpoint's weights, as `perfmodel.serving.precision.FORMATS` names them; "" for 16 bits,
@@ -145,6 +146,7 @@ class ModelShape:
     window_value_dim: int = 0
     keys_are_values: bool = False
     joint_layers: int = 0
+    linear_state_dtype: str = ""
 
     def __post_init__(self) -> None:
         every = self.attending_layers if self.window and not self.window_layers else self.window_layers
@@ -239,7 +241,7 @@ class ModelShape:
         return StateLayer(
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
             self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
-            facts.state_output_bias,
+            facts.state_output_bias, self.linear_state_dtype or USUAL_DTYPE,
         )  # fmt: skip
 
     @property

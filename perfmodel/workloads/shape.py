@@ -10,10 +10,10 @@ from typing import Any
 
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
-from perfmodel.workloads.hybrids import JOINT, RULES
+from perfmodel.workloads.hybrids import JOINT, RULES, STATE_DTYPES
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
-from perfmodel.workloads.state_layer import Rule
+from perfmodel.workloads.state_layer import DTYPES, Rule
 from perfmodel.workloads.windowed import heads_problem
 
 #: dimensions that every shape needs
@@ -21,7 +21,7 @@ NEEDED = ("layers", "hidden", "heads", "vocab")
 #: the largest size of anything in a model
 _LARGEST, _MOST_LAYERS = 10**9, 100_000
 _NORMS = {"rms": True, "ln": False}
-_TEXTS = ("type", "norm", "activation", "name", "stored", "linear_rule")
+_TEXTS = ("type", "norm", "activation", "name", "stored", "linear_rule", "linear_state_dtype")
 _OWN = ("type", "norm", "bias")
 _FACTS = tuple(field.name for field in dataclasses.fields(Architecture))
 _SIZES = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name not in ("model_type", "facts"))
@@ -108,6 +108,9 @@ def model_from_sizes(
     rule, rules = sizes.get("linear_rule"), [*map(str, Rule)]
     if rule is not None and rule not in rules:
         raise unknown_name("linear_rule", str(rule), rules, place=place, kind=kind)
+    kept = sizes.get("linear_state_dtype")
+    if kept and kept not in DTYPES:
+        raise unknown_name("linear_state_dtype", str(kept), DTYPES, place=place, kind=kind)
     hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
     if hidden % heads and hidden > heads and not {"head_dim", "rope_head_dim", "nope_head_dim"} & set(sizes):
         near = min((size for size in range(1, 2 * heads) if hidden % size == 0), key=lambda size: abs(size - heads))
@@ -164,6 +167,7 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
         "activation": "silu" if facts.gated else "gelu",
         "linear_rule": rule.value,
         "linear_conv": rule.taps,
+        "linear_state_dtype": STATE_DTYPES.get(name, "") if sizes.get("linear_layers") else "",
         "joint_layers": sizes.get("linear_layers", 0) if name in JOINT else 0,
         "embedding_dim": hidden,
         "expert_ffn": ffn if sizes.get("experts") else 0,

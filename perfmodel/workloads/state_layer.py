@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.operators.linear_attention import LinearAttention
 from perfmodel.workloads.matrices import Linear, count_parameters
@@ -60,6 +61,8 @@ _COMPUTED: Mapping[Rule, tuple[type[GatedDelta | LinearAttention], int]] = Mappi
 #: for chunks in one harness on an H800 (PaddlePaddle/flash-attention, pull request 133, in view), 1.4 to 1.8 times on a
 #: GB200 (flash-linear-attention's README and inclusionAI/cuLA's tables, in view)
 KIMI_SLOWER = 1.65
+#: dtype of states where neither a configuration nor an engine says another one, and those that they have
+USUAL_DTYPE, DTYPES = "fp32", ("fp32", "bf16", "fp16")
 #: matrices that quantised checkpoints keep in 16 bits
 IN_SIXTEEN_BITS = frozenset(("decay_rate",))
 
@@ -78,6 +81,7 @@ class StateLayer:
     norm : a norm follows Mamba-2's states, beside their gate; a gate alone takes as long, but has no parameters.
     bias, conv_bias, output_bias : the matrix before Mamba-2's states, the convolution behind it and the matrix after
         the states have a bias; LFM2's convolution has one if the matrix before it has.
+    dtype : of the states that are kept between steps.
     """
 
     rule: Rule
@@ -91,6 +95,7 @@ class StateLayer:
     bias: bool = False
     conv_bias: bool = True
     output_bias: bool = False
+    dtype: str = USUAL_DTYPE
 
     def share(self, tp: int) -> StateLayer:
         """Return the part of one of tp GPUs, with a share of the heads; fewer heads of keys than GPUs are repeated."""
@@ -169,9 +174,9 @@ class StateLayer:
     def state_bytes(self) -> float:
         """What it keeps of one sequence, however long that is [B].
 
-        A state [head_dim, value_dim] a head in fp32, and the inputs of all but one tap of the convolution in 16 bits.
+        A state [head_dim, value_dim] a head, and the inputs of all but one tap of the convolution in 16 bits.
         """
-        states = 4.0 * self.heads * self.head_dim * self.value_dim * self.has_states
+        states = dtype_bytes(self.dtype) * self.heads * self.head_dim * self.value_dim * self.has_states
         return states + 2.0 * max(0, self.conv - 1) * self.convolved_width
 
     @property
@@ -219,5 +224,5 @@ class StateLayer:
         kind, chunk = _COMPUTED[self.rule]
         return kind(
             heads=self.heads, key_heads=self.key_heads, head_dim=self.head_dim, value_dim=self.value_dim, chunk=chunk,
-            **sizes,
+            state_dtype=self.dtype if sizes.get("carried") else USUAL_DTYPE, **sizes,
         )  # fmt: skip

@@ -150,6 +150,30 @@ def test_what_is_wrong_about_a_hybrid_is_named(change, said):
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "dtype"),
+    [
+        ({"mamba_ssm_dtype": "float32"}, "fp32"),
+        ({"mamba_ssm_dtype": "bfloat16"}, "bf16"),
+        ({"mamba_ssm_dtype": None, "mamba_ssm_cache_dtype": "float16"}, "fp16"),
+        ({"mamba_ssm_dtype": "auto", "model_type": "qwen3_next"}, ""),
+        ({"mamba_ssm_dtype": None, "model_type": "qwen3_next"}, ""),
+        ({"mamba_ssm_dtype": None}, "fp32"),
+    ],
+)
+def test_a_configuration_may_ask_for_a_dtype_of_its_states(change, dtype):
+    config = config_of(SMALL | change, "config.json")
+    assert config.linear_state_dtype == dtype
+    heads, convolved = 6 * 16 * 24, 2 * 3 * (2 * 2 * 16 + 6 * 24)
+    assert config.state_bytes == 6 * ({"fp32": 4, "": 4}.get(dtype, 2) * heads + convolved)
+
+
+@pytest.mark.parametrize("stated", ["fp8", "float8_e4m3fn", "int4", 4, ["float32"]])
+def test_states_in_another_dtype_are_refused(stated):
+    with pytest.raises(InputFileError, match="engines keep them in float32, bfloat16, float16"):
+        config_of(SMALL | {"mamba_ssm_dtype": stated}, "config.json")
+
+
 def test_a_shape_in_words():
     sizes = "layers=8 hidden=512 heads=8 vocab=32000 linear_layers=6"
     config = find_model(f"{sizes} linear_heads=8 linear_key_heads=4 output_gate=true")
