@@ -347,8 +347,8 @@ class _Reader(Values):
         none = self.kind == "gemma4_text" and not self.raw.get("enable_moe_block")
         if none or self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
-        bare = hybrid.bare if hybrid else 0
-        sparse = families.sparse_layers(self.kind, self.raw, layers) if sparse is None else sparse
+        places = families.dense_places(self.kind, self.raw, layers) if sparse is None else ()
+        dense = layers - hybrid.bare - sparse if hybrid and sparse is not None else len(places)
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
@@ -360,7 +360,8 @@ class _Reader(Values):
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
             "shared_gate": self.kind in families.GATED_SHARED,
-            "dense_layers": layers - bare - sparse,
+            "dense_layers": dense,
+            "dense_at": places,
             "router_bias": shape.router_bias,
             "expert_hidden": self.size("expert_hidden") if self.first(SPELLINGS["expert_hidden"]) else 0,
             **self.groups(experts, top_k),

@@ -7,7 +7,7 @@ families that came later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -132,27 +132,32 @@ def index_layers(raw: Raw, layers: int) -> int:
     return sum(max(index - first + 1, 0) % every == 0 for index in range(layers))
 
 
-def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers of a mixture of experts have experts."""
+def dense_places(kind: str, raw: Raw, layers: int) -> tuple[int, ...]:
+    """Return which layers of a mixture of experts have one dense MLP in place of experts, counted from 0."""
+    sparse = set(_sparse_places(kind, raw, layers))
+    return tuple(index for index in range(layers) if index not in sparse)
+
+
+def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
+    """Return which layers of a mixture of experts have experts."""
     if kind == "llama4_text":
         chosen = raw.get("moe_layers")
         step = int(raw.get("interleave_moe_layer_step") or 1)
-        return len(chosen) if isinstance(chosen, list) else len(range(step - 1, layers, step))
+        return map(int, chosen) if isinstance(chosen, list) else range(step - 1, layers, step)
     types = raw.get("mlp_layer_types")
     if isinstance(types, list) and types:
-        return types.count("sparse")
+        return (index for index, name in enumerate(types) if name == "sparse")
     if kind == "ernie4_5_moe":
         return _ernie_layers(raw, layers)
     if isinstance(listed := raw.get("moe_layer_freq"), list):
-        return sum(map(bool, listed))
+        return (index for index, sparse in enumerate(listed) if sparse)
     if kind == "step3p5":
         return _step_layers(raw, layers)
     first = first_dense(kind, raw)
     every = int(raw.get("moe_layer_freq") or 1) if isinstance(raw.get("moe_layer_freq"), int) else 1
     step = int(raw.get("decoder_sparse_step") or 1)
     dense = raw.get("mlp_only_layers") or ()
-    chosen = (i for i in range(first, layers) if i % every == 0 and (i + 1) % step == 0 and i not in dense)
-    return sum(1 for _ in chosen)
+    return (i for i in range(first, layers) if i % every == 0 and (i + 1) % step == 0 and i not in dense)
 
 
 def first_dense(kind: str, raw: Raw) -> int:
@@ -163,20 +168,20 @@ def first_dense(kind: str, raw: Raw) -> int:
     return stated_number(raw, key, _FIRST_DENSE.get(kind, 0))
 
 
-def _ernie_layers(raw: Raw, layers: int) -> int:
+def _ernie_layers(raw: Raw, layers: int) -> Iterable[int]:
     """Return ERNIE's layers with experts: every n-th from a first one to a last one, -1 for the end."""
     first, last = stated_number(raw, "moe_layer_start_index", 1), stated_number(raw, "moe_layer_end_index", -1)
     every, last = stated_number(raw, "moe_layer_interval", 1), layers - 1 if last == -1 else last
-    return sum((index + 1) % every == 0 and first <= index <= last for index in range(layers))
+    return (index for index in range(layers) if (index + 1) % every == 0 and first <= index <= last)
 
 
-def _step_layers(raw: Raw, layers: int) -> int:
+def _step_layers(raw: Raw, layers: int) -> Iterable[int]:
     """Return Step's layers with experts: those that are listed, in words or numbers, or all from the fourth on."""
     listed = raw.get("moe_layers_enum")
     if listed is None:
-        return max(0, layers - 3)
+        return range(3, layers)
     numbers = listed.split(",") if isinstance(listed, str) else listed
-    return sum(int(number) < layers for number in numbers if str(number).strip())
+    return (int(number) for number in numbers if str(number).strip())
 
 
 def shared_experts(kind: str, raw: Raw) -> int:
