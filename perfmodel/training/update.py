@@ -144,16 +144,21 @@ def gradients_time(setup: Setup, gpu: StageGpu) -> float:
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
         return _between_domains(setup, gpu)
-    held = [(groups.data, gpu.trained), (groups.expert_data, gpu.trained_experts)]
+    held = exchanged_gradients(setup, gpu)
     exchange = sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
-    last = _beside(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
+    last = beside_passes(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
     if plan.zero < 2:
         return last
     reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * _beside(setup, gpu, reduced, float(gpu.backward.sum()))
+    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, reduced, float(gpu.backward.sum()))
 
 
-def _beside(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> float:
+def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:
+    """Return how many gradients a GPU has, each time with the ranks that sum them up: of experts other ones."""
+    return (setup.groups.data, gpu.trained), (setup.groups.expert_data, gpu.trained_experts)
+
+
+def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> float:
     """Return what an exchange of all gradients of a GPU adds to the passes that hide it, if they do [s]."""
     if not setup.framework.overlaps_data_parallel:
         return exchange_s
