@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
+from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.layer import held_weights
@@ -122,6 +123,19 @@ def held_parameters(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
     """
     holder = _Holder(setup_of(config, cluster, plan))
     return tuple(holder.held(index, counts) for index, counts in enumerate(holder.placed))
+
+
+def checkpoint_bytes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> float:
+    """Return what a checkpoint holds from which training goes on: trained weights, and the optimizer's state [B].
+
+    Frozen weights beside adapters do not change and are not saved; ranks with the same weights save them once.
+
+    Raises
+    ------
+    UsageError
+        When the plan does not divide the GPUs or the batch.
+    """
+    return _Holder(setup_of(config, cluster, plan)).checkpoint()
 
 
 class _Holder:
@@ -241,18 +255,34 @@ class _Holder:
 
     def _state(self, held: Held, trained: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
-        plan, facts, wide = self.plan, self.facts, self._wide
-        weight = _SINGLE if wide else _HALF if self.setup.narrow_weights else facts.weight_bytes
-        master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
-        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
-        state = state_bytes(plan.optimizer, master, moment, self._outer_share(trained))
+        plan = self.plan
         gradient = _HALF if plan.optimizer == "adam-bf16" else self._gradient_bytes
         rules = {
             "gradients": (gradient, plan.zero >= 2),
-            "optimizer": (state, plan.zero >= 1),
+            "optimizer": (self._optimizer_bytes(self._outer_share(trained)), plan.zero >= 1),
         }
         rest = {name: bytes_ * self._share(trained, shared_out) for name, (bytes_, shared_out) in rules.items()}
-        return {"weights": self._weights(held, weight), **rest}
+        return {"weights": self._weights(held, self._weight_bytes), **rest}
+
+    @property
+    def _weight_bytes(self) -> float:
+        """Bytes of a weight between the steps."""
+        return _SINGLE if self._wide else _HALF if self.setup.narrow_weights else self.facts.weight_bytes
+
+    def _optimizer_bytes(self, outer_share: float) -> float:
+        """Return what the optimizer keeps of a parameter, with some share of embedding and head in all of them [B]."""
+        plan, facts, wide = self.plan, self.facts, self._wide
+        master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
+        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
+        return state_bytes(plan.optimizer, master, moment, outer_share)
+
+    def checkpoint(self) -> float:
+        """Return what a checkpoint holds from which training goes on [B]."""
+        config = self.setup.config
+        trained, outer = float(config.parameters), float(config.embedding_parameters + config.head_parameters)
+        if self.plan.lora:
+            trained, outer = adapter_parameters(config, self.plan.lora), 0.0
+        return trained * (self._weight_bytes + self._optimizer_bytes(outer / trained))
 
     @property
     def _wide(self) -> bool:
