@@ -306,6 +306,7 @@ def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
         kernel=shard.kernel,
         dtype=shard.sixteen if shard.sixteen != "tf32" else "fp32",
         libraries=shard.libraries_of(shard.sixteen),
+        chunked=config.architecture.chunked,
     )
 
 
