@@ -328,7 +328,7 @@ class _Holder:
         held, trained = self._elsewhere(held), self._elsewhere(trained)
         outer, layers = held.outer, held.dense + held.experts
         stored = FROZEN_BYTES.get(plan.frozen_dtype, e)
-        wide = _SINGLE if self.framework.gradient_dtype == "fp32" else 0.0  # of the copy that is reduced, if it is one
+        wide = _SINGLE if self.setup.gradient_bytes == _SINGLE else 0.0  # of the copy that is reduced, if it is one
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in the dtype in which they are reduced until the last micro batch
             return e * outer + stored * layers + (wide or e) * trained.total, 0.0, 0.0
@@ -336,7 +336,7 @@ class _Holder:
         gathered = e * outer + stored * (layers if stays else facts.gathered_layers * held.largest_layer)
         layer = (e + wide) * trained.largest_layer
         shards = self._gradient_bytes * self._share(trained, True)
-        pools = e * outer + _SINGLE * trained.outer + shards if facts.stream_pools else 0.0
+        pools = e * outer + (wide or e) * trained.outer + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 
     @property
