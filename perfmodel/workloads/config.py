@@ -329,12 +329,19 @@ class _Reader(Values):
     def latent(self) -> dict[str, Any]:
         """Return the ranks and head sizes of latent attention (MLA)."""
         if not self.raw.get("kv_lora_rank"):
+            self.check_no_latent()
             return {}
         sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim")}
         share = self.size("hidden") // self.size("heads") if self.kind == "minicpm3" else None
         sizes["value_head_dim"] = self.size("value_head_dim", share)
         queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
         return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
+
+    def check_no_latent(self) -> None:
+        """Raise for sizes of latent attention where no rank makes it one: they would change nothing."""
+        keys = ("q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim")
+        if stated := [f"{key} = {self.raw[key]!r}" for key in keys if self.raw.get(key)]:
+            raise self.wrong(f"{' and '.join(stated)} is of latent attention, and it has no kv_lora_rank")
 
     def indexer(self, layers: int) -> dict[str, Any]:
         """Return the indexer of sparse attention."""

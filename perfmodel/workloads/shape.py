@@ -115,6 +115,7 @@ def model_from_sizes(
         raise kind(f"{heads} heads do not divide hidden = {hidden}.", place=place,
                    remedy=f"Use heads={near}, or give head_dim.")  # fmt: skip
     _check_every(sizes, place, kind)
+    _check_needed(sizes, place, kind)
     facts = _facts(sizes, name)
     config = _config(sizes, name, facts)
     problem = _problem(config)
@@ -138,6 +139,34 @@ def _check_every(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError
     if "moe_every" in sizes and ("dense_layers" in sizes or not sizes.get("experts")):
         problem = "beside dense_layers" if "dense_layers" in sizes else "without experts"
         raise kind(f"moe_every = {sizes['moe_every']} is given {problem}.", place=place, remedy="Leave one out.")
+
+
+#: key without which others say nothing -> these
+_NEEDED_BY: Mapping[str, tuple[str, ...]] = {
+    "kv_lora": ("q_lora", "rope_head_dim", "nope_head_dim"),
+    "experts": (
+        *("top_k", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
+        *("shared_ffn", "shared_gate", "dense_layers"),
+    ),
+    "index_heads": ("index_head_dim", "index_keys", "index_layers"),
+    "linear_layers": (
+        *("linear_rule", "linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv"),
+        "joint_layers",
+    ),
+    "encoder_layers": ("encoder_ffn",),
+}
+
+
+def _check_needed(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError]) -> None:
+    """Raise for a size of something that the model does not have."""
+    for key, others in _NEEDED_BY.items():
+        stated = [f"{name} = {sizes[name]}" for name in others if sizes.get(name)]
+        if stated and not sizes.get(key):
+            raise kind(
+                f"{' and '.join(stated)}, and the shape has no {key}.",
+                place=place,
+                remedy=f"Give {key} too, or leave this out.",
+            )
 
 
 def _facts(sizes: Mapping[str, Any], name: str) -> Architecture:

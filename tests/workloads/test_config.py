@@ -274,6 +274,7 @@ def test_a_window_that_is_not_used_is_none(read):
         (MIXTURE | {"moe_layer_freq": 0}, "moe_layer_freq = 0 is not a whole number from 1"),
         (MIXTURE | {"mlp_only_layers": 3}, "mlp_only_layers = 3 is not a list of layers, counted from 0"),
         ({"model_type": "gemma4_text", "hidden_size_per_layer_input": "x"}, "hidden_size_per_layer_input = 'x' is not"),
+        ({"q_lora_rank": 512}, "q_lora_rank = 512 is of latent attention, and it has no kv_lora_rank"),
         ({"model_type": "lama"}, "unknown model type 'lama'. Did you mean 'llama'?"),
     ],
 )
