@@ -187,7 +187,8 @@ class _Holder:
         """Return the parameters of a layer on a GPU, without routed experts.
 
         Tensor parallel ranks share out the matrices as the time of a layer has it, but where they do not divide the
-        heads of a state: these count evenly. Norms, biases and the like are whole on each rank.
+        heads of a state: these count evenly. Norms, biases and the like are whole on each rank, and so are indexers,
+        which count evenly over the layers.
         """
         config, shard = self.config.windowed if kind.windowed else self.config, self.setup.shard
         if kind.encoder and config.encoder:
@@ -198,6 +199,7 @@ class _Holder:
             whole = whole if kind.moe else config.dense_layer_parameters
             whole += config.mixer_surplus(kind.linear, not kind.attends)
             whole -= kind.bare * config.bare_layer_lack
+            whole += config.index_parameters * config.index_layers / config.layers
         own, matrices = (held_weights(config, one, kind) for one in (shard, shard._replace(tp=1)))
         return whole - matrices + max(own, matrices / shard.tp)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 from hypothesis import given, settings
@@ -358,3 +359,20 @@ def test_gradients_that_fsdp_reduces_in_16_bits_need_no_copy_in_fp32():
     wide, narrow = (training_memory(LLAMA, Cluster.of(H100, 8), plan.changed(grad_dtype=d)).peak for d in ("", "bf16"))
     assert wide.parts["gradients"] == narrow.parts["gradients"]
     assert wide.by_moment["backward"] - narrow.by_moment["backward"] == pytest.approx(4 * layer)
+
+
+@pytest.mark.parametrize("plan", [{}, {"pp": 8}, {"ep": 8}])
+def test_indexers_of_sparse_attention_are_held_too(plan):
+    """DeepSeek-V3.2 is DeepSeek-V3 with an indexer in each of its 61 layers."""
+    sparse, cluster = named_model("deepseek-v3.2"), Cluster.of(H100, 64)
+    held = held_parameters(sparse, cluster, TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
+    total = sum(stage.dense + stage.outer + plan.get("ep", 1) * stage.experts for stage in held)
+    assert total == pytest.approx(sparse.parameters, rel=1e-12)
+
+
+def test_every_tensor_parallel_rank_has_the_whole_indexer():
+    sparse, cluster = named_model("deepseek-v3.2"), Cluster.of(H100, 64)
+    plan = TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", tp=8)
+    without = dataclasses.replace(sparse, index_heads=0, index_layers=0)
+    more, less = (held_parameters(config, cluster, plan)[0].dense for config in (sparse, without))
+    assert more - less == pytest.approx(61 * sparse.index_parameters)
