@@ -134,7 +134,12 @@ FrozenDtypeOption = Annotated[
     ),
 ]
 GradDtypeOption = Annotated[
-    str, option("--grad-dtype", "Of the gradients that ranks exchange: fp32, bf16. Default: the framework's.", "DTYPE")
+    str,
+    option(
+        "--grad-dtype",
+        "Of gradients in their exchange, not of kept ones: fp32, bf16. Default: the framework's.",
+        "DTYPE",
+    ),
 ]
 TokensOption = Annotated[
     str | None, option("--tokens", "Tokens of a run: 15T. Default with a price: 20 a parameter.", "T")

@@ -287,6 +287,7 @@ def _run(
     """Return what failures and checkpoints leave of a long run, if it was asked for."""
     from perfmodel.core.units import HOUR_S, parse_quantity
     from perfmodel.training.goodput import GPU_MTBF_S, goodput
+    from perfmodel.training.memory import checkpoint_bytes
 
     if rate is None:
         if beside or restart is not None or hours is not None:
@@ -304,7 +305,7 @@ def _run(
         raise UsageError(f"{hours:g} hours are not above 0.", place="--gpu-mtbf-hours", remedy="Write 50700.")
     links = {link.name: link.bandwidth_bytes_per_s for link in step.cluster.hardware.links}
     return goodput(
-        model.parameters,
+        checkpoint_bytes(model, step.cluster, step.plan),
         step.cluster.gpus,
         store_bytes_per_s=store,
         copy_bytes_per_s=links.get("pcie", float("inf")),

@@ -13,6 +13,26 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 
 
+def chunk_pairs(seq_q: Number, seq_kv: Number, chunk: Number) -> Number:
+    """Return the (query, key) pairs of a head whose queries attend to the keys of their own chunk, up to themselves.
+
+    Query p has p mod c + 1 keys. Where queries start behind the first chunk, nobody knows at which place of one: they
+    have (c + 1) / 2 keys in the mean.
+
+    >>> chunk_pairs(6, 6, 4), chunk_pairs(1, 3, 4), chunk_pairs(1, 100, 4)
+    (13.0, 3.0, 2.5)
+    """
+    start = seq_kv - seq_q
+    exact = _pairs_before(seq_kv, chunk) - _pairs_before(start, chunk)
+    return plain(where(start < chunk, exact, 0.5 * (chunk + 1.0) * seq_q))
+
+
+def _pairs_before(position: Number, chunk: Number) -> Number:
+    """Return the pairs of all queries before a position: those of whole chunks, and of the one that it is in."""
+    inside = position % chunk
+    return 0.5 * (position // chunk * chunk * (chunk + 1.0) + inside * (inside + 1.0))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attention(Operator):
     """O = softmax(Q K^T / sqrt(head_dim)) V for each head of each sequence of a batch.

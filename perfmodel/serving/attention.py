@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.operators.attention import Attention
+from perfmodel.operators.attention import Attention, chunk_pairs
 from perfmodel.serving.cost import Array, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.memory import index_key_bytes
@@ -65,7 +65,8 @@ class LayerAttention:
         spread = time
         for part, layers, window in ((shard, full, 0), (shard.windowed or shard, shard.window_layers, shard.window)):
             if layers > 0:
-                each, deviation = self._attention(part, window, **whole)
+                attend = self._chunked if window and shard.chunked else self._attention
+                each, deviation = attend(part, window, **whole)
                 time, spread = time + layers * each, spread + layers * each * deviation
         if shard.state and shard.state.has_states:
             each, deviation = self._states(shard.state, whole["batch"], whole["seq_q"])
@@ -117,6 +118,19 @@ class LayerAttention:
             return time, deviation.whole
         chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])
         return np.where(chosen, sparse, time), np.where(chosen, LATENT_DEVIATION, deviation.whole)
+
+    def _chunked(self, shard: Shard, chunk: int, **sizes: Any) -> tuple[Array, Array]:
+        """Return the time of attention to the keys of a query's own chunk [s], and its deviation.
+
+        Prompts take the share of pairs of a window's kernel, one query reads the keys before it in its chunk.
+        """
+        queries, keys = sizes["seq_q"], sizes["seq_kv"]
+        pairs = chunk_pairs(queries, keys, chunk)
+        if np.all(queries == 1):
+            return self._attention(shard, 0, **{**sizes, "seq_kv": np.round(pairs)})
+        time, deviation = self._attention(shard, chunk, **sizes)
+        window = Attention(heads=1, head_dim=1, seq_q=queries, seq_kv=keys, causal=True, window=chunk)
+        return time * pairs / window.pairs(), deviation
 
     def _chooses(self, sizes: Mapping[str, Array]) -> npt.NDArray[np.bool_]:
         """Return where an indexer chooses among keys: of more than it leaves, in some engines of all prompts."""

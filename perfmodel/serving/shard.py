@@ -62,6 +62,7 @@ class Shard:
         back.
     bare_layers : layers without an MLP.
     window, window_layers : most keys of a query, in how many layers of the stage.
+    chunked : the window is a piece of the sequence, to whose keys alone its queries attend.
     windowed : the same part with the heads of these layers, where they are others; None where they are not.
     keys_are_values : no matrix computes values, keys are values, too.
     head_gate : a gate of one number a head multiplies what attention gives.
@@ -110,6 +111,7 @@ class Shard:
     keys_are_values: bool = False
     head_gate: bool = False
     joint_layers: float = 0.0
+    chunked: bool = False
 
     @property
     def router(self) -> Router:
@@ -213,6 +215,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         keys_are_values=config.keys_are_values,
         head_gate=config.architecture.head_gate,
         joint_layers=config.joint_layers / parallel.pp,
+        chunked=config.architecture.chunked,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.workloads.layer_kinds import DENSE, Kind
+from perfmodel.workloads.layer_kinds import Kind, layer_kinds
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -28,17 +28,22 @@ def adapted_across(config: ModelConfig) -> tuple[tuple[Linear, ...], tuple[Linea
     return tuple(linear for linear in linears if linear.name not in _KEYS), keys
 
 
+@functools.lru_cache(maxsize=1024)
+def layer_adapters(config: ModelConfig, kind: Kind, rank: int) -> float:
+    """Return the parameters of the adapters of one layer: r (n + k) beside each of its matrices [n, k]."""
+    if kind.encoder and config.encoder:
+        matrices = adapted(config.encoder, kind)
+    else:
+        own, keys = adapted_across(config)
+        matrices = (*adapted(config.windowed if kind.windowed else config, kind), *own, *keys)
+    return float(sum(rank * (linear.n + linear.k) for linear in matrices))
+
+
 @functools.lru_cache(maxsize=256)
 def adapter_parameters(config: ModelConfig, rank: int) -> float:
-    """Return the parameters of all adapters: r (n + k) beside each matrix [n, k] of the layers."""
-
-    def beside(*groups: tuple[Linear, ...]) -> float:
-        return float(sum(rank * (linear.n + linear.k) for group in groups for linear in group))
-
-    attention = sum(layers * beside(matrices) for matrices, layers in config.attentions())
-    attention += config.layers * beside(*adapted_across(config))
-    encoder = beside(adapted(config.encoder, DENSE)) if config.encoder else 0.0
-    return attention + config.mlp_layers * beside(config.mlp_linears()) + config.encoder_layers * encoder
+    """Return the parameters of the adapters of all layers."""
+    encoder = config.encoder_layers * layer_adapters(config, Kind(encoder=True), rank) if config.encoder else 0.0
+    return encoder + sum(layer_adapters(config, kind, rank) for kind in layer_kinds(config))
 
 
 def adapter_bytes(

@@ -6,18 +6,18 @@ What a method reads and writes, and how many kernels it runs, is that of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from perfmodel.cluster.collectives import exchange_time
 from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.prediction.algorithms.gradient_compression import HOST_S, METHODS
-from perfmodel.training.constants import constants
-from perfmodel.training.exchange import Groups
-from perfmodel.training.framework import nearest_framework
 from perfmodel.training.kernels import stream_time
-from perfmodel.training.memory import held_parameters
 from perfmodel.training.result import TrainingStep
+from perfmodel.training.setup import Setup, setup_of
+from perfmodel.training.step import pipeline_gpus
+from perfmodel.training.update import StageGpu, beside_passes, exchanged_gradients
 from perfmodel.workloads.model_config import ModelConfig
 
 #: spelling -> method, and what the number after the colon is
@@ -111,11 +111,12 @@ class CompressedExchange:
 
 
 def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compression) -> CompressedExchange:
-    """Return what compressed gradients cost a step instead of its term ``data``.
+    """Return what compressed gradients cost a step instead of its term ``data``, on the GPU for which it is most.
 
-    Methods whose parts can be added on the way are all-reduced; topk and 1bit are gathered from all ranks, n times what
-    one sends. With a distributed optimizer the new weights are gathered as before. The exchange hides behind the
-    backward pass of one virtual stage, as that of whole gradients does; encoding and decoding hide behind nothing.
+    Gradients are those that the step exchanges: of all weights, or of adapters, each among the ranks that hold the same
+    weights. Methods whose parts can be added on the way are all-reduced; topk and 1bit are gathered from all ranks, n
+    times what one sends. With a distributed optimizer the new weights are gathered as before. The exchange hides behind
+    the backward pass of one virtual stage, as that of whole gradients does; encoding and decoding hide behind nothing.
 
     Raises
     ------
@@ -129,30 +130,44 @@ def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compressi
             place="--compress",
             remedy="Use --zero 0 or 1.",
         )
-    groups = Groups(step.cluster, plan, step.dp)
-    if groups.data.ranks == 1:
+    setup = setup_of(config, step.cluster, plan)
+    if setup.groups.data.ranks == 1:
         raise UsageError(
             "one data parallel rank exchanges no gradients.",
             place="--compress",
             remedy="Use more GPUs, or leave it out.",
         )
-    framework, _ = nearest_framework(plan.framework)
-    held = max(part.total for part in held_parameters(config, step.cluster, plan))
-    rows, cols = float(config.hidden), float(config.ffn or config.expert_ffn) / plan.tp
-    share = method.sent_bytes(rows, cols) / (rows * cols)
-    wide = _SINGLE if (plan.grad_dtype or framework.gradient_dtype) == "fp32" else 2.0
-    known, n = METHODS[method.method], groups.data.ranks
-    gathered = known.gathered
-    sent = held * share * (n if gathered else 1.0)
-    exchange = exchange_time(groups.data, "all_gather" if gathered else "all_reduce", sent)
-    if plan.zero == 1:
-        exchange += exchange_time(groups.data, "all_gather", 2.0 * held)
-    layers = max(1.0, config.layers / plan.pp)
-    hidden = (max(step.stage_backward_s) + max(step.stage_forward_s) * (plan.zero > 0)) / plan.vp
-    if not framework.overlaps_data_parallel:
-        hidden = 0.0
-    left = max(exchange / layers, exchange - hidden) + constants().sm_share * min(exchange, hidden)
-    decoded = held * share * n if gathered else 0.0
-    kernels = stream_time(step.cluster.hardware, known.passes * _SINGLE * held + decoded)
-    kernels += known.kernels * HOST_S * layers
-    return CompressedExchange(left, kernels, wide / share)
+    gpus = (_compressed(setup, gpu, method) for gpu in pipeline_gpus(setup))
+    return max(gpus, key=lambda one: one.exchange_s + one.kernels_s)
+
+
+def _compressed(setup: Setup, gpu: StageGpu, method: Compression) -> CompressedExchange:
+    """Return what the exchange of one GPU's gradients costs."""
+    known, zero = METHODS[method.method], setup.plan.zero
+    exchange = kernels = gradients = sent = 0.0
+    for (group, count), matrix in zip(exchanged_gradients(setup, gpu), _matrices(setup), strict=True):
+        if group.ranks == 1 or not count:
+            continue
+        part = count * method.sent_bytes(*matrix) / math.prod(matrix)
+        all_parts = part * (group.ranks if known.gathered else 1.0)
+        exchange += exchange_time(group, "all_gather" if known.gathered else "all_reduce", all_parts)
+        if zero == 1:
+            exchange += exchange_time(group, "all_gather", 2.0 * count)
+        moved = known.passes * _SINGLE * count + known.gathered * all_parts
+        kernels += stream_time(setup.hardware, moved) + known.kernels * HOST_S * max(1.0, gpu.layers)
+        gradients, sent = gradients + count * setup.gradient_bytes, sent + part
+    passes_s = float(gpu.backward.sum() + gpu.forward.sum() * (zero > 0))
+    return CompressedExchange(beside_passes(setup, gpu, exchange, passes_s), kernels, gradients / max(sent, 1.0))
+
+
+def _matrices(setup: Setup) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return rows and columns of a matrix whose gradient stands for those of layers, and of one for those of experts.
+
+    Beside frozen weights it is one of an adapter.
+    """
+    config, plan = setup.config, setup.plan
+    if plan.lora:
+        adapter = float(plan.lora), float(config.hidden)
+        return adapter, adapter
+    experts = float(config.expert_width), float(config.expert_ffn or config.ffn) / setup.etp
+    return (float(config.hidden), config.ffn / plan.tp), experts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
 from perfmodel.operators.routing import Dispatcher, Router
-from perfmodel.training.layer import COLUMNS, ROWS, LayerWork
+from perfmodel.training.layer import COLUMNS, ROWS, LayerWork, Passes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
@@ -114,8 +114,8 @@ def tensor_exchange(
     Without sequence parallelism an all-reduce follows each of the row-parallel products forward (of the mixer, of a
     second one beside it, whose module sums for itself, and of the MLP), and as many come backward. With it an
     all-gather and a reduce-scatter stand in for each, and backward gathers the inputs of the column-parallel products
-    again for the weights' gradients, behind the products of the inputs' gradients. What 8-bit products read is gathered
-    in 8 bits; sums are in 16.
+    again for the weights' gradients, behind the products of the inputs' gradients. Products that read the same input
+    share its gather and the sum of its gradient. What 8-bit products read is gathered in 8 bits; sums are in 16.
 
     With overlap gathers run beside their products in a ring, forward scatters beside the pieces of theirs, and the
     scatter of an input's gradient beside the product of the weight's (``initialize_ub`` of Transformer Engine: methods
@@ -129,20 +129,19 @@ def tensor_exchange(
     if shard.tp == 1:
         return 0.0, 0.0
     element = shard.element_bytes * hidden
-    columns = [(name, _entering(shard, name)) for name in COLUMNS if name in work.products]
+    columns = _columns(work, shard)
     rows = [name for name in ROWS if name in work.products]
     if not shard.sp:
-        sums = [(exchange_time(groups.tensor, "all_reduce", element * tokens), name) for name, tokens in columns]
+        sums = [(exchange_time(groups.tensor, "all_reduce", element * tokens), into) for into, tokens in columns]
         forward = len(rows) * exchange_time(groups.tensor, "all_reduce", element * shard.tokens)
         if not beside_weights:
             return forward, sum(time for time, _ in sums)
-        return forward, sum(exposed(time, work.products[name].weight_s, contention) for time, name in sums)
+        return forward, sum(exposed(time, into.weight_s, contention) for time, into in sums)
     narrow = 0.5 if shard.narrow else 1.0
     scatter = exchange_time(groups.tensor, "reduce_scatter", element * shard.tokens)
     back = exchange_time(groups.tensor, "all_gather", element * narrow * shard.tokens)
     forward = backward = 0.0
-    for name, tokens in columns:
-        into = work.products[name]
+    for into, tokens in columns:
         gather = exchange_time(groups.tensor, "all_gather", element * narrow * tokens)
         summed = exchange_time(groups.tensor, "reduce_scatter", element * tokens)
         forward += beside_ring(gather, into.forward_s, shard.tp, contention) if overlap else gather
@@ -155,9 +154,17 @@ def tensor_exchange(
     return forward, backward
 
 
-def _entering(shard: Shard, name: str) -> float:
-    """Return the tokens that a product reads: the encoder's for keys and values of a decoder's attention to it."""
-    return shard.cross_tokens if name == "cross_kv" else shard.tokens
+def _columns(work: LayerWork, shard: Shard) -> list[tuple[Passes, float]]:
+    """Return the column-parallel products of a layer, those together that read one input, and the tokens of each input.
+
+    Keys and values of a decoder's attention to an encoder read the encoder's tokens.
+    """
+    found = []
+    for names in COLUMNS:
+        if products := [work.products[name] for name in names if name in work.products]:
+            tokens = shard.cross_tokens if "cross_kv" in names else shard.tokens
+            found.append((Passes(*map(sum, zip(*products, strict=True))), tokens))
+    return found
 
 
 #: channels of a send and its receive between nodes, each a block with an SM of its own: "start from 2 channels per NIC"

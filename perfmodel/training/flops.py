@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.operators.attention import Attention
+from perfmodel.operators.attention import Attention, chunk_pairs
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import encoder_tokens
@@ -53,7 +53,9 @@ def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[floa
     whole = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal)
     narrow = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal, window=config.window if causal else 0)
     outside = config.attending_layers - windowed
-    masked = outside * width * float(whole.flop()) + windowed * inside * float(narrow.flop())
+    chunked = config.architecture.chunked and windowed
+    under_window = 4.0 * float(chunk_pairs(seq, seq, config.window)) if chunked else float(narrow.flop())
+    masked = outside * width * float(whole.flop()) + windowed * inside * under_window
     full = 4.0 * (outside * width + windowed * inside) * float(seq) ** 2
     others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
     others += state_flop(config, seq)

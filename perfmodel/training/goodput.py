@@ -12,8 +12,6 @@ from perfmodel.errors import UsageError
 #: mean time between failures of one GPU with its share of the host and network: 419 unexpected interruptions of 16,384
 #: GPUs in 54 days (Llama Team 2024, "The Llama 3 Herd of Models", arXiv 2407.21783, section 3.3.4)
 GPU_MTBF_S = 54 * DAY_S * 16384 / 419
-#: bytes a parameter of a checkpoint from which training goes on: 16-bit weights, fp32 master weights and two moments
-CHECKPOINT_BYTES = 14.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def useful_fraction(interval_s: float, pause_s: float, restart_s: float, mtbf_s:
 
 
 def goodput(
-    parameters: float,
+    checkpoint_bytes: float,
     gpus: int,
     *,
     store_bytes_per_s: float,
@@ -97,13 +95,12 @@ def goodput(
     restart_s: float = 600.0,
     gpu_mtbf_s: float = GPU_MTBF_S,
     interval_s: float | None = None,
-    bytes_per_parameter: float = CHECKPOINT_BYTES,
 ) -> Goodput:
     """Return the useful share of a long run.
 
     Parameters
     ----------
-    parameters : of the model; a checkpoint has ``bytes_per_parameter`` of each.
+    checkpoint_bytes : of one checkpoint (`perfmodel.training.memory.checkpoint_bytes`).
     gpus : GPUs of the run.
     store_bytes_per_s : bandwidth of the store for all of them together [B/s].
     copy_bytes_per_s : from one GPU to its host [B/s]; a checkpoint that is not synchronous pauses for that copy only.
@@ -117,13 +114,12 @@ def goodput(
     UsageError
         For a figure that is not above 0.
     """
-    _positive(parameters=parameters, gpus=gpus, store_bytes_per_s=store_bytes_per_s, gpu_mtbf_s=gpu_mtbf_s)
-    _positive(copy_bytes_per_s=copy_bytes_per_s, bytes_per_parameter=bytes_per_parameter)
+    _positive(checkpoint_bytes=checkpoint_bytes, gpus=gpus, store_bytes_per_s=store_bytes_per_s, gpu_mtbf_s=gpu_mtbf_s)
+    _positive(copy_bytes_per_s=copy_bytes_per_s)
     if not 0 <= restart_s < math.inf:
         raise UsageError(f"restart_s = {restart_s:g} is not a time.", place="goodput")
-    size = parameters * bytes_per_parameter
-    write = size / store_bytes_per_s
-    pause = write if synchronous else size / gpus / copy_bytes_per_s
+    write = checkpoint_bytes / store_bytes_per_s
+    pause = write if synchronous else checkpoint_bytes / gpus / copy_bytes_per_s
     mtbf = gpu_mtbf_s / gpus
     best = daly_interval_s(pause, mtbf) if pause > 0 else write
     chosen = max(best, 0.0 if synchronous else write) if interval_s is None else interval_s
@@ -131,7 +127,7 @@ def goodput(
     return Goodput(
         gpus=gpus,
         mtbf_s=mtbf,
-        checkpoint_bytes=size,
+        checkpoint_bytes=checkpoint_bytes,
         pause_s=pause,
         write_s=write,
         restart_s=restart_s,

@@ -17,7 +17,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.vocabulary import Load
 from perfmodel.errors import nearest
-from perfmodel.operators.attention import Attention
+from perfmodel.operators.attention import Attention, chunk_pairs
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
@@ -131,7 +131,10 @@ def row_slowness(hardware: Hardware, kind: str, rows: int, cols: int, dtype: str
 
 
 class Core(NamedTuple):
-    """The core of attention of one layer and micro batch on one GPU: what lies between the projections."""
+    """The core of attention of one layer and micro batch on one GPU: what lies between the projections.
+
+    A ``window`` that is ``chunked`` is a piece of the sequence, to whose keys alone its queries attend.
+    """
 
     batch: float
     heads: float
@@ -145,6 +148,7 @@ class Core(NamedTuple):
     dtype: str
     keys: float = 0.0
     libraries: tuple[str, ...] = ()
+    chunked: bool = False
 
     @property
     def seq_kv(self) -> float:
@@ -203,15 +207,17 @@ def core_time(
         window=core.window, dtype="fp32" if efficient and core.dtype == "fp32" else half,
     )  # fmt: skip
     # a head of values narrower than the keys' saves part of the second product
-    wide = (core.head_dim + core.value_dim) / (2.0 * core.head_dim)
-    flop = float(op.flop()) * wide
+    share = (core.head_dim + core.value_dim) / (2.0 * core.head_dim)
+    if core.chunked and core.window:
+        share *= float(chunk_pairs(core.seq, core.seq_kv, core.window)) / float(op.pairs())
+    flop = float(op.flop()) * share
     seen = min(core.seq_kv, core.window or core.seq_kv)
     rate = flash_rate(hardware, core.kernel, seen, core.head_dim)
     if rate is not None:
         forward = flop / (FORWARD_OVER_BOTH * rate)
         return CoreTime(forward, flop * (3.5 - 1.0 / FORWARD_OVER_BOTH) / rate, 0.0, 0.0, flop, True)
     library = "fa3" if core.kernel == "fa3" else "torch/efficient" if efficient else ""
-    forward = float(predict(op, hardware, library=library).predicted_time_s) * wide
+    forward = float(predict(op, hardware, library=library).predicted_time_s) * share
     return CoreTime(forward, forward * FLASH_BACKWARD / BACKWARD_RATE, 0.0, 0.0, flop)
 
 

@@ -147,10 +147,11 @@ def _matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, _Matri
     }
 
 
-#: products whose input tensor parallel ranks gather, and those whose outputs they sum
+#: products whose input tensor parallel ranks gather, those together that read the same one, as all around a state do
+#: (Kimi's delta rule has six, lightning attention two); and products whose outputs they sum
 COLUMNS = (
-    *("state", "decay_rate", "rate", "gate", "decay_down", "gate_down"),
-    *("qkv", "cross_q", "cross_kv", "up", "shared_up"),
+    ("state", "decay_rate", "rate", "gate", "decay_down", "gate_down"),
+    *(("qkv",), ("cross_q",), ("cross_kv",), ("up",), ("shared_up",)),
 )
 ROWS = ("state_out", "out", "cross_out", "down", "shared_down")
 
@@ -158,18 +159,20 @@ ROWS = ("state_out", "out", "cross_out", "down", "shared_down")
 def _quantised(matrices: dict[str, _Matrix], shard: Shard) -> tuple[float, float, float]:
     """Return the elements that a GPU casts in each pass, and those that it gathers in backward.
 
-    It casts the inputs of its products, and the gradients of their outputs. What sequence parallel ranks gather each
-    of them casts a share of before, where the framework does so: inputs of column-parallel products, and gradients of
-    outputs of row-parallel ones. Backward gathers both, the inputs again.
+    It casts the inputs of its products, once where several read the same, and the gradients of their outputs. What
+    sequence parallel ranks gather each of them casts a share of before, where the framework does so: inputs of
+    column-parallel products, and gradients of outputs of row-parallel ones. Backward gathers both, the inputs again.
     """
     inputs = {name: matrix.batch * matrix.rows * matrix.k for name, matrix in matrices.items()}
     outputs = {name: matrix.batch * matrix.rows * matrix.n for name, matrix in matrices.items()}
+    shared = [names for columns in COLUMNS if (names := [name for name in columns if name in matrices])]
+    whole = sum(inputs[names[0]] for names in shared)
+    own = sum(inputs.values()) - sum(inputs[name] for names in shared for name in names)
     if not (shard.sp and shard.gathers_cast):
-        return sum(inputs.values()), sum(outputs.values()), 0.0
-    whole = sum(inputs[name] for name in COLUMNS if name in matrices)
+        return own + whole, sum(outputs.values()), 0.0
     whole_backward = sum(outputs[name] for name in ROWS if name in matrices)
     left = 1.0 - 1.0 / shard.tp
-    return sum(inputs.values()) - left * whole, sum(outputs.values()) - left * whole_backward, whole + whole_backward
+    return own + whole / shard.tp, sum(outputs.values()) - left * whole_backward, whole + whole_backward
 
 
 def _accumulation(hardware: Hardware, weights: float, shard: Shard) -> float:
@@ -306,6 +309,7 @@ def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
         kernel=shard.kernel,
         dtype=shard.sixteen if shard.sixteen != "tf32" else "fp32",
         libraries=shard.libraries_of(shard.sixteen),
+        chunked=config.architecture.chunked,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
+from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.layer import held_weights
@@ -124,6 +125,19 @@ def held_parameters(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
     return tuple(holder.held(index, counts) for index, counts in enumerate(holder.placed))
 
 
+def checkpoint_bytes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> float:
+    """Return what a checkpoint holds from which training goes on: trained weights, and the optimizer's state [B].
+
+    Frozen weights beside adapters do not change and are not saved; ranks with the same weights save them once.
+
+    Raises
+    ------
+    UsageError
+        When the plan does not divide the GPUs or the batch.
+    """
+    return _Holder(setup_of(config, cluster, plan)).checkpoint()
+
+
 class _Holder:
     """A model, a plan and a framework, and what their GPUs hold."""
 
@@ -173,7 +187,8 @@ class _Holder:
         """Return the parameters of a layer on a GPU, without routed experts.
 
         Tensor parallel ranks share out the matrices as the time of a layer has it, but where they do not divide the
-        heads of a state: these count evenly. Norms, biases and the like are whole on each rank.
+        heads of a state: these count evenly. Norms, biases and the like are whole on each rank, and so are indexers,
+        which count evenly over the layers.
         """
         config, shard = self.config.windowed if kind.windowed else self.config, self.setup.shard
         if kind.encoder and config.encoder:
@@ -184,15 +199,25 @@ class _Holder:
             whole = whole if kind.moe else config.dense_layer_parameters
             whole += config.mixer_surplus(kind.linear, not kind.attends)
             whole -= kind.bare * config.bare_layer_lack
+            whole += config.index_parameters * config.index_layers / config.layers
         own, matrices = (held_weights(config, one, kind) for one in (shard, shard._replace(tp=1)))
         return whole - matrices + max(own, matrices / shard.tp)
+
+    def trained(self, held: Held, counts: Mapping[Kind, int]) -> Held:
+        """Return how many of the parameters of one GPU have gradients and moments: all, or the adapters' own."""
+        if not self.plan.lora:
+            return held
+        each = {kind: self.setup.trained(0.0, kind) for kind in counts}
+        dense = sum(each[kind] * count for kind, count in counts.items())
+        return Held(dense, 0.0, 0.0, max(each.values(), default=0.0) * (self.shards > 1))
 
     def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""
         held = self.held(index, counts)
+        trained = self.trained(held, counts)
         last = index == self.plan.pp - 1
-        state = self._state(held)
-        gathered, working_gradients, pools = self._gathered(held)
+        state = self._state(held, trained)
+        gathered, working_gradients, pools = self._gathered(held, trained)
         copies = self._copies(held)
         working = max((self.layers[kind].working for kind in counts), default=0.0) + self._written_out
         logits, head_input = self._logits() if last else (0.0, 0.0)
@@ -207,7 +232,7 @@ class _Holder:
                      "activations": activations, "logits": logits, "temporary": head_input},
             "backward": {**common, "copies": copies, "gathered": gathered, "activations": activations,
                          "temporary": working + working_gradients},
-            "update": {**common, "temporary": self._roots(held)},
+            "update": {**common, "temporary": self._roots(trained)},
         }  # fmt: skip
         used = {moment: sum(parts.values()) - parts["pools"] for moment, parts in at.items()}
         moment = max(MOMENTS, key=lambda name: used[name])
@@ -224,26 +249,42 @@ class _Holder:
             return held.total
         return (held.dense + held.outer) / self.shards + held.experts / self.expert_shards
 
-    def _outer_share(self, held: Held) -> float:
+    def _outer_share(self, trained: Held) -> float:
         """Return the share of embedding and head in the parameters that one GPU updates: Muon leaves these to Adam."""
         shared_out = self.plan.zero >= 1
-        outer = self._share(replace(held, dense=0.0, experts=0.0), shared_out)
-        return outer / max(self._share(held, shared_out), 1.0)
+        outer = self._share(replace(trained, dense=0.0, experts=0.0), shared_out)
+        return outer / max(self._share(trained, shared_out), 1.0)
 
-    def _state(self, held: Held) -> dict[str, float]:
+    def _state(self, held: Held, trained: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
-        plan, facts, wide = self.plan, self.facts, self._wide
-        weight = _SINGLE if wide else _HALF if self.setup.narrow_weights else facts.weight_bytes
-        master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
-        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
-        state = state_bytes(plan.optimizer, master, moment, self._outer_share(held)) * self.setup.trained
-        gradient = (_HALF if plan.optimizer == "adam-bf16" else self._gradient_bytes) * self.setup.trained
+        plan = self.plan
+        gradient = _HALF if plan.optimizer == "adam-bf16" else self._gradient_bytes
         rules = {
             "gradients": (gradient, plan.zero >= 2),
-            "optimizer": (state, plan.zero >= 1),
+            "optimizer": (self._optimizer_bytes(self._outer_share(trained)), plan.zero >= 1),
         }
-        rest = {name: bytes_ * self._share(held, shared_out) for name, (bytes_, shared_out) in rules.items()}
-        return {"weights": self._weights(held, weight), **rest}
+        rest = {name: bytes_ * self._share(trained, shared_out) for name, (bytes_, shared_out) in rules.items()}
+        return {"weights": self._weights(held, self._weight_bytes), **rest}
+
+    @property
+    def _weight_bytes(self) -> float:
+        """Bytes of a weight between the steps."""
+        return _SINGLE if self._wide else _HALF if self.setup.narrow_weights else self.facts.weight_bytes
+
+    def _optimizer_bytes(self, outer_share: float) -> float:
+        """Return what the optimizer keeps of a parameter, with some share of embedding and head in all of them [B]."""
+        plan, facts, wide = self.plan, self.facts, self._wide
+        master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
+        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
+        return state_bytes(plan.optimizer, master, moment, outer_share)
+
+    def checkpoint(self) -> float:
+        """Return what a checkpoint holds from which training goes on [B]."""
+        config = self.setup.config
+        trained, outer = float(config.parameters), float(config.embedding_parameters + config.head_parameters)
+        if self.plan.lora:
+            trained, outer = adapter_parameters(config, self.plan.lora), 0.0
+        return trained * (self._weight_bytes + self._optimizer_bytes(outer / trained))
 
     @property
     def _wide(self) -> bool:
@@ -269,35 +310,35 @@ class _Holder:
             return 0.0
         return self.part.element_bytes * largest_matrix(self.config) / self.plan.tp
 
-    def _roots(self, held: Held) -> float:
+    def _roots(self, trained: Held) -> float:
         """Return what the update of one GPU's parameters needs beside their state [B]."""
-        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self._outer_share(held))
-        return each * self.setup.trained * self._share(held, self.plan.zero >= 1)
+        each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self._outer_share(trained))
+        return each * self._share(trained, self.plan.zero >= 1)
 
-    def _gathered(self, held: Held) -> tuple[float, float, float]:
+    def _elsewhere(self, held: Held) -> Held:
+        """Return the parameters that ranks share out: what a single rank holds, as experts may be, is there."""
+        several, more = self.shards > 1, self.expert_shards > 1
+        return replace(held, dense=held.dense * several, experts=held.experts * more, outer=held.outer * several)
+
+    def _gathered(self, held: Held, trained: Held) -> tuple[float, float, float]:
         """Return weights that are gathered, gradients of one layer in backward, and pools of other streams [B]."""
         facts, plan = self.facts, self.plan
         e = self.part.element_bytes
         if not self._shares_weights:
             # ZeRO 2 keeps its share of a layer's gradients once they are reduced
-            whole = self._gradient_bytes * held.largest_layer if plan.zero == 2 else 0.0
-            return 0.0, whole * self.setup.trained, 0.0
-        # what a single rank holds, as experts may be, is there
-        outer = held.outer * (self.shards > 1)
-        dense, experts = held.dense * (self.shards > 1), held.experts * (self.expert_shards > 1)
-        layers = dense + experts
-        everything = outer + layers
+            return 0.0, self._gradient_bytes * trained.largest_layer if plan.zero == 2 else 0.0, 0.0
+        held, trained = self._elsewhere(held), self._elsewhere(trained)
+        outer, layers = held.outer, held.dense + held.experts
         stored = FROZEN_BYTES.get(plan.frozen_dtype, e)
-        wide = _SINGLE if self.framework.gradient_dtype == "fp32" else 0.0  # of the copy that is reduced, if it is one
+        wide = _SINGLE if self.setup.gradient_bytes == _SINGLE else 0.0  # of the copy that is reduced, if it is one
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in the dtype in which they are reduced until the last micro batch
-            return e * outer + stored * layers + everything * (wide or e) * self.setup.trained, 0.0, 0.0
+            return e * outer + stored * layers + (wide or e) * trained.total, 0.0, 0.0
         stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
         gathered = e * outer + stored * (layers if stays else facts.gathered_layers * held.largest_layer)
-        layer = (e + wide) * held.largest_layer * self.setup.trained
-        share = (outer + dense) / self.shards + experts / self.expert_shards
-        shards = self._gradient_bytes * share * self.setup.trained
-        pools = outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
+        layer = (e + wide) * trained.largest_layer
+        shards = self._gradient_bytes * self._share(trained, True)
+        pools = e * outer + (wide or e) * trained.outer + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 
     @property

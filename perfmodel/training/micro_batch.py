@@ -46,7 +46,8 @@ class Passes:
     ----------
     forward, backward : by part [s].
     weights_s : of backward, the products of the weights' gradients [s].
-    parameters, expert_parameters : that the GPU holds.
+    parameters, expert_parameters : that the GPU holds, without and in routed experts.
+    trained, trained_experts : of these, with gradients: adapters beside frozen ones count without them.
     weight_bytes : of a parameter as ranks that share it out gather it [B].
     launches : kernels that the host launches forward, and backward with what is computed anew.
     """
@@ -55,8 +56,10 @@ class Passes:
     backward: Vector
     weights_s: float
     parameters: float
+    trained: float
     weight_bytes: float
     expert_parameters: float = 0.0
+    trained_experts: float = 0.0
     launches: tuple[float, float] = (0.0, 0.0)
 
 
@@ -93,7 +96,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     backward = _vector(
         products=inputs_s + weights_s + (0.0 if frozen else work.accumulate_s),
         attention=attention[1],
-        memory_bound=slow * (work.streams_backward_s + adapters[1] + setup.trained * cast_s + wide_s),
+        memory_bound=slow * (work.streams_backward_s + adapters[1] + cast_s + wide_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
         + fixed.casts * stream_time(setup.hardware, 2.0 * _transposed(setup) * work.gathered_elements),
         gaps=gap_s * work.kernels_backward,
@@ -105,8 +108,10 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         backward,
         weights_s,
         work.parameters,
+        setup.trained(work.parameters, kind),
         setup.layer_weight_bytes,
         work.expert_parameters,
+        setup.trained(work.expert_parameters),
         layer_launches(setup, work),
     )
 
@@ -221,8 +226,9 @@ def head_passes(setup: Setup) -> Passes:
     cast_s = _weight_cast_s(setup, work.parameters)
     forward = work.products.forward_s + slow * (work.streams_s + cast_s)
     weights_s = 0.0 if setup.plan.lora else work.products.weight_s
-    backward = work.products.input_s + weights_s + loss + slow * setup.trained * cast_s
-    return Passes(_vector(head=forward), _vector(head=backward), weights_s, work.parameters, setup.wide_bytes)
+    backward = work.products.input_s + weights_s + loss + slow * cast_s
+    held = work.parameters
+    return Passes(_vector(head=forward), _vector(head=backward), weights_s, held, setup.trained(held), setup.wide_bytes)
 
 
 def _weight_cast_s(setup: Setup, parameters: float) -> float:
@@ -252,7 +258,7 @@ def embedding_passes(setup: Setup, tokens: float) -> Passes:
     table = stream_time(setup.hardware, _table_bytes(setup) * config.vocab * config.embedding_dim / shard.tp)
     own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp
     back = 0.0 if setup.plan.lora else 2.0 * time + slow * table
-    return Passes(_vector(head=time), _vector(head=back), 0.0, own, setup.wide_bytes)
+    return Passes(_vector(head=time), _vector(head=back), 0.0, own, setup.trained(own), setup.wide_bytes)
 
 
 def _table_bytes(setup: Setup) -> float:

@@ -58,7 +58,8 @@ class TrainingPlan:
     cp_algorithm : see `ContextAlgorithm`; "" as the framework does, which the plan then has.
     framework : name of a file of ``engine_specs/training``, or one of its aliases.
     optimizer : one of `OPTIMIZERS`; "none" leaves the update out.
-    grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does.
+    grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does. Those that a GPU
+        keeps between its micro batches stay as the framework has them.
     dropout : whether the layers drop activations; None as the framework does.
     expert_imbalance : tokens of the busiest expert parallel rank over the mean; 1 is balanced routing.
     dispatcher : how tokens reach experts of other ranks, see `perfmodel.operators.routing.Dispatcher`; "" as the

@@ -11,7 +11,7 @@ from perfmodel.cluster.collectives import Group
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.activations import UNFUSED
-from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.adapters import layer_adapters
 from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.constants import Constants, constants
 from perfmodel.training.exchange import Groups
@@ -19,6 +19,7 @@ from perfmodel.training.framework import Framework, nearest_framework
 from perfmodel.training.frozen import FROZEN_BYTES
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -220,11 +221,20 @@ class Setup:
         ranks = max(size for size in divisors(group.ranks) if size <= group.inside)
         return Group(group.cluster, ranks, group.stride)
 
-    @functools.cached_property
-    def trained(self) -> float:
-        """Share of the parameters that have gradients: all of them, or the adapters beside frozen ones."""
-        rank = self.plan.lora
-        return adapter_parameters(self.config, rank) / self.config.parameters if rank else 1.0
+    def trained(self, parameters: float, kind: Kind | None = None) -> float:
+        """Return how many parameters of one GPU have gradients: all of them, or the adapters beside frozen ones.
+
+        Tensor parallel ranks share out both matrices of an adapter (``ParallelLinearAdapter`` of NVIDIA NeMo). Expert
+        parallel ranks, which have other experts, have the same adapters: no expert has one.
+
+        Parameters
+        ----------
+        parameters : of a layer on the GPU; or of embedding, head or routed experts.
+        kind : the layer's kind; None for what has no adapter.
+        """
+        if not self.plan.lora:
+            return parameters
+        return layer_adapters(self.config, kind, self.plan.lora) / self.plan.tp if kind else 0.0
 
     @property
     def host_s(self) -> float:

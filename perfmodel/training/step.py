@@ -18,14 +18,13 @@ from perfmodel.training.constants import Constants
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
-from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
+from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, UNDESCRIBED, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
-from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -75,10 +74,8 @@ def compared_step(setup: Setup, laboratory: str = "") -> TrainingStep:
     """
     plan = setup.plan
     _, known = nearest_framework(plan.framework)
-    kinds = {kind for gpu in gpu_layers(setup.config, plan) for kind in gpu}
-    layers = {kind: layer_passes(setup, kind) for kind in kinds}
     elsewhere = "" if setup.constants.ran(laboratory) else ELSEWHERE if known else UNDESCRIBED
-    return _assemble(setup, layers, head_passes(setup), known, elsewhere)
+    return _assemble(setup, pipeline_gpus(setup), known, elsewhere)
 
 
 #: share of the described frameworks that lie below the lower end of what frameworks differ by, and above the upper end
@@ -102,21 +99,28 @@ def _of_any_framework(step: TrainingStep, times: list[float]) -> TrainingStep:
     return dataclasses.replace(step, low_s=low_s, high_s=high_s, notes=(*step.notes, note))
 
 
-def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool, elsewhere: str) -> TrainingStep:
-    """Return the step from its layers."""
-    plan, config = setup.plan, setup.config
-    placed = gpu_layers(config, plan)
-    alike: dict[tuple[object, ...], StageGpu] = {}  # most GPUs between the first and the last have the same layers
+def pipeline_gpus(setup: Setup) -> list[StageGpu]:
+    """Return each GPU of the pipeline; most between the first and the last have the same layers, and are one object."""
+    placed = gpu_layers(setup.config, setup.plan)
+    layers = {kind: layer_passes(setup, kind) for kind in {kind for gpu in placed for kind in gpu}}
+    head = head_passes(setup)
+    alike: dict[tuple[object, ...], StageGpu] = {}
     gpus = []
     for index, counts in enumerate(placed):
-        tokens, last = looked_up(setup, index), index == plan.pp - 1
+        tokens, last = looked_up(setup, index), index == setup.plan.pp - 1
         key = (*counts.items(), tokens, last)
         if key not in alike:
             outer = [embedding_passes(setup, tokens)] * (tokens > 0) + [head] * last
             alike[key] = stage_gpu(setup, counts, layers, outer)
         gpus.append(alike[key])
+    return gpus
+
+
+def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -> TrainingStep:
+    """Return the step from the GPUs of its pipeline."""
+    plan, config = setup.plan, setup.config
     count = setup.micro_batches
-    slowest, exchange_s, update_s = _slowest(setup, alike.values())
+    slowest, exchange_s, update_s = _slowest(setup, {id(gpu): gpu for gpu in gpus}.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
     terms["bubble"] = _bubble(setup, gpus, slowest)
     terms["sends"] = _sends(setup)

@@ -12,7 +12,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.study import Study
 
 _PLAN_KEYS = (
-    "tp", "pp", "vp", "cp", "ep", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
+    "tp", "pp", "vp", "cp", "ep", "etp", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
     "schedule",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,10 @@ from perfmodel.workloads.layer_kinds import Kind
 
 @dataclass(frozen=True)
 class StageGpu:
-    """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes."""
+    """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
+
+    Its parameters, and those of them that are trained, are told apart as in `Passes`.
+    """
 
     forward: Vector
     backward: Vector
@@ -27,6 +31,8 @@ class StageGpu:
     sharding_s: float
     parameters: float
     expert_parameters: float
+    trained: float
+    trained_experts: float
     layers: int
     waits: Waits
 
@@ -58,6 +64,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         sharding_s=sharding,
         parameters=sum(count * passes.parameters for passes, count in parts),
         expert_parameters=sum(count * passes.expert_parameters for passes, count in parts),
+        trained=sum(count * passes.trained for passes, count in parts),
+        trained_experts=sum(count * passes.trained_experts for passes, count in parts),
         layers=sum(counts.values()),
     )
 
@@ -66,12 +74,24 @@ def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:
     return [parts[0][0]] if parts else []
 
 
-def _held(setup: Setup, weights: Passes | StageGpu) -> list[tuple[Group, float]]:
-    """Return the ranks that hold the same weights, and how many parameters: of experts these may be others."""
+class _Alike(NamedTuple):
+    """Ranks that hold the same weights, how many parameters, and how many of them have gradients."""
+
+    group: Group
+    held: float
+    trained: float
+
+
+def _alike(setup: Setup, weights: Passes | StageGpu) -> list[_Alike]:
+    """Return the ranks that hold the same weights: of experts these may be others."""
     data, experts = setup.groups.data, setup.groups.expert_data
     if (data.ranks, data.stride) == (experts.ranks, experts.stride):
-        return [(data, weights.parameters + weights.expert_parameters)]
-    return [(data, weights.parameters), (experts, weights.expert_parameters)]
+        held, trained = weights.parameters + weights.expert_parameters, weights.trained + weights.trained_experts
+        return [_Alike(data, held, trained)]
+    return [
+        _Alike(data, weights.parameters, weights.trained),
+        _Alike(experts, weights.expert_parameters, weights.trained_experts),
+    ]
 
 
 def _gather_scatter(setup: Setup, passes: Passes) -> tuple[float, float]:
@@ -80,10 +100,10 @@ def _gather_scatter(setup: Setup, passes: Passes) -> tuple[float, float]:
     Experts are shared out among the ranks that hold the same ones; a single rank gathers and reduces nothing.
     """
     gather = scatter = 0.0
-    for group, parameters in _held(setup, passes):
-        shards = setup.sharing(group)
-        gather += exchange_time(shards, "all_gather", parameters * passes.weight_bytes)
-        scatter += exchange_time(shards, "reduce_scatter", parameters * setup.trained * setup.gradient_bytes)
+    for alike in _alike(setup, passes):
+        shards = setup.sharing(alike.group)
+        gather += exchange_time(shards, "all_gather", alike.held * passes.weight_bytes)
+        scatter += exchange_time(shards, "reduce_scatter", alike.trained * setup.gradient_bytes)
     return gather, scatter
 
 
@@ -102,7 +122,7 @@ def _sharded_layer(setup: Setup, passes: Passes) -> float:
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
     again = gather if setup.plan.zero == 3 else 0.0
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
-    shared = sum(parameters for group, parameters in _held(setup, passes) if setup.sharing(group).ranks > 1)
+    shared = sum(alike.held for alike in _alike(setup, passes) if setup.sharing(alike.group).ranks > 1)
     copies = stream_time(setup.hardware, setup.framework.shard_bytes * shared)
     cost += setup.constants.memory_bound[setup.framework.streams] * copies
     return cost / setup.micro_batches if gathers_once(setup) else cost
@@ -124,17 +144,21 @@ def gradients_time(setup: Setup, gpu: StageGpu) -> float:
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
         return _between_domains(setup, gpu)
-    experts = 0.0 if plan.lora else gpu.expert_parameters
-    held = [(groups.data, gpu.parameters * setup.trained), (groups.expert_data, experts)]
-    exchange = sum(gradient_exchange(groups, group, parameters, setup.gradient_bytes) for group, parameters in held)
-    last = _beside(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
+    held = exchanged_gradients(setup, gpu)
+    exchange = sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
+    last = beside_passes(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
     if plan.zero < 2:
         return last
     reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * _beside(setup, gpu, reduced, float(gpu.backward.sum()))
+    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, reduced, float(gpu.backward.sum()))
 
 
-def _beside(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> float:
+def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:
+    """Return how many gradients a GPU has, each time with the ranks that sum them up: of experts other ones."""
+    return (setup.groups.data, gpu.trained), (setup.groups.expert_data, gpu.trained_experts)
+
+
+def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> float:
     """Return what an exchange of all gradients of a GPU adds to the passes that hide it, if they do [s]."""
     if not setup.framework.overlaps_data_parallel:
         return exchange_s
@@ -146,10 +170,10 @@ def _beside(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> 
 def _between_domains(setup: Setup, gpu: StageGpu) -> float:
     """Return what reducing the gradients of shards between the domains of HSDP adds [s]; 0 without it."""
     exchange = 0.0
-    for group, parameters in _held(setup, gpu):
+    for group, _, trained in _alike(setup, gpu):
         shards = setup.sharing(group)
         between = Group(setup.cluster, group.ranks // shards.ranks, group.stride * shards.ranks)
-        shard = parameters * setup.trained / shards.ranks * setup.gradient_bytes
+        shard = trained / shards.ranks * setup.gradient_bytes
         exchange += exchange_time(between, "all_reduce", shard)
     return exposed(exchange, float(gpu.backward.sum()), setup.contention)
 
@@ -162,8 +186,7 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     # fp16: fp32 or 16-bit gradients are read, checked for overflow and written without the scale of the loss
     # (torch._amp_foreach_non_finite_check_and_unscale_)
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
-    shares = [(parameters, setup.sharing(group).ranks if plan.zero else 1) for group, parameters in _held(setup, gpu)]
-    held = setup.trained * sum(parameters / ranks for parameters, ranks in shares)
+    held = sum(alike.trained / (setup.sharing(alike.group).ranks if plan.zero else 1) for alike in _alike(setup, gpu))
     moved = stream_time(setup.hardware, held * (optimizer_bytes(setup.framework, plan.optimizer) + unscaled))
     return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 

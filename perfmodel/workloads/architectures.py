@@ -48,6 +48,8 @@ class Architecture:
     state_bias, state_conv_bias, state_output_bias : the matrix before Mamba-2's states, the convolution behind it and
         the matrix after the states have a bias; of LFM2's layers the first and the third say so, and the first of the
         convolution, too.
+    chunked : the window is a chunk: the sequence is cut into pieces of that many tokens, and a query attends to the
+        keys of its own piece alone (Llama 4), half of them in the mean.
     """
 
     causal: bool = True
@@ -84,6 +86,7 @@ class Architecture:
     state_bias: bool = False
     state_conv_bias: bool = True
     state_output_bias: bool = False
+    chunked: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -167,7 +170,7 @@ ARCHITECTURES = MappingProxyType(
         "lfm2": Architecture(qk_norm=True, tied=True),
         "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
-        "llama4_text": _LLAMA,
+        "llama4_text": Architecture(chunked=True),
         "mellum": _QK_NORM,
         "minicpm3": Architecture(tied=True),
         "mimo_v2_flash": Architecture(window_sinks=True, router_bias=True),

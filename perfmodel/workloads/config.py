@@ -12,13 +12,15 @@ from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import families, hybrids
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
-from perfmodel.workloads.config_values import SPELLINGS, Values, alike, language_keys
+from perfmodel.workloads.config_values import LARGEST, SPELLINGS, Values, WrongValueError, alike, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
 from perfmodel.workloads.windowed import HEADS, OWN, heads_problem, window_keys, window_layers
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
+#: tables of keys within a configuration, and the families that have them
+_PARTS, _WITH_PARTS = ("attn_config", "ffn_config"), ("dbrx", "mpt")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
 #: keys that these classes need not state, because their default is a model's value
 _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -101,18 +103,17 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     """
     # Multimodal models keep the shapes of their language model one level down.
     raw = language_keys(document)
-    parts = [raw[key] for key in ("attn_config", "ffn_config") if isinstance(raw.get(key), dict)]
+    parts = [raw[key] for key in _PARTS if isinstance(raw.get(key), dict)]
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
     kind = ALIASES.get(kind, kind)
-    _check_layers(kind, flat, place)
-    if not kind:
-        raise InputFileError("has no model_type: it is no config.json of a model.", place=place)
-    if kind not in ARCHITECTURES:
-        raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
     reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
     try:
+        _check_layers(kind, flat, place)
+        _check_kind(kind, raw, place)
         config = reader.config()
+    except WrongValueError as error:
+        raise reader.wrong(str(error)) from None
     except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
     return dataclasses.replace(config, name=_stated_name(document), stored=stored_format(document))
@@ -149,6 +150,17 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
         )
 
 
+def _check_kind(kind: str, raw: Mapping[str, Any], place: str) -> None:
+    """Raise for a model type that is none, and for parts of a configuration that are no tables where it has such."""
+    if not kind:
+        raise InputFileError("has no model_type: it is no config.json of a model.", place=place)
+    if kind not in ARCHITECTURES:
+        raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
+    for key in _PARTS if kind in _WITH_PARTS else ():
+        if not isinstance(raw.get(key), dict | None):
+            raise WrongValueError(f"{key} = {raw[key]!r} is not a table of keys")
+
+
 class _Reader(Values):
     """The shapes of a model in the values of its configuration."""
 
@@ -162,8 +174,9 @@ class _Reader(Values):
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         own = HEADS.get(self.kind)
         sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
-        window = 0 if hybrid else window_keys(self.kind, self.raw)
-        windowed = window_layers(self.kind, self.raw, layers) if window else 0
+        windowed = 0 if hybrid else window_layers(self.kind, self.raw, layers)
+        window = window_keys(self.kind, self.raw) if windowed else 0
+        windowed = windowed if window else 0
         sizes = {name: size for name, size in sizes.items() if windowed or name not in OWN}
         config = ModelConfig(
             model_type=self.kind,
@@ -177,7 +190,7 @@ class _Reader(Values):
             tied=self.flag("tie_word_embeddings", self.flag("tie_embedding", shape.tied)),
             embedding_dim=self.size("embedding_dim", hidden) if self.kind == "opt" else hidden,
             token_types=self.size("token_types", 2) if self.kind in _WITH_TYPES else 0,
-            window=window if windowed else 0,
+            window=window,
             window_layers=windowed,
             norm_after=not self.flag("do_layer_norm_before", not shape.norm_after),
             parallel_block=shape.parallel_block,
@@ -231,11 +244,11 @@ class _Reader(Values):
         """Return what a model with an encoder and a decoder has."""
         if self.kind not in _ENCODER_DECODER:
             return {}
-        layers = self.raw.get("encoder_layers") or self.size("layers")
-        buckets = 0 if self.kind == "bart" else int(self.raw.get("relative_attention_num_buckets") or 32)
+        own = self.raw.get("encoder_ffn_dim") is not None
+        buckets = 0 if self.kind == "bart" else self.of(("relative_attention_num_buckets",), "position buckets", 32)
         return {
-            "encoder_layers": int(layers),
-            "encoder_ffn": int(self.raw.get("encoder_ffn_dim") or 0),
+            "encoder_layers": self.of(("encoder_layers", *SPELLINGS["layers"]), "encoder layers", None),
+            "encoder_ffn": self.of(("encoder_ffn_dim",), "encoder ffn", None) if own else 0,
             "position_buckets": buckets,
         }
 
@@ -263,7 +276,7 @@ class _Reader(Values):
         if self.kind == "cohere2_moe":
             return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
-            return int(self.raw.get("expansion_ratio") or 4) * hidden
+            return self.expanded(hidden)
         if self.kind == "granitemoehybrid" and not self.first(SPELLINGS["experts"]):
             return self.of(("shared_intermediate_size",), "ffn", 1024)
         if self.kind == "lfm2":
@@ -271,6 +284,15 @@ class _Reader(Values):
         if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
             return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
+
+    def expanded(self, hidden: int) -> int:
+        """Return the width of MPT's MLP, which may be a fraction of a multiple of the hidden size."""
+        ratio = self.raw.get("expansion_ratio")
+        ratio = 4 if ratio is None else ratio
+        most = LARGEST // hidden
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 1 <= ratio * hidden <= most * hidden:
+            raise self.wrong(f"expansion_ratio = {ratio!r} is not a number from {1 / hidden:.2g} to {most:,}")
+        return int(ratio * hidden)
 
     def adjusted_ffn(self) -> int:
         """Return the width of LFM2's MLP: two thirds of what is stated, in whole multiples of a step."""
@@ -307,12 +329,19 @@ class _Reader(Values):
     def latent(self) -> dict[str, Any]:
         """Return the ranks and head sizes of latent attention (MLA)."""
         if not self.raw.get("kv_lora_rank"):
+            self.check_no_latent()
             return {}
         sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim")}
         share = self.size("hidden") // self.size("heads") if self.kind == "minicpm3" else None
         sizes["value_head_dim"] = self.size("value_head_dim", share)
         queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
         return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
+
+    def check_no_latent(self) -> None:
+        """Raise for sizes of latent attention where no rank makes it one: they would change nothing."""
+        keys = ("q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim")
+        if stated := [f"{key} = {self.raw[key]!r}" for key in keys if self.raw.get(key)]:
+            raise self.wrong(f"{' and '.join(stated)} is of latent attention, and it has no kv_lora_rank")
 
     def indexer(self, layers: int) -> dict[str, Any]:
         """Return the indexer of sparse attention."""
@@ -357,8 +386,8 @@ class _Reader(Values):
         none = self.kind == "gemma4_text" and not self.raw.get("enable_moe_block")
         if none or self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
-        bare = hybrid.bare if hybrid else 0
-        sparse = families.sparse_layers(self.kind, self.raw, layers) if sparse is None else sparse
+        places = families.dense_places(self.kind, self.raw, layers) if sparse is None else ()
+        dense = layers - hybrid.bare - sparse if hybrid and sparse is not None else len(places)
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
@@ -370,7 +399,8 @@ class _Reader(Values):
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
             "shared_gate": self.kind in families.GATED_SHARED,
-            "dense_layers": layers - bare - sparse,
+            "dense_layers": dense,
+            "dense_at": places,
             "router_bias": shape.router_bias,
             "expert_hidden": self.size("expert_hidden") if self.first(SPELLINGS["expert_hidden"]) else 0,
             **self.groups(experts, top_k),

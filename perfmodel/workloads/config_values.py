@@ -48,8 +48,8 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "linear_value_dim": ("linear_value_head_dim",),
     "linear_conv": ("linear_conv_kernel_dim",),
 }
-#: the most layers, and the largest other size, of a model that is believed
-_MOST_LAYERS, _LARGEST = 100_000, 10**9
+#: the most layers or experts, and the largest other size, of a model that is believed
+MOST_LAYERS, LARGEST = 100_000, 10**9
 
 
 #: keys under which models of text, images and sound keep the configuration of their language model
@@ -75,6 +75,42 @@ def alike(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value and all(one == value[0] for one in value) else value
 
 
+class WrongValueError(ValueError):
+    """A key of a configuration has a value that it cannot have; the message has key, value and what is allowed."""
+
+
+def stated_number(raw: Mapping[str, Any], key: str, default: int, least: int = 0, most: int = LARGEST) -> int:
+    """Return a whole number, by default another where the configuration has none or null.
+
+    Raises
+    ------
+    WrongValueError
+        Unless it is a whole number from ``least`` to ``most``.
+    """
+    value = raw.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise WrongValueError(f"{key} = {value!r} is not a whole number from {least} to {most:,}")
+    return value
+
+
+def stated_places(raw: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    """Return the layers that a configuration lists, counted from 0; () where it lists none.
+
+    Raises
+    ------
+    WrongValueError
+        Unless it is a list of whole numbers from 0 on.
+    """
+    value = raw.get(key)
+    listed = value if isinstance(value, list) else () if value is None else (value,)
+    wrong = any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in listed)
+    if wrong or not isinstance(value, list | None):
+        raise WrongValueError(f"{key} = {value!r} is not a list of layers, counted from 0")
+    return tuple(listed)
+
+
 class Values:
     """The keys of one configuration, under all their spellings."""
 
@@ -96,12 +132,16 @@ class Values:
         if value is None:
             raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
-        most = _MOST_LAYERS if name == "layers" else _LARGEST
+            raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0{self._under(keys)}")
+        most = MOST_LAYERS if name.endswith("layers") else LARGEST
         if value > most:
             found = value if value < 10**15 else f"a number of {len(str(value))} digits"
-            raise self.wrong(f"{name.replace('_', ' ')} = {found} is above {most:.0e}")
+            raise self.wrong(f"{name.replace('_', ' ')} = {found} is above {most:.0e}{self._under(keys)}")
         return value
+
+    def _under(self, keys: tuple[str, ...]) -> str:
+        """Return which of some keys is present, for a message."""
+        return next((f" ({key})" for key in keys if self.raw.get(key) is not None), "")
 
     def flag(self, key: str, default: bool) -> bool:
         """Return a switch."""

@@ -7,11 +7,12 @@ families that came later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from perfmodel.workloads import hybrids
+from perfmodel.workloads.config_values import MOST_LAYERS, WrongValueError, stated_number, stated_places
 
 Raw = Mapping[str, Any]
 
@@ -108,12 +109,6 @@ _FIRST_DENSE = MappingProxyType(
 )
 
 
-def stated_number(raw: Raw, key: str, default: int) -> int:
-    """Return a whole number, by default another where the configuration has none or null."""
-    value = raw.get(key)
-    return default if value is None else int(value)
-
-
 def bias_keys(kind: str) -> tuple[str, str, str]:
     """Return the keys that state the biases of queries, keys and values, of the output and of the MLP."""
     return _BIAS_KEYS.get(kind, _USUAL_BIASES)
@@ -127,64 +122,72 @@ def index_layers(raw: Raw, layers: int) -> int:
     pattern = raw.get("index_topk_pattern")
     if isinstance(pattern, str):
         return pattern.count("F")
-    every = max(1, int(raw.get("index_topk_freq") or 1))
-    first = int(raw.get("index_skip_topk_offset") or 2)
+    every = stated_number(raw, "index_topk_freq", 1, least=1)
+    first = stated_number(raw, "index_skip_topk_offset", 2)
     return sum(max(index - first + 1, 0) % every == 0 for index in range(layers))
 
 
-def sparse_layers(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers of a mixture of experts have experts."""
+def dense_places(kind: str, raw: Raw, layers: int) -> tuple[int, ...]:
+    """Return which layers of a mixture of experts have one dense MLP in place of experts, counted from 0."""
+    sparse = set(_sparse_places(kind, raw, layers))
+    return tuple(index for index in range(layers) if index not in sparse)
+
+
+def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
+    """Return which layers of a mixture of experts have experts."""
     if kind == "llama4_text":
-        chosen = raw.get("moe_layers")
-        step = int(raw.get("interleave_moe_layer_step") or 1)
-        return len(chosen) if isinstance(chosen, list) else len(range(step - 1, layers, step))
+        step = stated_number(raw, "interleave_moe_layer_step", 1, least=1)
+        chosen = stated_places(raw, "moe_layers")
+        return range(step - 1, layers, step) if raw.get("moe_layers") is None else chosen
     types = raw.get("mlp_layer_types")
     if isinstance(types, list) and types:
-        return types.count("sparse")
+        return (index for index, name in enumerate(types) if name == "sparse")
     if kind == "ernie4_5_moe":
         return _ernie_layers(raw, layers)
     if isinstance(listed := raw.get("moe_layer_freq"), list):
-        return sum(map(bool, listed))
+        return (index for index, sparse in enumerate(listed) if sparse)
     if kind == "step3p5":
         return _step_layers(raw, layers)
-    first = first_dense(kind, raw)
-    every = int(raw.get("moe_layer_freq") or 1) if isinstance(raw.get("moe_layer_freq"), int) else 1
-    step = int(raw.get("decoder_sparse_step") or 1)
-    dense = raw.get("mlp_only_layers") or ()
-    chosen = (i for i in range(first, layers) if i % every == 0 and (i + 1) % step == 0 and i not in dense)
-    return sum(1 for _ in chosen)
+    first = first_dense(kind, raw, layers)
+    every = stated_number(raw, "moe_layer_freq", 1, least=1)
+    step = stated_number(raw, "decoder_sparse_step", 1, least=1)
+    dense = stated_places(raw, "mlp_only_layers")
+    return (i for i in range(first, layers) if i % every == 0 and (i + 1) % step == 0 and i not in dense)
 
 
-def first_dense(kind: str, raw: Raw) -> int:
+def first_dense(kind: str, raw: Raw, layers: int) -> int:
     """Return how many layers before those with experts have a dense MLP."""
     if kind in ("flex_olmo", "hunyuan_v1_moe", "solar_open"):
         return 0
     key = "num_dense_layers" if kind in ("afmoe", "lfm2_moe") else "first_k_dense_replace"
-    return stated_number(raw, key, _FIRST_DENSE.get(kind, 0))
+    return stated_number(raw, key, min(layers, _FIRST_DENSE.get(kind, 0)), most=layers)
 
 
-def _ernie_layers(raw: Raw, layers: int) -> int:
+def _ernie_layers(raw: Raw, layers: int) -> Iterable[int]:
     """Return ERNIE's layers with experts: every n-th from a first one to a last one, -1 for the end."""
-    first, last = stated_number(raw, "moe_layer_start_index", 1), stated_number(raw, "moe_layer_end_index", -1)
-    every, last = stated_number(raw, "moe_layer_interval", 1), layers - 1 if last == -1 else last
-    return sum((index + 1) % every == 0 and first <= index <= last for index in range(layers))
+    first = stated_number(raw, "moe_layer_start_index", 1)
+    last = stated_number(raw, "moe_layer_end_index", -1, least=-1)
+    every, last = stated_number(raw, "moe_layer_interval", 1, least=1), layers - 1 if last == -1 else last
+    return (index for index in range(layers) if (index + 1) % every == 0 and first <= index <= last)
 
 
-def _step_layers(raw: Raw, layers: int) -> int:
+def _step_layers(raw: Raw, layers: int) -> Iterable[int]:
     """Return Step's layers with experts: those that are listed, in words or numbers, or all from the fourth on."""
     listed = raw.get("moe_layers_enum")
     if listed is None:
-        return max(0, layers - 3)
-    numbers = listed.split(",") if isinstance(listed, str) else listed
-    return sum(int(number) < layers for number in numbers if str(number).strip())
+        return range(3, layers)
+    numbers = [number.strip() for number in listed.split(",")] if isinstance(listed, str) else [*map(str, listed)]
+    if not all(number.isdigit() for number in numbers if number):
+        raise WrongValueError(f"moe_layers_enum = {listed!r} is not a list of layers, counted from 0")
+    return (int(number) for number in numbers if number)
 
 
 def shared_experts(kind: str, raw: Raw) -> int:
     """Return how many experts, of a routed one's width, every token of a layer visits."""
     if kind == "hunyuan_v1_moe":
         return 1
-    given = next((raw[key] for key in _SHARED_KEYS if raw.get(key) is not None), None)
-    return _SHARED.get(kind, 0) if given is None else int(given)
+    key = next((key for key in _SHARED_KEYS if raw.get(key) is not None), _SHARED_KEYS[0])
+    return stated_number(raw, key, _SHARED.get(kind, 0), most=MOST_LAYERS)
 
 
 def unlike(kind: str, raw: Raw) -> str:
@@ -239,10 +242,10 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
 def _falcon(raw: Raw) -> dict[str, Any]:
     newer = bool(raw.get("new_decoder_architecture")) or raw.get("model_type") == "RefinedWeb"
     parallel = newer or bool(raw.get("parallel_attn", True))
-    given = raw.get("num_ln_in_parallel_attn")
+    given = stated_number(raw, "num_ln_in_parallel_attn", 2, least=1, most=2)
     return {
         "parallel_block": parallel,
-        "norms": int(given or 2) if newer or not parallel else 1,
+        "norms": given if newer or not parallel else 1,
         "rotary": not raw.get("alibi"),
     }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.workloads.config_values import stated_number
 from perfmodel.workloads.state_layer import Rule
 
 Raw = Mapping[str, Any]
@@ -142,7 +143,7 @@ def _attends(kind: str, raw: Raw, index: int) -> bool:
         return index + 1 in chosen if chosen is not None else bool(index) and index % 4 == 0
     if kind == "granitemoehybrid":
         return False
-    return (index + 1) % int(raw.get("full_attention_interval") or 4) == 0
+    return (index + 1) % stated_number(raw, "full_attention_interval", 4, least=1) == 0
 
 
 def _kimi(raw: Raw) -> Mapping[str, Any]:

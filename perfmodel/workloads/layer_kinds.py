@@ -47,19 +47,21 @@ DENSE = Kind()
 def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     """Return the kind of each layer.
 
-    Dense layers of a mixture of experts come first. Layers that attend to keys alternate evenly with those that keep
-    a state: the last of four in Qwen3-Next. Of the former, those with a window alternate evenly with the others, and so
-    do those that keep a state, too. Layers without an MLP alternate evenly with those that have one, or experts.
+    Dense layers of a mixture of experts stand where the model has them, or come first. Layers that attend to keys
+    alternate evenly with those that keep a state: the last of four in Qwen3-Next. Of the former, those with a window
+    alternate evenly with the others, and so do those that keep a state, too. Layers without an MLP alternate evenly
+    with those that have one, or experts.
     """
     attending = _evenly(config.layers, config.attending_layers)
     among, windows = (iter(_evenly(config.attending_layers, n)) for n in (config.joint_layers, config.window_layers))
     joint = [attends and next(among) for attends in attending]
     windowed = [attends and next(windows) for attends in attending]
-    first = config.dense_layers if config.experts else 0
-    bare = [False] * first + _evenly(config.layers - first, config.bare_layers)
+    dense = frozenset(config.dense_at or range(config.dense_layers)) if config.experts else frozenset[int]()
+    without = iter(_evenly(config.layers - len(dense), config.bare_layers))
+    bare = [index not in dense and next(without) for index in range(config.layers)]
     return tuple(
         Kind(
-            bool(config.experts) and index >= first and not bare[index], windowed[index],
+            bool(config.experts) and index not in dense and not bare[index], windowed[index],
             linear=joint[index] or not attending[index], bare=bare[index], joint=joint[index],
         )
         for index in range(config.layers)

@@ -57,6 +57,7 @@ class ModelShape:
     shared_ffn : width inside the experts that every token visits, together; 0 for none.
     shared_gate : a gate with one output scales the shared experts.
     dense_layers : layers of a mixture of experts whose MLP is one dense MLP of ``ffn``.
+    dense_at : which these are, counted from 0, where they are not the first ones; () where they are.
     bare_layers : layers without an MLP (Nemotron-H); they alternate evenly with those that have one.
     router_bias : the router has a bias.
     q_lora, kv_lora : ranks of the queries' and of the keys' and values' compression (MLA), 0 for none.
@@ -147,8 +148,13 @@ class ModelShape:
     keys_are_values: bool = False
     joint_layers: int = 0
     linear_state_dtype: str = ""
+    dense_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.dense_at:
+            object.__setattr__(self, "dense_layers", len(self.dense_at))
+            leading = self.dense_at == tuple(range(self.dense_layers))
+            object.__setattr__(self, "dense_at", () if leading else self.dense_at)
         every = self.attending_layers if self.window and not self.window_layers else self.window_layers
         object.__setattr__(self, "window_layers", every)
         object.__setattr__(self, "index_layers", (self.index_layers or self.layers) if self.index_heads else 0)

@@ -22,9 +22,9 @@ NEEDED = ("layers", "hidden", "heads", "vocab")
 _LARGEST, _MOST_LAYERS = 10**9, 100_000
 _NORMS = {"rms": True, "ln": False}
 _TEXTS = ("type", "norm", "activation", "name", "stored", "linear_rule", "linear_state_dtype")
-_OWN = ("type", "norm", "bias")
+_OWN = ("type", "norm", "bias", "moe_every")
 _FACTS = tuple(field.name for field in dataclasses.fields(Architecture))
-_SIZES = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name not in ("model_type", "facts"))
+_SIZES = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name not in ("model_type", "facts", "dense_at"))
 KEYS = tuple(dict.fromkeys((*_OWN, *_SIZES, *_FACTS)))
 _TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 _FLAGS = frozenset(f.name for cls in (Architecture, ModelConfig) for f in dataclasses.fields(cls) if "bool" in f.type)
@@ -38,7 +38,8 @@ def model_from_shape(text: str) -> ModelConfig:
     Parameters
     ----------
     text : ``key=value``, separated by spaces or commas: the attributes of `ModelConfig` and the facts of
-        `Architecture`, ``type`` (a model type of Hugging Face whose facts hold), ``norm`` (rms or ln) and ``bias``.
+        `Architecture`, ``type`` (a model type of Hugging Face whose facts hold), ``norm`` (rms or ln), ``bias`` and
+        ``moe_every`` (2: every second layer has experts, the others a dense MLP, as in Llama 4 Maverick).
         layers, hidden, heads and vocab are needed. The rest is as in Llama: gated MLP, RMSNorm, rotary positions, no
         biases; with ``gated=false norm=ln rotary=false`` as in GPT.
 
@@ -116,6 +117,8 @@ def model_from_sizes(
         near = min((size for size in range(1, 2 * heads) if hidden % size == 0), key=lambda size: abs(size - heads))
         raise kind(f"{heads} heads do not divide hidden = {hidden}.", place=place,
                    remedy=f"Use heads={near}, or give head_dim.")  # fmt: skip
+    _check_every(sizes, place, kind)
+    _check_needed(sizes, place, kind)
     facts = _facts(sizes, name)
     config = _config(sizes, name, facts)
     problem = _problem(config)
@@ -128,10 +131,45 @@ def _check(key: str, value: Any, place: str, kind: type[PerfModelError]) -> None
     """Raise unless a size is a whole number that can be one."""
     if key in _TEXTS or key in _FLAGS or key == "bias":
         return
-    least = 1 if key in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim") else 0
+    least = 1 if key in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim", "moe_every") else 0
     most = _MOST_LAYERS if key == "layers" else _LARGEST
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise kind(f"{key} = {value!r} is not a whole number from {least} to {most:,}.", place=place)
+
+
+def _check_every(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError]) -> None:
+    """Raise where layers with experts come at a step, and there are none, or dense ones are counted as well."""
+    if "moe_every" in sizes and ("dense_layers" in sizes or not sizes.get("experts")):
+        problem = "beside dense_layers" if "dense_layers" in sizes else "without experts"
+        raise kind(f"moe_every = {sizes['moe_every']} is given {problem}.", place=place, remedy="Leave one out.")
+
+
+#: key without which others say nothing -> these
+_NEEDED_BY: Mapping[str, tuple[str, ...]] = {
+    "kv_lora": ("q_lora", "rope_head_dim", "nope_head_dim"),
+    "experts": (
+        *("top_k", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
+        *("shared_ffn", "shared_gate", "dense_layers"),
+    ),
+    "index_heads": ("index_head_dim", "index_keys", "index_layers"),
+    "linear_layers": (
+        *("linear_rule", "linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv"),
+        *("joint_layers", "linear_state_dtype"),
+    ),
+    "encoder_layers": ("encoder_ffn",),
+}
+
+
+def _check_needed(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError]) -> None:
+    """Raise for a size of something that the model does not have."""
+    for key, others in _NEEDED_BY.items():
+        stated = [f"{name} = {sizes[name]}" for name in others if sizes.get(name)]
+        if stated and not sizes.get(key):
+            raise kind(
+                f"{' and '.join(stated)}, and the shape has no {key}.",
+                place=place,
+                remedy=f"Give {key} too, or leave this out.",
+            )
 
 
 def _facts(sizes: Mapping[str, Any], name: str) -> Architecture:
@@ -171,10 +209,17 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
         "joint_layers": sizes.get("linear_layers", 0) if name in JOINT else 0,
         "embedding_dim": hidden,
         "expert_ffn": ffn if sizes.get("experts") else 0,
+        "dense_at": _dense_between(sizes),
         **{key: getattr(facts, key) for key in _SIZES if key in _FACTS},
     }
     own = None if facts == ARCHITECTURES[name] else facts
     return ModelConfig(model_type=name, facts=own, **(values | given))
+
+
+def _dense_between(sizes: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the dense layers of a model of which every n-th layer has experts, the last of n."""
+    every = int(sizes.get("moe_every", 1))
+    return tuple(index for index in range(int(sizes["layers"])) if (index + 1) % every)
 
 
 def _gated_width(hidden: int) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.workloads.config_values import Values
-from perfmodel.workloads.families import Raw, first_dense, stated_number
+from perfmodel.workloads.config_values import Values, WrongValueError, stated_number
+from perfmodel.workloads.families import Raw, first_dense
 from perfmodel.workloads.model_config import ModelConfig
 
 #: families with a window on every layer, if the configuration states one
@@ -36,14 +36,13 @@ OWN = ("window_heads", "window_kv_heads", "window_head_dim", "window_value_dim")
 def window_keys(kind: str, raw: Raw) -> int:
     """Return the most keys of a query in the layers with a window; 0 where none is stated."""
     if kind == "gpt_neo":
-        return int(raw.get("window_size") or 256)
+        return stated_number(raw, "window_size", 256, least=1)
     if kind == "llama4_text":
-        return int(raw.get("attention_chunk_size") or 8192)
-    before = raw.get("sliding_window_size")
-    if kind == "mimo_v2_flash" and before:
-        return int(before) + 1  # it counts the keys before the query
-    stated = raw.get("sliding_window") or before
-    return int(stated or {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
+        return stated_number(raw, "attention_chunk_size", 8192, least=1)
+    if kind == "mimo_v2_flash" and raw.get("sliding_window_size"):
+        return stated_number(raw, "sliding_window_size", 0) + 1  # it counts the keys before the query
+    key = "sliding_window" if raw.get("sliding_window") else "sliding_window_size"
+    return stated_number(raw, key, {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
 
 def window_layers(kind: str, raw: Raw, layers: int) -> int:
@@ -63,7 +62,7 @@ def window_layers(kind: str, raw: Raw, layers: int) -> int:
         first, used = stated_number(raw, "max_window_layers", 62 if kind == "dots1" else 28), kind == "dots1"
         return max(0, layers - first) if used or raw.get("use_sliding_window") else 0
     if kind == "llama4_text":
-        return layers - layers // int(raw.get("no_rope_layer_interval") or 4)
+        return layers - layers // stated_number(raw, "no_rope_layer_interval", 4, least=1)
     if kind == "gpt_neo":
         return _local_layers(raw.get("attention_types"), layers)
     return _alternating(kind, raw, layers) if kind in _EVERY_NTH_FULL else 0
@@ -78,16 +77,26 @@ def _alternating(kind: str, raw: Raw, layers: int) -> int:
     every = given if isinstance(given, int) and given > 0 else _EVERY_NTH_FULL[kind]
     if kind == "cohere2_moe":
         # its dense layers have a pattern of their own
-        dense, dense_every = first_dense(kind, raw), stated_number(raw, "prefix_dense_sliding_window_pattern", 1)
+        dense = first_dense(kind, raw, layers)
+        dense_every = stated_number(raw, "prefix_dense_sliding_window_pattern", 1, least=1)
         return layers - dense // dense_every - (layers - dense) // every
     return layers - layers // every
 
 
 def _local_layers(types: Any, layers: int) -> int:
     """Return GPT-Neo's layers with local attention: [[["global", "local"], 12]] repeats the pair 12 times."""
-    if not isinstance(types, list):
+    if types is None:
         return layers // 2
-    return sum(list(group[0]).count("local") * int(group[1]) for group in types)
+    try:
+        listed = [name for names, count in types for name in [*names] * min(count, layers + 1)]
+    except (TypeError, ValueError):
+        listed = []
+    if len(listed) != layers or not {*listed} <= {"global", "local"}:
+        raise WrongValueError(
+            f'attention_types = {types!r} does not say "global" or "local" of each of {layers} layers, as '
+            '[[["global", "local"], 12]] does of 24'
+        )
+    return listed.count("local")
 
 
 def heads_problem(config: ModelConfig) -> str:

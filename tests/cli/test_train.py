@@ -145,6 +145,14 @@ def test_failures_and_checkpoints_lengthen_the_run(perfmodel):
     assert failing["rows"][0]["run_time_s"] == pytest.approx(plain["rows"][0]["run_time_s"] / share)
 
 
+def test_checkpoints_of_adapters_are_small(perfmodel):
+    whole, adapters = (
+        perfmodel(*LLAMA, *more, "--checkpoint-rate", "10GB/s", "--format", "json").json["run"][0]["checkpoint_bytes"]
+        for more in ((), ("--lora", 16))
+    )
+    assert 0 < adapters < 0.01 * whole
+
+
 def test_what_ifs_are_terms(perfmodel):
     options = ("--batch", 64, "--jitter", "2%", "--loaders", 1, "--load-rate", 1, "--compress", "fp8", "--zero", 0)
     (row,) = perfmodel(*LLAMA, *options, "--format", "json").json["rows"]

@@ -82,3 +82,22 @@ def test_windows_of_latent_attention_keep_their_share_of_the_latent_keys():
     assert memory.windows == ((512, 0.75),)
     assert memory.kv_bytes_token_gpu == 8 * (256 + 64) * 2
     assert memory.kept(8000.0) == pytest.approx(8000 - 0.75 * 7488)
+
+
+def chunks(**sizes) -> tuple[float, float]:
+    """Return the time of attention in a step where windows of 512 tokens slide, and where they are pieces [s]."""
+    both = (ALIKE, dataclasses.replace(ALIKE, facts=dataclasses.replace(ALIKE.architecture, chunked=True)))
+    times = [deployed(dataclasses.replace(config, window_layers=12)).step(**sizes).terms_s for config in both]
+    return tuple(sum(float(terms.get(name, 0.0)) for name in ("kv", "prefill")) for terms in times)
+
+
+def test_a_query_reads_half_of_a_chunk_in_the_mean_and_all_of_a_window():
+    sliding, pieces = chunks(decode=4096, context=16384)
+    assert pieces == pytest.approx(0.5 * sliding, rel=0.1)
+    assert len(set(chunks(decode=64, context=300))) == 1  # all within the first chunk
+
+
+def test_prompts_have_half_of_the_pairs_in_chunks():
+    sliding, pieces = chunks(prefill=[(64, 16384, 16384)])
+    assert pieces == pytest.approx(0.5 * sliding, rel=0.05)
+    assert len(set(chunks(prefill=[(64, 512, 512)]))) == 1

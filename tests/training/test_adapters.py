@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import Group, best_exchange_time
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_parameters
@@ -30,6 +31,31 @@ def test_frozen_weights_have_neither_gradients_nor_moments():
     assert frozen["weights"] == pytest.approx(2 * LLAMA.parameters)
     assert frozen["gradients"] == pytest.approx(whole["gradients"] * share)
     assert frozen["optimizer"] == pytest.approx(whole["optimizer"] * share)
+
+
+@pytest.mark.parametrize(
+    "plan", [{"ep": 8}, {"pp": 2}, {"tp": 2, "ep": 2, "etp": 2}, {"pp": 4, "stages": (11, 8, 8, 5)}]
+)
+def test_gradients_are_those_of_the_adapters_on_each_gpu(plan):
+    """Attention of all layers has adapters, and no expert: each pipeline stage has those of its own layers."""
+    mixtral = named_model("mixtral-8x7b")
+    each = 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024))  # q, o, k, v
+    memory = training_memory(mixtral, CLUSTER, PLAN.changed(lora=16, zero=0, **plan))
+    layers = plan.get("stages") or (32 // plan.get("pp", 1),) * plan.get("pp", 1)
+    for stage, count in zip(memory.stages, layers, strict=True):
+        held = count * each / plan.get("tp", 1)
+        assert stage.parts["gradients"] == 4.0 * held
+        assert stage.parts["optimizer"] == 12.0 * held
+
+
+@pytest.mark.parametrize("ep", [1, 8])
+def test_ranks_exchange_the_gradients_of_all_adapters_beside_experts(ep):
+    """Megatron-LM of 2021 hides nothing of the all-reduce of all 16 ranks, whichever experts they have."""
+    mixtral, cluster = named_model("mixtral-8x7b"), Cluster.of(hardware("h100-sxm5-80gb"), 16, gpus_per_node=8)
+    plan = PLAN.changed(framework="megatron-2021", grad_dtype="fp32", lora=16, zero=0, ep=ep)
+    adapters = 4.0 * adapter_parameters(mixtral, 16)
+    alone = best_exchange_time(Group(cluster, 16), "all_reduce", adapters)
+    assert train(mixtral, cluster, plan, checked=False).terms_s["data"] == pytest.approx(alone)
 
 
 def test_a_step_has_no_products_of_weight_gradients():

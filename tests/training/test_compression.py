@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.compression import Compression, compressed_data_s
+from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.compression import CompressedExchange, Compression, compressed_data_s
 from perfmodel.training.options import with_compression, with_loading, with_stragglers
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.step import train
@@ -121,3 +123,32 @@ def test_no_end_of_an_interval_is_below_what_loading_takes():
         assert starved.low_s == max(step.low_s, floor)
         assert starved.high_s == max(step.high_s, floor)
         assert starved.time_s == pytest.approx(sum(starved.terms_s.values()))
+
+
+MIXTRAL = named_model("mixtral-8x7b")
+OPEN = PLAN.changed(tp=1, batch=64, framework="megatron-2021")  # which hides nothing
+
+
+def compressed(**plan) -> CompressedExchange:
+    step = train(MIXTRAL, SLOW, OPEN.changed(**plan), checked=False)
+    return compressed_data_s(MIXTRAL, step, Compression.parse("fp8"))
+
+
+def summed(ranks: int, stride: int, gradients: float) -> float:
+    return exchange_time(Group(SLOW, ranks, stride), "all_reduce", gradients)  # of one byte each
+
+
+def test_gradients_of_experts_are_compressed_among_the_ranks_that_have_the_same():
+    """Of 32 ranks four have the same expert of 8: other gradients are summed by all of them."""
+    experts = MIXTRAL.layers * MIXTRAL.experts * MIXTRAL.expert_parameters
+    rest = MIXTRAL.parameters - experts - MIXTRAL.outer_norm_parameters  # whose exchange takes no time
+    found = compressed(ep=8)
+    assert found.exchange_s == pytest.approx(summed(32, 1, rest) + summed(4, 8, experts / 8), rel=1e-3)
+    assert found.ratio == pytest.approx(2.0)  # Megatron-LM of 2021 exchanges 16 bits
+
+
+def test_gradients_of_frozen_weights_are_not_compressed():
+    whole, adapters = compressed(), compressed(lora=16)
+    assert adapters.exchange_s == pytest.approx(summed(32, 1, adapter_parameters(MIXTRAL, 16)))
+    assert adapters.exchange_s < 0.01 * whole.exchange_s
+    assert adapters.kernels_s < 0.1 * whole.kernels_s

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.units import HOUR_S
 from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.goodput import (
     GPU_MTBF_S,
     daly_interval_s,
@@ -18,6 +21,9 @@ from perfmodel.training.goodput import (
     useful_fraction,
     young_interval_s,
 )
+from perfmodel.training.memory import checkpoint_bytes, training_memory
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.workloads.catalog import named_model
 
 
 def test_young_by_hand():
@@ -46,7 +52,7 @@ def test_a_run_that_fails_before_each_checkpoint_is_of_no_use():
 
 def test_the_source_of_the_failure_rate():
     # 16,384 GPUs for 54 days: 419 interruptions, 7.8 a day
-    run = goodput(405e9, 16_384, store_bytes_per_s=1e12)
+    run = goodput(5.67e12, 16_384, store_bytes_per_s=1e12)
     assert run.failures_per_day == pytest.approx(419 / 54)
     assert run.mtbf_s == pytest.approx(54 * 24 * HOUR_S / 419)
     assert pytest.approx(50_690 * HOUR_S, rel=0.001) == GPU_MTBF_S
@@ -54,18 +60,18 @@ def test_the_source_of_the_failure_rate():
 
 @pytest.mark.parametrize("gpus", [512, 16_384])
 def test_the_interval_by_default_wastes_least_of_all(gpus):
-    best = goodput(70e9, gpus, store_bytes_per_s=20e9)
+    best = goodput(0.98e12, gpus, store_bytes_per_s=20e9)
     for factor in (0.7, 0.9, 1.1, 1.4):
-        other = goodput(70e9, gpus, store_bytes_per_s=20e9, interval_s=factor * best.interval_s)
+        other = goodput(0.98e12, gpus, store_bytes_per_s=20e9, interval_s=factor * best.interval_s)
         assert other.interval_s == factor * best.interval_s
         assert other.fraction < best.fraction
 
 
 def test_bytes_and_pauses_by_hand():
     # 70e9 parameters x 14 B = 0.98 TB: 49 s to a store of 20 GB/s; 512 GPUs copy 1.914 GB each at 25 GB/s
-    saved = goodput(70e9, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9)
+    saved = goodput(0.98e12, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9)
     assert (saved.checkpoint_bytes, saved.pause_s) == (0.98e12, 49.0)
-    beside = goodput(70e9, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9, synchronous=False)
+    beside = goodput(0.98e12, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9, synchronous=False)
     assert beside.pause_s == pytest.approx(0.98e12 / 512 / 25e9)
     assert beside.interval_s >= beside.write_s == 49.0
     assert beside.fraction > saved.fraction
@@ -78,11 +84,11 @@ def test_bytes_and_pauses_by_hand():
     factor=st.floats(1.01, 100),
 )
 def test_shares_are_shares_and_fall_with_gpus_and_restarts(gpus, bandwidth, restart, factor):
-    run = goodput(1e10, gpus, store_bytes_per_s=bandwidth, restart_s=restart)
+    run = goodput(1.4e11, gpus, store_bytes_per_s=bandwidth, restart_s=restart)
     assert 0.0 <= run.fraction <= 1.0
-    more = goodput(1e10, math.ceil(gpus * factor), store_bytes_per_s=bandwidth, restart_s=restart)
+    more = goodput(1.4e11, math.ceil(gpus * factor), store_bytes_per_s=bandwidth, restart_s=restart)
     assert more.fraction <= run.fraction + 1e-9
-    slower = goodput(1e10, gpus, store_bytes_per_s=bandwidth, restart_s=restart * factor)
+    slower = goodput(1.4e11, gpus, store_bytes_per_s=bandwidth, restart_s=restart * factor)
     assert slower.fraction <= run.fraction + 1e-12
 
 
@@ -91,4 +97,36 @@ def test_shares_are_shares_and_fall_with_gpus_and_restarts(gpus, bandwidth, rest
 )
 def test_figures_that_are_none_are_refused(change):
     with pytest.raises(UsageError):
-        goodput(1e9, 8, **({"store_bytes_per_s": 1e9} | change))
+        goodput(1.4e10, 8, **({"store_bytes_per_s": 1e9} | change))
+
+
+LLAMA = named_model("llama-3.1-8b")
+CLUSTER = Cluster.of(hardware("h100-sxm5-80gb"), 8)
+PLAN = TrainingPlan(batch=64, seq=2048, framework="megatron-te")
+OUTER = LLAMA.embedding_parameters + LLAMA.head_parameters
+
+
+@pytest.mark.parametrize(
+    ("plan", "saved"),
+    [
+        ({}, 14.0 * LLAMA.parameters),  # weight 2, master weight 4, moments 8
+        ({"tp": 2, "pp": 2, "zero": 0}, 14.0 * LLAMA.parameters),  # copies are saved once
+        ({"framework": "fsdp2-compile", "zero": 3}, 12.0 * LLAMA.parameters),  # weight 4, no other one, moments 8
+        ({"optimizer": "sgd"}, 10.0 * LLAMA.parameters),
+        ({"optimizer": "muon"}, 10.0 * LLAMA.parameters + 4.0 * OUTER),  # Adam's second moment there alone
+        ({"optimizer": "adam-8bit"}, (6.0 + 2.0 * (1.0 + 4.0 / 256)) * LLAMA.parameters),
+        ({"optimizer": "adam-bf16"}, 6.0 * LLAMA.parameters),
+        ({"optimizer": "none"}, 2.0 * LLAMA.parameters),
+        ({"lora": 16}, 14.0 * adapter_parameters(LLAMA, 16)),
+    ],
+)
+def test_a_checkpoint_has_what_is_trained_and_what_the_optimizer_keeps(plan, saved):
+    assert checkpoint_bytes(LLAMA, CLUSTER, PLAN.changed(**plan)) == pytest.approx(saved)
+
+
+def test_a_checkpoint_and_the_memory_of_one_gpu_agree():
+    """One GPU holds what a checkpoint has: weights and the optimizer's state."""
+    one, plan = Cluster.of(hardware("h100-sxm5-80gb"), 1), TrainingPlan(batch=1, seq=512, optimizer="muon")
+    held = training_memory(LLAMA, one, plan.changed(framework="fsdp2-compile")).peak.parts
+    saved = checkpoint_bytes(LLAMA, one, plan.changed(framework="fsdp2-compile"))
+    assert saved == pytest.approx(held["weights"] + held["optimizer"], rel=1e-6)

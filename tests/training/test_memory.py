@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 from hypothesis import given, settings
@@ -320,10 +321,18 @@ def test_experts_that_one_rank_holds_are_not_gathered():
     assert parts["weights"] == pytest.approx(4 * ((outer + MIXTRAL.layers * attention) / 8 + experts), rel=1e-3)
 
 
-@pytest.mark.parametrize(("framework", "bytes_"), [("torchtune", 2 + 2), ("fsdp2-compile", 2 + 4)])
-def test_unsharded_gradients_of_a_pipeline_have_the_dtype_in_which_they_are_reduced(framework, bytes_):
+@pytest.mark.parametrize(
+    ("framework", "dtype", "bytes_"),
+    [
+        ("torchtune", "", 2 + 2),
+        ("torchtune", "fp32", 2 + 4),
+        ("fsdp2-compile", "", 2 + 4),
+        ("fsdp2-compile", "bf16", 2 + 2),
+    ],
+)
+def test_unsharded_gradients_of_a_pipeline_have_the_dtype_in_which_they_are_reduced(framework, dtype, bytes_):
     """Beside the gathered weights in 16 bits, gradients add up until the last micro batch: in 16 bits or fp32."""
-    plan = TrainingPlan(batch=64, seq=4096, pp=4, framework=framework, zero=2)
+    plan = TrainingPlan(batch=64, seq=4096, pp=4, framework=framework, zero=2, grad_dtype=dtype)
     cluster = Cluster.of(H100, 32, nic="400Gb/s")
     stages = training_memory(LLAMA, cluster, plan).stages
     held = [part.total for part in held_parameters(LLAMA, cluster, plan)]
@@ -341,3 +350,29 @@ def test_hsdp_shares_out_over_the_gpus_of_a_node_that_is_not_full():
     """Six GPUs share one node, whose domain of NVLink has room for eight: all six share out."""
     plan = TrainingPlan(batch=6, seq=4096, framework="fsdp2-compile", zero=3, hsdp=True)
     assert state(LLAMA, plan, gpus=6) == state(LLAMA, plan.changed(hsdp=False), gpus=6)
+
+
+def test_gradients_that_fsdp_reduces_in_16_bits_need_no_copy_in_fp32():
+    """Beside the 16 bits of autograd stands the copy that ranks reduce; kept shards are in fp32 in both."""
+    plan = TrainingPlan(batch=8, seq=512, framework="fsdp2-compile", zero=3)
+    layer = held_parameters(LLAMA, Cluster.of(H100, 8), plan)[0].largest_layer
+    wide, narrow = (training_memory(LLAMA, Cluster.of(H100, 8), plan.changed(grad_dtype=d)).peak for d in ("", "bf16"))
+    assert wide.parts["gradients"] == narrow.parts["gradients"]
+    assert wide.by_moment["backward"] - narrow.by_moment["backward"] == pytest.approx(4 * layer)
+
+
+@pytest.mark.parametrize("plan", [{}, {"pp": 8}, {"ep": 8}])
+def test_indexers_of_sparse_attention_are_held_too(plan):
+    """DeepSeek-V3.2 is DeepSeek-V3 with an indexer in each of its 61 layers."""
+    sparse, cluster = named_model("deepseek-v3.2"), Cluster.of(H100, 64)
+    held = held_parameters(sparse, cluster, TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", **plan))
+    total = sum(stage.dense + stage.outer + plan.get("ep", 1) * stage.experts for stage in held)
+    assert total == pytest.approx(sparse.parameters, rel=1e-12)
+
+
+def test_every_tensor_parallel_rank_has_the_whole_indexer():
+    sparse, cluster = named_model("deepseek-v3.2"), Cluster.of(H100, 64)
+    plan = TrainingPlan(batch=64, seq=4096, framework="megatron-bridge", tp=8)
+    without = dataclasses.replace(sparse, index_heads=0, index_layers=0)
+    more, less = (held_parameters(config, cluster, plan)[0].dense for config in (sparse, without))
+    assert more - less == pytest.approx(61 * sparse.index_parameters)

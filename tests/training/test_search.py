@@ -353,3 +353,11 @@ def test_ranges_of_numpy_are_those_of_python() -> None:
     found = pm.search("gpt2", cluster, plan, tp=sizes[:1], pp=sizes[:1], micro_batch=sizes)  # type: ignore[arg-type]
     same = pm.search("gpt2", cluster, plan, tp=[1], pp=[1], micro_batch=[1, 2, 4])
     assert report(found).json_text() == report(same).json_text()
+
+
+def test_rows_tell_plans_apart_that_share_out_each_expert_or_leave_it_whole() -> None:
+    axes = {"tp": (2,), "pp": (1,), "cp": (1,), "ep": (4,), "micro_batch": (1,), "zero": (1,), "recompute": ("full",)}
+    mixture, cluster = named_model("qwen3-30b-a3b"), Cluster.of(H100, 64)
+    found = report(search(mixture, [cluster], PLAN, default_space(mixture, cluster, PLAN, **axes))).rows
+    assert {row["etp"] for row in found} == {0, 1}
+    assert all(("etp1" in row["plan"]) == (row["etp"] == 1) for row in found)

@@ -7,11 +7,13 @@ import dataclasses
 import pytest
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import exchange_time
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.activations import kept_by_layer, layer_activations
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
+from perfmodel.training.exchange import tensor_exchange
 from perfmodel.training.flops import core_flop, step_flop
 from perfmodel.training.framework import find_framework
 from perfmodel.training.layer import layer_work
@@ -297,3 +299,30 @@ def test_adapters_stand_beside_the_matrices_of_both_mixers():
     rank, hidden = 16, 3072
     mamba = (2 * 3072 + 2 * 256 + 24 + hidden) + (hidden + 3072)
     assert adapter_parameters(FALCON, rank) == adapter_parameters(ATTENDING, rank) + 44 * rank * mamba
+
+
+@pytest.mark.parametrize("config", [DENSE, MAMBA, KIMI, LIGHTNING], ids=["delta", "mamba2", "kimi_delta", "lightning"])
+def test_tensor_parallel_ranks_gather_what_all_products_of_a_state_read_once(config):
+    """One gather and one sum for the mixer, and one for the MLP; as an all-reduce each without sequence parallelism."""
+    made = setup(config, tp=4, tp_overlap=False, sp=True)
+    moved = 2.0 * made.shard.tokens * config.hidden
+    gather, scatter, reduced = (
+        exchange_time(made.groups.tensor, kind, moved) for kind in ("all_gather", "reduce_scatter", "all_reduce")
+    )
+    assert tensor_forward_s(made) == pytest.approx(2 * (gather + scatter))
+    plain = setup(config, tp=4, tp_overlap=False, sp=False)
+    work = layer_work(H100, config, plain.shard, Kind(linear=True))
+    both = tensor_exchange(plain.groups, plain.shard, work, config.hidden, False, False, 0.0)
+    assert both == pytest.approx((2 * reduced, 2 * reduced))
+
+
+def tensor_forward_s(made: Setup) -> float:
+    work = layer_work(H100, made.config, made.shard, Kind(linear=True))
+    return tensor_exchange(made.groups, made.shard, work, made.config.hidden, False, False, 0.0)[0]
+
+
+def test_an_input_that_several_products_read_is_cast_once():
+    made = setup(KIMI, tp=4, sp=False, dtype="fp8")
+    work = layer_work(H100, KIMI, made.shard, Kind(linear=True, bare=True))
+    tokens, latent, values = made.shard.tokens, 2 * KIMI.linear_head_dim, KIMI.state_layer.value_width / 4
+    assert work.cast_elements == pytest.approx(tokens * (KIMI.hidden + latent + values))

@@ -28,7 +28,7 @@ def gpu(forward_s: float, backward_s: float, layers: int = 1000) -> StageGpu:
     share = np.full(len(PARTS), 1.0 / len(PARTS))
     return StageGpu(
         forward=forward_s * share, backward=backward_s * share, weights_s=0.0, sharding_s=0.25, parameters=PARAMETERS,
-        expert_parameters=0.0, layers=layers, waits=Waits(1.0, 0.0, 0.0, 0.0),
+        expert_parameters=0.0, trained=PARAMETERS, trained_experts=0.0, layers=layers, waits=Waits(1.0, 0.0, 0.0, 0.0),
     )  # fmt: skip
 
 

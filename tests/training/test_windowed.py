@@ -18,7 +18,7 @@ from perfmodel.training.micro_batch import INDEX, layer_passes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.step import train
-from perfmodel.workloads.catalog import find_model
+from perfmodel.workloads.catalog import find_model, named_model
 from perfmodel.workloads.layer_kinds import Kind
 
 H100 = hardware("h100-sxm5-80gb")
@@ -98,3 +98,22 @@ def test_ulysses_shares_out_the_heads_of_both_kinds():
     assert train(OTHER, Cluster.of(H100, 16), plan).time_s > 0
     with pytest.raises(UsageError, match=r"cp tp = 16 does not divide the 24 heads of layers with a window.*Nearest"):
         train(more, Cluster.of(H100, 16), plan)
+
+
+def test_chunks_of_llama_4_have_half_of_a_window_s_pairs():
+    """36 of 48 layers attend within 8,192 tokens: of 65,536 there are eight such pieces."""
+    scout, seq = named_model("llama-4-scout"), 65536
+    pairs, pieces = seq * (seq + 1) / 2, 8 * 8192 * 8193 / 2
+    assert core_flop(scout, seq)[0] == pytest.approx(4 * 40 * 128 * (12 * pairs + 36 * pieces))
+    sliding = dataclasses.replace(scout, facts=dataclasses.replace(scout.architecture, chunked=False))
+    assert core_flop(scout, 8192) == core_flop(sliding, 8192)
+
+
+@pytest.mark.parametrize("attention", ["fa2", "fa3"])
+def test_attention_to_chunks_takes_the_time_of_its_pairs(attention):
+    shorter = dataclasses.replace(ALIKE, window=1024, window_layers=12)
+    pieces = dataclasses.replace(shorter, facts=dataclasses.replace(shorter.architecture, chunked=True))
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(**{**PLAN, "seq": 16384}, attention=attention)
+    times = [train(config, cluster, plan).terms_s["attention"] for config in (shorter, pieces)]
+    window = 1024 * 1025 / 2 + (16384 - 1024) * 1024
+    assert times[1] / times[0] == pytest.approx(16 * 1024 * 1025 / 2 / window)

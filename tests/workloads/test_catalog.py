@@ -218,3 +218,19 @@ def test_heads_that_do_not_divide_need_their_size():
     with pytest.raises(UsageError, match=r"33 heads do not divide hidden = 4096\. Use heads=32, or give head_dim"):
         model_from_shape("layers=32 hidden=4096 heads=33 vocab=32000")
     assert model_from_shape("layers=32 hidden=4096 heads=33 vocab=32000 head_dim=128").query_width == 33 * 128
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("q_lora=64", "q_lora = 64, and the shape has no kv_lora. Give kv_lora too, or leave this out."),
+        ("top_k=2 shared_ffn=9", "top_k = 2 and shared_ffn = 9, and the shape has no experts"),
+        ("linear_heads=4", "linear_heads = 4, and the shape has no linear_layers"),
+        ("index_keys=64", "index_keys = 64, and the shape has no index_heads"),
+        ("encoder_ffn=128", "encoder_ffn = 128, and the shape has no encoder_layers"),
+    ],
+)
+def test_a_size_of_something_that_the_model_does_not_have_is_refused(words, said):
+    with pytest.raises(UsageError) as error:
+        find_model(f"layers=2 hidden=64 heads=4 vocab=100 {words}")
+    assert said in str(error.value)

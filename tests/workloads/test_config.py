@@ -23,6 +23,8 @@ LLAMA = {
     "hidden_act": "silu",
     "tie_word_embeddings": False,
 }
+BART = {"model_type": "bart", "decoder_ffn_dim": 4096}
+MIXTURE = {"model_type": "dots1", "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1024}
 
 
 @pytest.fixture
@@ -194,8 +196,14 @@ def test_a_dimension_beyond_all_models_is_refused(read, size):
         read(LLAMA | {"hidden_size": size})
 
 
+def test_an_mlp_of_mpt_may_be_a_fraction_wider(read):
+    """llm-foundry takes int(d_model expansion_ratio)."""
+    sizes = LLAMA | {"model_type": "mpt"}
+    assert [read(sizes | own).ffn for own in ({}, {"expansion_ratio": 2.5})] == [4 * 4096, 10240]
+
+
 def test_an_endless_window_is_refused(read):
-    with pytest.raises(InputFileError, match="another type than the model's class expects: cannot convert float inf"):
+    with pytest.raises(InputFileError, match="sliding_window = inf is not a whole number from 0 to"):
         read(LLAMA | {"model_type": "mistral", "sliding_window": float("inf")})
 
 
@@ -248,8 +256,25 @@ def test_a_window_that_is_not_used_is_none(read):
         ({"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 9}, "visits 9 experts of 8"),
         ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "no rope head dim (qk_rope_head_dim)"),
         ({"layer_types": ["full_attention"]}, "layer_types has 1 entries for 32 layers"),
-        ({"model_type": "mistral", "sliding_window": "wide"}, "another type"),
-        ({"model_type": "gpt_neo", "attention_types": [3]}, "another type"),
+        ({"model_type": "mistral", "sliding_window": "wide"}, "sliding_window = 'wide' is not a whole number from 0"),
+        ({"model_type": "mistral", "sliding_window": -64}, "sliding_window = -64 is not a whole number from 0"),
+        ({"model_type": "gpt_neo", "attention_types": [3]}, "attention_types = [3] does not say"),
+        ({"model_type": "gpt_neo", "attention_types": [[["global"], 31]]}, "of each of 32 layers, as [[["),
+        ({"model_type": "gpt_neo", "attention_types": [[["wide"], 32]]}, "[[['wide'], 32]] does not say"),
+        ({"model_type": "gpt_neo", "attention_types": [[["local"], 10**12]]}, "of each of 32 layers, as [[["),
+        ({"model_type": "mpt", "attn_config": "flash"}, "attn_config = 'flash' is not a table of keys"),
+        ({"model_type": "mpt", "expansion_ratio": -4}, "expansion_ratio = -4 is not a number from 0.00024 to 244,140"),
+        ({"model_type": "mpt", "expansion_ratio": "4x"}, "expansion_ratio = '4x' is not a number from"),
+        (BART | {"encoder_layers": -2}, "encoder layers = -2 is not a whole number above 0 (encoder_"),
+        (BART | {"encoder_layers": 10**6}, "encoder layers = 1000000 is above 1e+05 (encoder_layers)"),
+        (BART | {"encoder_ffn_dim": 0}, "encoder ffn = 0 is not a whole number above 0 (encoder_ffn"),
+        (MIXTURE | {"n_shared_experts": -1}, "n_shared_experts = -1 is not a whole number from 0 to 100,000"),
+        (MIXTURE | {"first_k_dense_replace": 33}, "first_k_dense_replace = 33 is not a whole number from 0 to 32"),
+        (MIXTURE | {"first_k_dense_replace": -1}, "first_k_dense_replace = -1 is not a whole number from 0 to 32"),
+        (MIXTURE | {"moe_layer_freq": 0}, "moe_layer_freq = 0 is not a whole number from 1"),
+        (MIXTURE | {"mlp_only_layers": 3}, "mlp_only_layers = 3 is not a list of layers, counted from 0"),
+        ({"model_type": "gemma4_text", "hidden_size_per_layer_input": "x"}, "hidden_size_per_layer_input = 'x' is not"),
+        ({"q_lora_rank": 512}, "q_lora_rank = 512 is of latent attention, and it has no kv_lora_rank"),
         ({"model_type": "lama"}, "unknown model type 'lama'. Did you mean 'llama'?"),
     ],
 )
