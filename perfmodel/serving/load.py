@@ -100,6 +100,11 @@ class Fleet:
     routing: str = ROUND_ROBIN
     kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S
 
+    def of_copies(self, deployment: Deployment) -> Fleet:
+        """Return the fleet whose replicas are single copies of a deployment, where these share nothing."""
+        copies = deployment.parallel.replicas
+        return replace(self, replicas=copies * self.replicas, prefill_replicas=copies * self.prefill_replicas)
+
     def policy_for(self, deployment: Deployment) -> Policy:
         """Return the rules of the scheduler of one deployment.
 
@@ -148,7 +153,7 @@ def simulate(
 
     Parameters
     ----------
-    deployment : one replica.
+    deployment : one replica; copies of the model that share nothing (dp without ep) are replicas, too.
     requests : the load: `perfmodel.serving.requests.open_loop`, `closed_loop`, or of a file.
     policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, static, dynamic); "" for the
         engine's own.
@@ -178,6 +183,7 @@ def simulate_fleet(
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
+    fleet, deployment = fleet.of_copies(deployment), deployment.replica
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
 
     def spread(batch: float, context: float) -> tuple[float, float]:
@@ -255,8 +261,10 @@ def mean_step(deployment: Deployment, replay: Replay) -> Step:
 
     Each of these kinds has the mean of its sequences and prompts, and counts as often as it occurred. The parts are
     scaled to the mean time of the simulated steps, since a step is not linear in what it holds. The simulation counts a
-    token of each sequence as a step; with a draft a step gains several.
+    token of each sequence as a step; with a draft a step gains several. Copies that share nothing have steps of their
+    own.
     """
+    deployment = deployment.replica
     batch, context = max(replay.mean_batch, 1.0), max(replay.mean_context, 1.0)
     prompts = _prompts_of(replay)
     apart = float(replay.steps - replay.decode_steps)

@@ -286,6 +286,7 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--kv-link", "50 GB/s"), "computed by the same GPUs. Add --prefill-replicas 1"),
         (("--routing", "least-loaded"), "there is one deployment"),
         (("--routing", "least-loaded", "--replicas", "2", "--concurrency", "4"), "users stay with their replica"),
+        (("--routing", "least-loaded", "--dp", "2", "--concurrency", "4"), "users stay with their replica"),
         (("--kv-tokens", "4096", "--memory-utilization", "0.9"), "--kv-tokens says what the cache holds"),
         (("--requests", "a.csv"), "--isl and --osl have no effect: the lengths stand in --requests"),
         (("--policy", "no-evict", "--preemption", "swap"), "preempts nothing"),
