@@ -32,6 +32,7 @@ class Scheduler:
 
     __slots__ = (
         "_context",
+        "_decoded_s",
         "_decoding",
         "_ends",
         "_entered",
@@ -41,10 +42,10 @@ class Scheduler:
         "_kept",
         "_on_demand",
         "_partial",
-        "_stall_s",
         "_step",
         "_swap_s_per_sequence",
         "_swap_s_per_token",
+        "_token_s",
         "_watermark",
         "blocks",
         "clock",
@@ -84,8 +85,10 @@ class Scheduler:
         self._partial: list[list[int]] = []
         #: requests in the order in which they entered; those that have ended are skipped
         self._entered: list[int] = []
-        #: time of swaps that the next step waits for, and of steps without decoding since the last decode step [s]
-        self._extra_s = self._stall_s = 0.0
+        #: time of swaps that the next step waits for, and end of the last decode step [s]
+        self._extra_s = self._decoded_s = 0.0
+        #: request -> time of its last token [s], of those that have not decoded since they entered or were preempted
+        self._token_s: dict[int, float] = {}
 
     @property
     def running(self) -> int:
@@ -213,6 +216,7 @@ class Scheduler:
             request = self._entered.pop()
         journal = self.journal
         if request in self._growing:
+            self._token_s.setdefault(request, self._decoded_s)
             left = self._growing.pop(request) - self._step
             journal.given[request] = journal.output[request] - left
             tokens = journal.prompt[request] + journal.given[request] - 1
@@ -254,6 +258,7 @@ class Scheduler:
         if self._on_demand:
             del self._held[request]
             self.blocks.join(tokens, self._step)
+        self._token_s.setdefault(request, self.time_s)
         end = self._step + left
         self._growing[request] = end
         heapq.heappush(self._ends, (end, request))

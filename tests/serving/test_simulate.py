@@ -172,6 +172,27 @@ def test_dynamic_batches_start_after_the_longest_wait() -> None:
     assert replay.last_s == pytest.approx([2.01, 2.01, 5.01])  # nobody comes after the last one
 
 
+def test_a_prompt_stalls_the_answers_that_it_interrupts_and_not_its_own() -> None:
+    """Steps of 10 ms, and 1 ms for a token of a prompt: the second one of 100 tokens holds the first answer up."""
+    load = Requests(np.array([0.0, 0.035]), np.array([10, 100]), np.full(2, 6))
+    gaps = simulate_server(server("prefill-first", clock=HandClock(0.01, 1e-3)), load).gaps
+    waited = 0.11 + 0.012  # the step of the prompt, and the next one of two sequences
+    assert gaps.quantile(1.0) == pytest.approx(waited, rel=0.01)
+    assert gaps.quantile(0.85) < 0.013
+    assert gaps.count == 10
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_the_token_after_a_preemption_comes_when_the_sequence_is_back(preemption: str) -> None:
+    """The younger of two sequences leaves a full cache until the older has ended."""
+    load = Requests(np.zeros(2), np.full(2, 32), np.full(2, 50))
+    full = server(kv_tokens=128, preemption=preemption, keeps_blocks=False)
+    replay = simulate_server(full, load)
+    assert replay.preemptions == 1
+    assert replay.gaps.quantile(1.0) > 0.15
+    assert replay.gaps.mean_s == pytest.approx((replay.last_s - replay.first_s).sum() / 98)
+
+
 def test_replicas_share_a_load() -> None:
     load = open_loop(60.0, 1500, 8, 10, spread=0.9, seed=4)
     one, turns, fewest = (
@@ -318,6 +339,9 @@ def test_tokens_and_blocks_are_conserved(
     assert np.all(first <= last)
     if isinstance(engine, Replica) and preemption == "swap" and not journal.preempted:
         assert engine.tally.tokens == prompt.sum() + output.sum() - len(sizes)
+    gaps = engine.tally.gaps  # those of a request add up to the time from its first token to its last one
+    assert gaps.count == (output - 1).sum()
+    assert gaps.sum_s == pytest.approx((last - first).sum())
     samples = engine.tally.samples
     assert np.all((samples[:, 3] >= 0) & (samples[:, 3] <= blocks))
     assert all(before <= after for before, after in pairwise(samples[:, 0]))
