@@ -173,8 +173,9 @@ class Disaggregated:
         self.back_s = back_s
         self.prefill, self.decode, self.link, self.load, self.routing = prefill, decode, link, load, routing
         self.prompts, self.answers = prefill[0].journal, decode[0].journal
-        #: (time, request) of arrivals, and of keys and values that reach the decoding engines
+        #: (time, request) of arrivals, of keys and values that wait for the link, and of those that have passed it
         self._arrivals: list[tuple[float, int]] = []
+        self._leaving: list[tuple[float, int]] = []
         self._arrived: list[tuple[float, int]] = []
         self._next_client = 0
         self._link_free_s = 0.0
@@ -197,7 +198,7 @@ class Disaggregated:
     def _step(self) -> bool:
         """Handle the earliest event; return whether there was one."""
         busy = [engine for engine in (*self.prefill, *self.decode) if engine.outstanding]
-        messages = [queue[0][0] for queue in (self._arrivals, self._arrived) if queue]
+        messages = [queue[0][0] for queue in (self._arrivals, self._leaving, self._arrived) if queue]
         times = sorted([*(engine.time_s for engine in busy), *messages])
         if not times:
             return False
@@ -216,8 +217,17 @@ class Disaggregated:
             self.prompts.arrival_s[number] = self.answers.arrival_s[number] = time_s
             self._route(0, self.prefill).submit(number, time_s)
             return
+        if self._leaving and self._leaving[0][0] <= time_s:
+            self._transfer(*heapq.heappop(self._leaving))
+            return
         time_s, number = heapq.heappop(self._arrived)
         self._route(1, self.decode).submit(number, time_s)
+
+    def _transfer(self, time_s: float, number: int) -> None:
+        """Send the keys and values of a prompt that ended at a time; those of earlier ones were sent before."""
+        start_s = max(time_s, self._link_free_s)
+        self._link_free_s = start_s + self.link.transfer_s(self.prompts.prompt[number])
+        heapq.heappush(self._arrived, (self._link_free_s, number))
 
     def _route(self, pool: int, engines: Sequence[AnyReplica]) -> AnyReplica:
         if self.routing == LEAST_LOADED:
@@ -226,7 +236,7 @@ class Disaggregated:
         return engines[(self._turns[pool] - 1) % len(engines)]
 
     def _collect(self) -> None:
-        """Send the keys and values of prompts that have ended, and new requests for answers that have ended."""
+        """Note prompts that have ended, whose keys and values leave then, and send the requests after ended answers."""
         prompts, answers = self.prompts, self.answers
         for number in prompts.done[self._prompts_done :]:
             answers.started_s[number] = prompts.started_s[number]
@@ -236,9 +246,7 @@ class Disaggregated:
                 answers.last_s[number] = prompts.last_s[number]
                 answers.done.append(number)
                 continue
-            start_s = max(prompts.last_s[number], self._link_free_s)
-            self._link_free_s = start_s + self.link.transfer_s(prompts.prompt[number])
-            heapq.heappush(self._arrived, (self._link_free_s, number))
+            heapq.heappush(self._leaving, (prompts.last_s[number], number))
         self._prompts_done = len(prompts.done)
         if self.load.concurrency:
             for number in answers.done[self._answers_done :]:

@@ -220,6 +220,17 @@ def test_decoding_apart_from_prefill_is_not_disturbed_by_it(closed: bool) -> Non
     assert replay.generated_tokens == 200 * 20
 
 
+def test_the_link_takes_the_prompt_that_ends_first() -> None:
+    """Two prefill engines start together: the short prompt ends at 0.02 s, and does not wait for the long one's."""
+    clock = HandClock(0.01, 1e-3)
+    link = Link(bytes_per_s=1.0, latency_s=0.0, bytes_per_token=0.001)  # 1 ms a token
+    apart = Server(clock, POLICIES["chunked-prefill"], prefill=server(clock=clock, replicas=2), link=link)
+    replay = simulate_server(apart, Requests(np.zeros(2), np.array([1000, 10]), np.full(2, 2)))
+    step_s = 0.011
+    assert replay.first_s == pytest.approx([1.01, 0.02])
+    assert replay.last_s == pytest.approx([1.01 + 1.0 + step_s, 0.02 + 0.01 + step_s])
+
+
 def test_an_interrupted_simulation_keeps_what_has_ended() -> None:
     calls = 0
 
