@@ -33,11 +33,17 @@ class BatchReplica:
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
         self.running = 0
+        #: requests of the last batch
+        self._last: list[int] = []
 
     @property
     def outstanding(self) -> int:
         """Requests in the queue; a batch is computed within one event."""
         return len(self.waiting)
+
+    def outstanding_at(self, time_s: float) -> int:
+        """Return the requests in the queue, and those of the last batch that have no last token at a time."""
+        return len(self.waiting) + sum(self.journal.last_s[request] > time_s for request in self._last)
 
     def submit(self, request: int, time_s: float) -> None:
         """Add a request to the queue."""
@@ -55,7 +61,7 @@ class BatchReplica:
             self.tally.queued_s += wait_s * len(self.waiting)
             self.time_s += wait_s
             return
-        batch = self._batch()
+        batch = self._last = self._batch()
         used = self.blocks.free
         self.running = len(batch)
         self.blocks.free -= sum(self.blocks.of(self._tokens(request)) for request in batch)

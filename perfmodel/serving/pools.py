@@ -139,7 +139,7 @@ def _least_loaded(engines: Sequence[AnyReplica], journal: Journal, progress: Pro
         for engine in engines:
             while engine.outstanding and engine.time_s < time_s:
                 engine.advance(time_s)
-        _fewest(engines).submit(number, time_s)
+        _fewest(engines, time_s).submit(number, time_s)
         if not number % _EVENTS_A_REPORT:
             progress(len(journal.done))
     for engine in engines:
@@ -147,8 +147,8 @@ def _least_loaded(engines: Sequence[AnyReplica], journal: Journal, progress: Pro
             engine.advance(math.inf)
 
 
-def _fewest(engines: Sequence[AnyReplica]) -> AnyReplica:
-    return min(engines, key=lambda engine: engine.outstanding)
+def _fewest(engines: Sequence[AnyReplica], time_s: float) -> AnyReplica:
+    return min(engines, key=lambda engine: engine.outstanding_at(time_s))
 
 
 class Disaggregated:
@@ -215,13 +215,13 @@ class Disaggregated:
         if self._arrivals and self._arrivals[0][0] <= time_s:
             time_s, number = heapq.heappop(self._arrivals)
             self.prompts.arrival_s[number] = self.answers.arrival_s[number] = time_s
-            self._route(0, self.prefill).submit(number, time_s)
+            self._route(0, self.prefill, time_s).submit(number, time_s)
             return
         if self._leaving and self._leaving[0][0] <= time_s:
             self._transfer(*heapq.heappop(self._leaving))
             return
         time_s, number = heapq.heappop(self._arrived)
-        self._route(1, self.decode).submit(number, time_s)
+        self._route(1, self.decode, time_s).submit(number, time_s)
 
     def _transfer(self, time_s: float, number: int) -> None:
         """Send the keys and values of a prompt that ended at a time; those of earlier ones were sent before."""
@@ -229,9 +229,9 @@ class Disaggregated:
         self._link_free_s = start_s + self.link.transfer_s(self.prompts.prompt[number])
         heapq.heappush(self._arrived, (self._link_free_s, number))
 
-    def _route(self, pool: int, engines: Sequence[AnyReplica]) -> AnyReplica:
+    def _route(self, pool: int, engines: Sequence[AnyReplica], time_s: float) -> AnyReplica:
         if self.routing == LEAST_LOADED:
-            return _fewest(engines)
+            return _fewest(engines, time_s)
         self._turns[pool] += 1
         return engines[(self._turns[pool] - 1) % len(engines)]
 

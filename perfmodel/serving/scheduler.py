@@ -95,6 +95,11 @@ class Scheduler:
         """Sequences in the engine."""
         return self._decoding + len(self._partial)
 
+    def outstanding_at(self, time_s: float) -> int:
+        """Return the requests in the engine and in its queue at about a time: an event ends with its first request."""
+        del time_s
+        return self.outstanding
+
     def submit(self, request: int, time_s: float) -> None:
         """Add a request to the queue; an engine that has nothing to do starts at once."""
         if not self.outstanding and self.time_s < time_s:

@@ -205,6 +205,13 @@ def test_replicas_share_a_load() -> None:
     assert len({replay.generated_tokens for replay in (one, turns, fewest)}) == 1
 
 
+def test_a_running_batch_counts_as_load() -> None:
+    """A batch of one takes a second on each of two engines: the second request goes to the idle one, at once."""
+    load = Requests(np.array([0.0, 0.1, 0.2]), np.full(3, 10), np.full(3, 100))
+    replay = simulate_server(server("static", batch=1, replicas=2, routing=LEAST_LOADED), load)
+    assert replay.queued_s == pytest.approx([0.0, 0.0, 0.8])
+
+
 @pytest.mark.parametrize("closed", [False, True])
 def test_decoding_apart_from_prefill_is_not_disturbed_by_it(closed: bool) -> None:
     clock = HandClock(0.01, 1e-4)
