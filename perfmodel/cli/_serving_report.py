@@ -149,10 +149,10 @@ def decision(outcomes: Sequence[Outcome], study: Study) -> str:
     facts = [outcome.points[0].facts if outcome.points else outcome.largest.facts  # type: ignore[union-attr]
              for outcome in outcomes if outcome.points or outcome.largest]  # fmt: skip
     best = max(good, key=lambda point: point.tokens_per_s_per_gpu)
-    beyond = next((outcome.beyond for outcome in outcomes if outcome.largest is best), ())
-    why = f"; beyond, {' and '.join(beyond)} is missed" if beyond else ""
-    if beyond == (CAPACITY,):
-        why = "; beyond, requests pile up"
+    beyond = next((outcome.beyond for outcome in outcomes if outcome.largest is best), None)
+    why = "" if beyond is None else "; no larger load was tried"
+    if beyond:
+        why = "; beyond, requests pile up" if beyond == (CAPACITY,) else f"; beyond, {' and '.join(beyond)} is missed"
     return (
         f"{deployment_name(best.facts, facts)} meets {study.slo} up to {load_name(best)}: "
         f"{format_si(best.tokens_per_s_per_gpu, '')} tokens/s a GPU, goodput {format_si(best.goodput_per_s, '', 3)} "
