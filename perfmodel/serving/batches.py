@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import deque
 
-from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.blocks import Blocks, Windows
 from perfmodel.serving.journal import Clock, Journal
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.tally import Tally
@@ -21,14 +21,15 @@ class BatchReplica:
 
     Parameters
     ----------
-    clock, policy, kv_tokens, journal, sequence_tokens : as for `perfmodel.serving.replica.Replica`.
+    clock, policy, kv_tokens, journal, sequence_tokens, windows : as for `perfmodel.serving.replica.Replica`.
     """
 
     def __init__(
-        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, sequence_tokens: float = 0.0
-    ) -> None:
+        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, sequence_tokens: float = 0.0,
+        windows: Windows = (),
+    ) -> None:  # fmt: skip
         self.clock, self.policy, self.journal = clock, policy, journal
-        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens)
+        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens, windows)
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()

@@ -14,7 +14,6 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError, check_names, expect, renaming, suggesting
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
-from perfmodel.serving.memory import Memory
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
@@ -213,40 +212,27 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
     tokens = memory.kv_tokens - float(memory.shared(requests.cached))
-    if memory.forgets and np.all(requests.prompt - requests.cached >= max(window for window, _ in memory.windows)):
-        policy = policy.changed(reserve=True)  # an answer takes no more than its prompt: nothing is preempted
-    share = _kept_share(replace(memory, reserve=policy.reserve), requests)
-    bytes_token, states = share * memory.kv_bytes_token, memory.all_state_bytes
+    bytes_token, states = memory.kv_bytes_token, memory.all_state_bytes
     server = Server(
         TabledClock(deployment.clock()),
         policy,
-        tokens / share,
+        tokens,
         gpus=deployment.gpus,
         replicas=fleet.replicas,
         routing=fleet.routing,
         front_end_s=deployment.front_end_s,
         kv_bytes_token=bytes_token,
-        sequence_tokens=memory.state_tokens / share,
+        sequence_tokens=memory.state_tokens,
         sequence_bytes=states,
+        windows=memory.windows,
         host_bytes_per_s=_host_bytes_per_s(deployment.hardware) * deployment.tp * deployment.pp,
     )
     if not fleet.prefill_replicas:
         return server
     if not (math.isfinite(fleet.kv_link_bytes_per_s) and fleet.kv_link_bytes_per_s > 0):
         raise UsageError("the link for keys and values has no bandwidth.", remedy="Give a bandwidth above 0.")
-    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, bytes_token, states)
+    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, bytes_token, states, memory.windows)
     return replace(server, prefill=replace(server, replicas=fleet.prefill_replicas), link=link)
-
-
-def _kept_share(memory: Memory, requests: Requests) -> float:
-    """Return the share of the tokens of all sequences that is kept: below 1 where they outgrow a window.
-
-    The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
-    mean sequence takes what its layers keep.
-    """
-    prompts, answers = (requests.prompt - requests.cached).astype(np.float64), requests.output.astype(np.float64)
-    lengths = np.asarray(memory.length(prompts, answers))
-    return float(np.sum(memory.kept(lengths)) / np.sum(lengths))
 
 
 def _host_bytes_per_s(hardware: Hardware) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.blocks import Windows, kept
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
@@ -35,16 +36,19 @@ class Link:
     latency_s : time until the first byte arrives [s].
     bytes_per_token : keys and values of a token [B].
     bytes_per_sequence : states of a sequence, however long it is [B].
+    windows : of the layers that keep the last tokens alone.
     """
 
     bytes_per_s: float
     latency_s: float
     bytes_per_token: float
     bytes_per_sequence: float = 0.0
+    windows: Windows = ()
 
     def transfer_s(self, tokens: int) -> float:
         """Return the time for what the layers keep of a sequence of some tokens, alone on the link [s]."""
-        return self.latency_s + (self.bytes_per_sequence + tokens * self.bytes_per_token) / self.bytes_per_s
+        moved_bytes = self.bytes_per_sequence + float(kept(tokens, self.windows)) * self.bytes_per_token
+        return self.latency_s + moved_bytes / self.bytes_per_s
 
 
 def run_pool(

@@ -55,6 +55,7 @@ class Replica(Scheduler):
         decoding = self._decoding
         steps = self._steps_to_next_end()
         blocks = self.blocks
+        steps = blocks.even_steps(self._step, steps)
         if self._on_demand and blocks.free < decoding * (steps // blocks.block_tokens + 1):
             steps = min(steps, blocks.steps_left(self._step, decoding))
         context = self._context / decoding + 1.0
@@ -105,6 +106,7 @@ class Replica(Scheduler):
         tally.decoded += count
         tally.decode_contexts += steps * (self._context + 0.5 * decoding * (steps - 1))
         self._step += steps
+        self.blocks.narrow(self._step)
         self._context += count
         tally.generated += count
         self._note_gaps(start_s, step_s, count)

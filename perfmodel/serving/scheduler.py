@@ -10,7 +10,7 @@ import heapq
 import math
 from collections import deque
 
-from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.blocks import Blocks, Windows, kept
 from perfmodel.serving.journal import Chunk, Clock, Journal
 from perfmodel.serving.policies import SWAP, Policy
 from perfmodel.serving.tally import Tally
@@ -28,6 +28,7 @@ class Scheduler:
     swap_s_per_token : time to move the keys and values of a token to the host or back, for preemption by swap [s].
     swap_s_per_sequence : the same for a sequence's states [s].
     sequence_tokens : tokens whose room the states of a sequence take of the cache.
+    windows : of the layers that keep the last tokens of a sequence alone, see `perfmodel.serving.blocks.Windows`.
     """
 
     __slots__ = (
@@ -59,10 +60,10 @@ class Scheduler:
 
     def __init__(
         self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, swap_s_per_token: float = 0.0,
-        swap_s_per_sequence: float = 0.0, sequence_tokens: float = 0.0,
+        swap_s_per_sequence: float = 0.0, sequence_tokens: float = 0.0, windows: Windows = (),
     ) -> None:  # fmt: skip
         self.clock, self.policy, self.journal = clock, policy, journal
-        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens)
+        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens, windows)
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
@@ -78,9 +79,9 @@ class Scheduler:
         #: decoding request -> decode step at which it ends
         self._growing: dict[int, int] = {}
         #: request -> blocks that it holds, for prompts in progress and reserved requests
-        self._held: dict[int, int] = {}
-        #: preempted request -> blocks that have to be taken before its own are, and its blocks, the last one not full
-        self._kept: dict[int, tuple[int, int, int]] = {}
+        self._held: dict[int, float] = {}
+        #: preempted request -> blocks that have to be taken before its own are, its blocks, and tokens of full ones
+        self._kept: dict[int, tuple[float, float, int]] = {}
         #: prompts in progress, oldest first: [request, tokens computed, tokens to compute]
         self._partial: list[list[int]] = []
         #: requests in the order in which they entered; those that have ended are skipped
@@ -146,7 +147,7 @@ class Scheduler:
         if self._on_demand:
             blocks, held = self.blocks, self._held[request]
             room = blocks.free - blocks.needed(self._step) + held - blocks.of_states
-            tokens = min(tokens, room * blocks.block_tokens - done)
+            tokens = min(tokens, blocks.tokens_in(room) - done)
             if tokens <= 0:
                 return 0
             more = max(0, blocks.of(done + tokens) - held)
@@ -187,8 +188,8 @@ class Scheduler:
         if request not in self._kept:
             return 0
         before, count, full = self._kept[request]
-        left = min(full, count - max(0, self.blocks.taken - before))
-        return min(max(0, left) * self.blocks.block_tokens, target - 1)
+        left = self.blocks.tokens_in(count - max(0, self.blocks.taken - before))
+        return min(full, left, target - 1)
 
     def _return(self, request: int, tokens: int) -> int:
         """Let a request enter whose keys and values exist: they come from the host or from another engine."""
@@ -241,7 +242,8 @@ class Scheduler:
 
     def _swap_s(self, tokens: int) -> float:
         """Return the time to move a sequence of some tokens to the host or back [s]."""
-        return tokens * self._swap_s_per_token + self._swap_s_per_sequence
+        moved = float(kept(tokens, self.blocks.windows))
+        return moved * self._swap_s_per_token + self._swap_s_per_sequence
 
     def _keep(self, request: int, tokens: int) -> None:
         """Remember the blocks of a sequence that is preempted: they are taken after those that are free now.
@@ -250,7 +252,8 @@ class Scheduler:
         """
         if self.policy.keeps_blocks and not self.blocks.of_states:
             blocks = self.blocks
-            self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), tokens // blocks.block_tokens
+            full = tokens - tokens % blocks.block_tokens
+            self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), full
 
     def _join(self, request: int, tokens: int) -> None:
         """Let a request decode that has some tokens in the cache."""

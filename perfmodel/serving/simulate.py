@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 from perfmodel.core.units import format_count
 from perfmodel.errors import UsageError, expect, unknown_name
 from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.blocks import Blocks, Windows, kept
 from perfmodel.serving.journal import Chunk, Clock, Journal
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggregated, Link, Progress, run_pool
@@ -39,6 +41,7 @@ class Server:
     kv_bytes_token : keys and values of a token [B].
     sequence_tokens : tokens whose room a sequence takes of the cache besides its own: for its layers' states.
     sequence_bytes : these states, which move with its keys and values [B].
+    windows : of the layers that keep the last tokens of a sequence alone, see `perfmodel.serving.blocks.Windows`.
     host_bytes_per_s : bandwidth between GPU and host, for preemption by swap [B/s].
     prefill : engines that only compute prompts (a disaggregated deployment), or None; then this server decodes.
     link : between the two.
@@ -59,6 +62,7 @@ class Server:
     kv_bytes_token: float = 0.0
     sequence_tokens: float = 0.0
     sequence_bytes: float = 0.0
+    windows: Windows = ()
     host_bytes_per_s: float = math.inf
     prefill: Server | None = None
     link: Link | None = None
@@ -86,7 +90,7 @@ class Server:
 
     def engines(self, journal: Journal) -> list[AnyReplica]:
         """Return the replicas, idle, with a journal to write into."""
-        own = {"sequence_tokens": self.sequence_tokens}
+        own: dict[str, Any] = {"sequence_tokens": self.sequence_tokens, "windows": self.windows}
         kind: type[AnyReplica] = BatchReplica
         if not self.policy.batch:
             kind = Replica
@@ -193,15 +197,16 @@ def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
 
 def _check_fit(server: Server, requests: Requests) -> None:
     """Raise for a request that no empty engine could hold: it would wait for ever."""
-    block, states = server.policy.block_tokens, server.sequence_tokens
-    room = server.kv_tokens // block * block if math.isfinite(server.kv_tokens) else math.inf
-    needed = requests.prompt - requests.cached + requests.output - 1
-    too_long = int((needed > room - math.ceil(states / block) * block).sum())
+    blocks = Blocks(server.kv_tokens, server.policy.block_tokens, server.sequence_tokens, server.windows)
+    tokens = requests.prompt - requests.cached + requests.output - 1
+    too_long = int((blocks.of(tokens) > blocks.total).sum())
     if too_long:
+        largest, states = int(tokens.max()), server.sequence_tokens
+        windowed = f" (in windows as much as {kept(largest, server.windows):.0f})" if server.windows else ""
         beside = f" and states as large as {states:.0f} more" if states else ""
         raise UsageError(
-            f"{format_count(too_long, 'request')} of {len(requests)} never fit: the largest has {int(needed.max())} "
-            f"tokens{beside}, the KV cache of one engine holds {int(room)}.",
+            f"{format_count(too_long, 'request')} of {len(requests)} never fit: the largest has {largest} "
+            f"tokens{windowed}{beside}, the KV cache of one engine holds {blocks.total * blocks.block_tokens}.",
             remedy="Use more GPUs, a smaller kv or weights format, shorter requests, or correct --kv-tokens.",
         )
     if server.prefill is not None:

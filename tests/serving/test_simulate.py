@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.serving.blocks import Blocks, Windows
 from perfmodel.serving.deployment import Deployment, StepClock
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.load import TabledClock
@@ -334,17 +335,18 @@ def _small_clock() -> StepClock:
     sequences=st.integers(1, 8),
     clients=st.integers(0, 5),
     states=st.integers(0, 40),
+    windows=st.sampled_from([(), ((16, 1.0),), ((40, 0.5),), ((24, 0.3), (64, 0.6))]),
 )
 def test_tokens_and_blocks_are_conserved(
     policy: str, preemption: str, sizes: list[tuple[int, int, float]], blocks: int, budget: int, sequences: int,
-    clients: int, states: int,
+    clients: int, states: int, windows: Windows,
 ) -> None:  # fmt: skip
     blocks += math.ceil(states / 16)
     prompt, output = (np.array([size[index] for size in sizes]) for index in (0, 1))
     gaps = np.array([0.0 if clients else size[2] for size in sizes])
     load = Requests(np.cumsum(gaps), prompt, output, clients)
     rules = {"preemption": preemption, "max_batched_tokens": budget, "max_num_seqs": sequences}
-    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, sequence_tokens=float(states), **rules)
+    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, sequence_tokens=float(states), windows=windows, **rules)
     journal = Journal(prompt.tolist(), output.tolist())
     (engine,) = ran.engines(journal)
     run_pool([engine], load, journal, "round-robin", lambda done: None)
@@ -363,6 +365,54 @@ def test_tokens_and_blocks_are_conserved(
     samples = engine.tally.samples
     assert np.all((samples[:, 3] >= 0) & (samples[:, 3] <= blocks))
     assert all(before <= after for before, after in pairwise(samples[:, 0]))
+
+
+@given(
+    lengths=st.lists(st.integers(1, 150), min_size=1, max_size=6),
+    steps=st.integers(1, 120),
+    share=st.sampled_from([0.25, 0.5, 0.9, 1.0]),
+    window=st.integers(1, 100),
+)
+def test_a_growing_sequence_takes_what_its_length_has(
+    lengths: list[int], steps: int, share: float, window: int
+) -> None:
+    """Beyond its window a sequence takes the part of its blocks that the other layers keep, whoever grows beside it."""
+    blocks = Blocks(1e6, 16, windows=((window, share),))
+    for length in lengths:
+        blocks.join(length, 5)
+    step, taken = 5, 0.0
+    while step < 5 + steps:
+        count = blocks.even_steps(step, 5 + steps - step)
+        taken += blocks.needed_in(step, count, len(lengths))
+        step += count
+        blocks.narrow(step)
+    assert taken == sum(blocks.of(length + steps) - blocks.of(length) for length in lengths)
+    for length in lengths:
+        blocks.leave(length + steps, step)
+    assert all(blocks.needed(step + ahead) == 0 for ahead in range(16))
+    most = max(lengths)
+    assert blocks.of(blocks.tokens_in(blocks.of(most))) == blocks.of(most)
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize(("prompt", "fits"), [(6500, True), (7900, False)])
+def test_what_a_windowed_request_needs_is_its_own(prompt: int, others: int, fits: bool) -> None:
+    """Half of the layers keep 4096 tokens: 6600 are as many as 5348 in all, and 8000 as many as 6048."""
+    load = Requests(
+        np.zeros(1 + others), np.array([prompt] + [100] * others), np.full(1 + others, 101)
+    )  # fmt: skip
+    room = server(kv_tokens=6000, windows=((4096, 0.5),))
+    if fits:
+        assert simulate_server(room, load).count == 1 + others
+        return
+    with pytest.raises(UsageError, match=f"1 request of {1 + others} never fit: .* holds 6000"):
+        simulate_server(room, load)
+
+
+def test_swaps_and_transfers_move_what_windows_keep() -> None:
+    link = Link(bytes_per_s=1e6, latency_s=0.0, bytes_per_token=1e3, windows=((64, 1.0),))
+    assert link.transfer_s(50) == pytest.approx(0.05)
+    assert link.transfer_s(5000) == pytest.approx(0.064)
 
 
 @given(gap=st.floats(0, 100), first=st.floats(1e-3, 10), slope=st.floats(0, 1))
