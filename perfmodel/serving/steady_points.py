@@ -104,11 +104,16 @@ def _figures(result: Steady, workload: Workload, at: Callable[[Number], float]) 
     }  # fmt: skip
     first, later = figures["ttft_s"], figures["tpot_s"]
     figures["latency_s"] = {key: first[key] + (workload.osl - 1) * later[key] for key in first}
+    if workload.osl == 1:  # no answer has a further token
+        figures["tpot_s"] = dict.fromkeys(later, math.nan)
     return figures
 
 
 def _missed(slo: Slo, figures: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
-    """Return the objectives that the means do not meet; in the mean, the gaps between tokens are TPOT."""
+    """Return the objectives that the means do not meet; in the mean, the gaps between tokens are TPOT.
+
+    As in `perfmodel.serving.slo.Slo.missed`, a quantity that no request has is met.
+    """
     names = {"itl": "tpot_s"}
     return tuple(
         str(item) for item in slo.objectives if figures[names.get(item.name, item.quantity)]["mean"] > item.limit_s

@@ -151,6 +151,19 @@ def test_without_given_loads_the_largest_one_fills_the_caches_of_all_replicas(pe
     assert [row["concurrency"] for row in ran.json["rows"]] == [1, 2, 4, 8]
 
 
+@pytest.mark.parametrize("more", [(), ("--steady",)])
+def test_an_objective_of_a_time_that_no_answer_has_is_met_and_said(perfmodel, more):
+    words = ("serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "1", "--concurrency", "2", "--format", "json")
+    ran = perfmodel(*words, "--slo", "tpot=1ns,ttft=10s,mean", *more)
+    assert ran.code == 0
+    (row,) = ran.json["rows"]
+    assert row["slo_met"]
+    assert row["tpot_s"]["mean"] is None
+    assert row["latency_s"]["mean"] == pytest.approx(row["ttft_s"]["mean"])
+    assert any("no tpot: such an objective is met" in note for note in ran.json["notes"])
+    assert perfmodel(*words, "--slo", "ttft=1ns,mean", *more).code == 1
+
+
 def test_a_first_token_is_as_doubtful_in_a_simulation_as_in_the_steady_state(perfmodel):
     # One user waits for nobody: both views have the same time, and the engine's file states the same doubt of it.
     words = ("serve", "llama-3.1-8b", "--on", "h100", "--concurrency", 1, "--format", "json")
