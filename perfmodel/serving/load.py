@@ -211,12 +211,13 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     """Return what the simulation has to know of a deployment and its fleet."""
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
-    tokens = memory.kv_tokens - float(memory.shared(requests.cached))
+    shared = float(memory.shared(requests.cached))
     bytes_token, states = memory.kv_bytes_token, memory.all_state_bytes
     server = Server(
         TabledClock(deployment.clock()),
         policy,
-        tokens,
+        memory.kv_tokens - shared,
+        shared_tokens=shared,
         gpus=deployment.gpus,
         replicas=fleet.replicas,
         routing=fleet.routing,

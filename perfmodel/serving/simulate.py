@@ -32,7 +32,8 @@ class Server:
     ----------
     clock : times of the steps of one replica.
     policy : rules of its scheduler.
-    kv_tokens : tokens that its cache holds; infinite for no limit.
+    kv_tokens : tokens that its cache holds beside a prefix that all prompts share; infinite for no limit.
+    shared_tokens : tokens of that prefix, which lie in the cache all the time.
     gpus : GPUs of one replica.
     replicas : engines that are alike.
     routing : how requests are spread over them, see `perfmodel.serving.pools.ROUTINGS`.
@@ -55,6 +56,7 @@ class Server:
     clock: Clock
     policy: Policy
     kv_tokens: float = math.inf
+    shared_tokens: float = 0.0
     gpus: int = 1
     replicas: int = 1
     routing: str = ROUND_ROBIN
@@ -191,7 +193,7 @@ def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
         interrupted = True
     return replay_of(
         requests, journal, engines, prefill, gpus=server.all_gpus, front_end_s=server.front_end_s,
-        kv_bytes_token=server.kv_bytes_token, interrupted=interrupted,
+        kv_bytes_token=server.kv_bytes_token, shared_tokens=server.shared_tokens, interrupted=interrupted,
     )  # fmt: skip
 
 
