@@ -101,7 +101,9 @@ class Replica(Scheduler):
         count = decoding * steps
         if self._on_demand:
             blocks = self.blocks
-            blocks.free -= blocks.needed_in(self._step, steps, decoding)
+            taken = blocks.needed_in(self._step, steps, decoding)
+            blocks.free -= taken
+            tally.blocks_s += 0.5 * step_s * steps * taken  # one after the other in the run
         tally.decode_steps += steps
         tally.decoded += count
         tally.decode_contexts += steps * (self._context + 0.5 * decoding * (steps - 1))
