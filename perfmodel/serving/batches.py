@@ -7,7 +7,7 @@ import math
 from collections import deque
 
 from perfmodel.serving.blocks import Blocks, Windows
-from perfmodel.serving.journal import Clock, Journal
+from perfmodel.serving.journal import Clock, Journal, straight
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.tally import Tally
 
@@ -111,8 +111,8 @@ class BatchReplica:
         given = 1
         going = size
         for request in sorted(batch, key=journal.output.__getitem__):
-            steps = journal.output[request] - given
-            if steps:
+            while given < journal.output[request]:
+                steps = straight(context, journal.output[request] - given)
                 step_s = 0.5 * (self.clock.decode_s(size, context) + self.clock.decode_s(size, context + steps - 1))
                 self._pass(steps * step_s, going, steps, steps * size)
                 tally.gaps.add(step_s, steps * going)

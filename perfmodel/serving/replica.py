@@ -1,8 +1,9 @@
 """One simulated engine with continuous batching: a step with prefill is one event, a run of decode steps is one event.
 
-A decode run ends with the next completion, the next arrival that could enter, or the last free block. Its time is the
-number of steps times the mean of the step times at its two ends, which is exact as long as a step's time is linear in
-the mean context. What a step computes is decided in `perfmodel.serving.scheduler`.
+A decode run ends with the next completion, the next arrival that could enter, or the last free block, and before
+contexts have grown by much (`perfmodel.serving.journal.straight`). Its time is the number of steps times the mean of
+the step times at its two ends, which is exact as long as a step's time is linear in the mean context. What a step
+computes is decided in `perfmodel.serving.scheduler`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from perfmodel.serving.journal import Chunk
+from perfmodel.serving.journal import Chunk, straight
 from perfmodel.serving.scheduler import Scheduler
 
 
@@ -59,6 +60,7 @@ class Replica(Scheduler):
         if self._on_demand and blocks.free < decoding * (steps // blocks.block_tokens + 1):
             steps = min(steps, blocks.steps_left(self._step, decoding))
         context = self._context / decoding + 1.0
+        steps = straight(context, steps)
         first_s = self.clock.decode_s(decoding, context)
         last_s = self.clock.decode_s(decoding, context + steps - 1) if steps > 1 else first_s
         may_enter = not self.waiting and decoding < self.policy.max_num_seqs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -413,6 +413,24 @@ def test_swaps_and_transfers_move_what_windows_keep() -> None:
     link = Link(bytes_per_s=1e6, latency_s=0.0, bytes_per_token=1e3, windows=((64, 1.0),))
     assert link.transfer_s(50) == pytest.approx(0.05)
     assert link.transfer_s(5000) == pytest.approx(0.064)
+
+
+@dataclass(frozen=True)
+class WindowedClock(HandClock):
+    """Steps whose time rises with the keys of a sequence until a window of them is full."""
+
+    window: float = 512.0
+
+    def decode_s(self, sequences: int, context: float) -> float:
+        return super().decode_s(sequences, min(context, self.window))
+
+
+@pytest.mark.parametrize("policy", ["chunked-prefill", "static"])
+def test_a_run_of_steps_across_a_window_takes_the_sum_of_its_steps(policy: str) -> None:
+    clock = WindowedClock(0.001, 0.0, 1e-5)
+    replay = simulate_server(server(policy, clock=clock), closed_loop(4, 4, 127, 4001))
+    steps_s = sum(clock.decode_s(4, 128.0 + step) for step in range(4000))
+    assert replay.last_s - replay.first_s == pytest.approx(np.full(4, steps_s), rel=3e-3)
 
 
 @given(gap=st.floats(0, 100), first=st.floats(1e-3, 10), slope=st.floats(0, 1))
