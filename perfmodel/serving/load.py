@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.errors import UsageError, check_names, expect, renaming, suggesting
+from perfmodel.errors import UsageError, check_names, expect, expect_numbers, renaming, suggesting
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.policies import Policy, find_policy
@@ -90,6 +91,11 @@ class Fleet:
     prefill_replicas : deployments that compute prompts only; 0: prompts and answers share the replicas.
     routing : see `perfmodel.serving.pools.ROUTINGS`.
     kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
+
+    Raises
+    ------
+    UsageError
+        On construction, for a number of another kind.
     """
 
     policy: str = ""
@@ -98,6 +104,10 @@ class Fleet:
     prefill_replicas: int = 0
     routing: str = ROUND_ROBIN
     kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S
+
+    def __post_init__(self) -> None:
+        expect_numbers(Integral, replicas=self.replicas, prefill_replicas=self.prefill_replicas)
+        expect_numbers(Real, kv_link_bytes_per_s=self.kv_link_bytes_per_s)
 
     def of_copies(self, deployment: Deployment) -> Fleet:
         """Return the fleet whose replicas are single copies of a deployment, where these share nothing."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 from perfmodel.core.units import format_count
-from perfmodel.errors import UsageError, expect, unknown_name
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.batches import BatchReplica
 from perfmodel.serving.blocks import Blocks, Windows, kept
 from perfmodel.serving.journal import Chunk, Clock, Journal
@@ -70,7 +69,6 @@ class Server:
     link: Link | None = None
 
     def __post_init__(self) -> None:
-        expect(self.replicas, Integral, "number of replicas", place="replicas", remedy="Give 1 or more.")
         if self.replicas < 1:
             raise UsageError(f"{self.replicas} replicas cannot serve.", remedy="Give 1 or more.")
         if self.routing not in ROUTINGS:

@@ -58,8 +58,8 @@ def steady(
     if batch is not None and concurrency is not None:
         raise UsageError("batch and concurrency are both given.", place="steady", remedy="Give one of them.")
     load = {"concurrency": concurrency} if batch is None else {"batch": batch}
-    given = {"isl": isl, "osl": osl, "prefix": prefix, **load, "requests": requests}
-    named = arrays("steady", {name: value for name, value in given.items() if value is not None})
+    optional = {name: value for name, value in {**load, "requests": requests}.items() if value is not None}
+    named = arrays("steady", {"isl": isl, "osl": osl, "prefix": prefix, **optional})
     common_shape("steady", named)
     prompt, answer, cached = named["isl"], named["osl"], named["prefix"]
     _check(deployment, prompt, answer, cached)
