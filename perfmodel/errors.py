@@ -8,6 +8,7 @@ import inspect
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable
+from numbers import Real
 from types import UnionType
 from typing import Any, ParamSpec, TypeVar
 
@@ -111,6 +112,24 @@ def expect(value: object, kind: type | UnionType, what: str, *, place: str, reme
         raise wrong_type(value, what, place=place, remedy=remedy)
 
 
+def expect_numbers(kind: type, **values: object) -> None:
+    """Raise for arguments, by name, that are no numbers of a kind.
+
+    Raises
+    ------
+    UsageError
+        When one is none.
+
+    >>> from numbers import Real
+    >>> expect_numbers(Real, spread="wide")
+    Traceback (most recent call last):
+    perfmodel.errors.UsageError: spread: 'wide' is no number. Give a number.
+    """
+    what = "number" if kind is Real else "whole number"
+    for name, value in values.items():
+        expect(value, kind, what, place=name, remedy=f"Give a {what}.")
+
+
 def wrong_type(value: object, what: str, *, place: str, remedy: str) -> UsageError:
     """Build the error for an argument of another type; see `expect`."""
     return UsageError(f"{reprlib.repr(value)} is no {what}.", place=place, remedy=remedy)
@@ -154,7 +173,7 @@ def unknown_name(
     Parameters
     ----------
     what : the kind of thing that is named ("operator").
-    name : the unknown name.
+    name : the unknown name, or what was given in its place.
     allowed : the names that exist, with other spellings of them.
     place : where the name stands.
     kind : class of the error.
@@ -166,7 +185,7 @@ def unknown_name(
     known = f"Allowed: {', '.join(shown)}." if shown else "There is none."
     if listing and len(shown) > _LISTED:
         known = f"Allowed: the {len(shown)} of `{listing}`."
-    remedy = f"{nearest(name, names)} {known}".strip()
+    remedy = f"{nearest(str(name), names)} {known}".strip()
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)
 
 

@@ -458,12 +458,26 @@ _PROFILE = pm.Profile((pm.ProfileEntry("a", 1.0),))
     ("call", "part"),
     [
         (lambda: pm.open_loop("4", 10, 128, 32), "rate_per_s: '4' is no rate"),  # type: ignore[arg-type]
+        (lambda: pm.open_loop(4.0, 5, 64, 8, seed="x"), "seed: 'x' is no whole number"),  # type: ignore[arg-type]
+        (lambda: pm.open_loop(4.0, 5, 64, 8, seed=-1), "seed: a seed of -1 is below 0"),
+        (lambda: pm.open_loop(4.0, 5, "x", 8), "requests: isl='x' is no number"),
+        (lambda: pm.open_loop(4.0, 5, [np.nan] * 5, 8), "requests: isl is not finite"),
+        (lambda: pm.open_loop(4.0, 5, 64, 8, spacing=3), "unknown spacing of arrivals 3"),  # type: ignore[arg-type]
+        (lambda: pm.closed_loop(2, 5, 64, 8, ramp_s="x"), "ramp_s: 'x' is no number"),  # type: ignore[arg-type]
+        (lambda: pm.closed_loop(2, 5, 64, None), "requests: osl=None is no number"),  # type: ignore[arg-type]
         (lambda: pm.open_loop(4.0, 2.5, 128, 32), "count: 2.5 is no number of requests"),  # type: ignore[arg-type]
         (lambda: pm.closed_loop(2.5, 10, 128, 32), "concurrency: 2.5 is no number of clients"),  # type: ignore[arg-type]
         (
             lambda: pm.simulate(_served(), pm.closed_loop(1, 1, 8, 8), replicas=1.5),
-            "replicas: 1.5 is no number",
+            "replicas: 1.5 is no whole number",
         ),  # type: ignore[arg-type]
+        (lambda: _simulated(max_num_seqs="3"), "max_num_seqs: '3' is no whole number"),
+        (lambda: _simulated(max_num_seqs=np.nan), "max_num_seqs: nan is no whole number"),
+        (lambda: _simulated(watermark="x"), "watermark: 'x' is no number"),
+        (lambda: _simulated(policy=3), "unknown policy 3"),
+        (lambda: _simulated(routing=None), "unknown routing None"),
+        (lambda: _simulated(prefill_replicas=1, kv_link_bytes_per_s="x"), "kv_link_bytes_per_s: 'x' is no number"),
+        (lambda: pm.steady(_served(), None, 8), "steady: isl=None is no number"),  # type: ignore[arg-type]
         (lambda: pm.predict_model([pm.Gemm(**GEMM)], "h100", gap_s=-1e-6), "gap_s is -1e-06 s"),
         (lambda: pm.predict_model([pm.Gemm(**GEMM)], "h100", gap_s="1us"), "gap_s: '1us' is no number"),  # type: ignore[arg-type]
         (lambda: pm.project(_PROFILE, "a100", "h100", host="0.8"), "host: '0.8' is no number"),  # type: ignore[arg-type]
@@ -480,6 +494,10 @@ _PROFILE = pm.Profile((pm.ProfileEntry("a", 1.0),))
 def test_a_number_that_cannot_be_is_one_message(call: Any, part: str) -> None:
     with pytest.raises(pm.UsageError, match=part):
         call()
+
+
+def _simulated(**options: Any) -> Any:
+    return pm.simulate(_served(), pm.closed_loop(1, 1, 8, 8), **options)
 
 
 def test_requests_take_lists() -> None:

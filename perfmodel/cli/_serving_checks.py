@@ -21,9 +21,7 @@ _SIMULATED = (
 )  # fmt: skip
 
 
-def check_serve(
-    command: typer.Context, load: str, *, of_file: bool, steady: bool, replicas: int, prefill_replicas: int
-) -> None:
+def check_serve(command: typer.Context, load: str, *, of_file: bool, steady: bool, prefill_replicas: int) -> None:
     """Raise a UsageError for options of `serve` that the load, the steady state or the fleet makes idle.
 
     Parameters
@@ -32,7 +30,7 @@ def check_serve(
     load : kind of the load.
     of_file : requests come from a file.
     steady : the steady state is asked for.
-    replicas, prefill_replicas : deployments that serve.
+    prefill_replicas : deployments that compute prompts only.
     """
     one_of_two = len(given(command, ("kv_tokens", "utilization"))) == 2
     refuse_idle(command, (
@@ -45,9 +43,19 @@ def check_serve(
              "Add --concurrency or --qps to take the lengths of the file alone."),
         Idle(not prefill_replicas, ("kv_link",), "prompts and answers are computed by the same GPUs",
              "Add --prefill-replicas 1, say."),
-        Idle(max(replicas, prefill_replicas) == 1, ("routing",), "there is one deployment", "Add --replicas 2, say."),
-        Idle(load == CONCURRENCY and not prefill_replicas, ("routing",), "users stay with their replica", "Add --qps."),
         Idle(one_of_two, ("utilization",), "--kv-tokens says what the cache holds", "Leave out one of them."),
+    ))  # fmt: skip
+
+
+def check_routing(
+    command: typer.Context, load: str, specs: Iterable[Spec], replicas: int, prefill_replicas: int
+) -> None:
+    """Raise a UsageError for a routing that has no effect on deployments, so many of each, and on their copies."""
+    single = max(replicas, prefill_replicas) == 1 and all(spec.parallel.replicas == 1 for spec in specs)
+    stay = load == CONCURRENCY and not prefill_replicas
+    refuse_idle(command, (
+        Idle(single, ("routing",), "there is one deployment", "Add --replicas 2, say."),
+        Idle(stay, ("routing",), "users stay with their replica", "Add --qps."),
     ))  # fmt: skip
 
 
@@ -58,7 +66,7 @@ def check_dispatcher(dispatcher: str, specs: Iterable[Spec]) -> None:
     from perfmodel.operators.routing import Dispatcher
 
     Dispatcher.parse(dispatcher, place="--dispatcher")
-    if not any(spec.ep > 1 and spec.dp > 1 for spec in specs):
+    if not any(spec.parallel.copies_share for spec in specs):
         raise UsageError(
             "no copies of the attention share experts.", place="--dispatcher", remedy="Add --ep and --dp above 1."
         )

@@ -15,6 +15,7 @@ from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Workload
 from perfmodel.serving.precision import kv_bytes, weight_format
+from perfmodel.serving.shard import Parallel
 from perfmodel.serving.speculation import Speculation
 
 #: most deployments of one command
@@ -61,6 +62,11 @@ class Spec:
     def name(self) -> str:
         """A short name for messages."""
         return f"{self.machine} tp{self.tp} pp{self.pp} ep{self.ep} dp{self.dp} {self.weights}"
+
+    @property
+    def parallel(self) -> Parallel:
+        """How the GPUs share the model."""
+        return Parallel(self.tp, self.pp, self.ep, self.dp)
 
     def deployment(self) -> Deployment:
         """Return the deployment.

@@ -125,6 +125,14 @@ def _count_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     )
 
 
+def _absent_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
+    """Say that objectives of further tokens are met where no answer has any."""
+    names = [item.name for item in study.slo.objectives if item.name in ("tpot", "itl")] if study.slo else []
+    if not names or any(point.osl > 1 for point in points):
+        return ()
+    return (f"No answer has a second token, so that there is no {' and no '.join(names)}: such an objective is met.",)
+
+
 def _start_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     """Say that the first prompts of a closed loop wait for each other, which its means and percentiles contain."""
     together = study.load == CONCURRENCY and not study.spread_start and not study.steady
@@ -149,10 +157,10 @@ def decision(outcomes: Sequence[Outcome], study: Study) -> str:
     facts = [outcome.points[0].facts if outcome.points else outcome.largest.facts  # type: ignore[union-attr]
              for outcome in outcomes if outcome.points or outcome.largest]  # fmt: skip
     best = max(good, key=lambda point: point.tokens_per_s_per_gpu)
-    beyond = next((outcome.beyond for outcome in outcomes if outcome.largest is best), ())
-    why = f"; beyond, {' and '.join(beyond)} is missed" if beyond else ""
-    if beyond == (CAPACITY,):
-        why = "; beyond, requests pile up"
+    beyond = next((outcome.beyond for outcome in outcomes if outcome.largest is best), None)
+    why = "" if beyond is None else "; no larger load was tried"
+    if beyond:
+        why = "; beyond, requests pile up" if beyond == (CAPACITY,) else f"; beyond, {' and '.join(beyond)} is missed"
     return (
         f"{deployment_name(best.facts, facts)} meets {study.slo} up to {load_name(best)}: "
         f"{format_si(best.tokens_per_s_per_gpu, '')} tokens/s a GPU, goodput {format_si(best.goodput_per_s, '', 3)} "
@@ -197,6 +205,7 @@ def points_report(
         notes=(
             *notes,
             *_count_notes(points, study),
+            *_absent_notes(points, study),
             *_start_notes(points, study),
             *support_notes(outcomes),
             *eager_notes(outcomes),

@@ -64,7 +64,10 @@ def command(
     pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages.")] = "1",
     ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts of a layer.")] = "1",
     dp: Annotated[
-        str, typer.Option("--dp", metavar="LIST", help="Copies of the attention with sequences of their own.")
+        str,
+        typer.Option(
+            "--dp", metavar="LIST", help="Copies of the attention with sequences of their own; without --ep replicas."
+        ),
     ] = "1",
     dispatcher: DispatcherOption = "",
     nic: NicOption = None,
@@ -203,7 +206,7 @@ def command(
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._serving_checks import check_dispatcher, check_serve
+    from perfmodel.cli._serving_checks import check_dispatcher, check_routing, check_serve
     from perfmodel.cli._serving_drawn import draw, draw_timeline
     from perfmodel.cli._serving_input import (
         check_rate,
@@ -233,9 +236,7 @@ def command(
     if steady and (load != "concurrency" or requests or timeline):
         raise UsageError("the steady state has users, but neither arrivals nor a time line.", place="--steady",
                          remedy="Use --concurrency, without --requests and --timeline.")  # fmt: skip
-    check_serve(
-        ctx, load, of_file=requests is not None, steady=steady, replicas=replicas, prefill_replicas=prefill_replicas
-    )
+    check_serve(ctx, load, of_file=requests is not None, steady=steady, prefill_replicas=prefill_replicas)
     workload = Workload(isl, osl, spread, prefix, num_requests or 0, spacing, burstiness, seed)
     workload, notes = workload_of(workload, requests, load)
     specs = specs_of(
@@ -246,6 +247,7 @@ def command(
         graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
         dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, states=states,
     )  # fmt: skip
+    check_routing(ctx, load, specs, replicas, prefill_replicas)
     check_dispatcher(dispatcher, specs)
     if weights is None:
         notes += stored_weights(config)[1]

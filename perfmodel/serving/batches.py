@@ -6,8 +6,8 @@ import itertools
 import math
 from collections import deque
 
-from perfmodel.serving.blocks import Blocks
-from perfmodel.serving.journal import Clock, Journal
+from perfmodel.serving.blocks import Blocks, Windows
+from perfmodel.serving.journal import Clock, Journal, straight
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.tally import Tally
 
@@ -21,23 +21,30 @@ class BatchReplica:
 
     Parameters
     ----------
-    clock, policy, kv_tokens, journal, sequence_tokens : as for `perfmodel.serving.replica.Replica`.
+    clock, policy, kv_tokens, journal, sequence_tokens, windows : as for `perfmodel.serving.replica.Replica`.
     """
 
     def __init__(
-        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, sequence_tokens: float = 0.0
-    ) -> None:
+        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, sequence_tokens: float = 0.0,
+        windows: Windows = (),
+    ) -> None:  # fmt: skip
         self.clock, self.policy, self.journal = clock, policy, journal
-        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens)
+        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens, windows)
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
         self.running = 0
+        #: requests of the last batch
+        self._last: list[int] = []
 
     @property
     def outstanding(self) -> int:
         """Requests in the queue; a batch is computed within one event."""
         return len(self.waiting)
+
+    def outstanding_at(self, time_s: float) -> int:
+        """Return the requests in the queue, and those of the last batch that have no last token at a time."""
+        return len(self.waiting) + sum(self.journal.last_s[request] > time_s for request in self._last)
 
     def submit(self, request: int, time_s: float) -> None:
         """Add a request to the queue."""
@@ -55,7 +62,7 @@ class BatchReplica:
             self.tally.queued_s += wait_s * len(self.waiting)
             self.time_s += wait_s
             return
-        batch = self._batch()
+        batch = self._last = self._batch()
         used = self.blocks.free
         self.running = len(batch)
         self.blocks.free -= sum(self.blocks.of(self._tokens(request)) for request in batch)
@@ -104,8 +111,8 @@ class BatchReplica:
         given = 1
         going = size
         for request in sorted(batch, key=journal.output.__getitem__):
-            steps = journal.output[request] - given
-            if steps:
+            while given < journal.output[request]:
+                steps = straight(context, journal.output[request] - given)
                 step_s = 0.5 * (self.clock.decode_s(size, context) + self.clock.decode_s(size, context + steps - 1))
                 self._pass(steps * step_s, going, steps, steps * size)
                 tally.gaps.add(step_s, steps * going)

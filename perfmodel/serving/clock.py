@@ -79,7 +79,7 @@ class Clock:
         self.prefill, self.prefill_spread = self._prefill(kernels)
         self._guessed_s = kernels.attention.guessed_s
         parallel = kernels.parallel
-        self._common = {"experts"} if parallel.ep > 1 and parallel.dp > 1 else set()
+        self._common = {"experts"} if parallel.copies_share else set()
         own, common = (
             sum((linear.times[term] for term in linear.times if (term in self._common) == one), np.zeros(()))
             for one in (False, True)

@@ -410,7 +410,19 @@ class Deployment:
     @property
     def copies_share(self) -> bool:
         """Whether several copies of the attention share experts."""
-        return self.ep > 1 and self.dp > 1
+        return self.parallel.copies_share
+
+    @cached_property
+    def replica(self) -> Deployment:
+        """One of the copies of the model, where they share nothing; else all of them."""
+        copies = self.parallel.replicas
+        if copies == 1:
+            return self
+        tokens = None if self.kv_tokens is None else max(1, self.kv_tokens // copies)
+        speculation = self.speculation
+        if speculation is not None and isinstance(speculation.draft, Deployment):
+            speculation = replace(speculation, draft=speculation.draft.replica)
+        return replace(self, dp=1, kv_tokens=tokens, speculation=speculation)
 
     def check_length(self, tokens: float) -> None:
         """Raise for a sequence that is longer than the model's positions; a model may not say how many it has.

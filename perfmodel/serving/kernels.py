@@ -276,7 +276,7 @@ class Kernels:
         """
         shard, parallel = self.shard, self.parallel
         message = np.maximum(2.0, np.round(tokens * shard.hidden) * 2.0)
-        spread = parallel.ep > 1 and parallel.dp > 1
+        spread = parallel.copies_share
         if parallel.tp > 1:
             each = shard.layers if shard.parallel_block else 2.0 * shard.layers - shard.bare_layers
             times = each - (shard.moe_layers if spread else 0.0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.errors import UsageError, check_names, expect, renaming, suggesting
+from perfmodel.errors import UsageError, check_names, expect, expect_numbers, renaming, suggesting
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
-from perfmodel.serving.memory import Memory
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
@@ -91,6 +91,11 @@ class Fleet:
     prefill_replicas : deployments that compute prompts only; 0: prompts and answers share the replicas.
     routing : see `perfmodel.serving.pools.ROUTINGS`.
     kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
+
+    Raises
+    ------
+    UsageError
+        On construction, for a number of another kind.
     """
 
     policy: str = ""
@@ -99,6 +104,15 @@ class Fleet:
     prefill_replicas: int = 0
     routing: str = ROUND_ROBIN
     kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S
+
+    def __post_init__(self) -> None:
+        expect_numbers(Integral, replicas=self.replicas, prefill_replicas=self.prefill_replicas)
+        expect_numbers(Real, kv_link_bytes_per_s=self.kv_link_bytes_per_s)
+
+    def of_copies(self, deployment: Deployment) -> Fleet:
+        """Return the fleet whose replicas are single copies of a deployment, where these share nothing."""
+        copies = deployment.parallel.replicas
+        return replace(self, replicas=copies * self.replicas, prefill_replicas=copies * self.prefill_replicas)
 
     def policy_for(self, deployment: Deployment) -> Policy:
         """Return the rules of the scheduler of one deployment.
@@ -148,7 +162,7 @@ def simulate(
 
     Parameters
     ----------
-    deployment : one replica.
+    deployment : one replica; copies of the model that share nothing (dp without ep) are replicas, too.
     requests : the load: `perfmodel.serving.requests.open_loop`, `closed_loop`, or of a file.
     policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, static, dynamic); "" for the
         engine's own.
@@ -178,6 +192,7 @@ def simulate_fleet(
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
+    fleet, deployment = fleet.of_copies(deployment), deployment.replica
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
 
     def spread(batch: float, context: float) -> tuple[float, float]:
@@ -206,41 +221,29 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     """Return what the simulation has to know of a deployment and its fleet."""
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
-    tokens = memory.kv_tokens - float(memory.shared(requests.cached))
-    if memory.forgets and np.all(requests.prompt - requests.cached >= max(window for window, _ in memory.windows)):
-        policy = policy.changed(reserve=True)  # an answer takes no more than its prompt: nothing is preempted
-    share = _kept_share(replace(memory, reserve=policy.reserve), requests)
-    bytes_token, states = share * memory.kv_bytes_token, memory.all_state_bytes
+    shared = float(memory.shared(requests.cached))
+    bytes_token, states = memory.kv_bytes_token, memory.all_state_bytes
     server = Server(
         TabledClock(deployment.clock()),
         policy,
-        tokens / share,
+        memory.kv_tokens - shared,
+        shared_tokens=shared,
         gpus=deployment.gpus,
         replicas=fleet.replicas,
         routing=fleet.routing,
         front_end_s=deployment.front_end_s,
         kv_bytes_token=bytes_token,
-        sequence_tokens=memory.state_tokens / share,
+        sequence_tokens=memory.state_tokens,
         sequence_bytes=states,
+        windows=memory.windows,
         host_bytes_per_s=_host_bytes_per_s(deployment.hardware) * deployment.tp * deployment.pp,
     )
     if not fleet.prefill_replicas:
         return server
     if not (math.isfinite(fleet.kv_link_bytes_per_s) and fleet.kv_link_bytes_per_s > 0):
         raise UsageError("the link for keys and values has no bandwidth.", remedy="Give a bandwidth above 0.")
-    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, bytes_token, states)
+    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, bytes_token, states, memory.windows)
     return replace(server, prefill=replace(server, replicas=fleet.prefill_replicas), link=link)
-
-
-def _kept_share(memory: Memory, requests: Requests) -> float:
-    """Return the share of the tokens of all sequences that is kept: below 1 where they outgrow a window.
-
-    The simulated cache counts all tokens of a sequence. It is larger by this share, and each token smaller, so that the
-    mean sequence takes what its layers keep.
-    """
-    prompts, answers = (requests.prompt - requests.cached).astype(np.float64), requests.output.astype(np.float64)
-    lengths = np.asarray(memory.length(prompts, answers))
-    return float(np.sum(memory.kept(lengths)) / np.sum(lengths))
 
 
 def _host_bytes_per_s(hardware: Hardware) -> float:
@@ -255,8 +258,10 @@ def mean_step(deployment: Deployment, replay: Replay) -> Step:
 
     Each of these kinds has the mean of its sequences and prompts, and counts as often as it occurred. The parts are
     scaled to the mean time of the simulated steps, since a step is not linear in what it holds. The simulation counts a
-    token of each sequence as a step; with a draft a step gains several.
+    token of each sequence as a step; with a draft a step gains several. Copies that share nothing have steps of their
+    own.
     """
+    deployment = deployment.replica
     batch, context = max(replay.mean_batch, 1.0), max(replay.mean_context, 1.0)
     prompts = _prompts_of(replay)
     apart = float(replay.steps - replay.decode_steps)

@@ -13,6 +13,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_binary
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
+from perfmodel.serving.blocks import Windows, kept
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.precision import Format, beside_experts, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard, stage_parts
@@ -53,7 +54,7 @@ class Memory(Reportable):
     kv_bytes: float
     kv_bytes_token: float
     kv_bytes_token_gpu: float
-    windows: tuple[tuple[int, float], ...]
+    windows: Windows
     kv_tokens: int
     copies: int
     block_tokens: int
@@ -88,18 +89,9 @@ class Memory(Reportable):
         """Return the tokens of a running sequence, in the mean over its time; with reservation all of them."""
         return plain(np.add(isl, osl) if self.reserve else np.add(isl, np.multiply(osl, 0.5)))
 
-    @property
-    def forgets(self) -> bool:
-        """Whether all layers have a window, so that nothing before the longest one is kept."""
-        return math.isclose(sum(share for _, share in self.windows), 1.0)
-
     def kept(self, tokens: Number) -> Number:
-        """Return how many tokens, in all layers, take the bytes that a sequence of so many tokens keeps.
-
-        kept = n - sum of share max(0, n - window) over the layers with a window: all n until the first window is full.
-        """
-        left = sum(share * np.maximum(0.0, np.subtract(tokens, window)) for window, share in self.windows)
-        return plain(np.subtract(tokens, left)) if self.windows else tokens
+        """Return how many tokens, in all layers, take the bytes that a sequence of so many tokens keeps."""
+        return plain(kept(np.asarray(tokens), self.windows)) if self.windows else tokens
 
     @property
     def state_tokens(self) -> float:

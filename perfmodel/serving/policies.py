@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UsageError, expect_numbers, unknown_name
 
 RECOMPUTE, SWAP = "recompute", "swap"
 #: what happens to the keys and values of a sequence that is preempted
@@ -56,6 +57,9 @@ class Policy:
     max_wait_s: float = math.inf
 
     def __post_init__(self) -> None:
+        counts = {key: getattr(self, key) for key in ("max_num_seqs", "max_batched_tokens", "block_tokens", "batch")}
+        expect_numbers(Integral, **counts)
+        expect_numbers(Real, watermark=self.watermark, max_wait_s=self.max_wait_s)
         for key in ("max_num_seqs", "max_batched_tokens", "block_tokens"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key} is {getattr(self, key)}.", place=self.name, remedy="Give 1 or more.")
@@ -92,6 +96,6 @@ def find_policy(name: str) -> Policy:
     UsageError
         When there is none.
     """
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         raise unknown_name("policy", name, POLICIES)
     return POLICIES[name]

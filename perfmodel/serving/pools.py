@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.blocks import Windows, kept
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
@@ -35,16 +36,19 @@ class Link:
     latency_s : time until the first byte arrives [s].
     bytes_per_token : keys and values of a token [B].
     bytes_per_sequence : states of a sequence, however long it is [B].
+    windows : of the layers that keep the last tokens alone.
     """
 
     bytes_per_s: float
     latency_s: float
     bytes_per_token: float
     bytes_per_sequence: float = 0.0
+    windows: Windows = ()
 
     def transfer_s(self, tokens: int) -> float:
         """Return the time for what the layers keep of a sequence of some tokens, alone on the link [s]."""
-        return self.latency_s + (self.bytes_per_sequence + tokens * self.bytes_per_token) / self.bytes_per_s
+        moved_bytes = self.bytes_per_sequence + float(kept(tokens, self.windows)) * self.bytes_per_token
+        return self.latency_s + moved_bytes / self.bytes_per_s
 
 
 def run_pool(
@@ -139,7 +143,7 @@ def _least_loaded(engines: Sequence[AnyReplica], journal: Journal, progress: Pro
         for engine in engines:
             while engine.outstanding and engine.time_s < time_s:
                 engine.advance(time_s)
-        _fewest(engines).submit(number, time_s)
+        _fewest(engines, time_s).submit(number, time_s)
         if not number % _EVENTS_A_REPORT:
             progress(len(journal.done))
     for engine in engines:
@@ -147,8 +151,8 @@ def _least_loaded(engines: Sequence[AnyReplica], journal: Journal, progress: Pro
             engine.advance(math.inf)
 
 
-def _fewest(engines: Sequence[AnyReplica]) -> AnyReplica:
-    return min(engines, key=lambda engine: engine.outstanding)
+def _fewest(engines: Sequence[AnyReplica], time_s: float) -> AnyReplica:
+    return min(engines, key=lambda engine: engine.outstanding_at(time_s))
 
 
 class Disaggregated:
@@ -173,8 +177,9 @@ class Disaggregated:
         self.back_s = back_s
         self.prefill, self.decode, self.link, self.load, self.routing = prefill, decode, link, load, routing
         self.prompts, self.answers = prefill[0].journal, decode[0].journal
-        #: (time, request) of arrivals, and of keys and values that reach the decoding engines
+        #: (time, request) of arrivals, of keys and values that wait for the link, and of those that have passed it
         self._arrivals: list[tuple[float, int]] = []
+        self._leaving: list[tuple[float, int]] = []
         self._arrived: list[tuple[float, int]] = []
         self._next_client = 0
         self._link_free_s = 0.0
@@ -197,7 +202,7 @@ class Disaggregated:
     def _step(self) -> bool:
         """Handle the earliest event; return whether there was one."""
         busy = [engine for engine in (*self.prefill, *self.decode) if engine.outstanding]
-        messages = [queue[0][0] for queue in (self._arrivals, self._arrived) if queue]
+        messages = [queue[0][0] for queue in (self._arrivals, self._leaving, self._arrived) if queue]
         times = sorted([*(engine.time_s for engine in busy), *messages])
         if not times:
             return False
@@ -214,19 +219,28 @@ class Disaggregated:
         if self._arrivals and self._arrivals[0][0] <= time_s:
             time_s, number = heapq.heappop(self._arrivals)
             self.prompts.arrival_s[number] = self.answers.arrival_s[number] = time_s
-            self._route(0, self.prefill).submit(number, time_s)
+            self._route(0, self.prefill, time_s).submit(number, time_s)
+            return
+        if self._leaving and self._leaving[0][0] <= time_s:
+            self._transfer(*heapq.heappop(self._leaving))
             return
         time_s, number = heapq.heappop(self._arrived)
-        self._route(1, self.decode).submit(number, time_s)
+        self._route(1, self.decode, time_s).submit(number, time_s)
 
-    def _route(self, pool: int, engines: Sequence[AnyReplica]) -> AnyReplica:
+    def _transfer(self, time_s: float, number: int) -> None:
+        """Send the keys and values of a prompt that ended at a time; those of earlier ones were sent before."""
+        start_s = max(time_s, self._link_free_s)
+        self._link_free_s = start_s + self.link.transfer_s(self.prompts.prompt[number])
+        heapq.heappush(self._arrived, (self._link_free_s, number))
+
+    def _route(self, pool: int, engines: Sequence[AnyReplica], time_s: float) -> AnyReplica:
         if self.routing == LEAST_LOADED:
-            return _fewest(engines)
+            return _fewest(engines, time_s)
         self._turns[pool] += 1
         return engines[(self._turns[pool] - 1) % len(engines)]
 
     def _collect(self) -> None:
-        """Send the keys and values of prompts that have ended, and new requests for answers that have ended."""
+        """Note prompts that have ended, whose keys and values leave then, and send the requests after ended answers."""
         prompts, answers = self.prompts, self.answers
         for number in prompts.done[self._prompts_done :]:
             answers.started_s[number] = prompts.started_s[number]
@@ -236,9 +250,7 @@ class Disaggregated:
                 answers.last_s[number] = prompts.last_s[number]
                 answers.done.append(number)
                 continue
-            start_s = max(prompts.last_s[number], self._link_free_s)
-            self._link_free_s = start_s + self.link.transfer_s(prompts.prompt[number])
-            heapq.heappush(self._arrived, (self._link_free_s, number))
+            heapq.heappush(self._leaving, (prompts.last_s[number], number))
         self._prompts_done = len(prompts.done)
         if self.load.concurrency:
             for number in answers.done[self._answers_done :]:

@@ -101,7 +101,7 @@ def _floor(
     deployment: Deployment, replay: Replay, prompt: NDArray[np.int64], output: NDArray[np.int64]
 ) -> dict[str, float]:
     memory, rate = deployment.memory(), deployment.hardware.main_memory.bandwidth_bytes_per_s or np.nan
-    keys = replay.mean_batch / deployment.dp * float(memory.moved_bytes(replay.mean_context))
+    keys = replay.mean_batch / deployment.replica.dp * float(memory.moved_bytes(replay.mean_context))
     token = (memory.weights_bytes + keys) / rate
     peak = deployment.hardware.best_peak("bf16").flop_per_s * deployment.gpus
     first = 2.0 * deployment.config.multiplied_parameters * float(np.mean(prompt)) / peak

@@ -233,9 +233,13 @@ def replay_of(
     gpus: int,
     front_end_s: float,
     kv_bytes_token: float,
+    shared_tokens: float,
     interrupted: bool,
 ) -> Replay:
-    """Return the result of a simulation from what its engines wrote."""
+    """Return the result of a simulation from what its engines wrote.
+
+    Besides the sequences, the cache of each engine that decodes holds ``shared_tokens`` of a prefix of all prompts.
+    """
     everyone = [*engines, *prefill]
     tallies = [engine.tally for engine in everyone]
     arrival_s, started_s, first_s, last_s = (
@@ -252,18 +256,20 @@ def replay_of(
     busy_s, steps = sum(tally.busy_s for tally in tallies), sum(tally.steps for tally in tallies)
     blocks = sum(engine.blocks.total for engine in engines)
     blocks_s = sum(engine.tally.blocks_s for engine in engines)
-    held_tokens = blocks_s / duration_s * engines[0].blocks.block_tokens if duration_s else 0.0
+    block_tokens, prefix_tokens = engines[0].blocks.block_tokens, len(engines) * shared_tokens
+    held_tokens = prefix_tokens + (blocks_s / duration_s * block_tokens if duration_s else 0.0)
+    room_tokens = prefix_tokens + blocks * block_tokens
     return Replay(
         requests, arrival_s, started_s, first_s, last_s,
         preemptions=sum(tally.preemptions for tally in tallies),
         gaps=gaps,
-        states=_states(engines, prefill, arrival_s, started_s),
+        states=_states(engines, prefill, arrival_s, started_s, prefix_tokens),
         gpus=gpus,
         front_end_s=front_end_s,
         busy_s=busy_s / len(everyone),
         mean_running=_mean(tallies, "running_s", duration_s),
         mean_queued=_mean(tallies, "queued_s", duration_s),
-        kv_share=blocks_s / duration_s / blocks if duration_s else 0.0,
+        kv_share=held_tokens / room_tokens,
         mean_batch=decoded / decode_steps if decode_steps else 0.0,
         mean_context=sum(tally.decode_contexts for tally in tallies) / decoded if decoded else 0.0,
         kv_bytes=held_tokens * kv_bytes_token,
@@ -281,7 +287,10 @@ def _mean(tallies: Sequence[Tally], name: str, duration_s: float) -> float:
     return sum(float(getattr(tally, name)) for tally in tallies) / duration_s if duration_s else 0.0
 
 
-def _states(engines: Sequence[AnyReplica], prefill: Sequence[AnyReplica], arrival_s: Times, started_s: Times) -> States:
+def _states(
+    engines: Sequence[AnyReplica], prefill: Sequence[AnyReplica], arrival_s: Times, started_s: Times,
+    prefix_tokens: float,
+) -> States:  # fmt: skip
     """Return the sums over the engines at the times at which one of them was sampled, and at even ones between.
 
     Requests that wait are counted from their arrivals and first steps; the cache fills evenly between two samples.
@@ -302,5 +311,7 @@ def _states(engines: Sequence[AnyReplica], prefill: Sequence[AnyReplica], arriva
             blocks += np.interp(times, rows[:, 0], rows[:, 3], left=0.0)
     came, began = (np.sort(when[np.isfinite(when)]) for when in (arrival_s, started_s))
     queued = np.searchsorted(came, times, side="right") - np.searchsorted(began, times, side="right")
-    room = sum(engine.blocks.total for engine in engines)
-    return States(times, running, queued.astype(np.float64), blocks / room)
+    block_tokens = engines[0].blocks.block_tokens
+    room = sum(engine.blocks.total for engine in engines) * block_tokens
+    share = (blocks * block_tokens + prefix_tokens) / (room + prefix_tokens)
+    return States(times, running, queued.astype(np.float64), share)

@@ -1,8 +1,9 @@
 """One simulated engine with continuous batching: a step with prefill is one event, a run of decode steps is one event.
 
-A decode run ends with the next completion, the next arrival that could enter, or the last free block. Its time is the
-number of steps times the mean of the step times at its two ends, which is exact as long as a step's time is linear in
-the mean context. What a step computes is decided in `perfmodel.serving.scheduler`.
+A decode run ends with the next completion, the next arrival that could enter, or the last free block, and before
+contexts have grown by much (`perfmodel.serving.journal.straight`). Its time is the number of steps times the mean of
+the step times at its two ends, which is exact as long as a step's time is linear in the mean context. What a step
+computes is decided in `perfmodel.serving.scheduler`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from perfmodel.serving.journal import Chunk
+from perfmodel.serving.journal import Chunk, straight
 from perfmodel.serving.scheduler import Scheduler
 
 
@@ -38,19 +39,16 @@ class Replica(Scheduler):
         """Compute one step with prompts, and decode beside them if the policy mixes."""
         decoding = self._decoding if self.policy.mixed else 0
         context = self._context / decoding + 1.0 if decoding else 0.0
-        step_s = self.clock.mixed_s(decoding, context, chunks) + self._extra_s
-        self._extra_s = 0.0
+        step_s, start_s = self.clock.mixed_s(decoding, context, chunks), self._start()
         tokens = decoding
         for chunk in chunks:
             tokens += chunk[0]
         self._pass(step_s, 1, tokens)
         self.tally.prompt_steps += 1
         if decoding:
-            self._grow(step_s, 1)
+            self._grow(start_s, step_s, 1)
             if self._ends[0][0] <= self._step:
                 self._end_answers()
-        elif self._decoding:
-            self._stall_s += step_s
         self._end_prompts()
 
     def _decode_run(self, until_s: float) -> None:
@@ -58,9 +56,11 @@ class Replica(Scheduler):
         decoding = self._decoding
         steps = self._steps_to_next_end()
         blocks = self.blocks
+        steps = blocks.even_steps(self._step, steps)
         if self._on_demand and blocks.free < decoding * (steps // blocks.block_tokens + 1):
             steps = min(steps, blocks.steps_left(self._step, decoding))
         context = self._context / decoding + 1.0
+        steps = straight(context, steps)
         first_s = self.clock.decode_s(decoding, context)
         last_s = self.clock.decode_s(decoding, context + steps - 1) if steps > 1 else first_s
         may_enter = not self.waiting and decoding < self.policy.max_num_seqs
@@ -68,10 +68,9 @@ class Replica(Scheduler):
             slope = (last_s - first_s) / (steps - 1)
             steps = min(steps, steps_within(until_s - self.time_s - self._extra_s, first_s, slope))
             last_s = first_s + slope * (steps - 1)
-        run_s = 0.5 * (first_s + last_s) * steps + self._extra_s
-        self._extra_s = 0.0
-        self._pass(run_s, steps, steps * decoding)
-        self._grow(run_s, steps)
+        step_s, start_s = 0.5 * (first_s + last_s), self._start()
+        self._pass(step_s * steps, steps, steps * decoding)
+        self._grow(start_s, step_s, steps)
         self._end_answers()
 
     def _steps_to_next_end(self) -> int:
@@ -80,8 +79,15 @@ class Replica(Scheduler):
             heapq.heappop(ends)
         return ends[0][0] - self._step
 
+    def _start(self) -> float:
+        """Let the swaps go by that the next step waits for, and return the time at which it starts [s]."""
+        if self._extra_s:
+            self._pass(self._extra_s, 0, 0)
+            self._extra_s = 0.0
+        return self.time_s
+
     def _pass(self, time_s: float, steps: int, tokens: int) -> None:
-        """Let time go by in which the engine computes."""
+        """Let time go by in which the engine computes or moves blocks."""
         tally = self.tally
         tally.busy_s += time_s
         tally.running_s += time_s * (self._decoding + len(self._partial))
@@ -91,25 +97,36 @@ class Replica(Scheduler):
         tally.tokens += tokens
         self.time_s += time_s
 
-    def _grow(self, time_s: float, steps: int) -> None:
-        """Give each decoding sequence a token in each of some steps."""
+    def _grow(self, start_s: float, step_s: float, steps: int) -> None:
+        """Give each decoding sequence a token in each of some steps, of which the first started at a time."""
         tally, decoding = self.tally, self._decoding
         count = decoding * steps
         if self._on_demand:
             blocks = self.blocks
-            blocks.free -= blocks.needed_in(self._step, steps, decoding)
+            taken = blocks.needed_in(self._step, steps, decoding)
+            blocks.free -= taken
+            tally.blocks_s += 0.5 * step_s * steps * taken  # one after the other in the run
         tally.decode_steps += steps
         tally.decoded += count
         tally.decode_contexts += steps * (self._context + 0.5 * decoding * (steps - 1))
         self._step += steps
+        self.blocks.narrow(self._step)
         self._context += count
         tally.generated += count
-        if self._stall_s:
-            tally.gaps.add(self._stall_s + time_s / steps, decoding)
-            self._stall_s = 0.0
-            count -= decoding
+        self._note_gaps(start_s, step_s, count)
+
+    def _note_gaps(self, start_s: float, step_s: float, count: int) -> None:
+        """Count the gaps before some tokens: of each sequence the first one begins with its last token before."""
+        gaps, token_s, growing = self.tally.gaps, self._token_s, self._growing
+        lasts = [(token_s.pop(request), 1) for request in list(token_s) if request in growing]
+        lasts.append((self._decoded_s, self._decoding - len(lasts)))
+        for last_s, sequences in lasts:
+            if sequences and last_s < start_s:
+                gaps.add(start_s - last_s + step_s, sequences)
+                count -= sequences
         if count:
-            tally.gaps.add(time_s / steps, count)
+            gaps.add(step_s, count)
+        self._decoded_s = self.time_s
 
     def _end_answers(self) -> None:
         """Let the requests leave whose last token was given out."""
@@ -141,6 +158,8 @@ class Replica(Scheduler):
                 continue
             if not journal.given[request]:
                 journal.first_s[request] = time_s
+            else:  # its keys and values were computed anew
+                self.tally.gaps.add(time_s - self._token_s.pop(request), 1)
             journal.given[request] += 1
             self.tally.generated += 1
             self._join(request, target)

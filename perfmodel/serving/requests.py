@@ -9,7 +9,8 @@ from numbers import Integral, Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perfmodel.errors import UsageError, expect, suggesting, unknown_name
+from perfmodel.errors import UsageError, expect, expect_numbers, suggesting, unknown_name
+from perfmodel.serving.step_input import arrays
 
 Times = NDArray[np.float64]
 Lengths = NDArray[np.int64]
@@ -46,6 +47,7 @@ class Requests:
     cached: int = 0
 
     def __post_init__(self) -> None:
+        expect_numbers(Integral, concurrency=self.concurrency, cached=self.cached)
         self._settle_arrays()
         count = len(self.arrival_s)
         if not count:
@@ -71,8 +73,11 @@ class Requests:
 
     def _settle_arrays(self) -> None:
         """Make arrays of lists, and of arrays whose numbers are of another kind: eight bits overflow in sums."""
-        for name, kind in (("arrival_s", np.float64), ("prompt", np.int64), ("output", np.int64)):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=kind))
+        columns = arrays("requests", {name: getattr(self, name) for name in ("arrival_s", "prompt", "output")})
+        for name, column in columns.items():
+            if column.ndim != 1:
+                raise UsageError(f"{name} is no list.", place="requests", remedy="Give a number for each request.")
+            object.__setattr__(self, name, column if name == "arrival_s" else _whole(name, column))
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -98,6 +103,12 @@ def _check_count(count: int) -> None:
     expect(count, Integral, "number of requests", place="count", remedy="Give a whole number, as 200.")
     if isinstance(count, bool) or not 1 <= count <= MOST_REQUESTS:
         raise UsageError(f"a load of {count} requests is not possible.", remedy=f"Give 1 to {MOST_REQUESTS}.")
+
+
+def _check_seed(seed: int) -> None:
+    expect_numbers(Integral, seed=seed)
+    if seed < 0:
+        raise UsageError(f"a seed of {seed} is below 0.", place="seed", remedy="Give 0 or more.")
 
 
 #: the longest prompt or answer of a conversation that vLLM's benchmark takes from ShareGPT [tokens]
@@ -182,6 +193,8 @@ def open_loop(
         When the rate or the burstiness is not above 0, the gaps have none, or a length is impossible.
     """
     _check_count(count)
+    expect_numbers(Real, burstiness=burstiness, spread=spread)
+    _check_seed(seed)
     expect(rate_per_s, Real, "rate", place="rate_per_s", remedy="Give requests a second, as 4.")
     if math.isnan(rate_per_s) or rate_per_s <= 0:
         raise UsageError(f"a rate of {rate_per_s:g} requests a second never sends one.", remedy="Give a rate above 0.")
@@ -230,6 +243,8 @@ def closed_loop(
         When the concurrency is below 1, the ramp is negative, or a length is impossible.
     """
     _check_count(count)
+    expect_numbers(Real, ramp_s=ramp_s, spread=spread)
+    _check_seed(seed)
     expect(concurrency, Integral, "number of clients", place="concurrency", remedy="Give a whole number, as 16.")
     if concurrency < 1:
         raise UsageError(f"a concurrency of {concurrency} is not possible.", remedy="Give 1 or more.")
@@ -242,9 +257,22 @@ def closed_loop(
 def _both_lengths(
     count: int, isl: float | ArrayLike, osl: float | ArrayLike, spread: float, seed: int
 ) -> tuple[Lengths, Lengths]:
-    sides = (np.asarray(isl, dtype=np.float64), np.asarray(osl, dtype=np.float64))
+    sides = arrays("requests", {"isl": isl, "osl": osl}).items()
     first, second = (
-        side.astype(np.int64) if side.ndim else lengths(count, float(side), spread=spread, seed=seed + 1 + number)
-        for number, side in enumerate(sides)
+        _whole(name, side) if side.ndim else lengths(count, float(side), spread=spread, seed=seed + 1 + number)
+        for number, (name, side) in enumerate(sides)
     )
     return first, second
+
+
+def _whole(name: str, tokens: Times) -> Lengths:
+    """Return lengths as whole numbers.
+
+    Raises
+    ------
+    UsageError
+        When one is not finite.
+    """
+    if not np.all(np.isfinite(tokens)):
+        raise UsageError(f"{name} is not finite.", place="requests", remedy="Give whole numbers of tokens.")
+    return tokens.astype(np.int64)

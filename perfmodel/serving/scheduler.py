@@ -10,7 +10,7 @@ import heapq
 import math
 from collections import deque
 
-from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.blocks import Blocks, Windows, kept
 from perfmodel.serving.journal import Chunk, Clock, Journal
 from perfmodel.serving.policies import SWAP, Policy
 from perfmodel.serving.tally import Tally
@@ -28,10 +28,12 @@ class Scheduler:
     swap_s_per_token : time to move the keys and values of a token to the host or back, for preemption by swap [s].
     swap_s_per_sequence : the same for a sequence's states [s].
     sequence_tokens : tokens whose room the states of a sequence take of the cache.
+    windows : of the layers that keep the last tokens of a sequence alone, see `perfmodel.serving.blocks.Windows`.
     """
 
     __slots__ = (
         "_context",
+        "_decoded_s",
         "_decoding",
         "_ends",
         "_entered",
@@ -41,10 +43,10 @@ class Scheduler:
         "_kept",
         "_on_demand",
         "_partial",
-        "_stall_s",
         "_step",
         "_swap_s_per_sequence",
         "_swap_s_per_token",
+        "_token_s",
         "_watermark",
         "blocks",
         "clock",
@@ -58,10 +60,10 @@ class Scheduler:
 
     def __init__(
         self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, swap_s_per_token: float = 0.0,
-        swap_s_per_sequence: float = 0.0, sequence_tokens: float = 0.0,
+        swap_s_per_sequence: float = 0.0, sequence_tokens: float = 0.0, windows: Windows = (),
     ) -> None:  # fmt: skip
         self.clock, self.policy, self.journal = clock, policy, journal
-        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens)
+        self.blocks = Blocks(kv_tokens, policy.block_tokens, sequence_tokens, windows)
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
@@ -77,20 +79,27 @@ class Scheduler:
         #: decoding request -> decode step at which it ends
         self._growing: dict[int, int] = {}
         #: request -> blocks that it holds, for prompts in progress and reserved requests
-        self._held: dict[int, int] = {}
-        #: preempted request -> blocks that have to be taken before its own are, and its blocks, the last one not full
-        self._kept: dict[int, tuple[int, int, int]] = {}
+        self._held: dict[int, float] = {}
+        #: preempted request -> blocks that have to be taken before its own are, its blocks, and tokens of full ones
+        self._kept: dict[int, tuple[float, float, int]] = {}
         #: prompts in progress, oldest first: [request, tokens computed, tokens to compute]
         self._partial: list[list[int]] = []
         #: requests in the order in which they entered; those that have ended are skipped
         self._entered: list[int] = []
-        #: time of swaps that the next step waits for, and of steps without decoding since the last decode step [s]
-        self._extra_s = self._stall_s = 0.0
+        #: time of swaps that the next step waits for, and end of the last decode step [s]
+        self._extra_s = self._decoded_s = 0.0
+        #: request -> time of its last token [s], of those that have not decoded since they entered or were preempted
+        self._token_s: dict[int, float] = {}
 
     @property
     def running(self) -> int:
         """Sequences in the engine."""
         return self._decoding + len(self._partial)
+
+    def outstanding_at(self, time_s: float) -> int:
+        """Return the requests in the engine and in its queue at about a time: an event ends with its first request."""
+        del time_s
+        return self.outstanding
 
     def submit(self, request: int, time_s: float) -> None:
         """Add a request to the queue; an engine that has nothing to do starts at once."""
@@ -138,7 +147,7 @@ class Scheduler:
         if self._on_demand:
             blocks, held = self.blocks, self._held[request]
             room = blocks.free - blocks.needed(self._step) + held - blocks.of_states
-            tokens = min(tokens, room * blocks.block_tokens - done)
+            tokens = min(tokens, blocks.tokens_in(room) - done)
             if tokens <= 0:
                 return 0
             more = max(0, blocks.of(done + tokens) - held)
@@ -179,8 +188,8 @@ class Scheduler:
         if request not in self._kept:
             return 0
         before, count, full = self._kept[request]
-        left = min(full, count - max(0, self.blocks.taken - before))
-        return min(max(0, left) * self.blocks.block_tokens, target - 1)
+        left = self.blocks.tokens_in(count - max(0, self.blocks.taken - before))
+        return min(full, left, target - 1)
 
     def _return(self, request: int, tokens: int) -> int:
         """Let a request enter whose keys and values exist: they come from the host or from another engine."""
@@ -213,6 +222,7 @@ class Scheduler:
             request = self._entered.pop()
         journal = self.journal
         if request in self._growing:
+            self._token_s.setdefault(request, self._decoded_s)
             left = self._growing.pop(request) - self._step
             journal.given[request] = journal.output[request] - left
             tokens = journal.prompt[request] + journal.given[request] - 1
@@ -232,7 +242,8 @@ class Scheduler:
 
     def _swap_s(self, tokens: int) -> float:
         """Return the time to move a sequence of some tokens to the host or back [s]."""
-        return tokens * self._swap_s_per_token + self._swap_s_per_sequence
+        moved = float(kept(tokens, self.blocks.windows))
+        return moved * self._swap_s_per_token + self._swap_s_per_sequence
 
     def _keep(self, request: int, tokens: int) -> None:
         """Remember the blocks of a sequence that is preempted: they are taken after those that are free now.
@@ -241,7 +252,8 @@ class Scheduler:
         """
         if self.policy.keeps_blocks and not self.blocks.of_states:
             blocks = self.blocks
-            self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), tokens // blocks.block_tokens
+            full = tokens - tokens % blocks.block_tokens
+            self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), full
 
     def _join(self, request: int, tokens: int) -> None:
         """Let a request decode that has some tokens in the cache."""
@@ -254,6 +266,7 @@ class Scheduler:
         if self._on_demand:
             del self._held[request]
             self.blocks.join(tokens, self._step)
+        self._token_s.setdefault(request, self.time_s)
         end = self._step + left
         self._growing[request] = end
         heapq.heappush(self._ends, (end, request))

@@ -44,6 +44,16 @@ class Parallel:
         """GPUs that cut each expert."""
         return max(1, self.tp * (self.dp if self.ep > 1 else 1) // self.ep)
 
+    @property
+    def copies_share(self) -> bool:
+        """Whether several copies of the attention share experts, so that they compute their steps together."""
+        return self.ep > 1 and self.dp > 1
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model that share nothing: each is an engine with steps of its own."""
+        return 1 if self.copies_share else self.dp
+
 
 @dataclass(frozen=True)
 class Shard:

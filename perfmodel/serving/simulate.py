@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
+from typing import Any
 
 from perfmodel.core.units import format_count
-from perfmodel.errors import UsageError, expect, unknown_name
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.blocks import Blocks, Windows, kept
 from perfmodel.serving.journal import Chunk, Clock, Journal
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggregated, Link, Progress, run_pool
@@ -30,7 +31,8 @@ class Server:
     ----------
     clock : times of the steps of one replica.
     policy : rules of its scheduler.
-    kv_tokens : tokens that its cache holds; infinite for no limit.
+    kv_tokens : tokens that its cache holds beside a prefix that all prompts share; infinite for no limit.
+    shared_tokens : tokens of that prefix, which lie in the cache all the time.
     gpus : GPUs of one replica.
     replicas : engines that are alike.
     routing : how requests are spread over them, see `perfmodel.serving.pools.ROUTINGS`.
@@ -39,6 +41,7 @@ class Server:
     kv_bytes_token : keys and values of a token [B].
     sequence_tokens : tokens whose room a sequence takes of the cache besides its own: for its layers' states.
     sequence_bytes : these states, which move with its keys and values [B].
+    windows : of the layers that keep the last tokens of a sequence alone, see `perfmodel.serving.blocks.Windows`.
     host_bytes_per_s : bandwidth between GPU and host, for preemption by swap [B/s].
     prefill : engines that only compute prompts (a disaggregated deployment), or None; then this server decodes.
     link : between the two.
@@ -52,6 +55,7 @@ class Server:
     clock: Clock
     policy: Policy
     kv_tokens: float = math.inf
+    shared_tokens: float = 0.0
     gpus: int = 1
     replicas: int = 1
     routing: str = ROUND_ROBIN
@@ -59,12 +63,12 @@ class Server:
     kv_bytes_token: float = 0.0
     sequence_tokens: float = 0.0
     sequence_bytes: float = 0.0
+    windows: Windows = ()
     host_bytes_per_s: float = math.inf
     prefill: Server | None = None
     link: Link | None = None
 
     def __post_init__(self) -> None:
-        expect(self.replicas, Integral, "number of replicas", place="replicas", remedy="Give 1 or more.")
         if self.replicas < 1:
             raise UsageError(f"{self.replicas} replicas cannot serve.", remedy="Give 1 or more.")
         if self.routing not in ROUTINGS:
@@ -86,7 +90,7 @@ class Server:
 
     def engines(self, journal: Journal) -> list[AnyReplica]:
         """Return the replicas, idle, with a journal to write into."""
-        own = {"sequence_tokens": self.sequence_tokens}
+        own: dict[str, Any] = {"sequence_tokens": self.sequence_tokens, "windows": self.windows}
         kind: type[AnyReplica] = BatchReplica
         if not self.policy.batch:
             kind = Replica
@@ -187,21 +191,22 @@ def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
         interrupted = True
     return replay_of(
         requests, journal, engines, prefill, gpus=server.all_gpus, front_end_s=server.front_end_s,
-        kv_bytes_token=server.kv_bytes_token, interrupted=interrupted,
+        kv_bytes_token=server.kv_bytes_token, shared_tokens=server.shared_tokens, interrupted=interrupted,
     )  # fmt: skip
 
 
 def _check_fit(server: Server, requests: Requests) -> None:
     """Raise for a request that no empty engine could hold: it would wait for ever."""
-    block, states = server.policy.block_tokens, server.sequence_tokens
-    room = server.kv_tokens // block * block if math.isfinite(server.kv_tokens) else math.inf
-    needed = requests.prompt - requests.cached + requests.output - 1
-    too_long = int((needed > room - math.ceil(states / block) * block).sum())
+    blocks = Blocks(server.kv_tokens, server.policy.block_tokens, server.sequence_tokens, server.windows)
+    tokens = requests.prompt - requests.cached + requests.output - 1
+    too_long = int((blocks.of(tokens) > blocks.total).sum())
     if too_long:
+        largest, states = int(tokens.max()), server.sequence_tokens
+        windowed = f" (in windows as much as {kept(largest, server.windows):.0f})" if server.windows else ""
         beside = f" and states as large as {states:.0f} more" if states else ""
         raise UsageError(
-            f"{format_count(too_long, 'request')} of {len(requests)} never fit: the largest has {int(needed.max())} "
-            f"tokens{beside}, the KV cache of one engine holds {int(room)}.",
+            f"{format_count(too_long, 'request')} of {len(requests)} never fit: the largest has {largest} "
+            f"tokens{windowed}{beside}, the KV cache of one engine holds {blocks.total * blocks.block_tokens}.",
             remedy="Use more GPUs, a smaller kv or weights format, shorter requests, or correct --kv-tokens.",
         )
     if server.prefill is not None:

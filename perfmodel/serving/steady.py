@@ -35,7 +35,8 @@ def steady(
 
         t_cycle = osl t(B, c) + N (t(B, c, prompts) - t(B, c)),  c = isl + osl / 2,  N the steps with prompts.
 
-    An engine with static batches computes them in turn, see `perfmodel.serving.static_batch.batches_in_turn`.
+    An engine with static batches computes them in turn, see `perfmodel.serving.static_batch.batches_in_turn`. Copies of
+    the model that share nothing (dp without ep) are replicas, among which the requests are dealt out evenly.
 
     Parameters
     ----------
@@ -57,8 +58,8 @@ def steady(
     if batch is not None and concurrency is not None:
         raise UsageError("batch and concurrency are both given.", place="steady", remedy="Give one of them.")
     load = {"concurrency": concurrency} if batch is None else {"batch": batch}
-    given = {"isl": isl, "osl": osl, "prefix": prefix, **load, "requests": requests}
-    named = arrays("steady", {name: value for name, value in given.items() if value is not None})
+    optional = {name: value for name, value in {**load, "requests": requests}.items() if value is not None}
+    named = arrays("steady", {"isl": isl, "osl": osl, "prefix": prefix, **optional})
     common_shape("steady", named)
     prompt, answer, cached = named["isl"], named["osl"], named["prefix"]
     _check(deployment, prompt, answer, cached)
@@ -68,10 +69,15 @@ def steady(
         raise UsageError("the load is below 1.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
     running = np.minimum(users, most)
 
+    one, copies = deployment.replica, deployment.parallel.replicas
+
     def state(running: Array, waves: Array | float = np.inf) -> Steady:
-        if _static_batch(deployment):
-            return batches_in_turn(deployment, prompt, answer, cached, users, running)
-        return Cycle(deployment, prompt, answer, cached, users, running, waves).result()
+        busy = np.minimum(running, copies)
+        if _static_batch(one):
+            alone = batches_in_turn(one, prompt, answer, cached, users / busy, running / busy)
+        else:
+            alone = Cycle(one, prompt, answer, cached, users / busy, running / busy, waves).result()
+        return alone if copies == 1 else _together(alone, busy, copies)
 
     if requests is None:
         return state(running)
@@ -82,17 +88,29 @@ def steady(
     return _with_ends(state(running, count / users), state(_rest(count, running)), count)
 
 
+def _together(one: Steady, busy: Array, copies: int) -> Steady:
+    """Return what so many copies have together, of which some are busy and each of these is as one."""
+    names = ("concurrency", "batch", "output_tokens_per_s", "output_tokens_per_s_low", "output_tokens_per_s_high",
+             "kv_tokens")  # fmt: skip
+    changed: dict[str, Any] = {name: plain(np.asarray(getattr(one, name)) * busy) for name in names}
+    changed["tokens_per_s_per_gpu"] = plain(np.asarray(one.tokens_per_s_per_gpu) * busy / copies)
+    return replace(one, **changed)
+
+
 def capacity(deployment: Deployment, isl: Number, osl: Number, prefix: Number = 0.0) -> Number:
     """Return how many sequences of these lengths run at once: as many as fit, and the engine's limit at most.
 
-    A static batch has no more than those of the simulation's policy. All share a cached prefix of their prompts.
+    A static batch has no more than those of the simulation's policy. All share a cached prefix of their prompts. Copies
+    that share nothing have as many each.
 
     Raises
     ------
     UsageError
         When not one fits.
     """
-    return plain(np.minimum(_fitting(deployment, isl, osl, prefix), _static_batch(deployment) or np.inf))
+    one, copies = deployment.replica, deployment.parallel.replicas
+    most = np.minimum(_fitting(deployment, isl, osl, prefix), copies * (_static_batch(one) or np.inf))
+    return plain(most)
 
 
 def _static_batch(deployment: Deployment) -> int:
@@ -101,15 +119,16 @@ def _static_batch(deployment: Deployment) -> int:
 
 
 def _fitting(deployment: Deployment, isl: Number, osl: Number, prefix: Number) -> Number:
-    memory = deployment.memory()
-    most = np.minimum(np.asarray(memory.most(isl, osl, prefix)), deployment.sequence_limit)
+    one = deployment.replica
+    memory = one.memory()
+    most = np.minimum(np.asarray(memory.most(isl, osl, prefix)), one.sequence_limit)
     if np.any(most < 1):
         raise UsageError(
             f"not one sequence of {np.max(np.add(isl, osl)):.0f} tokens fits: {memory.room()}.",
             place="deployment",
             remedy="Use more GPUs, fewer bits, or shorter sequences.",
         )
-    return plain(most)
+    return plain(most * deployment.parallel.replicas)
 
 
 def _rest(requests: Array, running: Array) -> Array:

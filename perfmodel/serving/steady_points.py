@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
+from perfmodel.serving.clock import busiest
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet, limiter_of
@@ -62,6 +63,7 @@ def _steady_point(
     memory = deployment.memory()
     batch, terms = at(result.batch), {name: at(time) for name, time in result.terms_s.items()}
     step = deployment.step(decode=batch, context=workload.isl + workload.osl / 2)
+    each = busiest(batch, deployment.parallel.replicas)
     total_s = sum(terms.values())
     return Point(
         facts,
@@ -86,7 +88,7 @@ def _steady_point(
         },
         terms,
         (total_s, total_s * float(step.low_s / step.time_s), total_s * float(step.high_s / step.time_s)),
-        limiter_of(deployment, step, batch * (1 + workload.isl / workload.osl)),
+        limiter_of(deployment, step, each * (1 + workload.isl / workload.osl)),
         price_per_gpu_hour=price,
         attainment=None if slo is None else math.nan,
         missed=() if slo is None else _missed(slo, figures),
@@ -102,11 +104,16 @@ def _figures(result: Steady, workload: Workload, at: Callable[[Number], float]) 
     }  # fmt: skip
     first, later = figures["ttft_s"], figures["tpot_s"]
     figures["latency_s"] = {key: first[key] + (workload.osl - 1) * later[key] for key in first}
+    if workload.osl == 1:  # no answer has a further token
+        figures["tpot_s"] = dict.fromkeys(later, math.nan)
     return figures
 
 
 def _missed(slo: Slo, figures: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
-    """Return the objectives that the means do not meet; in the mean, the gaps between tokens are TPOT."""
+    """Return the objectives that the means do not meet; in the mean, the gaps between tokens are TPOT.
+
+    As in `perfmodel.serving.slo.Slo.missed`, a quantity that no request has is met.
+    """
     names = {"itl": "tpot_s"}
     return tuple(
         str(item) for item in slo.objectives if figures[names.get(item.name, item.quantity)]["mean"] > item.limit_s

@@ -70,7 +70,7 @@ def arrays(place: str, values: Mapping[str, object]) -> dict[str, Array]:
     converted = {}
     for name, value in values.items():
         try:
-            if np.asarray(value).dtype == bool:
+            if value is None or np.asarray(value).dtype == bool:
                 raise ValueError
             converted[name] = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):

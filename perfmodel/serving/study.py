@@ -27,7 +27,7 @@ from perfmodel.workers.lost import ENDS, Ended
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 #: what ends the loads that meet the objectives, beside these
 CAPACITY = "the capacity"
-#: most clients of the loads that are tried where none is given
+#: most clients of the loads in a table where none is given
 _MOST_CLIENTS = 256
 
 
@@ -89,7 +89,8 @@ class Study:
 class Outcome:
     """What came of a deployment: its points, the largest load that meets the objectives, or why it is impossible.
 
-    ``beyond`` is what a larger load misses: objectives, or `CAPACITY` where requests pile up before one is missed.
+    ``beyond`` is what a larger load misses: objectives, or `CAPACITY` where requests pile up before one is missed;
+    empty where no larger load was tried.
     ``ended`` is what ended it before all of it was known: Ctrl-C, or the loss of the workers.
     """
 
@@ -182,7 +183,7 @@ def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Re
 
 
 def _largest(deployment: Deployment, study: Study) -> Largest | None:
-    """Return the largest load that meets the objectives.
+    """Return the largest load that meets the objectives, up to the users that are given, or that have a place.
 
     Raises
     ------
@@ -199,7 +200,7 @@ def _largest(deployment: Deployment, study: Study) -> Largest | None:
 
     if study.load == QPS:
         return largest_rate(replay, study.slo, study.values[0] if study.values else 1.0)
-    most = max(study.values) if study.values else max(clients_that_fit(deployment, study.workload))
+    most = max(study.values) if study.values else study.fleet.replicas * _places(deployment, study.workload)
     return largest_concurrency(replay, study.slo, int(most))
 
 
@@ -211,15 +212,27 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
     UsageError
         When not even one fits.
     """
+    most = min(_places(deployment, workload), _MOST_CLIENTS)
+    return (*(2.0**power for power in range(int(math.log2(most)) + 1)),)
+
+
+def _places(deployment: Deployment, workload: Workload) -> int:
+    """Return how many requests have a place at once in the cache and in a step of a deployment.
+
+    Raises
+    ------
+    UsageError
+        When not even one has.
+    """
     memory = deployment.memory()
     fitting = memory.max_batch(int(workload.isl), int(workload.osl), workload.cached)
-    most = min(fitting, deployment.sequence_limit, _MOST_CLIENTS)
+    most = min(fitting, deployment.sequence_limit)
     if most < 1:
         raise UsageError(
             f"not one request of {workload.isl:g} + {workload.osl:g} tokens fits: {memory.room()}.",
             remedy="Use more GPUs, a smaller kv or weights format, or shorter requests.",
         )
-    return (*(2.0**power for power in range(int(math.log2(most)) + 1)),)
+    return most
 
 
 @contextlib.contextmanager

@@ -97,10 +97,10 @@ class Tally:
         self.prompt_steps = self.decode_steps = self.decoded = 0
         self.decode_contexts = 0.0
         self.gaps = Gaps()
-        self._samples: list[tuple[float, int, int, int]] = []
+        self._samples: list[tuple[float, int, int, float]] = []
         self.skip, self.skipped = 1, 0
 
-    def sample(self, time_s: float, running: int, queued: int, blocks: int) -> None:
+    def sample(self, time_s: float, running: int, queued: int, blocks: float) -> None:
         """Keep the state at a time; to be called after ``skip`` events, which grow with the length of a simulation."""
         self.skipped = 0
         self._samples.append((time_s, running, queued, blocks))

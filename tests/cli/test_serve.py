@@ -134,10 +134,34 @@ def test_objectives_set_the_exit_code_and_find_the_largest_load(perfmodel):
     good = perfmodel(*SMALL, "--concurrency", "1..16", "--slo", "ttft=10s,tpot=1s,p99", "--format", "json")
     assert good.code == 0
     assert good.json["largest_load"][0]["concurrency"] == 16
+    told = " ".join(perfmodel(*SMALL, "--concurrency", "16", "--slo", "ttft=10s").out.split())
+    assert "up to 16 users" in told
+    assert "no larger load was tried" in told
     assert all(row["slo_met"] and row["attainment"] == 1 for row in good.json["rows"])
     bad = perfmodel(*SMALL, "--concurrency", "1..16", "--slo", "tpot=1ns")
     assert bad.code == 1
     assert "No deployment meets p95 tpot <= 1 ns" in bad.out
+
+
+def test_without_given_loads_the_largest_one_fills_the_caches_of_all_replicas(perfmodel):
+    """Each of two caches has room for 12 sequences of 112 tokens, in blocks of 16: no power of two, and 24 in all."""
+    lengths = ("serve", MODEL, "--on", "h100", "--isl", "102", "--osl", "20", "--kv-tokens", 12 * 112)
+    ran = perfmodel(*lengths, "--replicas", 2, "--slo", "ttft=10s,tpot=1s", "--format", "json")
+    assert ran.json["largest_load"][0]["concurrency"] == 24
+    assert [row["concurrency"] for row in ran.json["rows"]] == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("more", [(), ("--steady",)])
+def test_an_objective_of_a_time_that_no_answer_has_is_met_and_said(perfmodel, more):
+    words = ("serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "1", "--concurrency", "2", "--format", "json")
+    ran = perfmodel(*words, "--slo", "tpot=1ns,ttft=10s,mean", *more)
+    assert ran.code == 0
+    (row,) = ran.json["rows"]
+    assert row["slo_met"]
+    assert row["tpot_s"]["mean"] is None
+    assert row["latency_s"]["mean"] == pytest.approx(row["ttft_s"]["mean"])
+    assert any("no tpot: such an objective is met" in note for note in ran.json["notes"])
+    assert perfmodel(*words, "--slo", "ttft=1ns,mean", *more).code == 1
 
 
 def test_a_first_token_is_as_doubtful_in_a_simulation_as_in_the_steady_state(perfmodel):
@@ -286,6 +310,7 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--kv-link", "50 GB/s"), "computed by the same GPUs. Add --prefill-replicas 1"),
         (("--routing", "least-loaded"), "there is one deployment"),
         (("--routing", "least-loaded", "--replicas", "2", "--concurrency", "4"), "users stay with their replica"),
+        (("--routing", "least-loaded", "--dp", "2", "--concurrency", "4"), "users stay with their replica"),
         (("--kv-tokens", "4096", "--memory-utilization", "0.9"), "--kv-tokens says what the cache holds"),
         (("--requests", "a.csv"), "--isl and --osl have no effect: the lengths stand in --requests"),
         (("--policy", "no-evict", "--preemption", "swap"), "preempts nothing"),

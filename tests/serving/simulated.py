@@ -28,7 +28,7 @@ class HandClock:
 
 _OF_SERVER = (
     *("replicas", "routing", "kv_bytes_token", "link"),
-    *("sequence_tokens", "sequence_bytes", "host_bytes_per_s"),
+    *("sequence_tokens", "sequence_bytes", "host_bytes_per_s", "windows"),
 )
 
 

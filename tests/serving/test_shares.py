@@ -15,7 +15,7 @@ from perfmodel.errors import UsageError
 from perfmodel.serving.clock import busiest
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet, mean_step, simulate_fleet
-from perfmodel.serving.points import Workload
+from perfmodel.serving.points import Workload, point_of
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.steady import steady
 from perfmodel.workloads.catalog import find_model
@@ -57,6 +57,43 @@ def test_waiting_prompts_fill_all_copies_and_all_stages(plain: Deployment, shari
     assert 3.5 * one < four < 4.05 * one
     formula = steady(shared, isl=8000, osl=2, concurrency=32).output_tokens_per_s
     assert four == pytest.approx(formula, rel=0.06)
+
+
+def test_copies_that_share_nothing_are_replicas(plain: Deployment) -> None:
+    """Four copies with 40 users are four deployments with ten, in the simulation as in the steady state."""
+    four = Deployment(LLAMA_8B, H100, dp=4)
+    load = Workload(4000, 32, count=160).requests("qps", 12.0)
+    copies, replicas = (simulate_fleet(*of, interval=False) for of in (
+        (four, load, Fleet()), (plain, load, Fleet(replicas=4))
+    ))  # fmt: skip
+    assert np.array_equal(copies.last_s, replicas.last_s)
+    assert copies.gpus == 4
+    together, alone = steady(four, 4000, 32, concurrency=[2, 40]), steady(plain, 4000, 32, concurrency=[1, 10])
+    assert together.tpot_s == pytest.approx(alone.tpot_s)
+    assert together.ttft_s == pytest.approx(alone.ttft_s)
+    assert together.output_tokens_per_s == pytest.approx(np.multiply(alone.output_tokens_per_s, [2, 4]))
+    assert together.tokens_per_s_per_gpu == pytest.approx(np.multiply(alone.tokens_per_s_per_gpu, [0.5, 1]))
+    assert together.concurrency == pytest.approx([2, 40])
+
+
+def test_a_point_of_replicas_has_the_step_of_one_and_the_gpus_of_all(plain: Deployment) -> None:
+    four, load = Deployment(LLAMA_8B, H100, dp=4), Workload(1000, 32).requests("concurrency", 40)
+    made = point_of(four, Fleet(), simulate_fleet(four, load, Fleet()), "concurrency", 40)
+    own = Workload(1000, 32).requests("concurrency", 10)
+    single = point_of(plain, Fleet(), simulate_fleet(plain, own, Fleet()), "concurrency", 10)
+    assert made.facts["gpus"] == 4
+    assert made.step_s[0] == pytest.approx(single.step_s[0], rel=0.01)
+    assert made.terms_s["kv"] == pytest.approx(single.terms_s["kv"], rel=0.02)
+    assert made.tokens_per_s_per_gpu == pytest.approx(single.tokens_per_s_per_gpu, rel=0.02)
+
+
+def test_a_cache_whose_size_is_told_is_that_of_all_copies(plain: Deployment) -> None:
+    four = Deployment(LLAMA_8B, H100, dp=4, kv_tokens=8000)
+    assert four.replica.memory().kv_tokens == 2000
+    with pytest.raises(UsageError, match="the KV cache of one engine holds 2000"):
+        simulate_fleet(four, Workload(4000, 32).requests("concurrency", 1), Fleet())
+    shared = Deployment(find_model("mixtral-8x7b"), H100, dp=8, ep=8)
+    assert shared.replica is shared
 
 
 def test_the_logits_are_those_of_one_stage(plain: Deployment) -> None:

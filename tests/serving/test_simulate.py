@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.serving.blocks import Blocks, Windows
 from perfmodel.serving.deployment import Deployment, StepClock
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.load import TabledClock
@@ -172,6 +173,27 @@ def test_dynamic_batches_start_after_the_longest_wait() -> None:
     assert replay.last_s == pytest.approx([2.01, 2.01, 5.01])  # nobody comes after the last one
 
 
+def test_a_prompt_stalls_the_answers_that_it_interrupts_and_not_its_own() -> None:
+    """Steps of 10 ms, and 1 ms for a token of a prompt: the second one of 100 tokens holds the first answer up."""
+    load = Requests(np.array([0.0, 0.035]), np.array([10, 100]), np.full(2, 6))
+    gaps = simulate_server(server("prefill-first", clock=HandClock(0.01, 1e-3)), load).gaps
+    waited = 0.11 + 0.012  # the step of the prompt, and the next one of two sequences
+    assert gaps.quantile(1.0) == pytest.approx(waited, rel=0.01)
+    assert gaps.quantile(0.85) < 0.013
+    assert gaps.count == 10
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_the_token_after_a_preemption_comes_when_the_sequence_is_back(preemption: str) -> None:
+    """The younger of two sequences leaves a full cache until the older has ended."""
+    load = Requests(np.zeros(2), np.full(2, 32), np.full(2, 50))
+    full = server(kv_tokens=128, preemption=preemption, keeps_blocks=False)
+    replay = simulate_server(full, load)
+    assert replay.preemptions == 1
+    assert replay.gaps.quantile(1.0) > 0.15
+    assert replay.gaps.mean_s == pytest.approx((replay.last_s - replay.first_s).sum() / 98)
+
+
 def test_replicas_share_a_load() -> None:
     load = open_loop(60.0, 1500, 8, 10, spread=0.9, seed=4)
     one, turns, fewest = (
@@ -182,6 +204,13 @@ def test_replicas_share_a_load() -> None:
     assert turns.growth is None
     assert fewest.queued_s.mean() <= turns.queued_s.mean() < one.queued_s.mean()
     assert len({replay.generated_tokens for replay in (one, turns, fewest)}) == 1
+
+
+def test_a_running_batch_counts_as_load() -> None:
+    """A batch of one takes a second on each of two engines: the second request goes to the idle one, at once."""
+    load = Requests(np.array([0.0, 0.1, 0.2]), np.full(3, 10), np.full(3, 100))
+    replay = simulate_server(server("static", batch=1, replicas=2, routing=LEAST_LOADED), load)
+    assert replay.queued_s == pytest.approx([0.0, 0.0, 0.8])
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -197,6 +226,17 @@ def test_decoding_apart_from_prefill_is_not_disturbed_by_it(closed: bool) -> Non
     assert replay.gaps.quantile(1.0) == pytest.approx(0.0104, rel=0.03)  # of a step of at most four sequences
     assert mixed.gaps.quantile(1.0) >= (0.0101 if closed else 0.06)  # 50 ms for a prompt that others wait for
     assert replay.generated_tokens == 200 * 20
+
+
+def test_the_link_takes_the_prompt_that_ends_first() -> None:
+    """Two prefill engines start together: the short prompt ends at 0.02 s, and does not wait for the long one's."""
+    clock = HandClock(0.01, 1e-3)
+    link = Link(bytes_per_s=1.0, latency_s=0.0, bytes_per_token=0.001)  # 1 ms a token
+    apart = Server(clock, POLICIES["chunked-prefill"], prefill=server(clock=clock, replicas=2), link=link)
+    replay = simulate_server(apart, Requests(np.zeros(2), np.array([1000, 10]), np.full(2, 2)))
+    step_s = 0.011
+    assert replay.first_s == pytest.approx([1.01, 0.02])
+    assert replay.last_s == pytest.approx([1.01 + 1.0 + step_s, 0.02 + 0.01 + step_s])
 
 
 def test_an_interrupted_simulation_keeps_what_has_ended() -> None:
@@ -295,17 +335,18 @@ def _small_clock() -> StepClock:
     sequences=st.integers(1, 8),
     clients=st.integers(0, 5),
     states=st.integers(0, 40),
+    windows=st.sampled_from([(), ((16, 1.0),), ((40, 0.5),), ((24, 0.3), (64, 0.6))]),
 )
 def test_tokens_and_blocks_are_conserved(
     policy: str, preemption: str, sizes: list[tuple[int, int, float]], blocks: int, budget: int, sequences: int,
-    clients: int, states: int,
+    clients: int, states: int, windows: Windows,
 ) -> None:  # fmt: skip
     blocks += math.ceil(states / 16)
     prompt, output = (np.array([size[index] for size in sizes]) for index in (0, 1))
     gaps = np.array([0.0 if clients else size[2] for size in sizes])
     load = Requests(np.cumsum(gaps), prompt, output, clients)
     rules = {"preemption": preemption, "max_batched_tokens": budget, "max_num_seqs": sequences}
-    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, sequence_tokens=float(states), **rules)
+    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, sequence_tokens=float(states), windows=windows, **rules)
     journal = Journal(prompt.tolist(), output.tolist())
     (engine,) = ran.engines(journal)
     run_pool([engine], load, journal, "round-robin", lambda done: None)
@@ -318,9 +359,78 @@ def test_tokens_and_blocks_are_conserved(
     assert np.all(first <= last)
     if isinstance(engine, Replica) and preemption == "swap" and not journal.preempted:
         assert engine.tally.tokens == prompt.sum() + output.sum() - len(sizes)
+    gaps = engine.tally.gaps  # those of a request add up to the time from its first token to its last one
+    assert gaps.count == (output - 1).sum()
+    assert gaps.sum_s == pytest.approx((last - first).sum())
     samples = engine.tally.samples
     assert np.all((samples[:, 3] >= 0) & (samples[:, 3] <= blocks))
     assert all(before <= after for before, after in pairwise(samples[:, 0]))
+
+
+@given(
+    lengths=st.lists(st.integers(1, 150), min_size=1, max_size=6),
+    steps=st.integers(1, 120),
+    share=st.sampled_from([0.25, 0.5, 0.9, 1.0]),
+    window=st.integers(1, 100),
+)
+def test_a_growing_sequence_takes_what_its_length_has(
+    lengths: list[int], steps: int, share: float, window: int
+) -> None:
+    """Beyond its window a sequence takes the part of its blocks that the other layers keep, whoever grows beside it."""
+    blocks = Blocks(1e6, 16, windows=((window, share),))
+    for length in lengths:
+        blocks.join(length, 5)
+    step, taken = 5, 0.0
+    while step < 5 + steps:
+        count = blocks.even_steps(step, 5 + steps - step)
+        taken += blocks.needed_in(step, count, len(lengths))
+        step += count
+        blocks.narrow(step)
+    assert taken == sum(blocks.of(length + steps) - blocks.of(length) for length in lengths)
+    for length in lengths:
+        blocks.leave(length + steps, step)
+    assert all(blocks.needed(step + ahead) == 0 for ahead in range(16))
+    most = max(lengths)
+    assert blocks.of(blocks.tokens_in(blocks.of(most))) == blocks.of(most)
+
+
+@pytest.mark.parametrize("others", [0, 50])
+@pytest.mark.parametrize(("prompt", "fits"), [(6500, True), (7900, False)])
+def test_what_a_windowed_request_needs_is_its_own(prompt: int, others: int, fits: bool) -> None:
+    """Half of the layers keep 4096 tokens: 6600 are as many as 5348 in all, and 8000 as many as 6048."""
+    load = Requests(
+        np.zeros(1 + others), np.array([prompt] + [100] * others), np.full(1 + others, 101)
+    )  # fmt: skip
+    room = server(kv_tokens=6000, windows=((4096, 0.5),))
+    if fits:
+        assert simulate_server(room, load).count == 1 + others
+        return
+    with pytest.raises(UsageError, match=f"1 request of {1 + others} never fit: .* holds 6000"):
+        simulate_server(room, load)
+
+
+def test_swaps_and_transfers_move_what_windows_keep() -> None:
+    link = Link(bytes_per_s=1e6, latency_s=0.0, bytes_per_token=1e3, windows=((64, 1.0),))
+    assert link.transfer_s(50) == pytest.approx(0.05)
+    assert link.transfer_s(5000) == pytest.approx(0.064)
+
+
+@dataclass(frozen=True)
+class WindowedClock(HandClock):
+    """Steps whose time rises with the keys of a sequence until a window of them is full."""
+
+    window: float = 512.0
+
+    def decode_s(self, sequences: int, context: float) -> float:
+        return super().decode_s(sequences, min(context, self.window))
+
+
+@pytest.mark.parametrize("policy", ["chunked-prefill", "static"])
+def test_a_run_of_steps_across_a_window_takes_the_sum_of_its_steps(policy: str) -> None:
+    clock = WindowedClock(0.001, 0.0, 1e-5)
+    replay = simulate_server(server(policy, clock=clock), closed_loop(4, 4, 127, 4001))
+    steps_s = sum(clock.decode_s(4, 128.0 + step) for step in range(4000))
+    assert replay.last_s - replay.first_s == pytest.approx(np.full(4, steps_s), rel=3e-3)
 
 
 @given(gap=st.floats(0, 100), first=st.floats(1e-3, 10), slope=st.floats(0, 1))

@@ -100,6 +100,19 @@ def test_all_sequences_share_the_blocks_of_a_prefix(llama: Deployment) -> None:
     assert simulated.output_tokens_per_s == pytest.approx(float(warm.output_tokens_per_s), rel=0.25)
 
 
+def test_the_cache_holds_a_shared_prefix_all_the_time(llama: Deployment) -> None:
+    """Sequences of 192 to 392 tokens in blocks of 16, and once the 8000 that all of them share."""
+    load, memory = Workload(8192, 200, cached=8000, count=64).requests("concurrency", 8), llama.memory()
+    simulated = pm.simulate(llama, load)
+    tokens = simulated.kv_bytes / memory.kv_bytes_token
+    # in the mean a sequence has half of its answer, and half of its last block is empty
+    assert (tokens - 8000) / simulated.mean_running == pytest.approx(192 + 100 + 8, rel=0.03)
+    assert simulated.kv_share == pytest.approx(tokens / memory.kv_tokens, rel=1e-3)
+    assert simulated.states.kv_share.min() >= 8000 / memory.kv_tokens
+    several = pm.simulate(llama, load, replicas=2)
+    assert several.kv_bytes > 16000 * memory.kv_bytes_token
+
+
 def test_each_copy_of_the_model_keeps_a_prefix() -> None:
     memory = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), dp=2).memory()
     assert memory.max_batch(8192, 200) > 2
