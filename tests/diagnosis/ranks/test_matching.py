@@ -326,6 +326,22 @@ def test_groups_of_one_name_are_different_where_their_ranks_are() -> None:
     assert members(join(ranks)) == [("tp of ranks 0-1", (0, 1)), ("tp of ranks 2-3", (2, 3))]
 
 
+def test_exchanges_with_one_sequence_number_are_matched_one_by_one() -> None:
+    # PyTorch numbers collectives that it puts together as one; NCCL may run them in several kernels
+    spans = [(n * STEP_S + at, n * STEP_S + at + 0.01) for n in range(4) for at in (0.02, 0.03, 0.04)]
+    numbers = np.repeat(np.arange(4), 3)
+    named = {"group": ("0",) * 12, "sequence": numbers, "ranks": np.full(12, 2), "world_size": 2}
+    first, second = (rank(n, spans, steps=4, **named) for n in range(2))
+    late = replace(second, start_s=second.start_s + np.tile([0.005, 0.0, 0.0], 4))
+    job = join([first, late])
+    assert [one.ranks.tolist() for one in job.exchanges] == [[0, 1]] * 12
+    assert [one.skew_s for one in job.exchanges] == pytest.approx([0.005, 0.0, 0.0] * 4)
+    assert [one.rank for one in job.stragglers] == [1]
+    # a kernel that one rank has alone is no exchange with itself
+    alone = join([first, replace(second, sequence=np.where(numbers == 2, 9, numbers))])
+    assert [one.key.number for one in alone.exchanges] == [0] * 3 + [1] * 3 + [3] * 3
+
+
 def experts(numbers: Sequence[int], *, number_them: bool) -> list[RankSummary]:
     """Return ranks that hand tokens to experts, each another number of bytes, three times in each of four steps."""
     spans = [(n * STEP_S + at, n * STEP_S + at + 0.005) for n in range(4) for at in (0.02, 0.04, 0.06)]
