@@ -148,6 +148,22 @@ def test_a_rank_that_ends_or_stops_is_named_and_no_finished_row_is_lost(
     assert rows[0]["status"] == "ok"
 
 
+@pytest.mark.waiting
+def test_sigterm_ends_the_ranks_as_ctrl_c_does(spec: Path, tmp_path: Path, ended: list[subprocess.Popen[str]]) -> None:
+    path = tmp_path / "r.json"
+    limits = ("--time-limit", 60, "--min-time", 0.1)
+    process = started(*bench(spec, "all_reduce", "bytes=1KiB..64KiB+1KiB", *limits, "-o", path))
+    ended.append(process)
+    waited = time.monotonic() + 100
+    while not path.exists() and time.monotonic() < waited:
+        time.sleep(0.05)
+    process.terminate()
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 143, err
+    assert f"{len(json.loads(path.read_text())['rows'])} of 64 rows are measured and kept in {path}" in err
+    assert err.endswith("perfmodel: interrupted.\n")
+
+
 @pytest.mark.slow
 @pytest.mark.waiting
 def test_the_tasks_of_srun_join(spec: Path, tmp_path: Path) -> None:
