@@ -75,6 +75,8 @@ def test_a_wait_is_no_longer_than_from_one_arrival_to_the_other_also_where_the_l
     job = join([first, replace(second, stalled=busy)])
     assert job.step_waits_s[:, 0, 1] == pytest.approx([0.02] * 5), "not 0.029"
     assert [one.waited_per_step_s for one in job.stragglers] == pytest.approx([0.02])
+    wall, _ = lateness(job, Profile((ProfileEntry("matmul", 0.5),)))
+    assert {entry.name: entry.time_s for entry in wall.entries}[LATE] == pytest.approx(0.1), "nor does roi save more"
 
 
 def test_a_rank_that_computes_on_in_an_exchange_to_which_it_came_in_time_stalls_nobody() -> None:
