@@ -164,6 +164,19 @@ def test_sigterm_ends_the_ranks_as_ctrl_c_does(spec: Path, tmp_path: Path, ended
     assert err.endswith("perfmodel: interrupted.\n")
 
 
+@pytest.mark.waiting
+def test_a_pipe_that_is_closed_is_no_failure_of_a_rank(spec: Path, ended: list[subprocess.Popen[str]]) -> None:
+    limits = ("--time-limit", 0.05, "--min-time", 0)
+    process = started(*bench(spec, "all_reduce", "bytes=1KiB", *limits, "--format", "json"))
+    ended.append(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(100) == 0, err
+    assert "failed" not in err
+
+
 @pytest.mark.slow
 @pytest.mark.waiting
 def test_the_tasks_of_srun_join(spec: Path, tmp_path: Path) -> None:
