@@ -15,7 +15,7 @@ from perfmodel.cli._bench import Session, record_context, settings_of
 from perfmodel.cli._bench_collectives import check_gpus, check_ranks, collectives
 from perfmodel.cli._bench_files import claimed
 from perfmodel.cli._device import base_machine, described_cpu, warn_if_busy
-from perfmodel.cli._output import Destination, status
+from perfmodel.cli._output import Destination, abandon_stdout, status
 from perfmodel.core.units import format_count, format_si
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import PerfModelError, UnavailableError, UsageError
@@ -130,6 +130,14 @@ def launched_rank(request: RanksRequest) -> int:
         raise  # the launcher has to end the other ranks
     except PerfModelError as error:
         return _explained(error)
+    except OSError as error:
+        if request.destination.path is not None:
+            raise
+        abandon_stdout()  # all is measured when rank 0 writes to it
+        if isinstance(error, BrokenPipeError):  # the reader closed the pipe (`| head`)
+            return 0
+        status(f"perfmodel: the operating system reports: {error.strerror or error}.")
+        return 2
 
 
 def _explained(error: PerfModelError) -> int:

@@ -157,6 +157,12 @@ def remember_words(words: Sequence[str]) -> None:
     _words[:] = words
 
 
+def abandon_stdout() -> None:
+    """Redirect stdout to the null device: the interpreter flushes it again at exit, which would fail."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _check_no_input(output: str) -> None:
     """Refuse to replace a file that the command line names once more, as what the command reads."""
     target = storage.place_of(output)

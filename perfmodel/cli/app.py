@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from perfmodel import __version__
-from perfmodel.cli._output import INTERRUPTED, remember_words
+from perfmodel.cli._output import INTERRUPTED, abandon_stdout, remember_words
 from perfmodel.cli._renamed import with_new_names, with_scheduler
 from perfmodel.cli._stdin import told, with_stdin
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
@@ -141,7 +141,7 @@ def run(arguments: Sequence[str]) -> int:
         return _interrupted()
     except (BrokenPipeError, SystemExit):
         # The reader closed the pipe (`| head`); typer turns that into SystemExit while it prints help.
-        _abandon_stdout()
+        abandon_stdout()
         return 0
     except Exception as error:  # noqa: BLE001 -- users see tracebacks only with --debug
         if debug:
@@ -225,18 +225,12 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
         _complain(str(error))
         return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, OSError):
-        _abandon_stdout()
+        abandon_stdout()
         is_closed = error.errno == errno.EBADF  # see `_replace_closed_streams`
         _complain("stdout is closed." if is_closed else f"the operating system reports: {error.strerror or error}.")
         return 2
     _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
     return EXIT_INTERNAL
-
-
-def _abandon_stdout() -> None:
-    """Redirect stdout to the null device: the interpreter flushes it again at exit, which would fail."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _hoist(arguments: Sequence[str]) -> list[str]:

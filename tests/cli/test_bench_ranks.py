@@ -148,6 +148,35 @@ def test_a_rank_that_ends_or_stops_is_named_and_no_finished_row_is_lost(
     assert rows[0]["status"] == "ok"
 
 
+@pytest.mark.waiting
+def test_sigterm_ends_the_ranks_as_ctrl_c_does(spec: Path, tmp_path: Path, ended: list[subprocess.Popen[str]]) -> None:
+    path = tmp_path / "r.json"
+    limits = ("--time-limit", 60, "--min-time", 0.1)
+    process = started(*bench(spec, "all_reduce", "bytes=1KiB..64KiB+1KiB", *limits, "-o", path))
+    ended.append(process)
+    waited = time.monotonic() + 100
+    while not path.exists() and time.monotonic() < waited:
+        time.sleep(0.05)
+    process.terminate()
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 143, err
+    assert f"{len(json.loads(path.read_text())['rows'])} of 64 rows are measured and kept in {path}" in err
+    assert err.endswith("perfmodel: interrupted.\n")
+
+
+@pytest.mark.waiting
+def test_a_pipe_that_is_closed_is_no_failure_of_a_rank(spec: Path, ended: list[subprocess.Popen[str]]) -> None:
+    limits = ("--time-limit", 0.05, "--min-time", 0)
+    process = started(*bench(spec, "all_reduce", "bytes=1KiB", *limits, "--format", "json"))
+    ended.append(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(100) == 0, err
+    assert "failed" not in err
+
+
 @pytest.mark.slow
 @pytest.mark.waiting
 def test_the_tasks_of_srun_join(spec: Path, tmp_path: Path) -> None:

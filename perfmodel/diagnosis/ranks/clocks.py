@@ -1,9 +1,10 @@
 """The clocks of a job's ranks: those of one host share a clock, and the clocks of hosts differ.
 
-All ranks leave an exchange at nearly the same time, so the median over the exchanges of the same clocks of the
+All ranks leave a collective at nearly the same time, so the median over the exchanges of the same clocks of the
 differences of their ends is the difference of these clocks. Where there are several such sets, as along the rows and
 the columns of a mesh, the clocks are those that fit the medians of all sets best: a set that alone ties two others
-together counts, however few exchanges it has. Before any exchange is matched, only the steps tell: ranks that exchange
+together counts, however few exchanges it has. A broadcast or a message may be left before the others come, and counts
+only where no collective ties the clocks. Before any exchange is matched, only the steps tell: ranks that exchange
 begin them together to within a step, so clocks that differ by more than a step are seen.
 """
 
@@ -61,6 +62,18 @@ def offsets_from_ends(members: Sequence[Ints], ends_s: Sequence[Floats], clocks:
     # clocks that no exchange joins stay apart as they were: of all solutions the smallest one
     offsets = begin + np.linalg.lstsq(sides, known_s, rcond=None)[0]
     return np.asarray((offsets - offsets[clocks[0]])[clocks])
+
+
+def tied(members: Sequence[Ints], clocks: Ints) -> Ints:
+    """Return for each rank the number of the set of clocks that its own belongs to, of those that exchanges tie.
+
+    >>> tied([np.array([0, 2])], np.array([0, 1, 2, 3])).tolist()
+    [0, 1, 0, 2]
+    """
+    part = clocks.copy()
+    for joint in {one.tobytes(): one for one in members}.values():
+        part[np.isin(part, part[joint])] = part[joint].min()
+    return np.asarray(np.unique(part, return_inverse=True)[1])
 
 
 def _sets(exchange: Ints, clock: Ints) -> dict[tuple[int, ...], Ints]:

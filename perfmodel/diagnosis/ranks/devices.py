@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.profile.profile import Profile, ProfileEntry
-from perfmodel.profile.timeline import Exchanges, GpuEvents, Timeline
+from perfmodel.profile.timeline import Exchanges, GpuEvents, Spans, Timeline
 
 
 def devices(profile: Profile) -> tuple[int, ...]:
@@ -33,7 +35,7 @@ def of_device(profile: Profile, device: int) -> Profile:
     assert timeline is not None
     chosen = timeline.gpu.device == device
     gpu = timeline.gpu.take(chosen)
-    own = replace(timeline, gpu=gpu, exchanges=_exchanges(timeline, gpu))
+    own = replace(timeline, gpu=gpu, exchanges=_exchanges(timeline, device))
     return replace(
         profile,
         entries=tuple(_entries(profile, timeline.gpu, chosen)),
@@ -42,12 +44,22 @@ def of_device(profile: Profile, device: int) -> Profile:
     )
 
 
-def _exchanges(timeline: Timeline, gpu: GpuEvents) -> Exchanges:
-    """Return the exchanges that run on the GPU: those that start and last as one of its kernels does."""
-    every = timeline.exchanges
-    own = set(zip(gpu.start_s.tolist(), gpu.duration_s.tolist(), strict=True))
-    spans = zip(every.start_s.tolist(), every.duration_s.tolist(), strict=True)
-    return every.take(np.array([span in own for span in spans], dtype=bool))
+def _exchanges(timeline: Timeline, device: int) -> Exchanges:
+    """Return the exchanges that run on a GPU: those that start and last as one of its kernels does.
+
+    Several that do so alike are each of another kernel, in the order of the trace.
+    """
+    kernels = timeline.gpu.take(timeline.gpu.are(EventKind.COMMUNICATION))
+    devices_of: dict[tuple[float, float], deque[int]] = {}
+    for span, number in zip(_spans(kernels), kernels.device.tolist(), strict=True):
+        devices_of.setdefault(span, deque()).append(number)
+    left = (devices_of.get(span, deque[int]()) for span in _spans(timeline.exchanges))
+    ran_on = [own.popleft() if own else None for own in left]
+    return timeline.exchanges.take(np.array([number == device for number in ran_on], dtype=bool))
+
+
+def _spans(events: Spans) -> Iterator[tuple[float, float]]:
+    return zip(events.start_s.tolist(), events.duration_s.tolist(), strict=True)
 
 
 def _entries(profile: Profile, gpu: GpuEvents, chosen: NDArray[np.bool_]) -> list[ProfileEntry]:

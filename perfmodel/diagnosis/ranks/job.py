@@ -29,7 +29,7 @@ from perfmodel.profile.timeline import Floats
 
 #: all exchanges of a rank, beside those with the same ranks
 _EVERY = b""
-#: exchanges of the same ranks that show whether these leave together; a broadcast may be left early
+#: exchanges of the same ranks that show whether these leave together
 _SOME = 3
 
 
@@ -161,8 +161,7 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
     ranks, numbers, assumed = _ordered(summaries)
     matching = match(ranks, numbers)
     _check_common(ranks, matching)
-    # a rank that sends a small message may leave before the other one comes
-    _check_ends(ranks, [one for one in matching.exchanges if one.key.pair is None])
+    _check_ends(ranks, [one for one in matching.exchanges if one.left_together])
     world = max((rank.world_size or 0 for rank in ranks), default=0)
     unnamed = why_unnamed(matching)
     steps = job_steps(matching.exchanges, ranks, matching.offset_s)

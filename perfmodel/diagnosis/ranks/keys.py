@@ -2,7 +2,9 @@
 
 An exchange is identified by its process group and sequence number; where the trace has no sequence number, by its count
 among the exchanges of the same operation, group and message in the profiler's step, and in the whole trace where there
-are no steps. Matching by time would pair a late rank's exchange with the next one of the others.
+are no steps. Matching by time would pair a late rank's exchange with the next one of the others. Collectives that are
+put together (a coalescing manager of PyTorch) have one sequence number, and NCCL may run them, or the messages of a
+large all-to-all, in several kernels; then the count of the kernel among those with the number identifies it too.
 
 PyTorch numbers the messages between two ranks by one counter for all messages of a rank in a group, so that numbers of
 different pairs do not correspond, unless the group is the pair. A trace says for a message which rank it comes from or
@@ -35,7 +37,7 @@ class Key(NamedTuple):
     ``number`` is its sequence number; where it is ``counted``, its place in the profiler's step with the number
     ``step``, or in the whole trace where that is -1. ``bytes`` is 0 where the ranks may have different messages, and
     where the number tells the exchange apart without it. ``pair`` has the numbers of the ranks that send and receive a
-    message, where the trace says.
+    message, where the trace says. ``again`` is how many exchanges of the rank have the same number before it.
     """
 
     operation: str
@@ -45,6 +47,7 @@ class Key(NamedTuple):
     number: int
     counted: bool
     step: int = -1
+    again: int = 0
 
 
 def keys_of(rank: RankSummary, index: int, number: int, groups: Groups, *, in_steps: bool) -> list[Key]:
@@ -69,12 +72,19 @@ def keys_of(rank: RankSummary, index: int, number: int, groups: Groups, *, in_st
     place[order] = places([kinds[row] for row in order.tolist()], steps[order], before)
     of_pair = [size == 2 or groups.size(name) == 2 for size, name in zip(rank.ranks.tolist(), names, strict=True)]
     rows = zip(kinds, rank.sequence.tolist(), of_pair, place.tolist(), steps.tolist(), strict=True)
-    return [
+    keys = [
         Key(operation, name, 0.0, pair, sequence, counted=False)
         if sequence >= 0 and (two or operation != P2P)
         else Key(operation, name, size, pair, counted, counted=True, step=step)
         for (operation, name, size, pair), sequence, two, counted, step in rows
     ]
+    seen: Counter[Key] = Counter()
+    for row in order.tolist():
+        key = keys[row]
+        if seen[key]:
+            keys[row] = key._replace(again=seen[key])
+        seen[key] += 1
+    return keys
 
 
 def _pairs(rank: RankSummary, number: int) -> list[tuple[int, int] | None]:

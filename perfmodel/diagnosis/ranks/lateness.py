@@ -135,6 +135,24 @@ def arrivals(matched: Sequence[Matched], steps: JobSteps, count: int) -> Floats:
     return net_lateness(came, len(steps.names), count)
 
 
+def arrivals_beside(matched: Sequence[Matched], steps: JobSteps, index: int, count: int) -> Floats:
+    """Return [step, other rank] -> `net_lateness` of one rank beside each other one [s].
+
+    Parameters
+    ----------
+    matched, steps : the exchanges, and the steps of the job.
+    index, count : of the rank, and how many ranks there are.
+    """
+    came = (
+        Arrival(step, rank, float(one.start_s[one.ranks == index][0]), start_s)
+        for one, step in zip(matched, steps.of_exchange.tolist(), strict=True)
+        if index in one.ranks
+        for rank, start_s in zip(one.ranks.tolist(), one.start_s.tolist(), strict=True)
+        if rank != index
+    )
+    return net_lateness(came, len(steps.names), count)
+
+
 def arrivals_of_group(matched: Sequence[Matched], steps: JobSteps, members: Sequence[int]) -> Floats:
     """Return [step] -> `net_lateness` of the last of some ranks beside the median of all others [s].
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.diagnosis.ranks.clocks import clocks_of, coarse_offsets, offsets_from_ends
+from perfmodel.diagnosis.ranks.clocks import clocks_of, coarse_offsets, offsets_from_ends, tied
 from perfmodel.diagnosis.ranks.counting import numbered
 from perfmodel.diagnosis.ranks.fitting import COLLECTIVE, Grid, Tolerance, fits
 from perfmodel.diagnosis.ranks.groups import Groups
 from perfmodel.diagnosis.ranks.keys import P2P, UNTOLD, Key, count_alone, keys_of, unmatched
 from perfmodel.diagnosis.ranks.summary import RankSummary
-from perfmodel.profile.timeline import Floats
+from perfmodel.profile.timeline import Floats, Ints
 
 #: ranks of one job leave an exchange together; recorded ones within 0.03 of a step in the median, and two ranks of
 #: different jobs at least 0.2 from their mean, with clocks aligned (recorded gloo trainings, tests/diagnosis/ranks)
@@ -52,6 +52,11 @@ class Matched:
     def whole(self) -> bool:
         """Whether all ranks that take part are given."""
         return self.size == len(self.ranks)
+
+    @property
+    def left_together(self) -> bool:
+        """Whether no rank leaves it before all have come, so that its ends say how far clocks are apart."""
+        return self.key.operation in COLLECTIVE
 
     @property
     def last(self) -> int:
@@ -122,8 +127,7 @@ def match(ranks: Sequence[RankSummary], numbers: Sequence[int]) -> Matching:
         messages, uneven = unmatched(ranks, keys, groups)
         left_out = messages | uneven
         matched = _matched(ranks, keys, groups, left_out)
-        ends = [one.ranks for one in matched], [one.end_s for one in matched]
-        offset_s, early_s = offsets_from_ends(*ends, clocks, begin_s), _EARLY_APART * step_s
+        offset_s, early_s = _offsets(matched, clocks, begin_s), _EARLY_APART * step_s
     aligned = (
         replace(one, start_s=one.start_s - offset_s[one.ranks], end_s=one.end_s - offset_s[one.ranks])
         for one in matched
@@ -139,6 +143,26 @@ def match(ranks: Sequence[RankSummary], numbers: Sequence[int]) -> Matching:
         alone=count_alone(keys, numbers, groups, left_out),
         total=len(every),
     )
+
+
+def _offsets(matched: Sequence[Matched], clocks: Ints, begin_s: Floats) -> Floats:
+    """Return the clock of each rank minus that of the first one, from the ends of exchanges [s].
+
+    Exchanges that a rank may leave before the others come only tie clocks that the others leave apart.
+
+    Parameters
+    ----------
+    matched, clocks : the exchanges, on the clocks of their hosts, and the number of each rank's clock.
+    begin_s : the offsets to begin with [s].
+    """
+    left_together, loose = ([one for one in matched if one.left_together is side] for side in (True, False))
+    members = [one.ranks for one in left_together]
+    offset_s = offsets_from_ends(members, [one.end_s for one in left_together], clocks, begin_s)
+    parts = tied(members, clocks)
+    if not loose or not parts.any():
+        return offset_s
+    ends_s = [one.end_s - offset_s[one.ranks] for one in loose]
+    return offset_s + offsets_from_ends([one.ranks for one in loose], ends_s, parts, np.zeros(len(clocks)))
 
 
 def _with_groups(

@@ -17,7 +17,7 @@ from perfmodel.core.vocabulary import EventKind
 from perfmodel.diagnosis.projection.replay import replay
 from perfmodel.diagnosis.ranks.host import computing_entries
 from perfmodel.diagnosis.ranks.job import Job, incomplete_notes, ranks_text
-from perfmodel.diagnosis.ranks.lateness import lateness_beside
+from perfmodel.diagnosis.ranks.lateness import arrivals_beside, lateness_beside
 from perfmodel.diagnosis.ranks.summary import EXPOSED, RankSummary
 from perfmodel.diagnosis.wall import gap_dimension
 from perfmodel.profile.candidate import Candidate
@@ -138,14 +138,17 @@ def lateness(job: Job, wall: Profile) -> tuple[Profile, Candidate | None]:
 def _saved_s(job: Job, late: Collection[int]) -> float:
     """Return how much longer the rank that sets the pace is waited for than it waits, by the rank that gains least [s].
 
-    Ranks that are late with it do not count. A rank that shares some steps only counts with the mean of these.
+    Ranks that are late with it do not count. A rank that shares some steps only counts with the mean of these. No wait
+    is longer than from one arrival to the other.
 
     Parameters
     ----------
     job : the ranks.
     late : numbers of those that are late.
     """
-    net_s = lateness_beside(job.meetings, job.pace, len(job.steps.names), len(job.ranks))
+    count = len(job.ranks)
+    kept_s = lateness_beside(job.meetings, job.pace, len(job.steps.names), count)
+    net_s = np.minimum(kept_s, arrivals_beside(job.exchanges, job.steps, job.pace, count))
     synchronisations = np.count_nonzero(np.isfinite(net_s).any(axis=1))
     others_s = [column_s for number, column_s in zip(job.numbers, net_s.T, strict=True) if number not in late]
     shared_s = [column_s[np.isfinite(column_s)] for column_s in others_s]

@@ -167,9 +167,12 @@ def _notes(job: Job) -> Iterator[str]:
         f"Imbalance of the computation, max / mean - 1: {job.imbalance:.1%} of the ranks' median steps, where rank "
         f"{job.slowest} computes longest; {job.step_imbalance:.1%} within a step, the median over the steps."
     )
-    hidden = [rank.hidden_share for rank in job.ranks]
+    hidden = [rank.hidden_share for rank in job.ranks if rank.communication_s]
     exposed = float(np.mean([rank.times_s[EXPOSED] / rank.wall_s for rank in job.ranks]))
-    yield f"Computation covers {np.nanmean(hidden):.0%} of the communication; exposed: {exposed:.1%} of the wall time."
+    covered = (
+        f"Computation covers {np.mean(hidden):.0%} of the communication" if hidden else "No exchange takes any time"
+    )
+    yield f"{covered}; exposed: {exposed:.1%} of the wall time."
     if job.of_host:
         yield (
             "The ranks have no GPU: operators on the CPU compute; what waits for an exchange does not, and nor do the "

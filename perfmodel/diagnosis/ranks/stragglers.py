@@ -132,9 +132,9 @@ def late_ranks(
 ) -> Late:  # fmt: skip
     """Return the ranks that the others wait for.
 
-    The net wait of a rank is its `lateness`, over the steps in which it has an exchange, and not above what its
-    `arrivals` say. Where some steps have none, as with accumulated gradients, it is added over as many steps as lie
-    between two synchronisations. A rank is late in most steps when
+    The net wait of a rank is its `lateness`, over the steps in which it has an exchange, and in each of them not above
+    what its `arrivals` say. Where some steps have none, as with accumulated gradients, it is added over as many steps
+    as lie between two synchronisations. A rank is late in most steps when
 
         median - 1.5 (median - lower quartile) > (3 % + 25 % / n^2) of the step,
 
@@ -157,7 +157,7 @@ def late_ranks(
         if typical is not None and judge.stands_out(typical)
     ]
     if not found:
-        return Late((), None, _stall(ranks, numbers, steps, waits, net_s))
+        return Late((), None, _stall(ranks, numbers, steps, waits, np.fmin(net_s, came_s)))
     found.sort(key=lambda pair: -pair[1].net_s / pair[1].steps)
     members = [index for index, _ in found]
     whole = None
@@ -237,9 +237,8 @@ def _typical(net_s: Floats) -> _Typical | None:
 
 
 def _smaller(net_s: Floats, came_s: Floats) -> _Typical | None:
-    """Return the typical net wait by step, or the typical lateness of arrivals where that is less; None without any."""
-    both = (_typical(net_s), _typical(came_s))
-    return min((one for one in both if one is not None), key=lambda one: one.net_s, default=None)
+    """Return the typical net wait, in each step not above the lateness of arrivals; None without any."""
+    return _typical(np.fmin(net_s, came_s))
 
 
 def _stall(

@@ -2,9 +2,9 @@
 
 Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r and
 latency = min(duration). Here a wait is what the exchanges at which another rank came last keep a rank from computing
-longer than that one (`perfmodel.diagnosis.ranks.stalls`): one that computation covers costs nothing, and of two at the
-same time one does. All of a wait is for the rank that came last (`perfmodel.diagnosis.ranks.lateness` has how late each
-rank is).
+longer than that one (`perfmodel.diagnosis.ranks.stalls`), and not above the time from its arrivals to those of that
+one, since a rank that came last may compute on: one that computation covers costs nothing, and of two at the same time
+one does. All of a wait is for the rank that came last (`perfmodel.diagnosis.ranks.lateness` has how late each rank is).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def step_waits(matched: Sequence[Matched], steps: JobSteps, ranks: Sequence[Rank
     for (step, rank, last), rows in spans.items():
         start_s, end_s, arrival_s, left_s = np.array(rows).T
         longer_s = _kept_s(stalls[rank], start_s, end_s) - _kept_s(stalls[last], arrival_s, left_s)
-        waits[step, rank, last] = max(longer_s, 0.0)
+        waits[step, rank, last] = min(max(longer_s, 0.0), joined_s([row[0::2] for row in rows]))
     return waits
 
 
@@ -103,7 +103,7 @@ def _kept_s(stalls: Floats, start_s: Floats, end_s: Floats) -> float:
     return float(covered_s(stalls, joined[:, 0], joined[:, 1]).sum())
 
 
-def joined_s(spans: Sequence[tuple[float, float]]) -> float:
+def joined_s(spans: Sequence[tuple[float, ...]]) -> float:
     """Return the length of a union of intervals [s].
 
     >>> joined_s([(0.0, 2.0), (1.0, 4.0)])

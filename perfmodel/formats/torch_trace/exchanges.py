@@ -90,25 +90,24 @@ def exchange_facts(event: Event) -> ExchangeFacts:
     name = event.name or ""
     on_cpu = _ON_CPU.match(name)
     group = arguments.group if isinstance(arguments.group, str) else ""
-    sequence = arguments.sequence if isinstance(arguments.sequence, int) else -1
     size = _from_tensors(arguments) if on_cpu else _from_elements(arguments)
     ranks = arguments.group_size
     known = ranks is not None and 0 < ranks < 2**31
     return ExchangeFacts(
         operation(on_cpu[1]) if on_cpu else recorded_operation(arguments.collective or "", name),
         group,
-        sequence,
+        _number(arguments.sequence, 2**63),
         size,
         int(ranks) if known and ranks else 0,
         int(not on_cpu),
-        _rank(arguments.sender),
-        _rank(arguments.receiver),
+        _number(arguments.sender, 2**31),
+        _number(arguments.receiver, 2**31),
     )
 
 
-def _rank(value: object) -> int:
-    """Return the number of a rank, or -1."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else -1
+def _number(value: object, limit: int) -> int:
+    """Return a number from 0 to below a limit, or -1."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit else -1
 
 
 def _from_elements(arguments: Arguments) -> float:

@@ -52,11 +52,13 @@ def _group(listed: dict[str, Any], world: int) -> ProcessGroup:
     """Return a group of the list, without name or ranks where these are of another form."""
     name, ranks = listed.get("pg_name"), listed.get("ranks")
     numbers: list[int | None] = [_number(rank, 0) for rank in ranks] if isinstance(ranks, list) else [None]
-    if not numbers and listed.get("pg_size", world) == world <= _LARGEST_JOB:
+    if not numbers and listed.get("pg_size", world) == world:
         numbers = list(range(world))
     known = tuple(sorted({number for number in numbers if number is not None}))
     return ProcessGroup(name if isinstance(name, str) else "", known if None not in numbers else ())
 
 
 def _number(value: object, least: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
+    """Return a number of processes, or of one of them; None where it is damage."""
+    number = value if isinstance(value, int) and not isinstance(value, bool) else -1
+    return number if least <= number <= _LARGEST_JOB else None

@@ -33,7 +33,7 @@ def launch(num_gpus: int, entry: Callable[..., int], arguments: Sequence[Any]) -
         When a rank fails or dies: the launcher ends the others, and the message names the first one, or is that of the
         first rank that raised an UnavailableError.
     KeyboardInterrupt
-        On Ctrl-C, without a word from the ranks.
+        On Ctrl-C, without a word from the ranks, and whatever the program's own handler of another signal raises.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -55,6 +55,7 @@ def launch(num_gpus: int, entry: Callable[..., int], arguments: Sequence[Any]) -
         start_method="spawn",
     )
     sys.stdout.flush()
+    own = signal.getsignal(signal.SIGTERM)  # which torch's launcher replaces
     with tempfile.TemporaryDirectory() as folder:
         explanation = os.path.join(folder, "explanation")
         try:
@@ -63,6 +64,8 @@ def launch(num_gpus: int, entry: Callable[..., int], arguments: Sequence[Any]) -
         except SignalException as error:
             if error.sigval == signal.SIGINT:
                 raise KeyboardInterrupt from None
+            if error.sigval == signal.SIGTERM and callable(own):
+                own(signal.SIGTERM, None)
             raise UnavailableError(f"signal {int(error.sigval)} ended the ranks.") from None
         except ChildFailedError as error:
             rank, failure = error.get_first_failure()

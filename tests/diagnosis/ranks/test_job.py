@@ -321,6 +321,13 @@ def test_clocks_are_spoken_of_where_they_matter() -> None:
     assert any("clocks of the hosts differ by up to 5 s" in note for note in join(late([0.02] * 5, 5.0)).report().notes)
 
 
+def test_exchanges_without_a_length_are_covered_by_nothing() -> None:
+    meets = [n * STEP_S + 0.05 for n in range(3)]
+    none = {**dict.fromkeys(DIMENSIONS, 0.0), COMPUTE: 0.15}
+    job = join([rank(number, meets, meets, communication_s=0.0, times_s=none) for number in range(2)])
+    assert "No exchange takes any time; exposed: 0.0% of the wall time." in job.report().notes
+
+
 @pytest.mark.parametrize(("clock_s", "warned"), [(0.2, False), (-0.2, False), (3600.0, True), (-3600.0, True)])
 def test_runs_at_different_times_may_be_no_one_job(clock_s: float, warned: bool) -> None:
     # they match as well as the ranks of one run

@@ -150,6 +150,41 @@ def test_a_broadcast_of_an_unknown_group_is_not_matched_and_does_not_keep_a_late
     )
 
 
+def broadcasting(clock_s: float, **more: object) -> list[RankSummary]:
+    """Return two ranks of which the second comes 20 ms late to three broadcasts and a sum in each step.
+
+    The first one sends the broadcasts, and leaves them before the other comes.
+    """
+    spans: list[list[tuple[float, float]]] = [[], []]
+    for number, late_s in enumerate((0.0, 0.02)):
+        for at_s in (n * STEP_S + late_s + clock_s * number for n in range(6)):
+            spans[number] += [(at_s + 0.01 * part, at_s + 0.01 * part + 0.001) for part in range(1, 4)]
+            spans[number].append((at_s + 0.04, at_s - late_s + 0.07))
+    operation = ("broadcast", "broadcast", "broadcast", "all_reduce") * 6
+    return [
+        rank(n, own, operation=operation, window_s=(n * clock_s, 0.6 + n * clock_s), **more)
+        for n, own in enumerate(spans)
+    ]
+
+
+def test_clocks_are_aligned_on_exchanges_that_all_ranks_leave_together() -> None:
+    first, second = broadcasting(0.5, host="", groups=(ProcessGroup("0", (0, 1)),))
+    later = tuple(step._replace(start_s=step.start_s + 0.5, end_s=step.end_s + 0.5) for step in second.steps)
+    job = join([first, replace(second, steps=later)])
+    assert job.offset_s == pytest.approx([0.0, 0.5])
+    assert [one.rank for one in job.stragglers] == [1]
+    assert [one.waited_per_step_s for one in job.stragglers] == pytest.approx([0.02])
+    # where nothing else ties the clocks, broadcasts do
+    alone = [replace(one, operation=("broadcast",) * 24) for one in job.ranks]
+    assert join(alone).offset_s == pytest.approx([0.0, 0.52])
+
+
+def test_broadcasts_that_the_sender_leaves_early_do_not_make_two_jobs_of_one() -> None:
+    job = join(broadcasting(0.0, groups=(ProcessGroup("0", (0, 1)),)))
+    assert len(job.exchanges) == 24
+    assert [one.rank for one in job.stragglers] == [1]
+
+
 def test_a_rank_may_have_more_exchanges_in_a_step_than_the_others() -> None:
     # rank 0 and 1 exchange once more, before all four do
     spans: list[list[tuple[float, float]]] = [[] for _ in range(4)]
@@ -324,6 +359,22 @@ def test_groups_of_one_name_are_different_where_their_ranks_are() -> None:
     named = {"group": ("tp",), "sequence": np.array([7]), "ranks": np.array([2])}
     ranks = [rank(n, spans, groups=(ProcessGroup("tp", ROWS[n // 2].ranks),), **named) for n in range(4)]
     assert members(join(ranks)) == [("tp of ranks 0-1", (0, 1)), ("tp of ranks 2-3", (2, 3))]
+
+
+def test_exchanges_with_one_sequence_number_are_matched_one_by_one() -> None:
+    # PyTorch numbers collectives that it puts together as one; NCCL may run them in several kernels
+    spans = [(n * STEP_S + at, n * STEP_S + at + 0.01) for n in range(4) for at in (0.02, 0.03, 0.04)]
+    numbers = np.repeat(np.arange(4), 3)
+    named = {"group": ("0",) * 12, "sequence": numbers, "ranks": np.full(12, 2), "world_size": 2}
+    first, second = (rank(n, spans, steps=4, **named) for n in range(2))
+    late = replace(second, start_s=second.start_s + np.tile([0.005, 0.0, 0.0], 4))
+    job = join([first, late])
+    assert [one.ranks.tolist() for one in job.exchanges] == [[0, 1]] * 12
+    assert [one.skew_s for one in job.exchanges] == pytest.approx([0.005, 0.0, 0.0] * 4)
+    assert [one.rank for one in job.stragglers] == [1]
+    # a kernel that one rank has alone is no exchange with itself
+    alone = join([first, replace(second, sequence=np.where(numbers == 2, 9, numbers))])
+    assert [one.key.number for one in alone.exchanges] == [0] * 3 + [1] * 3 + [3] * 3
 
 
 def experts(numbers: Sequence[int], *, number_them: bool) -> list[RankSummary]:

@@ -18,7 +18,7 @@ from perfmodel.diagnosis.ranks.projection import project_job, project_rank
 from perfmodel.diagnosis.ranks.summary import summarise
 from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
-from perfmodel.profile.timeline import ApiCalls, GpuEvents, Timeline
+from perfmodel.profile.timeline import ApiCalls, Exchanges, GpuEvents, Timeline
 from perfmodel.render import table as table_format
 
 TRACES = Path(__file__).parent / "traces"
@@ -126,3 +126,22 @@ def test_the_gpus_of_one_file_are_ranks(data_dir: Path) -> None:
     job = join([summarise(part, device) for device, part in enumerate(parts)])
     assert len(job.exchanges) == 33
     assert {one.key.operation for one in job.exchanges} == {"send_recv"}
+
+
+def test_exchanges_of_two_gpus_that_start_and_last_alike_are_one_of_each() -> None:
+    start_s, count = np.array([0.0, 0.0, 1.0, 1.0]), 4
+    names, device = np.zeros(count, dtype=np.int64), np.array([0, 1, 1, 0])
+    gpu = GpuEvents(
+        start_s,
+        np.full(count, 0.5),
+        names,
+        category=np.full(count, EventKind.COMMUNICATION.code),
+        device=device,
+        entry=np.full(count, -1),
+    )
+    exchanges = Exchanges(start_s, np.full(count, 0.5), names, sequence=np.array([7, 7, 8, 8]))
+    profile = Profile((), timeline=Timeline(("all_reduce",), gpu, exchanges=exchanges, window_s=(0.0, 2.0)))
+    for number in (0, 1):
+        timeline = of_device(profile, number).timeline
+        assert timeline is not None
+        assert timeline.exchanges.sequence.tolist() == [7, 8]

@@ -69,6 +69,22 @@ def test_a_synchronisation_of_several_steps_is_told_with_both_figures() -> None:
     assert wait["per_step_s"] == pytest.approx(0.04), "steps without an exchange do not count as steps without a wait"
 
 
+def test_a_wait_is_no_longer_than_from_one_arrival_to_the_other_also_where_the_last_rank_computes_on() -> None:
+    first, second = late([0.02] * 5)  # the exchanges take 10 ms after that
+    busy = np.column_stack([second.end_s - 0.001, second.end_s])
+    job = join([first, replace(second, stalled=busy)])
+    assert job.step_waits_s[:, 0, 1] == pytest.approx([0.02] * 5), "not 0.029"
+    assert [one.waited_per_step_s for one in job.stragglers] == pytest.approx([0.02])
+    wall, _ = lateness(job, Profile((ProfileEntry("matmul", 0.5),)))
+    assert {entry.name: entry.time_s for entry in wall.entries}[LATE] == pytest.approx(0.1), "nor does roi save more"
+
+
+def test_a_rank_that_computes_on_in_an_exchange_to_which_it_came_in_time_stalls_nobody() -> None:
+    first, second = (replace(one, end_s=one.start_s + 0.04) for one in late([1e-9] * 5))
+    job = join([first, replace(second, stalled=np.column_stack([second.end_s - 0.001, second.end_s]))])
+    assert (job.stragglers, job.stall) == ((), None)
+
+
 def test_steps_without_an_exchange_make_no_straggler_of_an_even_rank() -> None:
     assert synchronising(4, 0.0, count=12).stragglers == ()
     assert synchronising(4, 0.0005, count=12).stragglers == (), "below 3 % of the step"

@@ -42,6 +42,9 @@ def test_a_name_that_no_host_has_for_itself_is_no_name() -> None:
     ]
 
 
-@pytest.mark.parametrize("info", [None, [], "gloo", {"pg_config": "none"}, {"rank": -1, "world_size": 0}])
+@pytest.mark.parametrize(
+    "info",
+    [None, [], "gloo", {"pg_config": "none"}, {"rank": -1, "world_size": 0}, {"rank": 2**40, "world_size": 2**31}],
+)
 def test_a_damaged_header_says_nothing(info: object) -> None:
     assert place_in_job(Header(distributedInfo=info)) == (None, None, (), "")

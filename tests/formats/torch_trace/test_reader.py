@@ -188,6 +188,13 @@ def test_a_message_says_which_rank_it_comes_from_or_goes_to(read):
     assert exchanges.sender.tolist() == [-1, 1, -1]
 
 
+@pytest.mark.parametrize(("written", "number"), [(7, 7), (-1, -1), (2**64 - 1, -1), (True, -1), ("7", -1), (None, -1)])
+def test_a_sequence_number_that_is_none_is_unknown(read, written, number):
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    exchanges = read(kernel(name, 9, 4, **{"Collective name": "allreduce", "Seq": written})).timeline.exchanges
+    assert exchanges.sequence.tolist() == [number]
+
+
 STEPPED = (
     *(launch(5, 1), kernel("before", 10, 5, 1), launch(101, 2), kernel("inside", 110, 7, 2)),
     *(launch(195, 3), kernel("late", 210, 4, 3), launch(300, 4), kernel("after", 310, 9, 4)),
