@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.core.work import Number, Tensor, anywhere, ceil, floor, maximum, minimum, plain, where
 from perfmodel.operators.base import Operator, flag, size
 from perfmodel.operators.cross_entropy import CrossEntropy
 from perfmodel.operators.elementwise import Elementwise
@@ -56,7 +56,7 @@ class LinearCrossEntropy(Operator):
     @property
     def peak_bytes(self) -> Number:
         """Memory of the logits that exist at once [B]."""
-        return self.chunk * self.vocab * dtype_bytes(self.dtype)
+        return minimum(self.chunk, self.rows) * self.vocab * dtype_bytes(self.dtype)
 
     def flop(self) -> Number:
         """Return 2 or 6 rows hidden vocab, and 4 rows vocab + 2 rows of the softmax [FLOP]."""
@@ -86,22 +86,39 @@ class LinearCrossEntropy(Operator):
         """Return the classes that the targets are among."""
         return self.vocab
 
-    def composition(self) -> tuple[Operator, ...]:
-        """Return the kernels of all chunks: the logits, their cross entropy, and the two products of the gradients.
+    def chunk_rows(self) -> tuple[tuple[Number, Number], ...]:
+        """Return the rows of the chunks and how many there are: of the whole ones, and of the last with what is left.
 
-        The product of dW reads what it adds to: half a copy.
+        >>> LinearCrossEntropy(rows=1025, hidden=4096, vocab=8192).chunk_rows()
+        ((1024.0, 1.0), (1.0, 1.0))
+        """
+        rows = minimum(self.chunk, self.rows)
+        whole = floor(self.rows / rows)
+        left = self.rows - whole * rows
+        if not anywhere(left):
+            return ((rows, whole),)
+        return (rows, whole), (maximum(left, 1.0), where(left > 0.0, 1.0, 0.0))
+
+    def of_chunk(self, rows: Number) -> tuple[Operator, ...]:
+        """Return the kernels of a chunk: the logits, their cross entropy, and the two products of the gradients.
+
+        The product of dW reads what it adds to: half a copy, of whole elements.
         """
         algorithm = "fused" if self.gradients else "loss"
         kernels: tuple[Operator, ...] = (
-            self._product("logits", self.chunk, self.vocab, self.hidden),
-            CrossEntropy(rows=self.chunk, vocab=self.vocab, algorithm=algorithm, dtype=self.dtype, name="loss"),
+            self._product("logits", rows, self.vocab, self.hidden),
+            CrossEntropy(rows=rows, vocab=self.vocab, algorithm=algorithm, dtype=self.dtype, name="loss"),
         )
         if self.gradients:
-            dx = self._product("dx", self.chunk, self.hidden, self.vocab)
-            dweight = self._product("dweight", self.vocab, self.hidden, self.chunk)
-            added = Elementwise(numel=self.vocab * self.hidden / 2, kind="copy", dtype=self.dtype, name="added")
+            dx = self._product("dx", rows, self.hidden, self.vocab)
+            dweight = self._product("dweight", self.vocab, self.hidden, rows)
+            added = Elementwise(numel=ceil(self.vocab * self.hidden / 2.0), kind="copy", dtype=self.dtype, name="added")
             kernels = (*kernels, dx, dweight, added)
-        return tuple(kernel.repeated(self.chunks) for kernel in kernels)
+        return kernels
+
+    def composition(self) -> tuple[Operator, ...]:
+        """Return the kernels of all chunks."""
+        return tuple(kernel.repeated(count) for rows, count in self.chunk_rows() for kernel in self.of_chunk(rows))
 
     def _product(self, name: str, m: Number, n: Number, k: Number) -> Gemm:
         return Gemm(m=m, n=n, k=k, dtype=self.dtype, name=name)

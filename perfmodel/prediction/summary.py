@@ -19,7 +19,7 @@ from perfmodel.prediction.latency.doubts import TUNED
 from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.latency.families import has_family, serving
 from perfmodel.prediction.latency.family import Family
-from perfmodel.prediction.latency.named import knows_kernel
+from perfmodel.prediction.latency.named import as_known, knows_kernel
 from perfmodel.prediction.latency.nearest_tables import measured_libraries
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import predict
@@ -74,9 +74,21 @@ def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str,
             hint = nearest(kernel, known)
             warnings[p.op] = f"no kernel of {p.op} is named {kernel!r}; those of {library} are assumed. {hint}".strip()
         if p.library and ErrorSource.LIBRARY in p.uncertainty:
-            for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
-                warnings[family] = _unmeasured(p, latency_family(family), machines[p.hardware])
+            machine, families = machines[p.hardware], _families(p)
+            asked = as_known(p.op, machine, p.conditions).library
+            for family in families:
+                known = measured_libraries(family.name, machine)
+                # Of kernels that run one after another, the library of some may have been measured.
+                if len(families) == 1 or (known and family.aliases.get(asked, asked) not in known):
+                    warnings[family.name] = _unmeasured(p, family, machine)
     return list(warnings.values())
+
+
+def _families(p: Prediction) -> list[Family]:
+    """Return the families of a prediction, those of each kernel where several run one after another."""
+    texts = np.ravel(np.asarray(p.family)).tolist()
+    names = dict.fromkeys(name for text in texts for name in text.split(" + "))
+    return [latency_family(name) for name in names if has_family(name)]
 
 
 def _unmeasured(p: Prediction, family: Family, machine: Hardware) -> str:
@@ -124,9 +136,8 @@ def _releases(predictions: Sequence[Prediction]) -> list[str]:
     """Say which release of a library a call that names none is taken to run, where its kernels changed."""
     found = []
     for p in predictions:
-        names = {name for text in np.ravel(np.asarray(p.family)).tolist() for name in text.split(" + ")}
-        for name in names if p.library and not p.conditions.version else ():
-            if has_family(name) and (release := latency_family(name).since.get(p.library)):
+        for family in _families(p) if p.library and not p.conditions.version else ():
+            if release := family.since.get(p.library):
                 major, minor = release
                 kernels = f"Kernels of {p.library} {major}.{minor} and later"
                 found.append((f"{kernels} (--library {p.library}-{major}.{minor - 1} has those before)", p))

@@ -15,6 +15,7 @@ from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Ti
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.families import families_of
@@ -155,7 +156,8 @@ def predict_model(
     t = max(sum count (t_kernel + gap), sum count t_dispatch): kernels queue on the device while the host runs ahead,
     unless the host is the slower of the two. Each has an interval of its own, that of the host `HOST_DEVIATION`: which
     host it is, no specification knows. The ends are the larger of their low ends and of their high ends. The sum of
-    times between events around every call would count each dispatch, although most of them overlap with kernels.
+    times between events around every call would count each dispatch, although most of them overlap with kernels. An
+    operator that a library runs as several kernels has as many gaps and dispatches.
 
     Parameters
     ----------
@@ -177,7 +179,9 @@ def predict_model(
         raise UsageError(f"gap_s is {gap_s:g} s.", place="predict_model", remedy="Give a time of 0 s or more.")
     parts = tuple(_part(op, hardware, cache, library, load) for op in listed)
     kernels = sum(part.time_s for part in parts)
-    gaps = sum(op.count for op in listed) * (kernel_gap_s(hardware) if gap_s is None else gap_s)
+    named = Conditions.parse(library=library).library
+    kernels_run = sum(op.count * count for op in listed for count, _ in _kernels(op, named))
+    gaps = kernels_run * (kernel_gap_s(hardware) if gap_s is None else gap_s)
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
     of_parts = of_sum((part.time_s, part.shape, part.variances) for part in parts)
     variances = {source: float(variance) for source, variance in of_parts.items()}
@@ -207,9 +211,23 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str)
 def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
     """Return the time that the host needs to dispatch an operator [s].
 
-    It is the constant ``host`` of the operator's family for one call; see `dispatched_s` for several.
+    It is the constant ``host`` of the operator's family for one call, or of each of the kernels that run one after
+    another in its place; see `dispatched_s` for several.
     """
+    conditions = Conditions.parse(library=library)
+    return sum(count * _dispatch_s(kernel, hardware, conditions) for count, kernel in _kernels(op, conditions.library))
+
+
+def _kernels(op: Operator, library: str) -> list[tuple[int, Operator]]:
+    """Return what a library runs for an operator, each with how often: the operator itself, or its composition."""
+    parts = op.composition_in(library)
+    if not parts:
+        return [(1, op)]
+    return [(part.count * count, kernel) for part in parts for count, kernel in _kernels(part, library)]
+
+
+def _dispatch_s(op: Operator, hardware: Hardware, conditions: Conditions) -> float:
     machine = Machine.of(hardware, resolve_peak(op, completed(hardware)) if op.flop() else None)
     (_, family), *_ = families_of(op, machine, hardware.kind)
-    values = constants(family, hardware, library).values
+    values = constants(family, hardware, family.library_of(conditions)).values
     return float(dispatched_s(values.get("host", 0.0), values.get("hidden", 0.0), op.calls()))

@@ -98,6 +98,19 @@ def test_compositions_do_the_work_of_the_whole() -> None:
             assert done == pytest.approx(op.flop(), rel=0.05 if op.op != "linear_cross_entropy" else 0.1)
 
 
+def test_the_last_chunk_of_a_loss_has_the_rows_that_are_left() -> None:
+    """1025 rows are 1024 and one, not 2 x 1024, and no chunk has more rows than there are; V H may be odd."""
+    for sizes in (
+        {"rows": 1025, "hidden": 4096, "vocab": 8192},
+        {"rows": 999, "hidden": 1001, "vocab": 32003},
+        {"rows": 10, "hidden": 64, "vocab": 128, "chunk": 1000},
+    ):
+        op = pm.LinearCrossEntropy(**sizes, dtype="bf16")
+        products = [part for part in op.composition() if part.op == "gemm"]
+        assert sum(part.count * part.flop() for part in products) == 6.0 * op.rows * op.hidden * op.vocab
+        assert op.peak_bytes <= 2.0 * op.rows * op.vocab
+
+
 def test_the_memory_of_a_chunk_is_what_the_fused_loss_buys() -> None:
     op = pm.LinearCrossEntropy(rows=16384, hidden=4096, vocab=128256, dtype="bf16")
     assert (op.chunk, op.chunks) == (512, 32)

@@ -76,3 +76,15 @@ def test_a_kernel_that_attention_knows_stays_itself_and_one_that_it_does_not_is_
     (warning,) = unmeasured_library([mistaken], {chip.name: chip})
     assert "'fa22'" in warning
     assert "fa2" in warning.replace("fa22", "")
+
+
+def test_kernels_that_run_one_after_another_warn_of_those_whose_library_nobody_measured() -> None:
+    machine = pm.hardware("h100-sxm5-80gb")
+    for op, library, families in (
+        (pm.CrossEntropy(rows=4096, vocab=32000, dtype="bf16"), "nonsense", ["softmax"]),
+        # vLLM's products have rows on an H100, softmax has those of PyTorch alone
+        (pm.Attention(heads=32, seq_q=512, head_dim=128, algorithm="unfused", dtype="bf16"), "vllm", ["softmax"]),
+        (pm.Muon(rows=4096, cols=4096), "nonsense", ["elementwise", "gemm_bf16"]),
+    ):
+        warnings = unmeasured_library([pm.predict(op, machine, library=library)], {machine.name: machine})
+        assert sorted(text.split(" has rows")[0] for text in warnings) == [f"no table of {name}" for name in families]

@@ -91,6 +91,17 @@ def test_what_was_measured_elsewhere_only_is_not_calibrated() -> None:
     assert "constants of this machine" in prediction.prediction_basis
 
 
+@pytest.mark.parametrize("machine", ["h100-sxm5-80gb", "mi250x"])
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "bf16"])
+def test_a_library_that_nobody_measured_is_no_surer_than_one_that_was_measured_elsewhere(
+    machine: str, dtype: str
+) -> None:
+    for numel in (1e3, 1e7, 1e9):  # vLLM's elementwise kernels have rows on an RTX 4090 alone
+        op = pm.Elementwise(numel=numel, dtype=dtype)
+        elsewhere, nowhere = (pm.predict(op, machine, library=name).estimate.spread for name in ("vllm", "nonsense"))
+        assert nowhere.half_width() >= elsewhere.half_width(), numel
+
+
 def test_shares_add_up_to_one_for_each_point_of_a_sweep() -> None:
     machine = pm.hardware("l4")
     swept = pm.predict(pm.Gemm(m=np.array([8, 4096]), n=4096, k=4096, dtype="bf16"), machine, library="nonsense")

@@ -66,6 +66,18 @@ def test_many_small_kernels_wait_for_the_host(simple_gpu):
     assert [made.high_s / made.time_s, made.time_s / made.low_s] == pytest.approx([1.67, 1.67], rel=0.01)
 
 
+def test_each_kernel_of_an_operator_that_runs_several_has_its_dispatch_and_its_gap(simple_gpu):
+    loss = pm.CrossEntropy(rows=16, vocab=1000)  # log_softmax, and the entry of each row
+    parts = loss.composition()
+    made = predict_model([loss.changed(count=3)], simple_gpu, gap_s=1e-6)
+    assert made.gaps_s == pytest.approx(3 * len(parts) * 1e-6)
+    assert made.time_s == made.host_s == pytest.approx(3 * sum(dispatch_time(part, simple_gpu) for part in parts))
+    # PyTorch activates and multiplies in kernels of their own, a compiler's kernel does both
+    gate = pm.Swiglu(rows=16, cols=64)
+    one, two = (dispatch_time(gate, simple_gpu, library=name) for name in ("triton", "torch-2.1"))
+    assert two > 1.5 * one
+
+
 def test_a_small_model_is_host_bound_and_a_wide_one_is_not(simple_gpu):
     assert predict_model(forward_pass(SMALL, 1, 16), simple_gpu).limiter == "host"
     assert predict_model(forward_pass(WIDE, 4, 512), simple_gpu).limiter == "device"

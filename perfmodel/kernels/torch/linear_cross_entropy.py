@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
+from perfmodel.core.work import Number
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
@@ -49,20 +50,22 @@ def _loss_only(op: LinearCrossEntropy) -> bool:
     return not op.gradients
 
 
-def _composition(op: LinearCrossEntropy) -> tuple[Operator, ...]:
-    """The kernels of all chunks. The loss is that of logits in float32; the gradient of W is read and added to."""
-    logits, *products = (part for part in op.composition() if part.op != "cross_entropy")
-    numel = op.chunk * op.vocab
-    loss = CrossEntropy(rows=op.chunk, vocab=op.vocab, dtype="fp32")
+def _of_chunk(op: LinearCrossEntropy, rows: Number) -> tuple[Operator, ...]:
+    """The kernels of a chunk. The loss is that of logits in float32; the gradient of W is read and added to."""
+    logits, *products = (part for part in op.of_chunk(rows) if part.op != "cross_entropy")
+    loss = CrossEntropy(rows=rows, vocab=op.vocab, dtype="fp32")
     passes: tuple[Operator, ...] = (
-        Elementwise(numel=numel, kind="cast", dtype=op.dtype, out_dtype="fp32"),
+        Elementwise(numel=rows * op.vocab, kind="cast", dtype=op.dtype, out_dtype="fp32"),
         *loss.composition(),
     )
     if op.gradients:
-        softmax = Softmax(rows=op.chunk, cols=op.vocab, dtype=op.dtype)
-        passes = (*passes, softmax)
-    count = int(op.chunks)
-    return (logits, *(part.changed(count=count) for part in passes), *products)
+        passes = (*passes, Softmax(rows=rows, cols=op.vocab, dtype=op.dtype))
+    return (logits, *passes, *products)
+
+
+def _composition(op: LinearCrossEntropy) -> tuple[Operator, ...]:
+    """The kernels of all chunks."""
+    return tuple(kernel.repeated(count) for rows, count in op.chunk_rows() for kernel in _of_chunk(op, rows))
 
 
 def _workspace_bytes(op: LinearCrossEntropy) -> float:

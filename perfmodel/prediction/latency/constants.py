@@ -225,8 +225,9 @@ def combined(
     deviation = applied(tables, ErrorSource.LIBRARY)
     if typical and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
-    if family.wide_library and ErrorSource.LIBRARY in effects and dtype and dtype_bytes(dtype) >= WIDE_BYTES:
-        effects[ErrorSource.LIBRARY] = tuple(map(min, effects[ErrorSource.LIBRARY], family.wide_library))
+    if family.wide_library and dtype and dtype_bytes(dtype) >= WIDE_BYTES:
+        for differing in effects.keys() & {ErrorSource.LIBRARY, ErrorSource.LIBRARY_HERE}:
+            effects[differing] = tuple(map(min, effects[differing], family.wide_library))
     effects = _as_of_installations(effects, doubts)
     surface = _surface(tables, dtype) if family.axes else None
     if "/" in lender and any(lender in table.libraries for table in tables):

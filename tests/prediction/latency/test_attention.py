@@ -233,6 +233,15 @@ def test_vector_lanes_compute_no_rows_and_keys_that_are_not_there() -> None:
     assert bound < pm.predict(prompt, machine).predicted_time_s < 5.0 * bound
 
 
+@pytest.mark.parametrize("machine", ["p100-pcie-16gb", "t4", "v100-sxm2-32gb"])
+def test_the_memory_efficient_kernel_computes_whole_tiles_on_lanes_too(machine: str) -> None:
+    """One query of a cache is a tile of 64 in fp32, without a tensor engine as with one."""
+    one = pm.Attention(batch=8, heads=32, kv_heads=8, seq_q=1, seq_kv=8192, head_dim=128, dtype="fp32")
+    times = [pm.predict(op, machine, library="torch").predicted_time_s for op in (one, one.changed(seq_q=64))]
+    assert times[0] > 64.0 * one.flop() / hardware(machine).native_peak("fp32").flop_per_s
+    assert times[0] == pytest.approx(times[1], rel=0.1)
+
+
 @pytest.mark.parametrize("queries", [1, 64, 4096])
 def test_products_without_a_tensor_engine_are_summed_at_the_rate_of_fp32(queries: int) -> None:
     """A P100 has 18.7 TFLOP/s of packed multiply-adds, which add in fp16, and 9.3 of fp32."""

@@ -318,7 +318,7 @@ def test_streams_by_hand_are_as_sure_as_others() -> None:
     assert own.predicted_time_high_s == tuned.predicted_time_high_s
 
 
-@pytest.mark.parametrize("library", ["torch", "miopen", ""])
+@pytest.mark.parametrize("library", ["torch", "miopen", "", "jax", "nonsense"])
 def test_convolutions_in_fp32_that_may_run_image_by_image_are_hardly_known(library: str) -> None:
     """On an MI300X four of them took 4.5 to 8 times the predicted time (nod-ai/iree-kernel-benchmark)."""
     op = pm.Conv2d(n=48, c=64, h=58, w=58, k=64, r=3, s=3, dtype="fp32")

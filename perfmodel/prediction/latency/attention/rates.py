@@ -39,6 +39,8 @@ SHARED_PER_CLOCK, MMA_FLOP_PER_BYTE = 128.0, 16.0 / 3.0
 #: another Triton kernel (rocm-flash-attention-2 and chelokot-7900xtx in `examples/published`, six rows of 128 columns
 #: in view)
 RADEON_COLUMNS, ON_RADEON_ABOVE = 64.0, 0.62
+#: the kernel that computes whole tiles of queries on vector lanes, too
+TILED_ON_LANES = "efficient"
 #: inputs of the tensor engine with 4 bytes: the products are its own, not those of fp32
 TF32 = "tf32"
 #: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
@@ -131,7 +133,13 @@ def _l2_bytes_per_clock(machine: Machine) -> float:
 
 
 def on_lanes(op: Attention, machine: Machine, kernel: Kernel) -> bool:
-    """Return whether vector lanes compute the products, and no instruction for tiles."""
+    """Return whether vector lanes compute the products row by row, and neither an instruction nor a kernel of tiles.
+
+    The memory-efficient kernel computes whole tiles on lanes, too: its blocks of 64 or 32 queries are warps' tiles of
+    CUTLASS, which leave out what they store, not what they multiply (kernel_forward.h of PyTorch, OpClassSimt).
+    """
+    if kernel.name == TILED_ON_LANES:
+        return False
     return machine.engine == "vector" and (dtype_bytes(op.dtype) <= 2 or _tf32(machine, kernel) is None)
 
 

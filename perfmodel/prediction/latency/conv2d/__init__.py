@@ -323,8 +323,9 @@ def _other_taps(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
 #: MIOpen in fp32 on CDNA: where it has no kernel of its own for a convolution, it copies each image to columns and
 #: multiplies them, image by image. Eight convolutions of 8 to 48 images on an MI300X take 8 to 60 us an image, 4 to 24
 #: times the predicted time, ln 2.1 in the root mean square (nod-ai/iree-kernel-benchmark @ 744280984b91, in view). They
-#: are those of 400 us and more, the slower ones of their table, so that less is taken
-MIOPEN, MIOPEN_IN_FP32 = ("", "torch", "miopen", "tensorflow"), (1.5, 1.5, 1.5)
+#: are those of 400 us and more, the slower ones of their table, so that less is taken. All libraries may call it but
+#: those that are known to have kernels of their own
+WITHOUT_MIOPEN, MIOPEN_IN_FP32 = ("own", "cuda", "hip", "ck", "triton", "iree"), (1.5, 1.5, 1.5)
 
 
 def _is_cdna(hardware: Hardware) -> bool:
@@ -333,7 +334,7 @@ def _is_cdna(hardware: Hardware) -> bool:
 
 def _by_miopen(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
     """Whether a convolution in fp32 may run image by image."""
-    return conv.dtype == "fp32" and conditions.caller in MIOPEN
+    return conv.dtype == "fp32" and conditions.caller not in WITHOUT_MIOPEN
 
 
 BY_MIOPEN = Doubt(ErrorSource.EXTRAPOLATION, _by_miopen, MIOPEN_IN_FP32, machines=_is_cdna)
