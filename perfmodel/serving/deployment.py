@@ -18,6 +18,7 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.topology import most_joined
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.serving import given
 from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.cost import TERMS, Array, Cost
 from perfmodel.serving.engine import Engine, find_engine
@@ -31,7 +32,6 @@ from perfmodel.serving.step import Step
 from perfmodel.serving.step_clock import StepClock
 from perfmodel.serving.step_input import StepInput
 from perfmodel.workloads.model_config import ModelConfig
-from perfmodel.workloads.state_layer import DTYPES as STATE_DTYPES
 
 #: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
 Prefill = Sequence[tuple[Number, Number, Number]]
@@ -99,52 +99,32 @@ class Deployment:
 
     def __post_init__(self) -> None:
         plain_ints(self, ("tp", "pp", "ep", "dp", "max_num_seqs", "max_batched_tokens", "kv_tokens"))
-        for name in ("max_num_seqs", "max_batched_tokens", "kv_tokens"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
-        for name in ("engine_version", "weights", "kv", "sampling", "dispatcher", "states"):
-            if not isinstance(getattr(self, name), str):
-                raise UsageError(f"{name}={getattr(self, name)!r} is no text.", place="deployment")
+        given.check_counts(
+            max_num_seqs=self.max_num_seqs, max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens
+        )
+        given.check_texts(
+            engine_version=self.engine_version, weights=self.weights, kv=self.kv, sampling=self.sampling,
+            dispatcher=self.dispatcher, states=self.states,
+        )  # fmt: skip
         object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
         dispatcher = self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
         object.__setattr__(self, "dispatcher", dispatcher)
-        if self.graph is not None and not isinstance(self.graph, bool):
-            raise UsageError(f"graph={self.graph!r} is neither true nor false.", place="deployment")
-        if not isinstance(self.engine, str | Engine):
-            raise UsageError(f"engine={self.engine!r} is no text.", place="deployment", remedy='Write "vllm".')
-        share = self.utilization
-        if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1):
-            raise UsageError(
-                f"a share of the memory of {share!r} is not within 0 to 1.", place="deployment", remedy="0.9 is usual."
-            )
-        if self.config.encoder_layers or not self.config.architecture.causal:
-            raise UsageError(
-                f"{self.config.name or self.config.model_type} has an encoder; served are decoders, which write text.",
-                place="deployment",
-            )
+        given.check_graph(self.graph)
+        expect(self.engine, str | Engine, "name of an engine", place="deployment", remedy='Write "vllm".')
+        given.check_utilization(self.utilization)
+        given.check_decoder(self.config)
+        given.check_states(self.config, self.states)
         remedy = "Give perfmodel.serving.speculation.Speculation(tokens=3, acceptance=0.7)."
         expect(self.speculation, Speculation | None, "speculation", place="deployment", remedy=remedy)
         kv_bytes(self.kv)
-        self._check_states()
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
         _ = self.profile, self.part, self.format, self.machine
 
-    def _check_states(self) -> None:
-        if self.states and not self.config.has_states:
-            raise UsageError(
-                f"{self.config.name or self.config.model_type} keeps no states, and states={self.states!r} is given.",
-                place="deployment",
-                remedy="Leave it out; --kv is the format of keys and values.",
-            )
-        if self.states and self.states not in STATE_DTYPES:
-            raise unknown_name("dtype of states", self.states, STATE_DTYPES, place="deployment")
-
     def __repr__(self) -> str:
         """Return what is served on what: all fields of model and machine would fill a page."""
-        given = (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp))
-        shared = "".join(f" {name}{size}" for name, size in given if size > 1)
+        sizes = (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp))
+        shared = "".join(f" {name}{size}" for name, size in sizes if size > 1)
         model = self.config.name or self.config.model_type
         gpus = f"{self.gpus} x {self.hardware.name}{shared}"
         return f"<Deployment: {model} on {gpus}, {self.profile.name}, weights {self.weights}, kv {self.kv}>"
@@ -153,9 +133,8 @@ class Deployment:
     def machine(self) -> Hardware:
         """One of the GPUs, with the hosts and the network that are given."""
         # The cluster checks that the network is known where GPUs exchange over it, also where the machine's is meant.
-        given = self.gpus_per_node is not None or self.nic is not None
         cluster = Cluster.of(self.hardware, self.exchanging, gpus_per_node=self.gpus_per_node, nic=self.nic)
-        return cluster.machine if given else self.hardware
+        return self.hardware if self.gpus_per_node is None and self.nic is None else cluster.machine
 
     @property
     def exchanging(self) -> int:
@@ -299,12 +278,12 @@ class Deployment:
             When a size is no number or negative, prompts are not three sizes each, arrays cannot be broadcast together,
             or contexts are longer than the model's positions.
         """
-        given = StepInput.of(decode, context, prefill, rows)
-        self.check_length(given.longest)
-        prompts = sum((count for count, _, _ in given.chunks), start=np.zeros(given.shape))
-        ended = prompts if given.rows is None else np.maximum(0.0, given.rows - given.sequences)
-        cost = self.device(given.sequences, given.keys, given.shape, given.chunks, ended)
-        return self.finished(cost, given.sequences + prompts)
+        held = StepInput.of(decode, context, prefill, rows)
+        self.check_length(held.longest)
+        prompts = sum((count for count, _, _ in held.chunks), start=np.zeros(held.shape))
+        ended = prompts if held.rows is None else np.maximum(0.0, held.rows - held.sequences)
+        cost = self.device(held.sequences, held.keys, held.shape, held.chunks, ended)
+        return self.finished(cost, held.sequences + prompts)
 
     def device(
         self,

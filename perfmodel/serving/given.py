@@ -1,0 +1,58 @@
+"""Checks of what a deployment is given: whatever is impossible has one message."""
+
+from __future__ import annotations
+
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.state_layer import DTYPES
+
+#: where the values are, for messages
+_PLACE = "deployment"
+
+
+def check_counts(**counts: object) -> None:
+    """Raise a UsageError for a number by name that is given, and no whole number above 0."""
+    for name, value in counts.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise UsageError(f"{name}={value!r} is not a whole number above 0.", place=_PLACE)
+
+
+def check_texts(**texts: object) -> None:
+    """Raise a UsageError for a name or a format that is no text."""
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{name}={value!r} is no text.", place=_PLACE)
+
+
+def check_graph(graph: object) -> None:
+    """Raise a UsageError unless a switch is on, off or not given."""
+    if graph is not None and not isinstance(graph, bool):
+        raise UsageError(f"graph={graph!r} is neither true nor false.", place=_PLACE)
+
+
+def check_utilization(share: object) -> None:
+    """Raise a UsageError for a share of the memory that is given, and none."""
+    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1):
+        raise UsageError(
+            f"a share of the memory of {share!r} is not within 0 to 1.", place=_PLACE, remedy="0.9 is usual."
+        )
+
+
+def check_decoder(config: ModelConfig) -> None:
+    """Raise a UsageError for a model that does not write one token after the other."""
+    if config.encoder_layers or not config.architecture.causal:
+        raise UsageError(
+            f"{config.name or config.model_type} has an encoder; served are decoders, which write text.", place=_PLACE
+        )
+
+
+def check_states(config: ModelConfig, dtype: str) -> None:
+    """Raise a UsageError for a dtype of states that is unknown, or of a model that keeps none; "" is none given."""
+    if dtype and not config.has_states:
+        raise UsageError(
+            f"{config.name or config.model_type} keeps no states, and states={dtype!r} is given.",
+            place=_PLACE,
+            remedy="Leave it out; --kv is the format of keys and values.",
+        )
+    if dtype and dtype not in DTYPES:
+        raise unknown_name("dtype of states", dtype, DTYPES, place=_PLACE)
