@@ -188,7 +188,10 @@ class Point(Reportable):
 
 
 def spread_start(deployment: Deployment, workload: Workload, users: float) -> Workload:
-    """Return a workload whose users start over the time of one request in the steady state, so that none queue."""
+    """Return a workload whose users start over the time of one request in the steady state, so that none queue.
+
+    ``users`` are those of the deployment, of which a fleet may have several.
+    """
     mean = steady(deployment, workload.isl, workload.osl, concurrency=users, prefix=float(workload.cached))
     return replace(workload, ramp_s=float(np.asarray(mean.ttft_s) + workload.osl * np.asarray(mean.tpot_s)))
 

@@ -81,7 +81,7 @@ class Study:
         """Return the requests of a load on a deployment."""
         workload = self.workload
         if self.spread_start and self.load == CONCURRENCY:
-            workload = spread_start(deployment, workload, value)
+            workload = spread_start(deployment, workload, max(1.0, value / self.fleet.replicas))
         return workload.requests(self.load, value)
 
 

@@ -241,6 +241,8 @@ def _problem(config: ModelConfig) -> str:
         f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
         > config.linear_layers,
         f"{config.window_layers} layers with a window of {attending}": config.window_layers > config.attending_layers,
+        "latent attention (kv_lora) has no rope_head_dim, or no nope_head_dim": config.kv_lora
+        and not (config.rope_head_dim and config.nope_head_dim),
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
         and not config.kv_lora,
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,

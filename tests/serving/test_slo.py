@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.load import Fleet
+from perfmodel.serving.points import CONCURRENCY, Workload
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import closed_loop, open_loop
 from perfmodel.serving.simulate import simulate_server
 from perfmodel.serving.slo import largest_concurrency, largest_rate, parse_slo
+from perfmodel.serving.study import Study
+from perfmodel.workloads.catalog import named_model
 from tests.serving.simulated import HandClock, server
 
 CLOCK = HandClock(0.01, 1e-3)  # a step of B sequences takes 10 + B ms
@@ -114,3 +120,12 @@ def test_a_largest_rate_whose_objectives_are_never_missed_ends_at_the_capacity()
 
 def test_a_growing_queue_meets_no_objective() -> None:
     assert not parse_slo("latency=1000s").met(rate(150.0))
+
+
+def test_users_of_a_fleet_start_over_the_time_of_a_request_on_one_of_its_replicas() -> None:
+    deployment = Deployment(named_model("llama-3.1-8b"), hardware("h100-sxm5-80gb"))
+    workload = Workload(512, 64)
+    one, four = (Study(workload, Fleet(replicas=n), CONCURRENCY, spread_start=True) for n in (1, 4))
+    alone, shared = one.requests(deployment, 64), four.requests(deployment, 256)
+    assert alone.arrival_s.max() == pytest.approx(shared.arrival_s.max(), rel=0.02)
+    assert four.requests(deployment, 1).arrival_s.max() == 0.0

@@ -53,6 +53,8 @@ def _found(job: Job) -> str:
     if share >= MOST and len(job.ranks) > 2:
         return f"No rank is late in most steps: rank {job.numbers[early]} comes early, with {share:.0%} of the waits."
     _, share = most_waited_for(job.step_waits_s)
+    if not share:
+        return "No rank waits for another one."
     if share < MOST:
         return "No rank is late in most steps: the waits are spread over the ranks."
     return "No rank is late in most steps by more than the steps differ."

@@ -38,10 +38,11 @@ def place_in_job(header: Header) -> Place:
     """
     info = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
     world, listed = _number(info.get("world_size"), 1), info.get("pg_config")
+    rank = _number(info.get("rank"), 0)
     groups = [_group(one, world or 0) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     host = header.host_name if isinstance(header.host_name, str) else ""
     return Place(
-        _number(info.get("rank"), 0),
+        None if world and rank is not None and rank >= world else rank,  # damage: nothing has such a number
         world,
         tuple(group for group in groups if group.name and group.ranks),
         "" if host in _NAMELESS else host,

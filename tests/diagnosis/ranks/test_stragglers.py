@@ -182,6 +182,12 @@ def test_waits_that_go_round_are_spread_over_the_ranks() -> None:
     assert job.report().decision == "No rank is late in most steps: the waits are spread over the ranks."
 
 
+def test_ranks_that_arrive_together_wait_for_nobody() -> None:
+    job = join(late([0.0] * 6))
+    assert (job.stragglers, job.stall) == ((), None)
+    assert job.report().decision == "No rank waits for another one."
+
+
 def test_one_step_names_a_straggler_only_where_it_is_far_behind() -> None:
     for delay_s, named in ((0.00305, []), (0.02, []), (0.03, [1])):
         assert [one.rank for one in join(late([delay_s])).stragglers] == named

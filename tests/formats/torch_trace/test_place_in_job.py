@@ -33,6 +33,11 @@ def test_a_job_of_impossible_size_takes_no_memory() -> None:
     assert groups({"pg_name": "0", "pg_size": 10**12, "ranks": []}, world=10**12) == ()
 
 
+@pytest.mark.parametrize(("rank", "known"), [(0, 0), (1, 1), (2, None), (5, None), (-1, None), (True, None)])
+def test_a_rank_that_a_job_of_two_does_not_have_is_unknown(rank: object, known: int | None) -> None:
+    assert place_in_job(Header(distributedInfo={"world_size": 2, "rank": rank})).rank == known
+
+
 def test_a_name_that_no_host_has_for_itself_is_no_name() -> None:
     assert [place_in_job(Header(host_name=name)).host for name in ("node7", "localhost", None, 7)] == [
         "node7",
