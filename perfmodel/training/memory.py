@@ -264,7 +264,8 @@ class _Holder:
             "optimizer": (self._optimizer_bytes(self._outer_share(trained)), plan.zero >= 1),
         }
         rest = {name: bytes_ * self._share(trained, shared_out) for name, (bytes_, shared_out) in rules.items()}
-        return {"weights": self._weights(held, self._weight_bytes), **rest}
+        adapters = self._share(trained, self.setup.sharded) if plan.lora else 0.0  # beside all that is frozen
+        return {"weights": self._weights(held, self._weight_bytes) + self._weight_bytes * adapters, **rest}
 
     @property
     def _weight_bytes(self) -> float:
