@@ -49,6 +49,11 @@ class Rules:
     limit: float | None = None
     drift: float | None = None
 
+    @property
+    def margin(self) -> float:
+        """The size of a change that has to be ruled out for the same, as a fraction."""
+        return max(SAME_WITHIN if self.limit is None else self.limit, self.threshold)
+
 
 @dataclass(frozen=True)
 class Change:
@@ -149,7 +154,7 @@ class Comparison(Reportable):
         have = min((min(len(c.pair.centres_before), len(c.pair.centres_after)) for c in unclear), default=0)
         if not unclear:
             return None
-        margin = math.log1p(_margin(self.rules)) / 2  # so that a change of the margin lies outside of its interval
+        margin = math.log1p(self.rules.margin) / 2  # so that a change of the margin lies outside of its interval
         tail = (1 - _CONFIDENCE) / 2 / max(1, len(self.changes))
         needed = (student_quantile(tail, math.inf) * self._worst_error(unclear, have) / margin) ** 2
         return max(have + 1, math.ceil(min(needed, 1e6)))
@@ -252,13 +257,8 @@ def _verdict(d: float, half: float, rules: Rules) -> str:
     """Return the verdict on a difference d of logarithms that is known within +- half."""
     if abs(d) > half and abs(_growth(d)) > rules.threshold:
         return SLOWER if d > 0 else FASTER
-    margin = math.log1p(_margin(rules))
+    margin = math.log1p(rules.margin)
     return SAME if d == 0 or abs(d) + half <= margin else UNCLEAR
-
-
-def _margin(rules: Rules) -> float:
-    """Return the size of a change that has to be ruled out for the same, as a fraction."""
-    return max(SAME_WITHIN if rules.limit is None else rules.limit, rules.threshold)
 
 
 def _growth(log: float) -> float:

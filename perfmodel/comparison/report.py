@@ -10,7 +10,6 @@ from typing import Any
 from perfmodel.comparison.compare import (
     FASTER,
     SAME,
-    SAME_WITHIN,
     SLOWER,
     UNCLEAR,
     VERDICTS,
@@ -188,11 +187,10 @@ def _labels(rows: Sequence[BenchRow]) -> list[str]:
 def _rules(comparison: Comparison) -> list[str]:
     """Return what the verdicts mean, the drift, and the smallest change that would show."""
     known = sorted(c.smallest for c in comparison.changes if c.smallest is not None)
-    same = 100 * (SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit)
     return [
         f"slower, faster: the interval (95 %, over all rows together) excludes 0, and the change is beyond "
-        f"{100 * comparison.rules.threshold:g} %. same: a change of {same:g} % is ruled out, or the times are equal. "
-        "unclear: neither.",
+        f"{100 * comparison.rules.threshold:g} %. same: a change of {100 * comparison.rules.margin:g} % is ruled out, "
+        "or the times are equal. unclear: neither.",
         f"Allowance for drift: {comparison.drift.basis}.{_detected(known)}",
     ]
 
@@ -237,9 +235,8 @@ def _repeat(comparison: Comparison, needed: int, rows: int, idle: str) -> str:
 
     Repeats measure the drift, which may be less than is assumed, so that a few are worth it in any case.
     """
-    margin = SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit
     how = f"runs{idle}, in alternation (--repeat-before, --repeat-after)"
-    wanted = f"to tell a change of {100 * margin:g} % in {format_count(rows, 'unclear row')}"
+    wanted = f"to tell a change of {100 * comparison.rules.margin:g} % in {format_count(rows, 'unclear row')}"
     if needed <= _MOST_RUNS:
         return f"{wanted}, measure each side in {needed} {how}"
     change = comparison.smallest_after(_SOME_RUNS)

@@ -16,6 +16,7 @@ from perfmodel.comparison.noise import (
     student_quantile,
 )
 from perfmodel.comparison.pairing import BenchRow, BenchRun
+from perfmodel.core.report import report
 
 
 def run(*times, error=1e-4, kind="cuda", names=None):
@@ -38,6 +39,18 @@ def test_what_may_be_ten_per_cent_is_unclear(error, verdict):
     # 1.95996 sqrt(2) error and ln 1.001: 9.47 and 9.58 %; ln 1.1 = 9.53 %
     (change,) = compare([run(1.0, error=error)], [run(1.001, error=error)], Rules(drift=0.0)).changes
     assert change.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [({}, 10), ({"limit": 0.05}, 5), ({"threshold": 0.2}, 20), ({"threshold": 0.2, "limit": 0.05}, 20)],
+)
+def test_the_change_that_is_ruled_out_for_the_same_is_told(rules, told):
+    comparison = compare([run(1.0, 1.0)], [run(1.0 + told / 100 - 0.005, 1.3)], Rules(drift=0.0, **rules))
+    last = compare([run(1.0, error=1.0)], [run(1.001, error=1.0)], Rules(drift=0.0, **rules))
+    (told_rule,) = (note for note in report(comparison).notes if note.startswith("slower, faster"))
+    assert f"same: a change of {told} % is ruled out" in told_rule
+    assert f"to tell a change of {told} % in 1 unclear row" in report(last).context["what_to_do"]
 
 
 @pytest.mark.parametrize(("kind", "drift"), [("cuda", 0.018), ("cpu", 0.15), ("", 0.15)])
