@@ -148,7 +148,7 @@ class Comparison(Reportable):
         """Return how many runs of each side would make the least certain row clear; None where none is unclear.
 
         The interval of n runs of each side is sqrt(n) times narrower: n = (t s / ln(1 + margin))^2, with the error s of
-        one run of each side, and at least one run more than there are.
+        one run of each side, and at least one run more than there are; a million where the margin is 0.
         """
         unclear = [change for change in self.changes if change.verdict == UNCLEAR]
         have = min((min(len(c.pair.centres_before), len(c.pair.centres_after)) for c in unclear), default=0)
@@ -156,7 +156,8 @@ class Comparison(Reportable):
             return None
         margin = math.log1p(self.rules.margin) / 2  # so that a change of the margin lies outside of its interval
         tail = (1 - _CONFIDENCE) / 2 / max(1, len(self.changes))
-        needed = (student_quantile(tail, math.inf) * self._worst_error(unclear, have) / margin) ** 2
+        half = student_quantile(tail, math.inf) * self._worst_error(unclear, have)
+        needed = (half / margin) ** 2 if margin else math.inf
         return max(have + 1, math.ceil(min(needed, 1e6)))
 
     def smallest_after(self, runs: int) -> float:

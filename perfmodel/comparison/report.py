@@ -241,10 +241,8 @@ def _repeat(comparison: Comparison, needed: int, rows: int, idle: str) -> str:
         return f"{wanted}, measure each side in {needed} {how}"
     change = comparison.smallest_after(_SOME_RUNS)
     smallest = beyond(change) or f"{100 * change:.0f} %"
-    return (
-        f"measure each side in {_SOME_RUNS} {how}; with the drift assumed they tell changes from {smallest}, and "
-        f"{wanted} the machine has to be quieter"
-    )
+    some = f"measure each side in {_SOME_RUNS} {how}; with the drift assumed they tell changes from {smallest}"
+    return f"{some}, and {wanted} the machine has to be quieter" if comparison.rules.margin else some
 
 
 def _undecided(comparison: Comparison) -> list[str]:

@@ -53,6 +53,14 @@ def test_the_change_that_is_ruled_out_for_the_same_is_told(rules, told):
     assert f"to tell a change of {told} % in 1 unclear row" in report(last).context["what_to_do"]
 
 
+def test_no_number_of_runs_rules_out_a_change_of_nothing():
+    none = Rules(threshold=0.0, limit=0.0)
+    unclear = compare([run(1.0, error=0.1)], [run(1.001, error=0.1)], none)
+    slower = compare([run(1.0)], [run(1.1)], none)
+    assert report(unclear).context["what_to_do"].endswith("they tell changes from 13 %.")
+    assert slower.gate_failures(0.0) == ["op0: slower by +10.0 % (+4.6 to +15.6 %), beyond 0 %."]
+
+
 @pytest.mark.parametrize(("kind", "drift"), [("cuda", 0.018), ("cpu", 0.15), ("", 0.15)])
 def test_the_drift_that_is_assumed_for_two_runs(kind, drift):
     (change,) = compare([run(1.0, kind=kind)], [run(1.0, kind=kind)]).changes
