@@ -101,8 +101,7 @@ def _whole(comparison: Comparison) -> str:
     whole = comparison.overall()
     if whole is None or whole.rows < 2:
         return ""
-    interval = format_interval(whole.low - 1, whole.high - 1)
-    return f"; the whole {format_change(whole.ratio - 1)} ({interval}): {whole.verdict}"
+    return f"; the whole {format_change(whole.ratio - 1)} ({whole.interval}): {whole.verdict}"
 
 
 def _urgency(row: Mapping[str, Any]) -> tuple[int, float]:

@@ -17,6 +17,7 @@ from perfmodel.comparison.noise import (
 )
 from perfmodel.comparison.pairing import BenchRow, BenchRun
 from perfmodel.core.report import report
+from perfmodel.render.plots.comparison import comparison_plot
 
 
 def run(*times, error=1e-4, kind="cuda", names=None):
@@ -59,6 +60,17 @@ def test_no_number_of_runs_rules_out_a_change_of_nothing():
     slower = compare([run(1.0)], [run(1.1)], none)
     assert report(unclear).context["what_to_do"].endswith("they tell changes from 13 %.")
     assert slower.gate_failures(0.0) == ["op0: slower by +10.0 % (+4.6 to +15.6 %), beyond 0 %."]
+
+
+def test_a_row_without_an_interval_leaves_the_whole_without_one():
+    one_sample = BenchRow({"op": "b", "name": "b"}, Centre(1.0, None, 0.0, 1, "one sample"))
+    before = BenchRun("record.json", (*run(1.0).rows, one_sample), "cuda")
+    after = BenchRun("record.json", (*run(2.0).rows, one_sample), "cuda")
+    whole = compare([before], [after], Rules(drift=0.0)).overall()
+    assert (whole.ratio, whole.low, whole.high, whole.verdict) == (pytest.approx(math.sqrt(2)), None, None, UNCLEAR)
+    comparison = compare([before], [after])
+    assert "; the whole +41.4 % (interval unknown): unclear" in report(comparison).title
+    assert comparison_plot(comparison).texts[0].get_text().endswith("+41.4 % (interval unknown)")
 
 
 @pytest.mark.parametrize(("kind", "drift"), [("cuda", 0.018), ("cpu", 0.15), ("", 0.15)])
