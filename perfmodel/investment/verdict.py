@@ -190,7 +190,7 @@ def ranking_notes(rows: Sequence[RoiRow], *, selected: bool = False) -> list[str
     done = [row for row in rows if row.cumulative_time_s is not None]
     if len(done) > 1 and not selected:
         last = done[-1]
-        days = f", {last.cumulative_dev_days:g} days" if last.cumulative_dev_days is not None else ""
+        days = f", {days_text(last.cumulative_dev_days)}" if last.cumulative_dev_days is not None else ""
         time = format_si(last.cumulative_time_s or 0.0, "s")
         notes.append(f"All together, in this order: {time}, {last.cumulative_speedup:.4g}x{days}.")
     notes.extend(_claim_note(row) for row in rows if claim_verdict(row))

@@ -103,6 +103,12 @@ def test_the_decision_states_the_payback_in_words(day_cost, said):
     assert f", pays back in {said}, net value" in ranking.decision
 
 
+def test_two_half_days_are_one_day():
+    candidates = [Candidate(name, (name,), 2.0, dev_days=0.5) for name in ("a", "b")]
+    notes = rank_candidates(profile(a=0.5, b=0.5), candidates).notes
+    assert "All together, in this order: 500 ms, 2x, 1 day." in notes
+
+
 def test_payback_is_in_calendar_days_of_a_year_of_365():
     # 365 GPU-hours a year at 2 cost 730; halved, 365 a year are saved: 1 a day
     fleet = Economics(gpus=1, price_per_gpu_hour=2, dev_day_cost=10, hours_per_year=365)
