@@ -49,6 +49,11 @@ class Rules:
     limit: float | None = None
     drift: float | None = None
 
+    @property
+    def margin(self) -> float:
+        """The size of a change that has to be ruled out for the same, as a fraction."""
+        return max(SAME_WITHIN if self.limit is None else self.limit, self.threshold)
+
 
 @dataclass(frozen=True)
 class Change:
@@ -78,13 +83,23 @@ class Change:
 
 @dataclass(frozen=True)
 class Overall:
-    """Geometric mean of after / before over some rows, its 95 % interval, and the verdict on it."""
+    """Geometric mean of after / before over some rows, its 95 % interval, and the verdict on it.
+
+    The interval is None where a row has too few samples for its own.
+    """
 
     rows: int
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     verdict: str = UNCLEAR
+
+    @property
+    def interval(self) -> str:
+        """The interval of the change in per cent, for sentences."""
+        if self.low is None or self.high is None:
+            return "interval unknown"
+        return format_interval(self.low - 1, self.high - 1)
 
 
 @dataclass(frozen=True)
@@ -117,9 +132,8 @@ class Comparison(Reportable):
         ]
         whole = self.overall()
         if whole is not None and whole.rows > 1 and whole.verdict == SLOWER and whole.ratio - 1 > limit:
-            interval = format_interval(whole.low - 1, whole.high - 1)
             change = format_change(whole.ratio - 1)
-            slower.append(f"the run as a whole: slower by {change} ({interval}), beyond {100 * limit:g} %.")
+            slower.append(f"the run as a whole: slower by {change} ({whole.interval}), beyond {100 * limit:g} %.")
         return [*slower, *(f"{row.label}: had a time before, now {now.outcome}." for row, now in self.pairs.lost)]
 
     def overall(self, changes: Sequence[Change] | None = None) -> Overall | None:
@@ -131,27 +145,28 @@ class Comparison(Reportable):
         if not changes:
             return None
         mean = float(np.mean([math.log(change.after_s) - math.log(change.before_s) for change in changes]))
+        if any(change.noise is None for change in changes):
+            return Overall(len(changes), _ratio(mean), None, None, UNCLEAR if mean else SAME)
         noise = sum((change.noise or 0.0) ** 2 for change in changes) / len(changes) ** 2
         drift = float(np.mean([change.drift**2 for change in changes]))
         half = student_quantile((1 - _CONFIDENCE) / 2, self.drift.freedom) * math.sqrt(noise + drift)
-        ratio, low, high = (math.exp(min(log, _LARGEST_LOG)) for log in (mean, mean - half, mean + half))
-        known = all(change.noise is not None for change in changes)
-        verdict = _verdict(mean, half, self.rules) if known else SAME if mean == 0 else UNCLEAR
-        return Overall(len(changes), ratio, low, high, verdict)
+        ratio, low, high = map(_ratio, (mean, mean - half, mean + half))
+        return Overall(len(changes), ratio, low, high, _verdict(mean, half, self.rules))
 
     def repeats_needed(self) -> int | None:
         """Return how many runs of each side would make the least certain row clear; None where none is unclear.
 
         The interval of n runs of each side is sqrt(n) times narrower: n = (t s / ln(1 + margin))^2, with the error s of
-        one run of each side, and at least one run more than there are.
+        one run of each side, and at least one run more than there are; a million where the margin is 0.
         """
         unclear = [change for change in self.changes if change.verdict == UNCLEAR]
         have = min((min(len(c.pair.centres_before), len(c.pair.centres_after)) for c in unclear), default=0)
         if not unclear:
             return None
-        margin = math.log1p(_margin(self.rules)) / 2  # so that a change of the margin lies outside of its interval
+        margin = math.log1p(self.rules.margin) / 2  # so that a change of the margin lies outside of its interval
         tail = (1 - _CONFIDENCE) / 2 / max(1, len(self.changes))
-        needed = (student_quantile(tail, math.inf) * self._worst_error(unclear, have) / margin) ** 2
+        half = student_quantile(tail, math.inf) * self._worst_error(unclear, have)
+        needed = (half / margin) ** 2 if margin else math.inf
         return max(have + 1, math.ceil(min(needed, 1e6)))
 
     def smallest_after(self, runs: int) -> float:
@@ -252,13 +267,13 @@ def _verdict(d: float, half: float, rules: Rules) -> str:
     """Return the verdict on a difference d of logarithms that is known within +- half."""
     if abs(d) > half and abs(_growth(d)) > rules.threshold:
         return SLOWER if d > 0 else FASTER
-    margin = math.log1p(_margin(rules))
+    margin = math.log1p(rules.margin)
     return SAME if d == 0 or abs(d) + half <= margin else UNCLEAR
 
 
-def _margin(rules: Rules) -> float:
-    """Return the size of a change that has to be ruled out for the same, as a fraction."""
-    return max(SAME_WITHIN if rules.limit is None else rules.limit, rules.threshold)
+def _ratio(log: float) -> float:
+    """Return exp(log); beyond the range of numbers nearly the largest one."""
+    return math.exp(min(log, _LARGEST_LOG))
 
 
 def _growth(log: float) -> float:

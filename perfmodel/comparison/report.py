@@ -10,7 +10,6 @@ from typing import Any
 from perfmodel.comparison.compare import (
     FASTER,
     SAME,
-    SAME_WITHIN,
     SLOWER,
     UNCLEAR,
     VERDICTS,
@@ -102,8 +101,7 @@ def _whole(comparison: Comparison) -> str:
     whole = comparison.overall()
     if whole is None or whole.rows < 2:
         return ""
-    interval = format_interval(whole.low - 1, whole.high - 1)
-    return f"; the whole {format_change(whole.ratio - 1)} ({interval}): {whole.verdict}"
+    return f"; the whole {format_change(whole.ratio - 1)} ({whole.interval}): {whole.verdict}"
 
 
 def _urgency(row: Mapping[str, Any]) -> tuple[int, float]:
@@ -188,11 +186,10 @@ def _labels(rows: Sequence[BenchRow]) -> list[str]:
 def _rules(comparison: Comparison) -> list[str]:
     """Return what the verdicts mean, the drift, and the smallest change that would show."""
     known = sorted(c.smallest for c in comparison.changes if c.smallest is not None)
-    same = 100 * (SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit)
     return [
         f"slower, faster: the interval (95 %, over all rows together) excludes 0, and the change is beyond "
-        f"{100 * comparison.rules.threshold:g} %. same: a change of {same:g} % is ruled out, or the times are equal. "
-        "unclear: neither.",
+        f"{100 * comparison.rules.threshold:g} %. same: a change of {100 * comparison.rules.margin:g} % is ruled out, "
+        "or the times are equal. unclear: neither.",
         f"Allowance for drift: {comparison.drift.basis}.{_detected(known)}",
     ]
 
@@ -237,17 +234,14 @@ def _repeat(comparison: Comparison, needed: int, rows: int, idle: str) -> str:
 
     Repeats measure the drift, which may be less than is assumed, so that a few are worth it in any case.
     """
-    margin = SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit
     how = f"runs{idle}, in alternation (--repeat-before, --repeat-after)"
-    wanted = f"to tell a change of {100 * margin:g} % in {format_count(rows, 'unclear row')}"
+    wanted = f"to tell a change of {100 * comparison.rules.margin:g} % in {format_count(rows, 'unclear row')}"
     if needed <= _MOST_RUNS:
         return f"{wanted}, measure each side in {needed} {how}"
     change = comparison.smallest_after(_SOME_RUNS)
     smallest = beyond(change) or f"{100 * change:.0f} %"
-    return (
-        f"measure each side in {_SOME_RUNS} {how}; with the drift assumed they tell changes from {smallest}, and "
-        f"{wanted} the machine has to be quieter"
-    )
+    some = f"measure each side in {_SOME_RUNS} {how}; with the drift assumed they tell changes from {smallest}"
+    return f"{some}, and {wanted} the machine has to be quieter" if comparison.rules.margin else some
 
 
 def _undecided(comparison: Comparison) -> list[str]:

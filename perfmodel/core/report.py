@@ -75,8 +75,9 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The heading in tables for people."""
-        return self.title or self.key.replace("_", " ")
+        """The heading in tables for people: that of a time has no unit, since its cells have theirs ("80 ms")."""
+        key = self.key.removesuffix("_s") if self.unit == "s" else self.key
+        return self.title or key.replace("_", " ")
 
     def cell(self, row: Mapping[str, Any]) -> str:
         """Return the text for people of this column in one row."""

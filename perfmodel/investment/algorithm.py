@@ -93,4 +93,4 @@ def _with_speedup(candidate: Candidate, profile: Profile, hardware: Hardware | N
         new.append(entry.time_s * ratio)
     speedup = math.fsum(times) / math.fsum(new) if math.fsum(new) > 0 else 1.0
     # the speedup takes the place of the algorithm, which is done with
-    return dataclasses.replace(candidate, algorithm="", speedup=speedup)
+    return dataclasses.replace(candidate, algorithm="", instead_of="", operator=None, speedup=speedup)

@@ -118,7 +118,9 @@ def _why_not(effect: Effect, chosen: Sequence[Effect], days: float) -> str:
             return f"excludes {other.candidate.name!r}, which is chosen"
     if effect.local_speedup <= 1:
         return "it saves nothing"
-    return f"not among the best for {days:g} days" if _days(chosen) else "what it needs does not fit"
+    names = {other.candidate.name for other in chosen}
+    missing = next((name for name in effect.candidate.after if name not in names), None)
+    return f"not among the best for {days_text(days)}" if missing is None else f"needs {missing!r}, which is left out"
 
 
 def _days(chosen: Sequence[Effect]) -> float:

@@ -31,8 +31,8 @@ class Economics:
     Raises
     ------
     UsageError
-        On construction, for a value that is not above 0 (``dev_day_cost``, ``discount_rate``: not 0 or above), or more
-        hours than a year has.
+        On construction, for a value that is not above 0 (``dev_day_cost``, ``discount_rate``: not 0 or above), more
+        hours than a year has, or a fleet whose cost is no number.
     """
 
     gpus: float
@@ -58,6 +58,10 @@ class Economics:
         if not 0 <= self.discount_rate < math.inf:
             raise UsageError(
                 f"discount_rate is {self.discount_rate:g}.", remedy="It is 0 or above; 0.1 is 10 % a year."
+            )
+        if math.isinf(self.yearly_cost * self.annuity_years):
+            raise UsageError(
+                f"{self}: the fleet costs more than any number.", remedy="Check its GPUs, their price and the horizon."
             )
 
     def __str__(self) -> str:

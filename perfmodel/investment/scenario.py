@@ -6,6 +6,7 @@ import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, unknown_name
@@ -24,6 +25,13 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "checkpoint": (),
     "fuse": (),
     "remove": (),
+}
+#: kind of step -> further keys that it may have
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "algorithm": ("instead_of",),
+    "batch": ("fixed",),
+    "checkpoint": ("share",),
+    "fuse": ("speedup",),
 }
 
 
@@ -215,9 +223,19 @@ def _step(item: Any, place: str) -> Step:
     needed = KINDS[kind]
     if needed and sum(key in item for key in needed) != 1:
         raise InputFileError(f"a {kind!r} step needs {' or '.join(needed)}, one of them.", place=place)
+    _check_used(kind, item, place)
     if kind not in _OF_ALL and not values.get("targets"):
         raise InputFileError("has no targets.", place=place, remedy='Name what it changes: targets = ["kernel_a"].')
     return Step(**values, place=place)
+
+
+def _check_used(kind: str, item: Mapping[str, Any], place: str) -> None:
+    """Check that a step has no key that only other kinds use: it would change nothing."""
+    used = (*KINDS[kind], *_OPTIONAL.get(kind, ()))
+    for key in (*chain(*KINDS.values()), *chain(*_OPTIONAL.values())):
+        if key in item and key not in used:
+            allowed = f"It takes {', '.join(used)}." if used else "Remove it, or choose another kind."
+            raise InputFileError(f"a {kind!r} step has no use for {key}.", place=place, remedy=allowed)
 
 
 #: kinds of steps that change all entries unless they name some

@@ -148,9 +148,14 @@ def decision(rows: Sequence[RoiRow], total_s: float, economics: Economics | None
     if first.dev_days is not None:
         gains.append(f"in {days_text(first.dev_days)}")
     if economics and first.net_value is not None:
-        gains.append(f"pays back in {first.payback_days:,.0f} days")
+        gains.append(f"pays back in {_payback_text(first.payback_days or 0.0)}")
         gains.append(f"net value {first.net_value:,.0f} over {economics.horizon_text}")
     return f"Do {first.name!r} first: {', '.join(gains)}."
+
+
+def _payback_text(days: float) -> str:
+    """Return calendar days in words, rounded."""
+    return "less than a day" if days < 1 else f"{days:,.0f} day{'' if round(days) == 1 else 's'}"
 
 
 def days_text(days: float) -> str:
@@ -185,7 +190,7 @@ def ranking_notes(rows: Sequence[RoiRow], *, selected: bool = False) -> list[str
     done = [row for row in rows if row.cumulative_time_s is not None]
     if len(done) > 1 and not selected:
         last = done[-1]
-        days = f", {last.cumulative_dev_days:g} days" if last.cumulative_dev_days is not None else ""
+        days = f", {days_text(last.cumulative_dev_days)}" if last.cumulative_dev_days is not None else ""
         time = format_si(last.cumulative_time_s or 0.0, "s")
         notes.append(f"All together, in this order: {time}, {last.cumulative_speedup:.4g}x{days}.")
     notes.extend(_claim_note(row) for row in rows if claim_verdict(row))

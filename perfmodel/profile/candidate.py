@@ -110,6 +110,9 @@ class Candidate:
             object.__setattr__(self, "kind", "algorithm")
         given = [name for name, value in (("speedup", self.speedup), ("new_time", self.new_time_s),
                                           ("algorithm", self.algorithm or None)) if value is not None]  # fmt: skip
+        of_algorithm = [key for key in ("instead_of", "operator") if getattr(self, key)]
+        if of_algorithm and not self.algorithm:
+            raise self.error(f"has {of_algorithm[0]} and no algorithm.", "Name the algorithm, or remove it.")
         if len(given) == 1:
             return
         if given:

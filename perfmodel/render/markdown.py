@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".md", ".markdown")
 
+#: underscores within a word are no emphasis, and brackets are a link only before parentheses
+_MARKS = r"[\\*`$]|(?<![^\W_])_|_(?![^\W_])|(?<=\])(?=\()"
+
 
 def render(report: Report) -> str:
     """Return the report as GitHub-flavoured Markdown: decision, assumptions, table, notes."""
@@ -37,17 +40,29 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Escape the characters that Markdown interprets, as in the kernel name "fill<float*>(float*)".
-
-    Underscores within a word are no emphasis, and brackets are a link only before parentheses.
-    """
-    text = re.sub(r"[\\|*`$]|(?<![^\W_])_|_(?![^\W_])|(?<=\])(?=\()", lambda found: f"\\{found.group()}", text)
-    return _text(text)
+    """Escape the characters that Markdown interprets in a cell, as in the kernel name "fill<float*>(float*)"."""
+    return _without_tags(re.sub(rf"\||{_MARKS}", _escaped, _one_line(text)))
 
 
 def _text(text: str) -> str:
-    """Remove line breaks, and escape what HTML would read as a tag, as in "kernel<float>"."""
+    """Escape the characters that Markdown interprets, as in the range "__init__"; words in backquotes stay code."""
+    return _without_tags(re.sub(rf"`[^`]+`|{_MARKS}", _escaped, _one_line(text)))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return a mark with a backslash, and code as it is."""
+    text = found.group()
+    return text if len(text) > 1 else f"\\{text}"
+
+
+def _one_line(text: str) -> str:
+    """Remove line breaks and what does not print."""
     from perfmodel.core.report import printable
 
-    line = re.sub(r"&(?=#?\w+;)", "&amp;", printable(text.replace("\n", " ")))
+    return printable(text.replace("\n", " "))
+
+
+def _without_tags(text: str) -> str:
+    """Escape what HTML would read as a tag, as in "kernel<float>"."""
+    line = re.sub(r"&(?=#?\w+;)", "&amp;", text)
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

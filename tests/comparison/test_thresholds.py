@@ -16,6 +16,8 @@ from perfmodel.comparison.noise import (
     student_quantile,
 )
 from perfmodel.comparison.pairing import BenchRow, BenchRun
+from perfmodel.core.report import report
+from perfmodel.render.plots.comparison import comparison_plot
 
 
 def run(*times, error=1e-4, kind="cuda", names=None):
@@ -38,6 +40,37 @@ def test_what_may_be_ten_per_cent_is_unclear(error, verdict):
     # 1.95996 sqrt(2) error and ln 1.001: 9.47 and 9.58 %; ln 1.1 = 9.53 %
     (change,) = compare([run(1.0, error=error)], [run(1.001, error=error)], Rules(drift=0.0)).changes
     assert change.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [({}, 10), ({"limit": 0.05}, 5), ({"threshold": 0.2}, 20), ({"threshold": 0.2, "limit": 0.05}, 20)],
+)
+def test_the_change_that_is_ruled_out_for_the_same_is_told(rules, told):
+    comparison = compare([run(1.0, 1.0)], [run(1.0 + told / 100 - 0.005, 1.3)], Rules(drift=0.0, **rules))
+    last = compare([run(1.0, error=1.0)], [run(1.001, error=1.0)], Rules(drift=0.0, **rules))
+    (told_rule,) = (note for note in report(comparison).notes if note.startswith("slower, faster"))
+    assert f"same: a change of {told} % is ruled out" in told_rule
+    assert f"to tell a change of {told} % in 1 unclear row" in report(last).context["what_to_do"]
+
+
+def test_no_number_of_runs_rules_out_a_change_of_nothing():
+    none = Rules(threshold=0.0, limit=0.0)
+    unclear = compare([run(1.0, error=0.1)], [run(1.001, error=0.1)], none)
+    slower = compare([run(1.0)], [run(1.1)], none)
+    assert report(unclear).context["what_to_do"].endswith("they tell changes from 13 %.")
+    assert slower.gate_failures(0.0) == ["op0: slower by +10.0 % (+4.6 to +15.6 %), beyond 0 %."]
+
+
+def test_a_row_without_an_interval_leaves_the_whole_without_one():
+    one_sample = BenchRow({"op": "b", "name": "b"}, Centre(1.0, None, 0.0, 1, "one sample"))
+    before = BenchRun("record.json", (*run(1.0).rows, one_sample), "cuda")
+    after = BenchRun("record.json", (*run(2.0).rows, one_sample), "cuda")
+    whole = compare([before], [after], Rules(drift=0.0)).overall()
+    assert (whole.ratio, whole.low, whole.high, whole.verdict) == (pytest.approx(math.sqrt(2)), None, None, UNCLEAR)
+    comparison = compare([before], [after])
+    assert "; the whole +41.4 % (interval unknown): unclear" in report(comparison).title
+    assert comparison_plot(comparison).texts[0].get_text().endswith("+41.4 % (interval unknown)")
 
 
 @pytest.mark.parametrize(("kind", "drift"), [("cuda", 0.018), ("cpu", 0.15), ("", 0.15)])

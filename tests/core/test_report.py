@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,7 @@ def test_a_column_is_a_cell_of_every_table_unless_it_says_otherwise() -> None:
     column = Column("time_s")
     assert (column.shown, column.prose, column.merge, column.drop) == (True, False, False, 0)
     assert column.heading == "time s"
+    assert replace(column, unit="s").heading == "time"
 
 
 def test_a_time_below_a_nanosecond_and_a_share_below_a_tenth_of_a_per_cent_are_nothing() -> None:

@@ -17,6 +17,7 @@ from perfmodel.cli._options import HostOption
 from perfmodel.core.report import report
 from perfmodel.core.vocabulary import EventKind, Limiter
 from perfmodel.diagnosis.diagnose import diagnose
+from perfmodel.diagnosis.limits import limit
 from perfmodel.diagnosis.profiled import profiled_time
 from perfmodel.diagnosis.projection.project import _host_note, is_of_cpu, project
 from perfmodel.diagnosis.projection.replay import replay
@@ -507,6 +508,15 @@ def test_counters_scale_by_the_bound_of_what_they_counted():
     entry = dataclasses.replace(_gemm(1.0), op=None, flop=1e12, bytes=2e12)
     ratio = A100.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
     assert scale_entry(entry, A100, H100).factor == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("share", "limiter"), [(0.9, Limiter.HBM), (0.4, Limiter.UNKNOWN)])
+def test_a_kernel_that_streams_counted_bytes_is_limited_by_memory_there_too(share, limiter):
+    # below half of the bandwidth the bytes do not tell what limits a kernel, nor does this name
+    bytes_ = share * 1e-3 * A100.main_memory.bandwidth_bytes_per_s
+    entry = ProfileEntry("saxpy_kernel", 1e-3, 1, EventKind.KERNEL, bytes=bytes_)
+    assert limit(entry, A100).limiter is limiter
+    assert scale_entry(entry, A100, H100).limiter is limiter
 
 
 def test_the_limiter_is_what_takes_most_of_the_prediction_on_the_other_machine():

@@ -69,6 +69,21 @@ def test_what_a_candidate_needs_counts_into_its_days():
     assert chosen(candidates, 5).names == {"gain", "groundwork"}
 
 
+def test_what_needs_a_candidate_that_does_not_fit_says_so():
+    candidates = (
+        Candidate("gain", ("a",), 10.0, dev_days=1, after=("groundwork",)),
+        Candidate("groundwork", ("c",), 2.0, dev_days=4),
+        Candidate("other", ("b",), 1.5, dev_days=0.5),
+        Candidate("less", ("b",), 1.2, dev_days=0.75),
+    )
+    assert chosen(candidates, 1).reasons == {
+        "gain": "needs 'groundwork', which is left out",
+        "groundwork": "it takes 4 days",
+        "less": "not among the best for 1 day",
+    }
+    assert chosen(candidates[:2], 1).reasons["gain"] == "needs 'groundwork', which is left out"
+
+
 def test_of_two_that_exclude_each_other_one_is_chosen():
     candidates = (
         Candidate("rewrite", ("a",), 5.0, dev_days=4, excludes=("tune",)),

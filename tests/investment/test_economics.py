@@ -58,6 +58,13 @@ def test_values_out_of_range_are_named(wrong):
         Economics(**{"gpus": 1, "price_per_gpu_hour": 1, **wrong})
 
 
+@pytest.mark.parametrize("too_much", [{"price_per_gpu_hour": 1e308}, {"horizon_years": 1e305}])
+def test_a_fleet_that_costs_more_than_any_number_is_refused(too_much):
+    with pytest.raises(UsageError, match="more than any number"):
+        fleet(**too_much)
+    assert fleet(horizon_years=1e305, discount_rate=0.1).annuity_years == pytest.approx(1 / math.log(1.1))
+
+
 def fleet(**changes):
     """100 GPUs x 1 x 3650 h = 365,000 a year; 1.25x saves a fifth, 73,000."""
     return Economics(**{"gpus": 100, "price_per_gpu_hour": 1, "dev_day_cost": 1000, "hours_per_year": 3650, **changes})

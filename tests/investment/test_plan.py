@@ -78,6 +78,8 @@ def test_every_key_is_read():
         ([item(after=["b"], excludes=["b"]), item(name="b")], "excludes it"),
         ([item(after=["b"]), item(name="b", excludes=["a"])], "excludes it"),
         ([item(claimed_total_time="0 ms")], "claimed_total_time is 0"),
+        ([item(instead_of="unfused")], "has instead_of and no algorithm"),
+        ([item(operator={"op": "sort", "cols": 4096})], "has operator and no algorithm"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(items, message):

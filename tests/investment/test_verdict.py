@@ -92,6 +92,23 @@ def test_no_year_has_more_hours_than_a_leap_year(hours, accepted):
         Economics(1, 1, hours_per_year=hours)
 
 
+@pytest.mark.parametrize(
+    ("day_cost", "said"), [(0.4, "less than a day"), (1.4, "1 day"), (1.6, "2 days"), (1000.2, "1,000 days")]
+)
+def test_the_decision_states_the_payback_in_words(day_cost, said):
+    # twice as fast saves 1 a day, and takes one day of development
+    fleet = Economics(gpus=1, price_per_gpu_hour=2, dev_day_cost=day_cost, hours_per_year=365, horizon_years=10)
+    candidate = Candidate("c", ("all",), 2.0, dev_days=1.0)
+    ranking = rank_candidates(profile(all=1.0), [candidate], fleet)
+    assert f", pays back in {said}, net value" in ranking.decision
+
+
+def test_two_half_days_are_one_day():
+    candidates = [Candidate(name, (name,), 2.0, dev_days=0.5) for name in ("a", "b")]
+    notes = rank_candidates(profile(a=0.5, b=0.5), candidates).notes
+    assert "All together, in this order: 500 ms, 2x, 1 day." in notes
+
+
 def test_payback_is_in_calendar_days_of_a_year_of_365():
     # 365 GPU-hours a year at 2 cost 730; halved, 365 a year are saved: 1 a day
     fleet = Economics(gpus=1, price_per_gpu_hour=2, dev_day_cost=10, hours_per_year=365)

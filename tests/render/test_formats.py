@@ -427,3 +427,14 @@ def test_a_table_is_eighty_characters_wide_where_no_width_is_known() -> None:
 def test_names_stay_as_they_are_in_markdown(name: str, escaped: str) -> None:
     report = Report("diagnose", (Column("name"),), [{"name": name}])
     assert markdown_format.render(report).splitlines()[-1] == f"| {escaped} |"
+    prose = Report("diagnose", (), [], title=name, decision=name, assumptions=(name,), notes=(name,))
+    assert markdown_format.render(prose).split("\n\n") == [
+        f"### {escaped}", f"**Decision:** {escaped}", f"- {escaped}", "(no rows)", f"{escaped}\n"
+    ]  # fmt: skip
+
+
+def test_code_in_a_sentence_stays_code_in_markdown() -> None:
+    said = "Run `perfmodel roi rank_*.json`, not a*b*."
+    assert markdown_format.render(Report("x", (), [], notes=(said,))).endswith(
+        r"Run `perfmodel roi rank_*.json`, not a\*b\*." + "\n"
+    )

@@ -88,9 +88,10 @@ def scale_entry(entry: ProfileEntry, source: Hardware, target: Hardware) -> Scal
         if scaled is not None:
             return scaled
     if here.basis is Basis.COUNTERS:
-        there = limit(dataclasses.replace(entry, time_s=math.inf), target)
+        there = limit(entry, target)
         if here.floor_time_s and there.floor_time_s:
             factor = there.floor_time_s / here.floor_time_s
+            there = limit(dataclasses.replace(entry, time_s=factor * entry.time_s), target)
             return Scaled(factor, OF_CEILINGS, there.limiter, "ratio of the bounds for the counted FLOP and bytes")
     return _by_ceiling(entry, here.limiter, source, target)
 

@@ -70,8 +70,8 @@ def comparison_plot(comparison: Comparison) -> Figure:
     )
     overall = comparison.overall()
     assert overall is not None
-    mean, low, high = (format_change(ratio - 1) for ratio in (overall.ratio, overall.low, overall.high))
-    heading = f"Change of time: {title}\ngeometric mean of all rows: {mean} ({low} to {high})"
+    mean = f"{format_change(overall.ratio - 1)} ({overall.interval})"
+    heading = f"Change of time: {title}\ngeometric mean of all rows: {mean}"
     figure.text(0.5, 1 - 0.3 / height, heading, ha="center", va="center", fontsize=10)
     _legend(figure, comparison, changes)
     return figure
