@@ -297,7 +297,7 @@ def search(
     clusters = cluster_list(cluster)
     if top is not None and top < 1:
         raise UsageError(f"top is {top}.", place="search", remedy="Give 1 or more, or None for all.")
-    space = default_space(model, clusters[0], plan, **range_values(ranges))
+    space = default_space(model, clusters, plan, **range_values(ranges))
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 
 
