@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.module_tracker import ModuleTracker
 
-from perfmodel.errors import UsageError, suggesting, unknown_name
+from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
 from perfmodel.module_capture.dispatch import Recorder
 from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
 from perfmodel.module_capture.failures import explained
@@ -110,11 +110,20 @@ def _plain(module: Any) -> Any:
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments from a tensor, a sequence, or a mapping."""
+    """Return positional and keyword arguments from a tensor, a sequence, or a mapping.
+
+    Raises
+    ------
+    UsageError
+        For anything else: the rows of an array of NumPy and the letters of a text are no arguments.
+    """
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
+    if isinstance(inputs, str) or not isinstance(inputs, Sequence):
+        remedy = 'Pass a torch.Tensor, a list of arguments, or a mapping {"x": tensor}.'
+        raise wrong_type(inputs, "tensor or list of arguments", place="capture", remedy=remedy)
     return tuple(inputs), {}
 
 

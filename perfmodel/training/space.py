@@ -133,9 +133,7 @@ def default_space(
         "cp": _powers(min(context, gpus)),
         "pp": pipelines,
         "vp": virtual_sizes(config, pipelines),
-        "ep": [size for size in _powers(min(64, gpus)) if config.experts % size == 0]
-        if config.experts
-        else (1,),
+        "ep": [size for size in _powers(min(64, gpus)) if config.experts % size == 0] if config.experts else (1,),
         "etp": (plan.etp, 1) if config.experts and not plan.etp and framework.expert_tensor == "all" else (plan.etp,),
         "zero": sorted({framework.usual_zero, *((1, 3) if 1 in stages else (2, 3))} & {*stages}) or stages[:1],
         "recompute": [

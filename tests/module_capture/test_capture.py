@@ -275,3 +275,11 @@ def test_a_module_with_two_names_stays_as_it_is_and_counts_once() -> None:
     assert captured.root.parameters == 16 * 16 + 16 + 2 * 16
     assert by_op(captured, "gemm") == 2 * (2 * 5 * 16 * 16 + 5 * 16)
     net(torch.randn(5, 16))  # it still runs, on values
+
+
+@pytest.mark.parametrize(
+    "inputs", [None, 3, "10x64", torch.zeros(10, 64).numpy()], ids=["nothing", "number", "text", "array"]
+)
+def test_what_is_no_list_of_arguments_is_told_what_to_pass(inputs) -> None:
+    with pytest.raises(UsageError, match=r"is no tensor or list of arguments\. Pass a torch\.Tensor"):
+        pm.capture(modules.Mlp(64), inputs)

@@ -376,3 +376,13 @@ def test_rows_tell_plans_apart_that_share_out_each_expert_or_leave_it_whole() ->
     found = report(search(mixture, [cluster], PLAN, default_space(mixture, cluster, PLAN, **axes))).rows
     assert {row["etp"] for row in found} == {0, 1}
     assert all(("etp1" in row["plan"]) == (row["etp"] == 1) for row in found)
+
+
+def test_values_of_a_range_may_be_any_that_a_loop_takes():
+    def found(**ranges):
+        held = {"tp": (2,), "pp": (1,), "cp": (1,), "vp": (1,), "micro_batch": (1,), "zero": (1,)}
+        return [one.plan for one in pm.search("llama-3.1-8b", CLUSTER, PLAN, **{**held, **ranges}).best]
+
+    assert found(tp=(size for size in (1, 2))) == found(tp=(1, 2))
+    assert found(recompute=("selective-op", "none", "selective_op")) == found(recompute=("selective_op", "none"))
+    assert found(workers=np.int64(1), top=np.int64(1)) == found(top=1)
