@@ -191,6 +191,13 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "search a text": (lambda: pm.search(LLAMA, _cluster(), _plan(), tp="24"), "tp: '24' is no list of values"),
     "search words": (lambda: pm.search(LLAMA, _cluster(), _plan(), tp=["a"]), "tp: 'a' is no whole number"),
+    "search the top of a text": (lambda: pm.search(LLAMA, _cluster(), _plan(), top="3"), "top: '3' is no whole number"),
+    "search by a text": (lambda: pm.search(LLAMA, _cluster(), _plan(), workers="2"), "workers: '2' is no whole number"),
+    "search an unknown way": (
+        lambda: pm.search(LLAMA, _cluster(), _plan(), recompute=["some"]),
+        "recompute: unknown recompute 'some'",
+    ),
+    "train in a number": (lambda: pm.train(LLAMA, _cluster(), _plan(), laboratory=3), "laboratory: 3 is no name"),
     "read a number": (lambda: pm.read_profile(3), r"path: 3 is no path\. Write \"trace\.json\.gz\""),
     "load a number": (lambda: pm.load_operator(3), r"name: 3 is no name of an operator\. Write \"gemm\""),
     "parse nothing": (

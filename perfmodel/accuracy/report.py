@@ -14,7 +14,7 @@ from perfmodel.accuracy.judge import COMPOSITION, JudgedCalls
 from perfmodel.accuracy.own_rows import MachineCalibration
 from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.siblings import SiblingCalibration
-from perfmodel.accuracy.validate import ALWAYS, Accuracy
+from perfmodel.accuracy.validate import ALWAYS, Accuracy, label_key
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
@@ -111,7 +111,7 @@ def _(
     UsageError
         If a key of ``by`` names no grouping.
     """
-    extra = tuple(Column(key) for key in dict.fromkeys(by) if key not in ALWAYS)
+    extra = tuple(Column(label_key(key)) for key in dict.fromkeys(by) if key not in ALWAYS)
     labels = tuple(Column(key, shown=key in by) for key in ALWAYS)
     skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in accuracy.skipped]
     left_out = [f"Left out: {skipped}." for skipped in accuracy.skipped]

@@ -30,6 +30,8 @@ from perfmodel.prediction.uncertainty import Z80
 ALL = "all"
 #: labels that every group has, and the default grouping
 ALWAYS = ("family", "hardware")
+#: keys of `score`
+_SCORE = ("rows", "mape", "median_ape", "p90_ape", "bias", "coverage_80", "width_80", "bound_mape")
 _ORDERS = {"regime": REGIMES, "calibration": tuple(Calibration)}
 
 
@@ -131,14 +133,14 @@ class Accuracy(Reportable):
         """Return one row per group, with its labels and its `score`.
 
         A row for all groups with the same first label follows them, and the last row is for all groups; such rows have
-        the label "all". Without keys there is only the last row.
+        the label "all". Without keys there is only the last row. The keys of the labels are those of `label_key`.
 
         Raises
         ------
         UsageError
             If a key names no grouping.
         """
-        labels = {key: self.labels(key) for key in dict.fromkeys(keys)}
+        labels = {label_key(key): self.labels(key) for key in dict.fromkeys(keys)}
         columns = [codes for _, codes in labels.values()]
         everywhere = np.arange(len(self))
         table: list[dict[str, Any]] = []
@@ -182,6 +184,15 @@ class Accuracy(Reportable):
             which = int(np.searchsorted(ends, index, side="right"))
             rows.append((self.judged[which], int(index - (ends[which - 1] if which else 0))))
         return rows
+
+
+def label_key(key: str) -> str:
+    """Return the key of a group's label: that of the grouping, or params.NAME of a dimension named as a figure is.
+
+    >>> label_key("cols"), label_key("rows")
+    ('cols', 'params.rows')
+    """
+    return f"params.{key}" if key in _SCORE else key
 
 
 def score(measured_s: Floats, predicted_s: Floats, low_s: Floats, high_s: Floats, bound_s: Floats) -> dict[str, Any]:

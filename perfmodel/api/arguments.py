@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import UsageError, expect, wrong_type
 
@@ -112,12 +112,15 @@ def range_values(ranges: dict[str, Sequence[object]]) -> dict[str, tuple[object,
 
 
 def _range_of(name: str, values: Sequence[object]) -> tuple[object, ...]:
+    from perfmodel.training.plan import Recompute
+
     words = name == "recompute"
     remedy = f"Write {name}={['none', 'full'] if words else [1, 2, 4]!r}."
     check_list(values, "values", place=name, remedy=remedy)
-    for value in values:
+    listed: tuple[Any, ...] = tuple(values)
+    for value in listed:
         expect(value, str if words else Integral, "name" if words else "whole number", place=name, remedy=remedy)
-    return tuple(int(value) if isinstance(value, Integral) else value for value in values)
+    return tuple(Recompute.parse(value, place=name) if words else int(value) for value in listed)
 
 
 def check_profile(profile: object) -> None:

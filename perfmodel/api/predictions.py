@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.api.arguments import check_number, check_operator, check_plan, cluster_list, operator_list, range_values
 from perfmodel.api.machines import Machine, Model, find_machine
-from perfmodel.errors import UsageError, suggesting
+from perfmodel.errors import UsageError, expect, expect_numbers, suggesting
 
 if TYPE_CHECKING:
     from perfmodel.cluster.cluster import Cluster as _Cluster
@@ -258,6 +259,7 @@ def train(config: Model, cluster: _Cluster, plan: TrainingPlan, *, laboratory: s
     from perfmodel.workloads.catalog import find_model
 
     check_plan(plan)
+    expect(laboratory, str, "name", place="laboratory", remedy='Write laboratory="pytorch/torchtitan".')
     return full_step(find_model(config), cluster_list([cluster])[0], plan, laboratory)
 
 
@@ -295,9 +297,11 @@ def search(
     model = find_model(config)
     check_plan(plan)
     clusters = cluster_list(cluster)
+    expect(top, Integral | None, "whole number", place="top", remedy="Give 1 or more, or None for all.")
+    expect_numbers(Integral, workers=workers)
     if top is not None and top < 1:
         raise UsageError(f"top is {top}.", place="search", remedy="Give 1 or more, or None for all.")
-    space = default_space(model, clusters[0], plan, **range_values(ranges))
+    space = default_space(model, clusters, plan, **range_values(ranges))
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 
 

@@ -127,7 +127,7 @@ def command(
     run_tokens = tokens_of(tokens)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
-    if stages := virtual_stages(model, clusters[0], schedule, ranges):
+    if stages := virtual_stages(model, max(cluster.gpus for cluster in clusters), schedule, ranges):
         ranges["vp"] = stages
     if recompute is not None:
         ranges["recompute"] = recomputes_of(recompute)
@@ -155,7 +155,7 @@ def command(
         raise UsageError("a search has one length of sequences.", place="--seq", remedy=f"Write --seq {lengths[0]}.")
     sequences = {"seq": lengths[0]} if lengths else {}
     base = plan_of(default_sizes(model, clusters[0], sequences), fixed)
-    space = default_space(model, clusters[0], base, **ranges)
+    space = default_space(model, clusters, base, **ranges)
     listed = top or (None if destination.holds_every_row else SEEN)
     with counted(space.points * len(clusters)) as advance:
         found = search(model, clusters, base, space, top=listed, workers=workers, scheduler=scheduler, progress=advance)

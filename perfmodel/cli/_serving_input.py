@@ -121,7 +121,8 @@ def specs_of(
         raise UsageError("--on is missing.", remedy="Add --on h100; `perfmodel hardware list` shows the names.")
     axes: dict[str, list[Any]] = {"machine": _machines(machines)}
     for key, text in sizes.items():
-        axes[key] = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
+        numbers = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
+        axes[key] = list(dict.fromkeys(numbers))
     if formats.get("weights") is None:
         formats, same = formats | {"weights": stored_weights(model)[0]}, same | {"draft_weights": ""}
     for key, text in formats.items():

@@ -159,11 +159,11 @@ def plan_of(sizes: Mapping[str, int], fixed: Mapping[str, Any]) -> TrainingPlan:
 
 
 def virtual_stages(
-    config: ModelConfig, cluster: Cluster, schedule: str, ranges: Mapping[str, tuple[int, ...]]
+    config: ModelConfig, gpus: int, schedule: str, ranges: Mapping[str, tuple[int, ...]]
 ) -> tuple[int, ...]:
     """Return the virtual stages of a GPU that a search tries under a schedule; () for all that may be useful.
 
-    ``ranges`` are the sizes that were given.
+    ``gpus`` are those of the largest cluster, ``ranges`` the sizes that were given.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def virtual_stages(
     if not schedule:
         return given or ()
     several = schedule_of(schedule) == Schedule.INTERLEAVED
-    usual = virtual_sizes(config, ranges.get("pp") or pipeline_sizes(config, cluster)) if several else [1]
+    usual = virtual_sizes(config, ranges.get("pp") or pipeline_sizes(config, gpus)) if several else [1]
     stages = tuple(size for size in given or usual if (size > 1) == several)
     if not stages:
         need = "several stages a GPU" if several else "one stage a GPU"

@@ -8,6 +8,7 @@ they belong to, and the mapping that traces use turns them into operators of the
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.module_tracker import ModuleTracker
 
-from perfmodel.errors import UsageError, suggesting, unknown_name
+from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
 from perfmodel.module_capture.dispatch import Recorder
 from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
 from perfmodel.module_capture.failures import explained
@@ -109,22 +110,38 @@ def _plain(module: Any) -> Any:
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments from a tensor, a sequence, or a mapping."""
+    """Return positional and keyword arguments from a tensor, a sequence, or a mapping.
+
+    Raises
+    ------
+    UsageError
+        For anything else: the rows of an array of NumPy and the letters of a text are no arguments.
+    """
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
+    if isinstance(inputs, str) or not isinstance(inputs, Sequence):
+        remedy = 'Pass a torch.Tensor, a list of arguments, or a mapping {"x": tensor}.'
+        raise wrong_type(inputs, "tensor or list of arguments", place="capture", remedy=remedy)
     return tuple(inputs), {}
 
 
-def _fakes(named: Iterator[tuple[str, torch.Tensor]], cast: torch.dtype | None) -> dict[str, torch.Tensor]:
-    """Return tensors without values in the place of others, the same one for one that occurs twice."""
+def _fakes(net: torch.nn.Module, cast: torch.dtype | None) -> dict[str, torch.Tensor]:
+    """Return tensors without values for the parameters and buffers, the same one for one that occurs twice.
+
+    A module that has two names is there by its first one: `torch.func.functional_call` would else put back what it had
+    replaced by the other name, which is a tensor without values.
+    """
     fakes: dict[int, torch.Tensor] = {}
     result = {}
-    for name, tensor in named:
-        if id(tensor) not in fakes:
-            fakes[id(tensor)] = _fake(tensor, cast)
-        result[name] = fakes[id(tensor)]
+    for path, module in net.named_modules():
+        parameters = module.named_parameters(path, recurse=False, remove_duplicate=False)
+        buffers = module.named_buffers(path, recurse=False, remove_duplicate=False)
+        for name, tensor in itertools.chain(parameters, buffers):
+            if id(tensor) not in fakes:
+                fakes[id(tensor)] = _fake(tensor, cast)
+            result[name] = fakes[id(tensor)]
     return result
 
 
@@ -171,11 +188,11 @@ def _recorded(
     tracker = ModuleTracker()
     recorder = Recorder(tracker)
     with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
-        state = {**_fakes(net.named_parameters(remove_duplicate=False), cast), **_fakes(net.named_buffers(), cast)}
+        state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
         saved = _Saved(recorder, state.values())
         with explained(type(net).__name__), tracker, recorder, saved.hooks(), torch.set_grad_enabled(backward):
-            out = torch.func.functional_call(net, state, *inputs)
+            out = torch.func.functional_call(net, state, *inputs, tie_weights=False)
             if backward:
                 scalar_of(out, loss).backward()
     return recorder, saved.bytes

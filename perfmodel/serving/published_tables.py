@@ -87,7 +87,7 @@ def static(run: Run) -> Case:
 
 def online(run: Run) -> Case:
     """Return a run with random arrivals."""
-    isl, osl = positive(run, "isl_mean", "osl_mean")
+    isl, osl, requests = positive(run, "isl_mean", "osl_mean", "requests")
     engine, version = _engine(run)
     setup = Setup(
         run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
@@ -98,7 +98,6 @@ def online(run: Run) -> Case:
         measured[RATE] = run.number("output_tok_s")
     if not measured:
         raise SkipRun("none of ttft_mean_ms, itl_mean_ms and output_tok_s is above 0")
-    requests = run.number("requests")
     at_once = run.text("qps").lower() in ("inf", "infinite")
     qps = math.inf if at_once else positive(run, "qps")[0]
     talks = run.text("lengths").lower() == "sharegpt"

@@ -12,7 +12,14 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.published_memory import GIB, memory_row
-from perfmodel.training.published_run import SIZES, PublishedRun, UnusableRunError, measured_time, read_run
+from perfmodel.training.published_run import (
+    SIZES,
+    PublishedRun,
+    UnusableRunError,
+    measured_time,
+    read_run,
+    reserved_gib,
+)
 
 #: the columns that a table of training runs has
 REQUIRED = ("hardware", "num_gpus", "gbs", "seq", "step_time_s")
@@ -74,7 +81,7 @@ def judged_rows(published: PublishedRun) -> list[PublishedRow]:
             place=place,
         )
         rows.append(row)
-    reserved = run.number("memory_gib", 0.0) * GIB
+    reserved = reserved_gib(run) * GIB
     if reserved > 0:
         set_up = (published.config, published.cluster, published.plan)
         laboratory = run.text("source")

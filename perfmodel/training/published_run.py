@@ -41,14 +41,35 @@ class PublishedRun:
 
 
 def measured_time(run: Run) -> float:
-    """Return the measured time of a step [s], from the tokens a second where it is blank; NaN where both are."""
-    time = run.number("step_time_s")
-    if time > 0:
+    """Return the measured time of a step [s], from the tokens a second where it is blank; NaN where both are.
+
+    Raises
+    ------
+    UnusableRunError
+        When one is not above zero.
+    """
+    time, rate = _measured(run, "step_time_s"), _measured(run, "tokens_per_s_per_gpu")
+    if math.isnan(rate) or not math.isnan(time):
         return time
-    rate = run.number("tokens_per_s_per_gpu")
-    if rate > 0:
-        return run.whole("gbs") * run.whole("seq") / rate / run.whole("num_gpus")
-    return math.nan
+    return run.whole("gbs") * run.whole("seq") / rate / _measured(run, "num_gpus")
+
+
+def reserved_gib(run: Run) -> float:
+    """Return the measured memory [GiB]; NaN where it is blank.
+
+    Raises
+    ------
+    UnusableRunError
+        When it is not above zero.
+    """
+    return _measured(run, "memory_gib")
+
+
+def _measured(run: Run, column: str) -> float:
+    value = run.number(column)
+    if value <= 0:
+        raise UnusableRunError(f"{column} = {value:g} is not above zero")
+    return value
 
 
 def read_run(run: Run, find: Callable[[str], Hardware]) -> PublishedRun:
@@ -61,7 +82,7 @@ def read_run(run: Run, find: Callable[[str], Hardware]) -> PublishedRun:
     UsageError
         When the machine is unknown.
     """
-    if math.isnan(measured_time(run)) and not run.number("memory_gib", 0.0) > 0:
+    if all(map(math.isnan, (measured_time(run), reserved_gib(run)))):
         raise UnusableRunError("no step time, no tokens per second and no memory")
     config = run_config(run)
     hardware = find(run.text("hardware"))

@@ -95,7 +95,7 @@ def search(
     Parameters
     ----------
     config : the shapes of the model.
-    clusters : machines to choose from.
+    clusters : machines to choose from; one that is named twice counts once.
     plan : what the space does not change.
     space : the sizes to combine.
     top : set-ups to return; None for all that are ranked.
@@ -110,6 +110,7 @@ def search(
         When the search ends before it has found a set-up that fits.
     """
     check_idle(plan, {axis: max(getattr(space, axis)) for axis in ("tp", "cp", "pp", "vp", "ep", "zero")})
+    clusters = [cluster for place, cluster in enumerate(clusters) if cluster not in clusters[:place]]
     job = Job(config, tuple(clusters), plan, space)
     found: list[Timed] = []
     left_out = {INDIVISIBLE: 0, TOO_LARGE: 0, REPEATED: 0, NEEDLESS: 0}

@@ -88,7 +88,9 @@ class Space:
         return sizes
 
 
-def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **given: Sequence[object]) -> Space:
+def default_space(
+    config: ModelConfig, clusters: Cluster | Sequence[Cluster], plan: TrainingPlan, **given: Sequence[object]
+) -> Space:
     """Return the space of a search: what is given, and for the rest what may be useful.
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, 1 to 4 context parallel ranks, and up
@@ -102,7 +104,8 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
 
     Parameters
     ----------
-    given : axis -> its values, in place of these.
+    clusters : one cluster, or those that are compared: the most GPUs and the largest domain of NVLink of any count.
+    given : axis -> its values, in place of these; a value that is named twice counts once.
 
     Raises
     ------
@@ -112,38 +115,39 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     for name in given:
         if name not in AXES:
             raise unknown_name("axis of the search", name, AXES, place="search")
-    heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
+    compared = [clusters] if isinstance(clusters, Cluster) else clusters
+    gpus = max(cluster.gpus for cluster in compared)
+    domain = max(min(cluster.nvlink_domain, cluster.gpus) for cluster in compared)
+    heads = [size for size in _powers(min(domain, 64)) if config.heads % size == 0]
     stacked = bool(config.encoder_layers)
     context = 1 if stacked else 16 if plan.seq >= 32768 else 4
     framework, _ = nearest_framework(plan.framework)
     stages = framework.stages(plan.dtype)
     largest = max((size for size in given.get("batch", ()) if isinstance(size, int)), default=plan.batch)
     scores = not idle_selective(attention_kernel(config, plan, framework))
-    pipelines = given.get("pp") or pipeline_sizes(config, cluster)
+    pipelines = given.get("pp") or pipeline_sizes(config, gpus)
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
         "micro_batch": _powers(min(MOST_SEQUENCES, largest)),
         "tp": heads,
-        "cp": _powers(min(context, cluster.gpus)),
+        "cp": _powers(min(context, gpus)),
         "pp": pipelines,
         "vp": virtual_sizes(config, pipelines),
-        "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
-        if config.experts
-        else (1,),
+        "ep": [size for size in _powers(min(64, gpus)) if config.experts % size == 0] if config.experts else (1,),
         "etp": (plan.etp, 1) if config.experts and not plan.etp and framework.expert_tensor == "all" else (plan.etp,),
         "zero": sorted({framework.usual_zero, *((1, 3) if 1 in stages else (2, 3))} & {*stages}) or stages[:1],
         "recompute": [
             how for how in Recompute if framework.recomputation(how) and (how != Recompute.SELECTIVE or scores)
         ],
     }
-    sizes = {name: tuple(given.get(name, values)) for name, values in useful.items()}
+    sizes = {name: tuple(dict.fromkeys(given.get(name, values))) for name, values in useful.items()}
     sizes |= {name: (1,) for name in RANKS if name not in framework.parallel and name not in given}
     return Space(**sizes, least_recompute="recompute" not in given)  # type: ignore[arg-type]
 
 
-def pipeline_sizes(config: ModelConfig, cluster: Cluster) -> list[int]:
+def pipeline_sizes(config: ModelConfig, gpus: int) -> list[int]:
     """Return the stages of a pipeline that a search tries: powers of two, at most 16."""
-    return _powers(min(16, cluster.gpus, config.layers))
+    return _powers(min(16, gpus, config.layers))
 
 
 def virtual_sizes(config: ModelConfig, pipelines: Iterable[Any]) -> list[int]:

@@ -137,6 +137,19 @@ def test_groups_have_a_row_each_then_one_for_those_with_the_same_first_label_the
     assert [row["rows"] for row in accuracy.by(())] == [4]
 
 
+def test_a_dimension_that_has_the_name_of_a_figure_groups_beside_it(tmp_path, simple_gpu):
+    table = tmp_path / "t.csv"
+    lines = ["hardware,op,dtype,rows,cols,m,n,k,bias,time_s,timing,cache"]
+    lines += [f"simple,layer_norm,fp32,{rows},64,,,,,1e-5,kernel,cold" for rows in (8, 8, 16)]
+    lines += [f"simple,gemm,fp32,,,64,64,64,{bias},1e-5,kernel,cold" for bias in ("true", "false")]
+    table.write_text("\n".join(lines))
+    accuracy = judge([read_measurements(table)], lambda name: simple_gpu)
+    by_rows, by_bias = (report(accuracy, by=(dimension,)).rows for dimension in ("rows", "bias"))
+    assert [(row["params.rows"], row["rows"]) for row in by_rows] == [("", 2), ("8", 2), ("16", 1), ("all", 5)]
+    assert [(row["params.bias"], row["rows"]) for row in by_bias] == [("", 3), ("false", 1), ("true", 1), ("all", 5)]
+    assert by_rows[-1]["bias"] == by_bias[-1]["bias"] == accuracy.by(())[0]["bias"]
+
+
 def test_rows_can_be_grouped_by_any_column_or_dimension(made):
     accuracy = made(
         ([1.0], 1.0, {"kind": "add", "implementation": "torch-2.1"}),

@@ -20,6 +20,12 @@ def test_deployments_are_ranked_by_tokens_a_second_and_gpu(perfmodel):
     assert {row["plan"]["tp"] for row in rows} == {1, 2}
 
 
+def test_what_is_named_twice_is_ranked_once(perfmodel):
+    options = ("--weights", "bf16/bf16", "--kv", "bf16", "--format", "json")
+    rows = perfmodel(*SMALL, "--on", "h100-sxm5-80gb", "--tp", "1/2/1", "--pp", "1/1", *options).json["rows"]
+    assert sorted(row["plan"]["tp"] for row in rows) == [1, 2]
+
+
 def test_top_shortens_what_programs_read_too_and_says_how_many_there_are(perfmodel):
     words = (*SMALL, "--tp", "1/2", "--weights", "bf16/fp8", "--kv", "bf16", "--top", "1")
     assert [row["rank"] for row in perfmodel(*words, "--format", "json").json["rows"]] == [1]

@@ -13,6 +13,7 @@ from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
+from perfmodel.operators.gated_delta import GatedDelta  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.operators.rms_norm import RmsNorm  # noqa: E402
@@ -145,3 +146,16 @@ def test_operands_of_a_row_or_a_column_are_read_element_by_element():
     for op, count in ((LayerNorm(rows=64, cols=64), 4), (RmsNorm(rows=64, cols=64), 2), (Softmax(rows=64, cols=64), 2)):
         parts = _naive(op).composition(op)
         assert sum(part.count for part in parts if getattr(part, "strided", False)) == count, op.op
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (Attention(heads=1, seq_q=3, head_dim=8), "torch.sdpa.math"),  # 0.75 of 9 scores
+        (Attention(heads=1, seq_q=3, head_dim=8, dtype="bf16"), "torch.sdpa.math"),
+        (GatedDelta(heads=1, seq=3, head_dim=8), "chunked"),  # 5.5 times 3 x 3
+    ],
+)
+def test_a_pass_over_a_share_of_the_elements_has_a_whole_number_of_them(op, name):
+    parts = _naive(op, name).composition(op)
+    assert all(float(part.numel).is_integer() for part in parts if isinstance(part, Elementwise))

@@ -265,3 +265,21 @@ def test_strides_tell_kernels_that_compute_addresses(way: str, strided: bool) ->
     captured = pm.capture(Operands(way), torch.empty(8, 32, 32))
     (op,) = [call.op for call in captured.calls if call.op is not None and call.op.op == "elementwise"]
     assert op.strided is strided
+
+
+def test_a_module_with_two_names_stays_as_it_is_and_counts_once() -> None:
+    net = torch.nn.Sequential(layer := torch.nn.Linear(16, 16), torch.nn.BatchNorm1d(16), layer)
+    before = [id(tensor) for tensor in (layer.weight, layer.bias, *net.buffers())]
+    captured = pm.capture(net, torch.empty(5, 16), backward=True)
+    assert [id(tensor) for tensor in (layer.weight, layer.bias, *net.buffers())] == before
+    assert captured.root.parameters == 16 * 16 + 16 + 2 * 16
+    assert by_op(captured, "gemm") == 2 * (2 * 5 * 16 * 16 + 5 * 16)
+    net(torch.randn(5, 16))  # it still runs, on values
+
+
+@pytest.mark.parametrize(
+    "inputs", [None, 3, "10x64", torch.zeros(10, 64).numpy()], ids=["nothing", "number", "text", "array"]
+)
+def test_what_is_no_list_of_arguments_is_told_what_to_pass(inputs) -> None:
+    with pytest.raises(UsageError, match=r"is no tensor or list of arguments\. Pass a torch\.Tensor"):
+        pm.capture(modules.Mlp(64), inputs)

@@ -64,3 +64,10 @@ def test_a_table_of_arrivals_may_print_some_quantities_only(tmp_path: Path, cell
     found, reasons = judged(tmp_path, ARRIVALS + row)
     assert found.keys() == quantities
     assert len(reasons) == (not quantities)
+
+
+def test_a_run_of_arrivals_without_its_number_of_requests_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    row = "vllm 0.11,llama-3.1-8b,h100-sxm5-80gb,1,bf16,,512,64,2,50,20,400\n"
+    found, (reason,) = judged(tmp_path, ARRIVALS + row)
+    assert not found
+    assert "requests is missing or not above 0" in reason

@@ -51,6 +51,20 @@ def test_a_blank_step_time_comes_from_the_tokens() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"step_time_s": "-3"}, "step_time_s = -3 is not above zero"),
+        ({"step_time_s": "0", "tokens_per_s_per_gpu": "2048"}, "step_time_s = 0 is not above zero"),
+        ({"memory_gib": "-40"}, "memory_gib = -40 is not above zero"),
+        ({"step_time_s": "", "tokens_per_s_per_gpu": "2048", "num_gpus": "0"}, "num_gpus = 0 is not above zero"),
+    ],
+)
+def test_a_run_whose_measurement_is_impossible_is_left_out(cells: dict[str, str], reason: str) -> None:
+    with pytest.raises(UnusableRunError, match=reason):
+        read_run(run_of(**cells), hardware)
+
+
+@pytest.mark.parametrize(
     ("cells", "values"),
     [
         ({"zero": "hsdp"}, {"zero": 3, "hsdp": True}),

@@ -148,6 +148,21 @@ def test_the_default_space_has_what_divides():
     assert default_space(named_model("mixtral-8x7b"), CLUSTER, PLAN).ep == (1, 2, 4, 8)
 
 
+def test_the_default_space_of_several_clusters_does_not_depend_on_their_order():
+    node, cluster = Cluster.of(H100, 8), Cluster.of(H100, 256, nic="400Gb/s")
+    mixture = named_model("deepseek-v3")
+    assert default_space(mixture, [node, cluster], PLAN) == default_space(mixture, [cluster, node], PLAN)
+    assert default_space(mixture, [node, cluster], PLAN) == default_space(mixture, cluster, PLAN)
+
+
+def test_what_is_named_twice_is_tried_once():
+    """A plan that stands twice in the ranking takes a place of the best, and is its own equal."""
+    once = search(LLAMA, [CLUSTER], PLAN, small_space(tp=(2, 1)), top=None)
+    twice = search(LLAMA, [CLUSTER, Cluster.of(H100, 16, nic="400Gb/s")], PLAN, small_space(tp=(2, 1, 2)), top=None)
+    assert [each.plan for each in once.best] == [each.plan for each in twice.best]
+    assert (once.considered, once.equal_to_best) == (twice.considered, twice.equal_to_best)
+
+
 def test_virtual_stages_are_those_that_a_plan_may_have():
     """126 layers count as 128 with embedding and head: 16 x 8 stages are equal, though 8 does not divide 126."""
     config = named_model("llama-3.1-405b")
@@ -361,3 +376,13 @@ def test_rows_tell_plans_apart_that_share_out_each_expert_or_leave_it_whole() ->
     found = report(search(mixture, [cluster], PLAN, default_space(mixture, cluster, PLAN, **axes))).rows
     assert {row["etp"] for row in found} == {0, 1}
     assert all(("etp1" in row["plan"]) == (row["etp"] == 1) for row in found)
+
+
+def test_values_of_a_range_may_be_any_that_a_loop_takes():
+    def found(**ranges):
+        held = {"tp": (2,), "pp": (1,), "cp": (1,), "vp": (1,), "micro_batch": (1,), "zero": (1,)}
+        return [one.plan for one in pm.search("llama-3.1-8b", CLUSTER, PLAN, **{**held, **ranges}).best]
+
+    assert found(tp=(size for size in (1, 2))) == found(tp=(1, 2))
+    assert found(recompute=("selective-op", "none", "selective_op")) == found(recompute=("selective_op", "none"))
+    assert found(workers=np.int64(1), top=np.int64(1)) == found(top=1)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from perfmodel.core.work import ceil
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.reduction import Reduction
@@ -14,11 +15,12 @@ from perfmodel.operators.reduction import Reduction
 def streamed(numel: Any, dtype: str, *kinds: str, tensors: int = 1, strided: bool = False) -> tuple[Elementwise, ...]:
     """Return a pass for each kind over ``numel`` elements of each tensor; equal passes become one with a count.
 
+    A share of the elements, as three quarters for six bytes of eight, is rounded up to a whole number.
     ``strided`` says that an operand is a view with gaps or broadcast, which PyTorch reads element by element in place
     of vectors (aten/src/ATen/native/cuda/Loops.cuh, gpu_kernel_impl: contiguous operands only are vectorised).
     """
     return tuple(
-        Elementwise(numel=numel, kind=kind, num_inputs=tensors, dtype=dtype, count=count, strided=strided)
+        Elementwise(numel=ceil(numel), kind=kind, num_inputs=tensors, dtype=dtype, count=count, strided=strided)
         for kind, count in Counter(kinds).items()
     )
 
