@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
+from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.framework import find_framework
 from perfmodel.training.layer import layer_work
@@ -145,7 +146,8 @@ def test_weights_in_16_bits_are_not_cast(framework, change):
     cluster = Cluster.of(H100, 8)
     parts = training_memory(LLAMA, cluster, plan).peak.parts
     assert parts["copies"] == 0
-    assert parts["weights"] == 2 * LLAMA.parameters
+    adapters = adapter_parameters(LLAMA, plan.lora) if plan.lora else 0.0
+    assert parts["weights"] == 2 * (LLAMA.parameters + adapters)
     wide = plan.changed(optimizer="adam", lora=0)
     faster = [train(LLAMA, cluster, one).terms_s["memory_bound"] for one in (plan, wide)]
     assert faster[0] < faster[1]
