@@ -110,7 +110,8 @@ class Deployment:
         dispatcher = self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
         object.__setattr__(self, "dispatcher", dispatcher)
         given.check_graph(self.graph)
-        expect(self.engine, str | Engine, "name of an engine", place="deployment", remedy='Write "vllm".')
+        if not isinstance(self.engine, Engine):
+            given.check_texts(engine=self.engine)
         given.check_utilization(self.utilization)
         given.check_decoder(self.config)
         given.check_states(self.config, self.states)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Generic, TypeVar
-
-import numpy as np
 
 from perfmodel.errors import UsageError
 from perfmodel.workers.cluster import connected, executor_of
@@ -59,7 +58,7 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
             yield pool
         return
     most = _MOST_PER_CPU * (os.cpu_count() or 1)
-    if not isinstance(workers, int | np.integer) or not 1 <= workers <= most:
+    if not isinstance(workers, int | Integral) or not 1 <= workers <= most:
         raise UsageError(f"{workers!r} workers are impossible.", place="--workers", remedy=f"Give 1 to {most}.")
     if workers == 1:
         yield None
