@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.cli._options import SEEN
 from perfmodel.cli._output import context
-from perfmodel.cli._serving_report import elsewhere_notes, hosts_notes, support_notes, unequal_notes
+from perfmodel.cli._serving_report import absent_notes, elsewhere_notes, hosts_notes, support_notes, unequal_notes
 from perfmodel.core.report import Column, Report
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError, unknown_name
@@ -179,7 +179,8 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
             f"The load is that of `serve --spread-start --length-spread {spread:g}`: users start one after the other, "
             f"and lengths{behind} are within {spread:.0%} of their means."
         )
-    notes += (*support_notes(outcomes), *hosts_notes(outcomes))
+    largest = [outcome.largest for outcome in outcomes if outcome.largest]
+    notes += (*absent_notes(largest, study), *support_notes(outcomes), *hosts_notes(outcomes))
     notes += (*elsewhere_notes(outcomes), *unequal_notes(outcomes))
     notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")
     return tuple(notes)

@@ -125,10 +125,10 @@ def _count_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     )
 
 
-def _absent_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
+def absent_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     """Say that objectives of further tokens are met where no answer has any."""
     names = [item.name for item in study.slo.objectives if item.name in ("tpot", "itl")] if study.slo else []
-    if not names or any(point.osl > 1 for point in points):
+    if not (names and points) or any(point.osl > 1 for point in points):
         return ()
     return (f"No answer has a second token, so that there is no {' and no '.join(names)}: such an objective is met.",)
 
@@ -205,7 +205,7 @@ def points_report(
         notes=(
             *notes,
             *_count_notes(points, study),
-            *_absent_notes(points, study),
+            *absent_notes(points, study),
             *_start_notes(points, study),
             *support_notes(outcomes),
             *eager_notes(outcomes),

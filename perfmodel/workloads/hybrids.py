@@ -32,8 +32,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "qwen3_next": Rule.GATED_DELTA,
     }
 )
-#: families -> dtype in which their states are kept, as all configurations of Qwen3.5 state, and where they state none:
-#: vLLM's since pull request 39032 for Nemotron-H, that of every engine for Kimi's delta rule
+#: families -> dtype of their states where a configuration states none: those of Qwen3.5 state fp32, vLLM takes it for
+#: Nemotron-H (pull request 39032) and for Kimi's delta rule (MambaStateDtypeCalculator.kda_state_dtype)
 STATE_DTYPES: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(("kimi_linear", "nemotron_h", "qwen3_5_moe_text", "qwen3_5_text"), "fp32")
 )

@@ -107,6 +107,13 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     assert bad.json["rows"] == []
 
 
+@pytest.mark.parametrize(("slo", "noted"), [("tpot=1ns,ttft=10s,mean", True), ("tpot=1ns,ttft=1ns,mean", False)])
+def test_an_objective_of_a_time_that_no_answer_has_is_said_of_deployments_that_meet_it(perfmodel, slo, noted):
+    ran = perfmodel(*SMALL, "--osl", "1", "--kv", "bf16", "--weights", "bf16", "--slo", slo, "--format", "json")
+    assert ran.code == (0 if noted else 1)
+    assert any("no tpot: such an objective is met" in note for note in ran.json["notes"]) == noted
+
+
 def test_the_spread_that_nobody_asked_for_leaves_a_prefix_whole(perfmodel):
     """Agents and RAG: nearly all of the prompt is a prefix; within 20 % of its length some would be shorter than it."""
     options = ("--tp", "1", "--weights", "bf16", "--kv", "bf16", "--slo", "ttft=1s,tpot=1s", "--prefix", "1000")
