@@ -37,6 +37,8 @@ from perfmodel.cli._serving_options import (
     SeedOption,
     SloOption,
     SpreadOption,
+    StatesOption,
+    UtilizationOption,
 )
 from perfmodel.cli._sharing import end_code
 from perfmodel.core.lists import list_items
@@ -128,6 +130,8 @@ def command(
     ] = None,
     policy: PolicyOption = "",
     max_num_seqs: MaxNumSeqsOption = None,
+    utilization: UtilizationOption = None,
+    states: StatesOption = "",
     top: TopOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
@@ -163,7 +167,7 @@ def command(
         config, on or [], engine,
         {"tp": tp, "pp": pp, "ep": ep or "1", "dp": dp or "1", "max_batched_tokens": max_batched_tokens},
         {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
-        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node,
+        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, utilization=utilization, states=states,
     )  # fmt: skip
     if ep is None and dp is None:
         specs, sharing = _with_shared_experts(config, specs)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _LONGEST = 8192
 _COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kKMBGT]?)$")
 _SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+#: a range of what data parallel ranks share out
+_STAGES = re.compile(r"(\d)\.\.(\d)")
 #: options with numbers that may be ranges
 SIZES = ("tp", "cp", "pp", "vp", "ep", "micro_batch", "batch", "seq", "zero")
 
@@ -82,9 +84,12 @@ def ranges_of(texts: Mapping[str, str | None]) -> dict[str, tuple[int, ...]]:
     Raises
     ------
     UsageError
-        When one is no whole number, or below 1; ``--zero`` starts at 0.
+        When one is no whole number, or below 1; ``--zero`` starts at 0, and its ranges count one by one.
     """
-    ranges = {name: sizes_of(text, f"--{name.replace('_', '-')}") for name, text in texts.items() if text is not None}
+    given = {name: text for name, text in texts.items() if text is not None}
+    if (stages := _STAGES.fullmatch(given.get("zero", ""))) and stages[1] < stages[2]:  # nothing doubles from 0 on
+        given["zero"] = "/".join(map(str, range(int(stages[1]), int(stages[2]) + 1)))
+    ranges = {name: sizes_of(text, f"--{name.replace('_', '-')}") for name, text in given.items()}
     for name, sizes in ranges.items():
         if min(sizes) < (name != "zero"):
             raise UsageError(

@@ -12,8 +12,9 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
 from perfmodel.training.checks import check_idle, check_plan
+from perfmodel.training.framework import listed, nearest_framework
 from perfmodel.training.memory import training_memory
-from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search_job import INDIVISIBLE, NEEDLESS, REPEATED, TOO_LARGE, Job, Timed, run
 from perfmodel.training.space import Space, lacking_parts
@@ -135,7 +136,8 @@ def search(
         ended = error
     if not found:
         first = _first_problem(config, clusters[0], plan, space)
-        raise _nothing(left_out, problems, first, lacking_parts(config, plan, space))
+        wider = _to_widen(max(cluster.gpus for cluster in clusters), plan, space)
+        raise _nothing(left_out, problems, first, lacking_parts(config, plan, space), wider)
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
     ranked = [timed for timed in found if not timed.tight] or found
     ranks = _ranks(ranked)
@@ -190,16 +192,47 @@ def _first_problem(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, sp
     return None
 
 
+def _to_widen(gpus: int, plan: TrainingPlan, space: Space) -> list[str]:
+    """Return the options that take memory off a GPU and of which a space has not all that there is.
+
+    Parameters
+    ----------
+    gpus : of the largest cluster.
+    """
+    framework, _ = nearest_framework(plan.framework)
+    wider = [f"larger --{name}" for name in ("tp", "pp")
+             if name in framework.parallel and max(getattr(space, name)) < gpus]  # fmt: skip
+    if max(space.zero) < max(framework.stages(plan.dtype)):
+        wider.append("larger --zero")
+    if min(space.micro_batch) > 1:
+        wider.append("a smaller --micro-batch")
+    if Recompute.FULL not in space.recompute and framework.recomputation(Recompute.FULL):
+        wider.append("--recompute full")
+    return wider
+
+
 def _nothing(
-    left_out: Mapping[str, int], problems: Mapping[str, int], first: UsageError | None, notes: Sequence[str]
+    left_out: Mapping[str, int],
+    problems: Mapping[str, int],
+    first: UsageError | None,
+    notes: Sequence[str],
+    wider: Sequence[str],
 ) -> UsageError:
-    """Build the error about a search without a set-up that can run; ``notes`` say what the framework lacks."""
+    """Build the error about a search without a set-up that can run.
+
+    Parameters
+    ----------
+    left_out, problems : reason -> combinations that were left out, and those whose sizes do not divide by why.
+    first : why the first combination cannot run, if it cannot.
+    notes : what the framework lacks.
+    wider : options that would take less memory.
+    """
     if left_out[TOO_LARGE]:
+        remedies = ["more GPUs", *wider, *(["another framework"] if notes else [])]
         return UsageError(
             " ".join([f"no set-up fits in memory: {left_out[TOO_LARGE]} were tried.", *notes]),
             place="search",
-            remedy="Use more GPUs, --recompute full, larger --tp, --pp and --zero"
-            + (", or another framework." if notes else "."),
+            remedy=f"Use {listed(remedies)}.",
         )
     if first is not None:
         return UsageError(f"no combination can run; the first: {first.message}", place="search", remedy=first.remedy)

@@ -194,9 +194,22 @@ def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeyp
     assert (nothing.code, nothing.out) == (130, "")
 
 
+def test_states_and_the_share_of_the_memory_are_those_that_are_asked_for(perfmodel):
+    def served(model, *options):
+        fixed = ("--on", "h100", "--tp", 1, "--weights", "fp8", "--kv", "fp8", "--batch", 64, "--format", "json")
+        return perfmodel("search", "serve", model, *fixed, *options).json["rows"][0]
+
+    narrow, wide = (served("qwen3.5-9b", "--states", states) for states in ("bf16", "fp32"))
+    assert (narrow["states"], wide["states"]) == ("bf16", "fp32")
+    assert narrow["output_tokens_per_s"] > wide["output_tokens_per_s"]  # a step reads half of the bytes
+    # 45 % of 80 GB, less 8 GB of weights, is less than half of 90 % of it without them
+    assert 2 * served("qwen3-8b", "--memory-utilization", "45%")["kv_tokens"] < served("qwen3-8b")["kv_tokens"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--states", "bf16"), "keeps no states"),
         (("--rank", "costs"), "Did you mean 'cost'"),
         (("--rank", "cost"), "needs --price-per-gpu-hour"),
         (("--rank", "gpus"), "needs --for-qps"),

@@ -350,6 +350,12 @@ def test_a_search_compares_machines(perfmodel):
     assert {row["hardware"] for row in ran.json["rows"]} == {"h100-sxm5-80gb", "a100-sxm4-80gb"}
 
 
+def test_a_range_of_what_ranks_share_out_counts_one_by_one(perfmodel):
+    ran = perfmodel(*SEARCH, "--seq", 4096, "--zero", "0..3", "--top", 1000, "--format", "json")
+    assert {row["zero"] for row in ran.json["rows"]} == {0, 1, 2, 3}
+    assert "not a rising range" in perfmodel(*SEARCH, "--zero", "3..1").err
+
+
 def test_a_search_of_nothing_is_one_message(perfmodel):
     assert "one length" in perfmodel(*SEARCH, "--seq", "1024/2048").err
     ran = perfmodel(*SEARCH, "--tp", 3)

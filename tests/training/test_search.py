@@ -257,6 +257,23 @@ def test_the_sizes_of_a_range_are_those_of_its_combinations():
         assert {name: values[place] for name, values in between.items()}.items() <= space.at(point).items()
 
 
+@pytest.mark.parametrize(
+    ("gpus", "sizes", "remedy"),
+    [
+        (1, {}, "more GPUs"),
+        (1, {"recompute": ("none",)}, "more GPUs or --recompute full"),
+        (1, {"zero": (0, 1), "micro_batch": (2,)}, "more GPUs, larger --zero or a smaller --micro-batch"),
+        (16, {"tp": (1,), "pp": (1, 16)}, "more GPUs or larger --tp"),
+        (16, {"tp": (1, 16), "pp": (1,)}, "more GPUs or larger --pp"),
+    ],
+)
+def test_what_was_tried_to_its_end_is_no_remedy(gpus, sizes, remedy):
+    big, cluster = named_model("llama-3.1-405b"), Cluster.of(H100, gpus, nic="400Gb/s")
+    with pytest.raises(UsageError, match="fits in memory") as raised:
+        search(big, [cluster], PLAN, default_space(big, cluster, PLAN, **sizes))
+    assert raised.value.remedy == f"Use {remedy}."
+
+
 def test_nothing_that_fits_is_one_message():
     big = named_model("llama-3.1-405b")
     with pytest.raises(UsageError, match="fits in memory"):
