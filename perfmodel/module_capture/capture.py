@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.module_tracker import ModuleTracker
 
 from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
-from perfmodel.module_capture.dispatch import Recorder
+from perfmodel.module_capture.dispatch import GpuDropout, Recorder
 from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
 from perfmodel.module_capture.failures import explained
 from perfmodel.module_capture.result import Captured, CapturedCall, ModuleFacts, Phase, merged
@@ -191,7 +191,10 @@ def _recorded(
         state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
         saved = _Saved(recorder, state.values())
-        with explained(type(net).__name__), tracker, recorder, saved.hooks(), torch.set_grad_enabled(backward):
+        hooks = (tracker, recorder, GpuDropout(), saved.hooks())
+        with explained(type(net).__name__), contextlib.ExitStack() as active, torch.set_grad_enabled(backward):
+            for hook in hooks:
+                active.enter_context(hook)
             out = torch.func.functional_call(net, state, *inputs, tie_weights=False)
             if backward:
                 scalar_of(out, loss).backward()

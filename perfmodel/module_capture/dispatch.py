@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn.functional import dropout, multi_head_attention_forward, scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
@@ -33,7 +36,10 @@ _COPIES = ("aten::_to_copy", "aten::clone", "aten::contiguous")
 #: operators that fill a new tensor with one number, which runs the kernel of aten::fill_
 _FILLED = (
     "aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::full_like",
+    "aten::arange", "aten::linspace", "aten::eye", "aten::scalar_tensor", "aten::repeat",
 )  # fmt: skip
+#: operators that write their first argument into a part of a tensor of zeros, by two kernels
+_PLACED = ("aten::select_backward", "aten::slice_backward", "aten::diagonal_backward", "aten::constant_pad_nd")
 _ATEN = torch.ops.aten
 #: products, all tensors of which have one dtype
 _PRODUCTS = (
@@ -44,6 +50,13 @@ _PRODUCTS = (
 _CPU_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 _GPU_ATTENTION = "aten::_scaled_dot_product_flash_attention"
 
+#: functions that drop numbers -> their arguments
+_DROPPING = {
+    dropout: ("input", "p", "training", "inplace"),
+    scaled_dot_product_attention: ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+    multi_head_attention_forward: tuple(inspect.signature(multi_head_attention_forward).parameters),
+}
+
 
 @dataclass(frozen=True)
 class _Key:
@@ -53,6 +66,25 @@ class _Key:
     phase: Phase
     call: Call
     bytes: float
+
+
+class GpuDropout(TorchFunctionMode):
+    """Drops as a GPU does: within the kernel of attention, else by one kernel; a CPU runs several, and products.
+
+    Nothing is counted within attention: the kernel of a GPU draws its numbers beside the products.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """Call a function, or what a GPU would run in its place."""
+        kwargs = kwargs or {}
+        given = {**dict(zip(_DROPPING.get(func, ()), args, strict=False)), **kwargs}
+        if func is dropout and given.get("training", True) and not given.get("inplace") and 0 < given.get("p", 0.5) < 1:
+            return torch.native_dropout(given["input"], given.get("p", 0.5), True)[0]
+        # scores that are returned are those of products
+        in_kernel = func is multi_head_attention_forward and not given.get("need_weights", True)
+        if in_kernel or func is scaled_dot_product_attention:
+            return func(**given | {"dropout_p": 0.0})
+        return func(*args, **kwargs)
 
 
 class Recorder(TorchDispatchMode):
@@ -83,8 +115,10 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         if _runs_a_kernel(func):
             phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
-            call = _call(func, args, kwargs or {}, out)
-            self._counts[_Key(self.module(), phase, call, _bytes(args, kwargs or {}, out))] += 1
+            moved = _bytes(args, kwargs or {}, out)
+            calls = _calls(func, args, kwargs or {}, out)
+            for call in calls:
+                self._counts[_Key(self.module(), phase, call, moved / len(calls))] += 1
         return out
 
     def module(self) -> str:
@@ -123,20 +157,29 @@ def _check_dtypes(product: Any, args: Sequence[Any], module: str) -> None:
         )
 
 
-def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Call:
-    """Return a dispatched operator as the call that a trace of a GPU would have."""
-    names = [argument.name for argument in func._schema.arguments]
-    given = [args[i] if i < len(args) else kwargs.get(name) for i, name in enumerate(names)]
+def _calls(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> list[Call]:
+    """Return a dispatched operator as the calls that a trace of a GPU would have."""
+    arguments = func._schema.arguments
+    given = [args[i] if i < len(args) else kwargs.get(one.name, one.default_value) for i, one in enumerate(arguments)]
     name = func._schema.name
     if name in _COPIES:
         name, given = "aten::copy_", [out, given[0]]
     if name in _FILLED:
         name, given = "aten::fill_", [out]
+    if name in _PLACED:  # zeros, and a copy of the first argument into a part of them
+        return [_call("aten::fill_", [out]), _call("aten::copy_", [given[0], given[0]])]
+    if name.startswith(("aten::_upsample", "aten::upsample")):
+        given[1] = given[1] if name.endswith("backward") else list(out.shape[2:])  # or it has a factor
     if name == _CPU_ATTENTION:
         name, given = _GPU_ATTENTION, given[:5]
     if name == f"{_CPU_ATTENTION}_backward":
         # gradient, q, k, v, out, logsumexp | dropout, causal; the GPU's has lengths and largest lengths between
         name, given = f"{_GPU_ATTENTION}_backward", [*given[:6], None, None, None, None, *given[6:8]]
+    return [_call(name, given)]
+
+
+def _call(name: str, given: Sequence[Any]) -> Call:
+    """Return a call of an operator with its arguments."""
     return Call(
         name,
         tuple(_argument(value) for value in given),

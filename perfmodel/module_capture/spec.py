@@ -23,22 +23,25 @@ _LARGEST = 2**40
 
 
 def load_target(text: str) -> Any:
-    """Return what "package.module:name" names: a module, a class or a function that builds one.
+    """Return what "package.module:name" or "file.py:name" names: a module, a class or a function that builds one.
 
-    The current folder is searched first, as Python does for scripts.
+    The current folder is searched first, as Python does for scripts; for a file in another one, its own folder.
 
     Raises
     ------
     UsageError
         When it cannot be imported.
     """
-    place, _, name = text.partition(":")
+    place, _, name = text.rpartition(":")
     if not place or not name:
         raise UsageError(f"{text!r} names no module.", place="MODULE", remedy="Write package.module:build.")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    folder, module = os.getcwd(), os.path.normpath(place.removesuffix(".py"))
+    if os.path.isabs(module) or module.startswith(os.pardir):
+        folder, module = os.path.split(os.path.abspath(module))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        value: Any = importlib.import_module(place.removesuffix(".py").replace(os.sep, "."))
+        value: Any = importlib.import_module(module.replace(os.sep, "."))
     except PerfModelError:
         raise
     except Exception as error:  # noqa: BLE001 -- a user's file may do anything

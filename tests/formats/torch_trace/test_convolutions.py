@@ -48,6 +48,38 @@ def test_convolutions(name, empty, values):
     assert operator.flop() == 2 * 2 * 32 * 14 * 14 * 16 * 9
 
 
+def test_a_signal_is_an_image_of_one_row():
+    # (1500 + 2 - 3) // 1 + 1 = 1500 outputs of 512 filters over 512 channels and 3 taps
+    dims, values = [[4, 512, 1500], [512, 512, 3]], ["", "", "", "[1]", "[1]", "[1]", "False", "[0]", "1"]
+    operator = mapped("aten::convolution", dims, values=values)
+    assert (operator.p, operator.q) == (1, 1500)
+    assert operator.flop() == 2 * 4 * 1500 * 512 * 512 * 3
+
+
+def test_padding_that_differs_by_direction_is_part_of_the_image():
+    # a filter of 1 x 7 leaves 17 x 17 pixels as many as they are
+    dims, values = [[4, 64, 17, 17], [64, 64, 1, 7]], ["", "", "", "[1, 1]", "[0, 3]", "[1, 1]", "False", "[0, 0]", "1"]
+    operator = mapped("aten::convolution", dims, values=values)
+    assert (operator.padding, operator.p, operator.q) == (0, 17, 17)
+    assert operator.flop() == 2 * 4 * 17 * 17 * 64 * 64 * 7
+
+
+@pytest.mark.parametrize("signal", [False, True])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_transposed_convolution_is_the_gradient_of_the_one_that_leads_back(signal, beyond):
+    # each of 32 x 32 pixels in 64 channels meets 4 x 4 taps of 16 filters in each of two groups
+    rank, rows = (1, 1) if signal else (2, 32)
+    dims = [[4, 64, *[32] * rank], [64, 16, *[4] * rank]]
+    options = [str([2] * rank), str([1] * rank), str([1] * rank), "True", str([beyond] * rank), "2"]
+    made = mapped("aten::convolution", dims, values=["", "", "", *options])
+    assert (made.gradient, made.c, made.w, made.q) == ("input", 32, 64 + beyond + 2 * signal, 32)
+    assert made.flop() == 2 * 4 * rows * 32 * 64 * 16 * 4**rank
+    gradients = [[4, 32, *[64 + beyond] * rank], *dims]
+    for asked, count in (("[True, True, False]", 2), ("[False, True, False]", 1), ("[True, False, False]", 1)):
+        values = ["", "", "", "", *options, asked]
+        assert mapped("aten::convolution_backward", gradients, values=values).flop() == count * made.flop()
+
+
 GRADIENT = ["", "", "", "[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 #: grad_output, input, weight of the convolution above
 MADE_FROM = [[2, 32, 14, 14], *CONV]
@@ -69,7 +101,6 @@ def test_gradients_that_nothing_says_are_asked_for_are_not_modelled():
     name = "aten::convolution_backward"
     assert "which gradients" in refused(name, MADE_FROM, values=[*GRADIENT, "[False, False, True]"])
     assert "no values" in refused(name, MADE_FROM)
-    assert "transposed" in refused(name, MADE_FROM, values=[*GRADIENT[:7], "True", *GRADIENT[8:], "[True, True, True]"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +161,10 @@ def test_two_sizes_do_not():
 def test_convolutions_that_are_not_modelled():
     values = ["", "", "", "[2, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
     assert "the stride differs by direction" in refused("aten::convolution", CONV, values=values)
-    assert "transposed" in refused("aten::convolution", CONV, values=[*values[:6], "True", *values[7:]])
+    video = [[1, 3, 16, 32, 32], [16, 3, 3, 3, 3]]
+    assert "in 3 dimensions" in refused("aten::convolution", video, values=values)
+    unsaid = [*values[:3], "[2, 2]", "[]", *values[5:]]
+    assert "does not say the padding" in refused("aten::convolution", CONV, values=unsaid)
     assert "no values" in refused("aten::cudnn_convolution", CONV)
     assert "3 dimensions" in refused("aten::convolution", [[1, 2, 3, 4, 5], [2, 2, 1, 1, 1]], values=values)
     # a filter larger than the image: the operator itself refuses

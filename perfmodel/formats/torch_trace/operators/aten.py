@@ -20,11 +20,15 @@ _BROADCAST = {
     "add": "add", "sub": "sub", "rsub": "sub", "mul": "mul", "div": "div", "pow": "pow", "maximum": "maximum",
     "minimum": "minimum", "remainder": "div", "floor_divide": "div", "atan2": "div", "bitwise_and": "mul",
     "bitwise_or": "add", "logical_and": "mul", "logical_or": "add", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
+    "fmod": "div", "xlogy": "pow", "bitwise_xor": "add", "logical_xor": "add", "fmax": "maximum", "fmin": "minimum",
 }  # fmt: skip
 #: gradients, which read the gradient of the result, and the input or the result -> the kind of the function
 _GRADIENTS = {
     "threshold_backward": "relu", "silu_backward": "silu", "gelu_backward": "gelu", "tanh_backward": "tanh",
     "sigmoid_backward": "sigmoid", "hardtanh_backward": "relu", "leaky_relu_backward": "relu",
+    "_prelu_kernel_backward": "relu", "elu_backward": "sigmoid", "softplus_backward": "rsqrt",
+    "hardswish_backward": "rsqrt", "hardsigmoid_backward": "relu", "mish_backward": "gelu",
+    "log_sigmoid_backward": "rsqrt",
 }  # fmt: skip
 #: operators that write every element of their first argument
 _FILLS = ("fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "ones_like", "zeros_like")
@@ -35,12 +39,27 @@ _UNARY = {
     "silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt",
     "neg": "neg", "abs": "abs", "square": "square", "reciprocal": "neg", "cos": "exp", "sin": "exp", "erf": "exp",
     "flip": "copy", "roll": "copy", "masked_fill": "copy", "tril": "copy", "triu": "copy",
+    "leaky_relu": "relu", "hardtanh": "relu", "_prelu_kernel": "relu", "elu": "silu", "softplus": "silu",
+    "log_sigmoid_forward": "silu", "hardsigmoid": "silu", "hardswish": "gelu", "mish": "gelu", "log1p": "log",
+    "log2": "log", "log10": "log", "expm1": "exp", "exp2": "exp", "tan": "exp", "erfinv": "exp", "sign": "neg",
+    "sgn": "neg", "floor": "neg", "ceil": "neg", "round": "neg", "trunc": "neg", "bitwise_not": "neg",
+    "pixel_shuffle": "copy", "pixel_unshuffle": "copy", "reflection_pad1d": "copy", "reflection_pad2d": "copy",
+    "replication_pad1d": "copy", "replication_pad2d": "copy",
 }  # fmt: skip
 _FOREACH = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
-    "sqrt": "sqrt", "neg": "neg", "maximum": "maximum",
+    "sqrt": "sqrt", "neg": "neg", "maximum": "maximum", "minimum": "minimum", "pow": "pow", "exp": "exp", "abs": "abs",
+    "log": "log", "reciprocal": "neg",
 }  # fmt: skip
-_REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp")
+#: operators that write a byte of truth for each element of their only tensor
+_PREDICATES = ("isnan", "isinf", "isfinite", "logical_not")
+_REDUCTIONS = (
+    "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp", "std", "var",
+    "std_mean", "var_mean",
+)  # fmt: skip
+#: operators that make images of another size
+_ENLARGED = ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact2d",
+             "upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_bicubic2d")  # fmt: skip
 #: operators with their own order of arguments
 _SINGLE: dict[str, Mapping] = {
     "mm": matrix.mm,
@@ -96,6 +115,14 @@ _SINGLE: dict[str, Mapping] = {
     "nll_loss2d_forward": norms.nll_loss,
     "nll_loss_backward": norms.nll_loss_backward,
     "nll_loss2d_backward": norms.nll_loss_backward,
+    "mse_loss": memory.of_two("fma"),
+    "mse_loss_backward": memory.of_two("fma", first=1),
+    "smooth_l1_loss": memory.of_two("fma"),
+    "smooth_l1_loss_backward": memory.of_two("fma", first=1),
+    "huber_loss": memory.of_two("fma"),
+    "huber_loss_backward": memory.of_two("fma", first=1),
+    "binary_cross_entropy": memory.of_two("silu_mul"),
+    "binary_cross_entropy_backward": memory.of_two("silu_mul", first=1),
     "max_pool2d_with_indices": network.max_pool,
     "max_pool2d_with_indices_backward": network.max_pool_backward,
     "avg_pool2d": network.mean_pool,
@@ -109,6 +136,18 @@ _SINGLE: dict[str, Mapping] = {
     "index_add": lookups.index_add,
     "scatter_add_": lookups.scatter_add,
     "scatter_add": lookups.scatter_add,
+    "scatter_": lookups.scatter,
+    "scatter": lookups.scatter,
+    "index_put_": memory.written,
+    "index_put": memory.written,
+    "_index_put_impl_": memory.written,
+    "index_copy_": memory.copied(3),
+    "glu": network.gated,
+    "glu_backward": network.gated_backward,
+    "reflection_pad1d_backward": memory.copied(1),
+    "reflection_pad2d_backward": memory.copied(1),
+    "replication_pad1d_backward": memory.copied(1),
+    "replication_pad2d_backward": memory.copied(1),
     "native_dropout": network.dropout,
     "_fused_dropout": network.dropout,
     "native_dropout_backward": network.dropout_backward,
@@ -121,6 +160,7 @@ _SINGLE: dict[str, Mapping] = {
     "rms_norm": memory.rms_norm,
     "_fused_rms_norm": memory.rms_norm,
     "_softmax": memory.softmax,
+    "_safe_softmax": memory.softmax,
     "softmax": memory.softmax,
     "_log_softmax": memory.softmax,
     "log_softmax": memory.softmax,
@@ -133,6 +173,7 @@ _SINGLE: dict[str, Mapping] = {
     "index_select": memory.index_select,
     "linalg_vector_norm": memory.vector_norm,
     "_foreach_copy_": memory.foreach_copy,
+    "_foreach_norm": memory.foreach_norm,
     "_fused_adam_": network.fused_adam,
     "_fused_adamw_": network.fused_adam,
     "_fused_sgd_": network.fused_sgd,
@@ -151,6 +192,10 @@ def _table() -> dict[str, Mapping]:
     table.update(dict.fromkeys(_FILLS, network.fill))
     for name in _COMPARISONS:
         table[name] = table[f"{name}_"] = memory.elementwise("sub", out_dtype="int8")
+    for name in _PREDICATES:
+        table[name] = memory.unary("neg", out_dtype="int8")
+    for name in _ENLARGED:
+        table[name], table[f"{name}_backward"] = network.enlarged, network.enlarged_backward
     for name, kind in _FOREACH.items():
         table[f"_foreach_{name}"] = table[f"_foreach_{name}_"] = memory.foreach(kind)
     for name in _REDUCTIONS:

@@ -6,6 +6,7 @@ arguments is that of PyTorch's native_functions.yaml.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
@@ -28,17 +29,18 @@ def _convolution(
 ) -> Operator:
     """Return a convolution, or a ``gradient`` of it.
 
-    The numbers are positions of arguments, with input and weight at ``first`` and after it.
+    The numbers are positions of arguments, with input and weight at ``first`` and after it. A signal is an image of one
+    row. Where directions have different padding, what one has beyond the other counts as part of the image.
     """
-    x, weight = call.tensor(first), call.tensor(first + 1)
-    if len(x.dims) != 4 or len(weight.dims) != 4:
-        raise NotModelledError(f"it is a convolution in {len(x.dims) - 2} dimensions")
+    x, weight = (_image(call.tensor(position)) for position in (first, first + 1))
     if not call.has_values and len(call.result) == 4:
         return _from_sizes(call, x, weight, call.result)
+    paddings = _pair(call, padding, call.tensor(first), "padding")
+    padded = [size + 2 * (own - min(paddings)) for size, own in zip(x.dims[2:], paddings, strict=True)]
     return Conv2d(
-        **_sizes(x, weight),
+        **_sizes(replace(x, dims=(*x.dims[:2], *padded)), weight),
         stride=_one(call, "stride", stride),
-        padding=_one(call, "padding", padding),
+        padding=min(paddings),
         dilation=_one(call, "dilation", dilation),
         groups=x.dims[1] if groups is None else _one(call, "groups", groups),
         layout="nhwc" if x.channels_last else "nchw",
@@ -46,6 +48,60 @@ def _convolution(
         backward=bool(gradient),
         gradient=gradient or "both",
     )
+
+
+def _transposed(call: Call, options: int, *, gradient: str = "") -> Operator:
+    """Return a transposed convolution: the gradient, by its input, of the convolution from its result to its input.
+
+    Its own gradient by the input is that convolution; the one by the weight has the same products and tensors.
+
+    Parameters
+    ----------
+    call : with input and weight [c, k / groups, r, s], after grad_output in a gradient.
+    options : place of stride, padding, dilation, transposed, output_padding and groups.
+    gradient : "input", "weight", "both", or "" for the transposed convolution itself.
+    """
+    first = 1 if gradient else 0
+    x, weight = (_image(call.tensor(position)) for position in (first, first + 1))
+    stride, dilation, groups = (
+        _one(call, name, options + place) for name, place in (("stride", 0), ("dilation", 2), ("groups", 5))
+    )
+    # what one direction has beyond the other counts as part of the image
+    padding = min(_pair(call, options + 1, call.tensor(first), "padding"))
+    more = _pair(call, options + 4, call.tensor(first), "output_padding")
+    height, width = (
+        (size - 1) * stride - 2 * padding + dilation * (taps - 1) + 1 + end
+        for size, taps, end in zip(x.dims[2:], weight.dims[2:], more, strict=True)
+    )
+    leads_back = gradient == "input"
+    return Conv2d(
+        **_sizes(replace(x, dims=(x.dims[0], weight.dims[1] * groups, height, width)), weight),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout="nhwc" if x.channels_last else "nchw",
+        dtype=math_dtype(call, x),
+        backward=not leads_back,
+        gradient="both" if leads_back else gradient or "input",
+    )
+
+
+def _image(tensor: Shape) -> Shape:
+    """Return images or filters as they are, signals and theirs as images and filters of one row."""
+    if len(tensor.dims) == 3:
+        return replace(tensor, dims=(*tensor.dims[:2], 1, tensor.dims[2]))
+    if len(tensor.dims) != 4:
+        raise NotModelledError(f"it is a convolution in {len(tensor.dims) - 2} dimensions")
+    return tensor
+
+
+def _pair(call: Call, index: int, x: Shape, name: str) -> tuple[int, int]:
+    """Return an argument for both directions of an image; a signal has none across."""
+    given = call.ints(index)
+    if len(given) not in (1, 2):
+        raise NotModelledError(f"the trace does not say the {name}")
+    return (0 if len(x.dims) == 3 else given[0], given[-1])
 
 
 def _one(call: Call, name: str, index: int) -> int:
@@ -58,9 +114,7 @@ def _one(call: Call, name: str, index: int) -> int:
 
 def convolution(call: Call) -> Operator:
     """aten::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
-    if call.true(6):
-        raise NotModelledError("it is a transposed convolution")
-    return _convolution(call, 3, 4, 5, 8)
+    return _transposed(call, 3) if call.true(6) else _convolution(call, 3, 4, 5, 8)
 
 
 def conv2d(call: Call) -> Operator:
@@ -88,12 +142,12 @@ def convolution_backward(call: Call) -> Operator:
 
     Which gradients are computed output_mask says. That of the bias, a sum over grad_output, is not counted.
     """
-    if call.true(7):
-        raise NotModelledError("it is a transposed convolution")
     mask = [word.strip().lower() == "true" for word in call.value(10).strip("[]() ").split(",")]
     if not any(mask[:2]):
         raise NotModelledError("the trace does not say which gradients of the convolution are computed")
     gradient = "both" if all(mask[:2]) else "input" if mask[0] else "weight"
+    if call.true(7):
+        return _transposed(call, 4, gradient=gradient)
     return _convolution(call, 4, 5, 6, 9, first=1, gradient=gradient)
 
 

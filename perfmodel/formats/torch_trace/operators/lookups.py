@@ -64,6 +64,11 @@ def scatter_add(call: Call) -> Operator:
     return ScatterAdd(rows=call.tensor(2).numel, table=table.numel, unique=1, dtype=table.dtype)
 
 
+def scatter(call: Call) -> Operator:
+    """aten::scatter_(self, dim, index, src), aten::scatter: reads an index and a number, and writes it there."""
+    return Gather(numel=call.tensor(2).numel, distribution=_LEAST, dtype=call.tensor(0).dtype)
+
+
 def _row(x: Shape) -> int:
     """Return the elements of a row of the first axis."""
     return math.prod(x.dims[1:])

@@ -22,6 +22,7 @@ from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.rms_norm import RmsNorm
+from perfmodel.operators.scatter_add import ScatterAdd
 from perfmodel.operators.softmax import Softmax
 from perfmodel.operators.transpose import Transpose
 
@@ -53,9 +54,7 @@ def _elementwise(kind: str, tensors: Sequence[Shape], out_dtype: str = "") -> Op
         raise NotModelledError("no argument is a tensor")
     numel = _broadcast(tensors)
     full = [shape for shape in tensors if shape.distinct == numel]
-    if not full:
-        raise NotModelledError("it broadcasts all of its inputs")
-    dtypes = sorted((shape.dtype for shape in full), key=dtype_bytes)
+    dtypes = sorted((shape.dtype for shape in full or tensors), key=dtype_bytes)
     return Elementwise(numel=numel, kind=kind, num_inputs=len(full), dtype=dtypes[0], out_dtype=out_dtype or dtypes[-1])
 
 
@@ -69,11 +68,20 @@ def _broadcast(tensors: Sequence[Shape]) -> int:
     return math.prod(different.pop() for different in sizes if different)
 
 
-def unary(kind: str) -> Callable[[Call], Operator]:
+def unary(kind: str, out_dtype: str = "") -> Callable[[Call], Operator]:
     """Return the mapping of an operator that reads only its first argument."""
 
     def build(call: Call) -> Operator:
-        return _elementwise(kind, (call.tensor(0),))
+        return _elementwise(kind, (call.tensor(0),), out_dtype)
+
+    return build
+
+
+def of_two(kind: str, *, first: int = 0) -> Callable[[Call], Operator]:
+    """Return the mapping of an operator that reads the two arguments from a place on, as a loss does."""
+
+    def build(call: Call) -> Operator:
+        return _elementwise(kind, (call.tensor(first), call.tensor(first + 1)))
 
     return build
 
@@ -86,14 +94,36 @@ def where(call: Call) -> Operator:
 def copy(call: Call) -> Operator:
     """aten::copy_(self, src); a cast if the dtypes differ, a transpose if another axis lies innermost in memory."""
     target, source = call.tensor(0), call.tensor(1)
-    if source.distinct < target.numel:
-        raise NotModelledError("it copies an expanded tensor, so that it writes more than it reads")
-    if target.dims == source.dims and source.dtype == target.dtype:
+    expanded = source.distinct < target.numel
+    if target.dims == source.dims and source.dtype == target.dtype and not expanded:
         transposed = _transposed(target, source)
         if transposed is not None:
             return transposed
     kind = "copy" if source.dtype == target.dtype else "cast"
-    return Elementwise(numel=target.numel, kind=kind, dtype=source.dtype, out_dtype=target.dtype)
+    read = 0 if expanded else 1
+    return Elementwise(numel=target.numel, kind=kind, num_inputs=read, dtype=source.dtype, out_dtype=target.dtype)
+
+
+def copied(index: int) -> Callable[[Call], Operator]:
+    """Return the mapping of an operator that moves one argument: reads it, and writes as much in another place."""
+
+    def build(call: Call) -> Operator:
+        return _elementwise("copy", (call.tensor(index),))
+
+    return build
+
+
+def written(call: Call) -> Operator:
+    """aten::index_put_(self, indices, values, accumulate), aten::index_put: writes its values, or adds them."""
+    values = call.tensor(2)
+    if not call.has_values:
+        raise NotModelledError("the trace does not say whether it adds its values")
+    indices = call.argument(1)
+    rows = max((one.numel for one in indices), default=0) if isinstance(indices, tuple) else 0
+    if not call.true(3) or rows < 1 or values.numel % rows:
+        return copied(2)(call)
+    table = call.tensor(0)
+    return ScatterAdd(rows=rows, cols=values.numel // rows, table=table.dims[0], unique=1, dtype=table.dtype)
 
 
 def _transposed(target: Shape, source: Shape) -> Operator | None:
@@ -123,6 +153,12 @@ def foreach(kind: str) -> Callable[[Call], Operator]:
         return Elementwise(numel=numel, kind=kind, num_inputs=len(inputs), dtype=list_dtype(call))
 
     return build
+
+
+def foreach_norm(call: Call) -> Operator:
+    """aten::_foreach_norm(self, ord): reads every element once; a number for each tensor is written."""
+    tensors = listed(call, 0)
+    return Reduction(rows=1, cols=sum(shape.numel for shape in tensors), dtype=list_dtype(call))
 
 
 def foreach_copy(call: Call) -> Operator:

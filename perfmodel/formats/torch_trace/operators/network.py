@@ -80,7 +80,40 @@ def adaptive_mean_pool(call: Call) -> Operator:
     return Reduction(rows=x.numel // pixels * outputs, cols=pixels // outputs, dtype=x.dtype)
 
 
+# --- images of another size
+
+
+def enlarged(call: Call) -> Operator:
+    """aten::upsample_nearest2d(self, output_size, ...) and its kin: every pixel is written, and fewer are read."""
+    x, size = call.tensor(0), call.ints(1)
+    if not size or len(size) != len(x.dims) - 2 or min(size) < 1:
+        raise NotModelledError("the trace does not say the size of its result")
+    numel = math.prod(x.dims[:2]) * math.prod(size)
+    return Elementwise(numel=numel, kind="copy", num_inputs=int(numel <= x.numel), dtype=x.dtype)
+
+
+def enlarged_backward(call: Call) -> Operator:
+    """aten::upsample_nearest2d_backward(grad_output, output_size, input_size, ...): sums of the gradient's pixels."""
+    dy, size = call.tensor(0), call.ints(2)
+    rows = math.prod(size)
+    if not size or rows < 1 or dy.numel % rows:
+        raise NotModelledError("its windows overlap")
+    return Reduction(rows=rows, cols=dy.numel // rows, dtype=dy.dtype)
+
+
 # --- elementwise
+
+
+def gated(call: Call) -> Operator:
+    """aten::glu(self, dim): one half times the sigmoid of the other, 5 FLOP as silu(x) y."""
+    x = call.tensor(0)
+    return Elementwise(numel=x.numel // 2, kind="silu_mul", dtype=x.dtype)
+
+
+def gated_backward(call: Call) -> Operator:
+    """aten::glu_backward(grad_output, self, dim)."""
+    dy = call.tensor(0)
+    return Elementwise(numel=dy.numel, kind="silu_mul", backward=True, dtype=dy.dtype)
 
 
 def gradient(kind: str) -> Callable[[Call], Operator]:
