@@ -112,7 +112,7 @@ def reads(op: Operator) -> list[tuple[float, str]]:
     """Return size [B] and dtype of each input; an elementwise operator has all its inputs stacked in one tensor."""
     sizes = []
     for tensor in op.tensors():
-        if tensor.reads and not tensor.writes:
+        if tensor.reads and not tensor.writes and tensor.size_bytes > 0:  # one that is broadcast counts as none
             stacked = float(getattr(op, "num_inputs", 1))
             sizes.append((float(tensor.size_bytes) / stacked, tensor.dtype))
     return sizes

@@ -81,6 +81,11 @@ def test_the_registers_that_leave_a_quarter_of_the_threads_follow_from_the_chip(
     assert made.verdict == "do not fuse"
 
 
+def test_an_operator_that_broadcasts_all_that_it_reads_follows_none():
+    made, read = Elementwise(numel=1024, kind="mul", num_inputs=2), Elementwise(numel=1024, kind="mul", num_inputs=0)
+    assert not follows(made, read)
+
+
 def test_operators_that_do_not_follow_are_refused():
     first, second = Elementwise(numel=100, kind="relu"), LayerNorm(rows=10, cols=11)
     assert not follows(first, second)
