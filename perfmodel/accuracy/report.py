@@ -11,6 +11,7 @@ from perfmodel.accuracy.between_nodes import NetworkFit
 from perfmodel.accuracy.calibration import FamilyCalibration
 from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import COMPOSITION, JudgedCalls
+from perfmodel.accuracy.measured import Skipped
 from perfmodel.accuracy.own_rows import MachineCalibration
 from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.siblings import SiblingCalibration
@@ -113,8 +114,7 @@ def _(
     """
     extra = tuple(Column(label_key(key)) for key in dict.fromkeys(by) if key not in ALWAYS)
     labels = tuple(Column(key, shown=key in by) for key in ALWAYS)
-    skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in accuracy.skipped]
-    left_out = [f"Left out: {skipped}." for skipped in accuracy.skipped]
+    skipped, left_out = _left_out(accuracy.skipped)
     composed = [_COMPOSED] if any(part.calls.parts for part in accuracy.judged) else []
     fast = accuracy.too_fast
     if fast is not None:
@@ -133,6 +133,12 @@ def _(
         title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
         more={"worst": _worst_rows(accuracy, worst)} if worst else {},
     )
+
+
+def _left_out(skipped: Sequence[Skipped]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows that were left out by reason, as facts for JSON and as sentences."""
+    facts = [{"reason": some.reason, "rows": some.rows, "first": some.place} for some in skipped]
+    return facts, [f"Left out: {some}." for some in skipped]
 
 
 def _worst_rows(accuracy: Accuracy, most: int) -> Report:
@@ -199,14 +205,14 @@ def _(
         If a key of ``by`` names no grouping.
     """
     names = dict.fromkeys((*by, *PUBLISHED_BY))
-    skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in runs.skipped]
+    skipped, left_out = _left_out(runs.skipped)
     legend = _LEGEND.replace("roofline: MAPE of the datasheet roofline", f"baseline: MAPE of {runs.baseline}")
     return Report(
         "validate",
         (*(Column(name, shown=name in (*by, "quantity")) for name in names), *_BESIDE_BASELINE),
         runs.by(by),
         {"hardware": sorted({row.label("hardware") for row in runs.rows}), **(context or {}), "skipped": skipped},
-        notes=(legend, *(f"Left out: {skipped}." for skipped in runs.skipped), *notes),
+        notes=(legend, *left_out, *notes),
         title=f"Error of the prediction on {format_count(len(runs), 'published figure')}",
         more={"worst": _worst_runs(runs, worst)} if worst else {},
     )

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.registry import Kernel, Prepare
 
 #: what a function returns: a tensor, or several
 Result = TypeVar("Result")
@@ -43,9 +44,26 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     return quietly
 
 
-def needs_compiler(supports: Callable[[Any, Device], str]) -> Callable[[Any, Device], str]:
-    """Return the condition of a compiled kernel: that of the same calls without a compiler, and that there is one."""
-    return lambda op, device: supports(op, device) or no_compiler(device)
+def compiled_kernel(
+    operator: str,
+    prepare: Prepare,
+    supports: Callable[[Any, Device], str],
+    *,
+    name: str = "compiled",
+    **facts: Any,
+) -> Kernel:
+    """Return the kernel of a composition that is compiled: it runs where its calls do and there is a compiler.
+
+    Parameters
+    ----------
+    operator, prepare, name, facts : as `Kernel` has them.
+    supports : why the same calls cannot run without a compiler, or an empty string.
+    """
+
+    def runs(op: Any, device: Device) -> str:
+        return supports(op, device) or no_compiler(device)
+
+    return Kernel(name, operator, "torch", prepare, runs, compiles=True, **facts)
 
 
 def no_compiler(device: Device) -> str:

@@ -16,7 +16,7 @@ from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.attention import hidden
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch import _sdpa
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
@@ -134,16 +134,13 @@ _FORWARD = (
         own_operator=_unfused,
         composition=_passes,
     ),
-    Kernel(
-        "compiled",
+    compiled_kernel(
         "attention",
-        "torch",
         _compiled,
-        needs_compiler(_supports_naive),
+        _supports_naive,
         workspace_bytes=_workspace_bytes,
         own_operator=_unfused,
         composition=_fused_passes,
-        compiles=True,
     ),
 )
 KERNELS = (

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.cross_entropy import CrossEntropy
@@ -68,16 +68,14 @@ _FORWARD = (
         workspace_bytes=_workspace_bytes,
         composition=_composition,
     ),
-    Kernel("compiled", "cross_entropy", "torch", _compiled, needs_compiler(supports_dtype), _is("loss"), compiles=True),
-    Kernel(
-        "compiled.gradient",
+    compiled_kernel("cross_entropy", _compiled, supports_dtype, applies=_is("loss")),
+    compiled_kernel(
         "cross_entropy",
-        "torch",
         _fused,
-        needs_compiler(supports_dtype),
-        _is("fused"),
+        supports_dtype,
+        applies=_is("fused"),
         workspace_bytes=_workspace_bytes,
-        compiles=True,
+        name="compiled.gradient",
     ),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))

@@ -15,7 +15,7 @@ from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, operands
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
@@ -161,16 +161,7 @@ _FORWARD = (
         workspace_bytes=_workspace_bytes,
         composition=_composition,
     ),
-    Kernel(
-        "compiled",
-        "elementwise",
-        "torch",
-        _compiled,
-        needs_compiler(_supports),
-        applies=_is_chain,
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("elementwise", _compiled, _supports, applies=_is_chain, workspace_bytes=_workspace_bytes),
 )
 KERNELS = (
     *_FORWARD,

@@ -11,7 +11,7 @@ from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.reference.geglu import FORMS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.geglu import Geglu
@@ -38,7 +38,7 @@ def _compiled(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 _FORWARD = (
     Kernel("torch.geglu", "geglu", "torch", _library, supports_dtype, composition=_composition),
-    Kernel("compiled", "geglu", "torch", _compiled, needs_compiler(supports_dtype), compiles=True),
+    compiled_kernel("geglu", _compiled, supports_dtype),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 

@@ -12,7 +12,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import FP8_CAPABILITY, TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.gemm import ACTIVATIONS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._mixed_gemm import MIXED_KERNELS
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
@@ -178,16 +178,7 @@ KERNELS = (
         composition=_composition,
         rounded_sums=_panels,
     ),
-    Kernel(
-        "compiled",
-        "gemm",
-        "torch",
-        _with_epilogue,
-        needs_compiler(_supports),
-        applies=_has_epilogue,
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("gemm", _with_epilogue, _supports, applies=_has_epilogue, workspace_bytes=_workspace_bytes),
     *MIXED_KERNELS,
 )
 

@@ -11,7 +11,7 @@ from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.reference.layer_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.kernels.torch._passes import column, rowwise
 from perfmodel.kernels.torch._workspace import tensor_bytes
@@ -62,15 +62,7 @@ _FORWARD = (
         workspace_bytes=_workspace_bytes,
         composition=_composition,
     ),
-    Kernel(
-        "compiled",
-        "layer_norm",
-        "torch",
-        _compiled,
-        needs_compiler(supports_dtype),
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("layer_norm", _compiled, supports_dtype, workspace_bytes=_workspace_bytes),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 

@@ -11,7 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.quantize import LARGEST, groups
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.operators.quantize import Quantize
 
 
@@ -50,15 +50,7 @@ KERNELS = (
         _supports,
         workspace_bytes=_workspace_bytes,
     ),
-    Kernel(
-        "compiled",
-        "quantize",
-        "torch",
-        _compiled,
-        needs_compiler(_supports),
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("quantize", _compiled, _supports, workspace_bytes=_workspace_bytes),
 )
 
 #: sizes for the presets of `perfmodel bench`

@@ -11,7 +11,7 @@ from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.reference.rms_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.kernels.torch._passes import column, rowwise
 from perfmodel.kernels.torch._workspace import tensor_bytes
@@ -54,15 +54,7 @@ _FORWARD = (
     Kernel(
         "naive", "rms_norm", "torch", _naive, supports_dtype, workspace_bytes=_workspace_bytes, composition=_composition
     ),
-    Kernel(
-        "compiled",
-        "rms_norm",
-        "torch",
-        _compiled,
-        needs_compiler(supports_dtype),
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("rms_norm", _compiled, supports_dtype, workspace_bytes=_workspace_bytes),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 

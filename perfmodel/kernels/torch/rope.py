@@ -10,7 +10,7 @@ from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.reference.rope import width
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
@@ -63,15 +63,7 @@ _FORWARD = (
     Kernel(
         "naive", "rope", "torch", _naive, supports_dtype, workspace_bytes=_workspace_bytes, composition=_composition
     ),
-    Kernel(
-        "compiled",
-        "rope",
-        "torch",
-        _compiled,
-        needs_compiler(supports_dtype),
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("rope", _compiled, supports_dtype, workspace_bytes=_workspace_bytes),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 

@@ -11,7 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._passes import rowwise
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
@@ -58,15 +58,7 @@ def _workspace_bytes(op: Softmax) -> float:
 _FORWARD = (
     Kernel("torch.softmax", "softmax", "torch", _library, _supports),
     Kernel("naive", "softmax", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
-    Kernel(
-        "compiled",
-        "softmax",
-        "torch",
-        _compiled,
-        needs_compiler(_supports),
-        workspace_bytes=_workspace_bytes,
-        compiles=True,
-    ),
+    compiled_kernel("softmax", _compiled, _supports, workspace_bytes=_workspace_bytes),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 

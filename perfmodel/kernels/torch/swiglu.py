@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._compile import compiled, needs_compiler
+from perfmodel.kernels.torch._compile import compiled, compiled_kernel
 from perfmodel.kernels.torch._dtype import supports_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.swiglu import Swiglu
@@ -37,7 +37,7 @@ def _compiled(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 _FORWARD = (
     Kernel("torch.swiglu", "swiglu", "torch", _library, supports_dtype, composition=_composition),
-    Kernel("compiled", "swiglu", "torch", _compiled, needs_compiler(supports_dtype), compiles=True),
+    compiled_kernel("swiglu", _compiled, supports_dtype),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 
