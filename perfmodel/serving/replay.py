@@ -67,7 +67,7 @@ class Replay(Reportable):
     arrival_s, started_s, first_s, last_s : of each request: arrival, first computed step, first and last token [s];
         NaN for what had not happened when the simulation was interrupted.
     preemptions : how often sequences lost their place in the cache.
-    gaps : times between two tokens of a sequence, on the engine that decodes it.
+    gaps : times between two tokens of a sequence; the first holds the way of its keys and values to another engine.
     states : sequences and cache over time.
     gpus : GPUs of all engines.
     front_end_s : time that the server in front adds to the first token [s].

@@ -266,7 +266,8 @@ class Scheduler:
         if self._on_demand:
             del self._held[request]
             self.blocks.join(tokens, self._step)
-        self._token_s.setdefault(request, self.time_s)
+        # the first token of a prompt that another engine computed came before its keys and values
+        self._token_s.setdefault(request, journal.first_s[request] if journal.given[request] == 1 else self.time_s)
         end = self._step + left
         self._growing[request] = end
         heapq.heappush(self._ends, (end, request))

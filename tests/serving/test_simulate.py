@@ -223,7 +223,10 @@ def test_decoding_apart_from_prefill_is_not_disturbed_by_it(closed: bool) -> Non
     assert replay.count == 200
     first_gap = link.transfer_s(500) + 0.0101
     assert replay.tpot_s.min() >= (first_gap + 18 * 0.0101) / 19 - 1e-12
-    assert replay.gaps.quantile(1.0) == pytest.approx(0.0104, rel=0.03)  # of a step of at most four sequences
+    # the first token of each answer is followed by the transfer, 18 steps of at most four sequences by nothing else
+    assert replay.gaps.quantile(0.94) == pytest.approx(0.0104, rel=0.03)
+    assert replay.gaps.quantile(1.0) >= first_gap * 0.99
+    assert replay.gaps.mean_s == pytest.approx((replay.last_s - replay.first_s).sum() / (200 * 19))
     assert mixed.gaps.quantile(1.0) >= (0.0101 if closed else 0.06)  # 50 ms for a prompt that others wait for
     assert replay.generated_tokens == 200 * 20
 
