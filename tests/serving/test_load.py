@@ -84,11 +84,13 @@ def test_lengths_beyond_the_positions_are_refused(deployment) -> None:
 
 
 def test_prefill_on_other_engines_takes_their_gpus(deployment) -> None:
-    load = pm.open_loop(20.0, 100, 512, 32, seed=2)
+    load = pm.open_loop(20.0, 100, 3000, 32, seed=2)
     together = pm.simulate(deployment, load, replicas=2, interval=False)
     apart = pm.simulate(deployment, load, replicas=1, prefill_replicas=1, kv_link_bytes_per_s=1e15, interval=False)
     assert together.gpus == apart.gpus == 2
-    assert apart.gaps.quantile(1.0) <= together.gaps.quantile(1.0)  # no prompt delays a token
+    # no prompt delays a token: the first one that a sequence decodes waits for a step that runs, and not for prompts
+    step_s = apart.gaps.quantile(0.5)
+    assert apart.gaps.quantile(1.0) < 2.1 * step_s < together.gaps.quantile(1.0)
     assert np.isfinite(apart.last_s).all()
 
 
