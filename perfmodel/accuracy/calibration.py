@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -77,14 +78,17 @@ class FamilyCalibration:
         return self.fit.rows
 
     @property
-    def error(self) -> float:
-        """Mean absolute error of the rows with constants that were not fitted to them, a fraction."""
-        return float(np.mean(np.abs(np.expm1(self.log_ratio))))
+    def off(self) -> float:
+        """The factor by which rows are off in the mean, 1 or more, with constants that were not fitted to them.
+
+        It is that of `mean_off`, by which constants are chosen: the smaller factor is the choice.
+        """
+        return math.exp(mean_off(self.log_ratio))
 
     @property
-    def error_before(self) -> float:
-        """Mean absolute error of the rows with the constants before, a fraction."""
-        return float(np.mean(np.abs(np.expm1(self.log_ratio_before))))
+    def off_before(self) -> float:
+        """The factor by which rows are off in the mean, 1 or more, with the constants before."""
+        return math.exp(mean_off(self.log_ratio_before))
 
 
 def usable(call: MeasuredCalls, hardware: Hardware) -> tuple[NDArray[np.bool_], dict[str, int]]:

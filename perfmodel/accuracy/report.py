@@ -339,9 +339,9 @@ def _summary(calibration: FamilyCalibration) -> Iterator[str]:
     """Yield the error of one family, and the constants that its rows do not identify."""
     stays = " These stay, with intervals that the rows show." if calibration.stays else ""
     yield (
-        f"{calibration.family.name}: {format_count(calibration.rows, 'row')}; mean absolute error "
-        f"{calibration.error:.1%} on rows that were not fitted, "
-        f"{calibration.error_before:.1%} with the constants before.{stays}"
+        f"{calibration.family.name}: {format_count(calibration.rows, 'row')}; off by a factor of "
+        f"{calibration.off:.3f} in the mean on rows that were not fitted, "
+        f"{calibration.off_before:.3f} with the constants before.{stays}"
     )
     unidentified = calibration.fit.unidentified
     if unidentified and not calibration.stays:

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from perfmodel.errors import nearest
+from perfmodel.errors import InputFileError, nearest
 from perfmodel.hardware_catalog import schema
 from perfmodel.prediction.latency.tables import LatencySpec
 
@@ -33,7 +33,25 @@ _TABLES: Mapping[str, type[msgspec.Struct]] = MappingProxyType(
 _LONGEST = 60
 
 
-def found_and_allowed(document: Any, key: str, message: str) -> str:
+def explained(message: str, place: str, *, nested: bool = False) -> InputFileError:
+    """Turn msgspec's message into ours, with the place; `found_and_allowed` adds to it.
+
+    ``nested`` says that ``place`` ends with a key already.
+    """
+    where = re.search(r" - at `(.*)`$", message)
+    key = where.group(1).removeprefix("$").lstrip(".") if where else ""
+    text = message[: where.start()] if where else message
+    full = f"{place}{'.' if nested else ': '}{key}" if key else place
+    unknown = re.search(r"unknown field `(.*)`", text)
+    if unknown:
+        return InputFileError(f"unknown key {unknown.group(1)!r}.", place=full)
+    missing = re.search(r"missing required field `(.*)`", text)
+    if missing:
+        return InputFileError(f"the key {missing.group(1)!r} is missing.", place=full)
+    return InputFileError(f"{text[0].lower()}{text[1:]}.", place=full)
+
+
+def found_and_allowed(document: Any, key: str, message: str, struct: type[msgspec.Struct] | None = None) -> str:
     """Return what was found at a key, or what is allowed there, for a message of the reader; "" if it says all.
 
     Parameters
@@ -41,10 +59,11 @@ def found_and_allowed(document: Any, key: str, message: str) -> str:
     document : the parsed file.
     key : dotted key of the message; of the table, for an unknown key in it.
     message : "unknown key ...", "invalid enum value ..." or "expected ...".
+    struct : what the table of the key may hold, if it is none of a specification.
     """
     unknown = re.match(r"unknown key '(.*)'", message)
     if unknown:
-        allowed = _table(key).__struct_fields__
+        allowed = (struct or _table(key)).__struct_fields__
         return f"{nearest(unknown.group(1), allowed)} Allowed: {', '.join(allowed)}.".strip()
     if message.startswith("invalid enum value"):
         table, _, name = key.rpartition(".")

@@ -22,6 +22,7 @@ from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, shipped_folder
 from perfmodel.hardware_catalog.names import (
     is_other_chip,
+    memory_of,
     misspelt,
     name_key,
     of_instance,
@@ -187,9 +188,9 @@ _OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
 def hardware(name: str | os.PathLike[str]) -> Hardware:
     """Return a machine by its catalog name, an alias, the name that NVML and torch report, or a file.
 
-    Case, spaces, hyphens, underscores, a leading brand ("NVIDIA", "Tesla", "AMD Instinct", ...) and the system that
-    holds the GPU ("DGX", "HGX") do not matter. The whole name has to match, since "H100" is a prefix of "H100 NVL". An
-    instance of a cloud is one GPU of it.
+    Case, spaces, hyphens, underscores, a leading brand ("NVIDIA", "Tesla", "AMD Instinct", ...), the system that holds
+    the GPU ("DGX", "HGX") and the order of the words do not matter. The whole name has to match, since "H100" is a
+    prefix of "H100 NVL". An instance of a cloud is one GPU of it.
 
     Raises
     ------
@@ -216,7 +217,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
-    machine = _machines_by_key().get(name_key(text))
+    machine = _machines_by_key().get(name_key(text)) or _by_words(_files()).get(frozenset(words_of(text)))
     if machine is not None:
         return machine
     if instance := of_instance(text):
@@ -273,9 +274,15 @@ def similar_machines(text: str) -> list[str]:
 
     They are those that list the name among their boards, else those whose product's name is the same, as those of A100
     for "A100-PG506-230", or the same but for a letter, as MI300A and MI300X for "MI300". A laptop's board has another
-    chip than the product of the same number.
+    chip than the product of the same number, and a name that states a memory is none of a machine with another one.
     """
-    return [name for name in _of_product(text) if not is_other_chip(text, name)]
+    return [name for name in _of_product(text) if not is_other_chip(text, name) and _may_have_memory(text, name)]
+
+
+def _may_have_memory(text: str, name: str) -> bool:
+    """Return whether a machine has the memory that a name states, if it states one."""
+    stated_gb = memory_of(text)
+    return stated_gb is None or _has_memory(_load(spec_files()[name]), stated_gb * 2**30)
 
 
 def _of_product(text: str) -> list[str]:
@@ -297,7 +304,9 @@ def suggestion(text: str) -> str:
     if found := similar_machines(text):
         return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
     others = _of_product(text)
-    return f"The catalog lacks this board, whose chip is another one than that of {', '.join(others)}" if others else ""
+    what = "chip" if all(is_other_chip(text, name) for name in others) else "memory"
+    known = ", ".join(others)
+    return f"The catalog lacks this board, whose {what} is another one than that of {known}" if others else ""
 
 
 def _machines_by_key() -> Mapping[str, Hardware]:
@@ -315,6 +324,16 @@ def _by_key(files: Files) -> Mapping[str, Hardware]:
     for machine in _load_all(files):
         for name in (machine.name, *machine.device_names, *machine.aliases):
             machines.setdefault(name_key(name), machine)
+    return MappingProxyType(machines)
+
+
+@functools.lru_cache(maxsize=4)
+def _by_words(files: Files) -> Mapping[frozenset[str], Hardware]:
+    """Return the words of every name of every machine, as those of `_by_key`: "A100 40GB PCIe" has those of another."""
+    machines: dict[frozenset[str], Hardware] = {}
+    for machine in _load_all(files):
+        for name in (machine.name, *machine.device_names, *machine.aliases):
+            machines.setdefault(frozenset(words_of(name)), machine)
     return MappingProxyType(machines)
 
 

@@ -71,6 +71,16 @@ def is_other_chip(name: str, known: str) -> bool:
     return bool(_OTHER_CHIPS & (set(words_of(name)) - set(words_of(known))))
 
 
+def memory_of(name: str) -> float | None:
+    """Return the size of the memory that a name states [GB], or None.
+
+    >>> memory_of("NVIDIA A100-SXM4-80GB"), memory_of("a100 80g"), memory_of("RTX 4090")
+    (80.0, 80.0, None)
+    """
+    sizes = (re.fullmatch(r"(\d+)gb", word) for word in words_of(name))
+    return next((float(size.group(1)) for size in sizes if size), None)
+
+
 def same_edition(name: str, known: str) -> bool:
     """Return whether two names of products have the same edition behind their number: RTX 4060 Ti is none of 4060."""
     return _EDITIONS & set(words_of(name)) == _EDITIONS & set(words_of(known))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +12,7 @@ import msgspec
 from perfmodel.core.hardware import ENGINES, Hardware, Launch
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.hardware_catalog.explain import found_and_allowed
+from perfmodel.hardware_catalog.explain import explained, found_and_allowed
 from perfmodel.hardware_catalog.origin import (
     as_lent,
     fitted_with,
@@ -91,7 +90,7 @@ def _parsed(document: Any, place: str) -> HardwareSpec:
         return spec
     except msgspec.ValidationError as error:
         _check_entries(document, place)
-        raise _explain(str(error), place) from None
+        raise explained(str(error), place) from None
 
 
 def _check_entries(document: Any, place: str) -> None:
@@ -102,7 +101,7 @@ def _check_entries(document: Any, place: str) -> None:
             try:
                 msgspec.convert(entry, struct)
             except msgspec.ValidationError as error:
-                raise _explain(str(error), f"{place}: {table}.{name}", nested=True) from None
+                raise explained(str(error), f"{place}: {table}.{name}", nested=True) from None
 
 
 def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
@@ -119,30 +118,12 @@ def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
             try:
                 converted[dtype] = msgspec.convert(rate, RateSpec)
             except msgspec.ValidationError as error:
-                raise _explain(str(error), f"{place}.{dtype}", nested=True) from None
+                raise explained(str(error), f"{place}.{dtype}", nested=True) from None
         elif isinstance(rate, (str, int, float)) and not isinstance(rate, bool):
             converted[dtype] = RateSpec(rate)
         else:
             raise InputFileError(f"{rate!r} is not a rate.", place=f"{place}.{dtype}")
     return converted
-
-
-def _explain(message: str, place: str, *, nested: bool = False) -> InputFileError:
-    """Turn msgspec's message into ours, with the place; `found_and_allowed` adds to it.
-
-    ``nested`` says that ``place`` ends with a key already.
-    """
-    where = re.search(r" - at `(.*)`$", message)
-    key = where.group(1).removeprefix("$").lstrip(".") if where else ""
-    text = message[: where.start()] if where else message
-    full = f"{place}{'.' if nested else ': '}{key}" if key else place
-    unknown = re.search(r"unknown field `(.*)`", text)
-    if unknown:
-        return InputFileError(f"unknown key {unknown.group(1)!r}.", place=full)
-    missing = re.search(r"missing required field `(.*)`", text)
-    if missing:
-        return InputFileError(f"the key {missing.group(1)!r} is missing.", place=full)
-    return InputFileError(f"{text[0].lower()}{text[1:]}.", place=full)
 
 
 def to_hardware(spec: HardwareSpec, place: str, *, lazy: bool = False) -> Hardware:

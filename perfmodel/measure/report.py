@@ -65,7 +65,12 @@ def _(calibrated: CalibratedMachine, *, context: Mapping[str, Any] | None = None
         for row in rows
         if row["fraction"] is not None and row["fraction"] > 1
     ]
-    notes = (f"{figures.source}. {figures.method}.", *above, *(f"Left out: {reason}." for reason in figures.left_out))
+    notes = (
+        f"{figures.source}. {figures.method}.",
+        *above,
+        *(f"Left out: {reason}." for reason in figures.left_out),
+        *(f"Warning: {doubt}." for doubt in [". ".join(figures.doubts)] if doubt),
+    )
     tables = {"working_sets": _working_sets(figures), "transfers": _transfers(figures)}
     more = {key: table for key, table in tables.items() if table.rows}
     return Report("calibrate", columns, rows, context or {}, notes, calibrated.machine.title, more)

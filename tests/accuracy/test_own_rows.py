@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.own_rows import MachineCalibration, calibrate_calls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.report import report
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.hardware_catalog.write import write_spec
 from perfmodel.operators.base import Operator
@@ -98,7 +100,7 @@ def test_rows_without_a_library_tell_what_a_call_without_one_takes(rows_of: tupl
     (made,) = result.families
     write_spec(result.hardware, tmp_path / "mine.toml")
     ratio, _, width = off(calls, pm.hardware(tmp_path / "mine.toml"))
-    assert np.abs(ratio - 1.0).mean() < 1.2 * made.error + 0.005
+    assert np.abs(ratio - 1.0).mean() < 1.2 * (made.off - 1.0) + 0.005
     _, _, before = off(calls, pm.hardware(calls.hardware))
     assert np.median(width) < np.median(before)
 
@@ -116,6 +118,17 @@ def test_rows_of_attention_of_torch_are_those_that_torch_is_predicted_by() -> No
     assert np.abs(ratio - 1.0).mean() < 0.05
     assert inside.mean() >= 0.8
     assert np.median(width) < np.median(before)
+
+
+def test_what_is_printed_agrees_with_the_choice_of_constants() -> None:
+    """Half of the time is further off than 1.9 times it, though 50 % is less than 90 %: the constants before stay."""
+    base = Constants({c.name: c.default for c in FAMILY.constants}, dict.fromkeys(REGIMES, WIDEST), "never seen", "")
+    found = calibrate_family(FAMILY, [rows(40, 0.5, 4e-6)], base, "mine", "2026-11-27", follow=True)
+    halves, more = np.log(np.full(40, 0.5)), np.log(np.full(40, 1.9))
+    made = replace(found, log_ratio=halves, log_ratio_before=more, stays=True)
+    text = report(MachineCalibration(pm.hardware("h100"), (made,), {})).notes[0]
+    assert "off by a factor of 2.000 in the mean on rows that were not fitted, 1.900 with the constants before." in text
+    assert "These stay" in text
 
 
 def test_what_the_constants_may_not_reach_is_a_factor_of_the_kernels() -> None:
@@ -154,7 +167,7 @@ def test_the_error_before_is_that_of_each_library() -> None:
     shapes, op = PRODUCTS
     calls = [timed(shapes, op, factor, library) for library, factor in (("sglang", 1.0), ("vllm", 1.0))]
     found = calibrate_calls(calls, pm.hardware(shapes), "mine.csv", "2026-11-27")
-    assert found.families[0].error_before < 0.05
+    assert found.families[0].off_before < 1.05
 
 
 @pytest.mark.waiting
@@ -169,7 +182,7 @@ def test_constants_that_no_fit_betters_stay_and_the_interval_is_that_of_the_rows
     result = calibrated(calls)
     (made,) = result.families
     assert made.stays
-    assert made.error >= made.error_before
+    assert made.off >= made.off_before
     write_spec(result.hardware, tmp_path / "mine.toml")
     other = PRODUCTS[1].changed(m=ROWS + 100.0)
     for op in (calls.op, other):

@@ -249,6 +249,21 @@ def test_the_name_of_a_listed_board_suggests_its_machine() -> None:
 
 
 LACKS = "The catalog lacks this board, whose chip is another one than that of"
+MEMORY = "The catalog lacks this board, whose memory is another one than that of"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A100 40GB PCIe", "a100-pcie-40gb"),
+        ("H100 80GB SXM", "h100-sxm5-80gb"),
+        ("V100 32GB SXM2", "v100-sxm2-32gb"),
+        ("RTX 6000 PRO", "rtx-pro-6000-96gb"),
+        ("GeForce 4090 RTX", "rtx-4090"),
+    ],
+)
+def test_the_order_of_the_words_does_not_matter(text: str, name: str) -> None:
+    assert hardware(text).name == name
 
 
 @pytest.mark.parametrize(
@@ -259,11 +274,15 @@ LACKS = "The catalog lacks this board, whose chip is another one than that of"
         ("NVIDIA GeForce RTX 3080 Laptop GPU", f"{LACKS} rtx-3080"),
         ("RTX 5090D", f"{LACKS} rtx-5090"),
         ("NVIDIA GeForce RTX 5090 D", f"{LACKS} rtx-5090"),
-        ("rtx-4060-ti-8gb", "It may be rtx-4060-ti-16gb"),  # not the 4060, and not the 3060 Ti with its 8 GB
+        ("rtx-4060-ti-8gb", f"{MEMORY} rtx-4060-ti-16gb"),  # not the 4060, and not the 3060 Ti with its 8 GB
+        ("RTX 3080 12GB", f"{MEMORY} rtx-3080"),
+        ("NVIDIA A100-SXM-64GB", f"{MEMORY} a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb, a100-sxm4-80gb"),
+        ("A100 40GB OAM", "It may be one of a100-pcie-40gb, a100-sxm4-40gb"),
+        ("A100-SXM4-80GB MIG 3g.40gb", "It may be one of a100-pcie-80gb, a100-sxm4-80gb"),
         ("MI300", "It may be one of mi300a, mi300x"),
         ("AMD Instinct MI250X / MI250", "It may be one of mi250, mi250x"),
         ("Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]", "It may be one of rx-7900-xt, rx-7900-xtx"),
-        ("RTX PRO 5000 Blackwell 72GB", "It may be rtx-pro-5000-48gb"),
+        ("RTX PRO 5000 Blackwell 72GB", f"{MEMORY} rtx-pro-5000-48gb"),
     ],
 )
 def test_only_machines_of_the_same_product_are_suggested(text: str, names: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,6 +19,10 @@ from perfmodel.measure.calibration.rates import Status, rounded
 from perfmodel.measure.calibration.transfer import Transfer, transfers
 from perfmodel.measure.machine_facts import now_utc
 from perfmodel.measure.memory_limit import MemoryLimit
+
+#: from these on other work spoils a rate: the share of the time that threads wait, and the ratio of two passes, which
+#: agree within some percent on a machine at rest
+_WAITED, _APART = 0.1, 1.25
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Figures:
     empty_kernel_s : "stream" and "graph" -> time of an empty kernel of a GPU [s].
     transfers : copies between host and GPU.
     left_out : what could not be measured, and why.
+    waited : rate -> share of the time for which the threads of a CPU were ready and had none, in the better pass.
+    apart : rate -> how many times as high it came out in the best pass as in the worst.
     """
 
     bandwidth_bytes_per_s: Mapping[str, float]
@@ -54,6 +61,38 @@ class Figures:
     empty_kernel_s: Mapping[str, float] = field(default_factory=dict)
     transfers: tuple[Transfer, ...] = ()
     left_out: tuple[str, ...] = ()
+    waited: Mapping[str, float] = field(default_factory=dict)
+    apart: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Every rate by its name for people: "memory read", "l2 read", "fp32 product", "fp32 multiply-adds"."""
+        return {
+            **{f"memory {pattern}": rate for pattern, rate in self.bandwidth_bytes_per_s.items()},
+            **{f"{level} read": rate for level, rate in self.levels_bytes_per_s.items()},
+            **{f"{dtype} product": rate for dtype, rate in self.flop_per_s.items()},
+            **{f"{dtype} multiply-adds": rate for dtype, rate in self.vector_flop_per_s.items()},
+        }
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Sentences on why the figures are no ceilings: other work had the machine, as far as can be seen."""
+        waited = {name: share for name, share in self.waited.items() if share > _WAITED}
+        apart = {name: ratio for name, ratio in self.apart.items() if ratio > _APART}
+        sentences = []
+        if waited:
+            most = max(waited, key=waited.__getitem__)
+            sentences.append(
+                f"In {len(waited)} of {len(self.waited)} measurements the threads waited for CPUs that other work had, "
+                f"up to {100 * waited[most]:.0f} % of the time ({most}): their rates are too low"
+            )
+        if apart:
+            most = max(apart, key=apart.__getitem__)
+            sentences.append(
+                f"{len(apart)} of {len(self.apart)} rates differ between the passes by a factor of more than "
+                f"{_APART:g}, up to {apart[most]:.2f} ({most})"
+            )
+        return (*sentences, "Measure again when nothing else runs") if sentences else ()
 
     @property
     def copy_bytes_per_s(self) -> float:
@@ -77,17 +116,19 @@ def calibrate(
     status : receives a line on what is being measured.
     caches : the caches of a CPU, as the system describes them; the device knows those of a GPU.
     """
-    figures = _one_pass(device, dtypes, plan, status, caches)
+    passes = [_one_pass(device, dtypes, plan, status, caches)]
     for number in range(2, plan.passes + 1):
         status(f"once more, pass {number} of {plan.passes}: the best of them counts")
-        figures = better(figures, _one_pass(device, dtypes, plan, status, caches))
-    return figures
+        passes.append(_one_pass(device, dtypes, plan, status, caches))
+    figures = functools.reduce(better, passes)
+    apart = {name: rate / min(one.rates.get(name, rate) for one in passes) for name, rate in figures.rates.items()}
+    return dataclasses.replace(figures, apart=apart)
 
 
 def better(one: Figures, other: Figures) -> Figures:
     """Return the higher of each rate and the shorter of each time of two calibrations of one device."""
     sets = (
-        WorkingSet(mine.bytes_per_thread, max(mine.bytes_per_s, theirs.bytes_per_s))
+        max(mine, theirs, key=lambda one: one.bytes_per_s)
         for mine, theirs in zip(one.working_sets, other.working_sets, strict=True)
     )
     copies = (
@@ -105,6 +146,7 @@ def better(one: Figures, other: Figures) -> Figures:
         vector_flop_per_s=_each(max, one.vector_flop_per_s, other.vector_flop_per_s),
         empty_kernel_s=_each(min, one.empty_kernel_s, other.empty_kernel_s),
         transfers=tuple(copies),
+        waited=_each(min, one.waited, other.waited),
     )
 
 
@@ -133,7 +175,7 @@ def _one_pass(
     return Figures(
         bandwidth_bytes_per_s=bandwidth,
         fastest_bytes_per_s=max(*(rounded(rate.fastest) for rate in memory.values()), *bandwidth.values()),
-        flop_per_s=_rounded(rates),
+        flop_per_s={dtype: rounded(rate.sustained) for dtype, rate in rates.items()},
         call_overhead_s=rounded(more.empty_kernel_s.get("stream", overhead)),
         source=_source(device),
         method=_method(device, plan, memory),
@@ -143,6 +185,11 @@ def _one_pass(
         empty_kernel_s=_rounded(more.empty_kernel_s),
         transfers=more.transfers,
         left_out=(*left_out, *more.left_out),
+        waited={
+            **{f"memory {pattern}": rate.waited for pattern, rate in memory.items()},
+            **{f"{dtype} product": rate.waited for dtype, rate in rates.items()},
+            **{f"{format_binary(one.bytes_per_thread)} of a thread": one.waited for one in more.working_sets},
+        },
     )
 
 

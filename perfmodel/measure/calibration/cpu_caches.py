@@ -55,10 +55,12 @@ class WorkingSet:
     ----------
     bytes_per_thread : size of each thread's own set [B].
     bytes_per_s : bandwidth of all threads together [B/s].
+    waited : share of the time for which they were ready and had no CPU.
     """
 
     bytes_per_thread: float
     bytes_per_s: float
+    waited: float = 0.0
 
 
 def working_sets(device: Device, caches: Sequence[CacheSize], plan: CalibrationPlan) -> list[WorkingSet]:
@@ -71,7 +73,8 @@ def working_sets(device: Device, caches: Sequence[CacheSize], plan: CalibrationP
     largest = _BEYOND * max(cache.per_thread(threads) for cache in caches)
     largest = min(largest, limit.usable_bytes / _COPIES / threads)
     with ThreadPoolExecutor(threads) as pool:
-        return [WorkingSet(size, _read_rate(size, threads, pool, device, plan).sustained) for size in _sizes(largest)]
+        rates = [(size, _read_rate(size, threads, pool, device, plan)) for size in _sizes(largest)]
+    return [WorkingSet(size, rate.sustained, rate.waited) for size, rate in rates]
 
 
 def cache_levels(sets: Sequence[WorkingSet], caches: Sequence[CacheSize], threads: int) -> dict[str, float]:

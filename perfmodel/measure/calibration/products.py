@@ -18,12 +18,12 @@ _SMALLEST_PRODUCT = 256
 
 def product_rates(
     device: Device, dtypes: Sequence[str], plan: CalibrationPlan, status: Status
-) -> tuple[dict[str, float], list[str]]:
+) -> tuple[dict[str, Rate], list[str]]:
     """Return the best rate of square matrix products by dtype [FLOP/s], and what was left out and why.
 
     The library's call runs on random data: zeros would let a GPU clock higher than real data does (arXiv 2501.12084).
     """
-    rates: dict[str, float] = {}
+    rates: dict[str, Rate] = {}
     left_out: list[str] = []
     for dtype in dict.fromkeys(dtypes):
         reason, make = _library_product(dtype, device)
@@ -34,7 +34,7 @@ def product_rates(
         with device.precision(dtype):
             rate = attempt(f"products in {dtype}", partial(_best_rate, make, device, plan), left_out)
         if rate:
-            rates[dtype] = rate.sustained
+            rates[dtype] = rate
     return rates, left_out
 
 

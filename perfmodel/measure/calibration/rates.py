@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.core.vocabulary import CacheState
 from perfmodel.kernels.device import Device
 from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.waiting import share_waited, thread_times
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule
 from perfmodel.measure.timing.timer import best_median_s, time_call
 
@@ -27,10 +28,12 @@ class Rate:
     ----------
     sustained : by the best of several medians: what the machine sustains when nothing else disturbs it.
     fastest : by the fastest single sample.
+    waited : share of the time for which the threads of a CPU were ready and had none.
     """
 
     sustained: float
     fastest: float
+    waited: float = 0.0
 
 
 def measured_rate(call: Callable[[], Any], amount: float, device: Device, plan: CalibrationPlan) -> Rate:
@@ -39,8 +42,10 @@ def measured_rate(call: Callable[[], Any], amount: float, device: Device, plan: 
     The calls are warm: their data is larger than the cache, or is meant to be in it.
     """
     rule = StandardErrorRule(0.0, plan.samples, plan.samples, time_limit_s=_MEDIAN_LIMIT_S)
+    before = thread_times()
     timed = [time_call(call, device, rule, cache=CacheState.WARM) for _ in range(plan.rounds)]
-    return Rate(amount / best_median_s(timed), amount / min(min(one.samples_s) for one in timed))
+    waited = share_waited(before, thread_times()) if device.kind == "cpu" else 0.0
+    return Rate(amount / best_median_s(timed), amount / min(min(one.samples_s) for one in timed), waited)
 
 
 def attempt(what: str, measure: Callable[[], Rate], left_out: list[str]) -> Rate | None:

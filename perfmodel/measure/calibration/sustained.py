@@ -138,6 +138,7 @@ def _remarks(machine: Hardware, figures: Figures, memory_is_measured: bool) -> I
         yield f"{copy.name}: latency {format_si(copy.latency_s, 's')}, half of the bandwidth at {half}"
     if figures.left_out:
         yield f"Left out: {'; '.join(figures.left_out)}"
+    yield from figures.doubts
 
 
 def _shares(machine: Hardware) -> Iterator[tuple[str, float]]:

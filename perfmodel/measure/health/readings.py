@@ -89,7 +89,7 @@ def take_readings(
     return Readings(
         kind=device.kind,
         bandwidth_bytes_per_s={pattern: rate.sustained for pattern, rate in memory.items()},
-        flop_per_s=rates,
+        flop_per_s={dtype: rate.sustained for dtype, rate in rates.items()},
         transfer_bytes_per_s=copies,
         facts=facts,
         before=before,

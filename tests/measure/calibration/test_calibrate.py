@@ -22,6 +22,7 @@ from perfmodel.measure.calibration.plan import CalibrationPlan
 from perfmodel.measure.calibration.rates import Rate
 from perfmodel.measure.calibration.sustained import CalibratedMachine, sustained_links, with_figures
 from perfmodel.measure.calibration.transfer import SIZES, Transfer, measured_transfer
+from perfmodel.measure.calibration.waiting import share_waited, thread_times
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.predict import predict
@@ -76,6 +77,48 @@ def test_several_passes_keep_the_best_of_each_figure(scripted):
     assert both.source == one.source
     slow, fast = (dataclasses.replace(FIGURES, transfers=(transfer(1e-5, b),)) for b in (1e10, 2e10))
     assert better(slow, fast).transfers == better(fast, slow).transfers == fast.transfers
+
+
+def test_passes_that_differ_are_told(scripted, monkeypatch):
+    """A rate of which one pass shows the double is no ceiling, whichever is right."""
+    devices = iter([scripted([2e-3]), scripted([1e-3])])
+    one_pass = calibrate._one_pass
+    monkeypatch.setattr(calibrate, "_one_pass", lambda _, *rest: one_pass(next(devices), *rest))
+    found = calibrate.calibrate(scripted(), ["fp32"], dataclasses.replace(TINY, passes=2), silent)
+    assert found.apart == pytest.approx(dict.fromkeys(found.rates, 2.0), rel=1e-2)
+    (doubt, remedy) = dataclasses.replace(found, waited={}).doubts
+    assert doubt.startswith("5 of 5 rates differ between the passes by a factor of more than 1.25, up to 2.00 (memory")
+    assert remedy == "Measure again when nothing else runs"
+    assert not dataclasses.replace(found, waited={}, apart=dict.fromkeys(found.rates, 1.1)).doubts
+
+
+def test_threads_that_waited_for_a_cpu_are_told_in_the_table_and_in_the_file(simple_gpu):
+    figures = dataclasses.replace(FIGURES, waited={"fp32 product": 0.75, "memory copy": 0.02, "memory read": 0.3})
+    text = (
+        "In 2 of 3 measurements the threads waited for CPUs that other work had, up to 75 % of the time "
+        "(fp32 product): their rates are too low. Measure again when nothing else runs"
+    )
+    machine = with_figures(simple_gpu, figures, memory_is_measured=False)
+    assert text in machine.notes["sustained"]
+    assert f"Warning: {text}." in report(CalibratedMachine(machine, figures, simple_gpu)).notes
+    assert not [note for note in report(CalibratedMachine(machine, FIGURES)).notes if "Warning" in note]
+
+
+def test_the_better_pass_says_how_long_its_threads_waited():
+    busy, idle = (dataclasses.replace(FIGURES, waited={"fp32 product": share}) for share in (0.75, 0.01))
+    assert better(busy, idle).waited == better(idle, busy).waited == {"fp32 product": 0.01}
+
+
+def test_the_system_says_how_long_threads_waited(tmp_path):
+    for thread, text in (("7", "3000 1000 5\n"), ("8", "0 0 0\n"), ("9", "")):
+        (tmp_path / thread).mkdir()
+        (tmp_path / thread / "schedstat").write_text(text)
+    times = thread_times(tmp_path)
+    assert times == {"7": (3000, 1000), "8": (0, 0)}
+    assert thread_times(tmp_path / "none") == {}
+    # a thread that has begun meanwhile does not count
+    assert share_waited({"7": (1000, 0), "6": (0, 0)}, times) == pytest.approx(1000 / 3000)
+    assert share_waited({}, {}) == 0.0
 
 
 # --- caches of a CPU
@@ -294,7 +337,9 @@ class FakeGpu:
 def test_a_gpu_is_measured_in_all_its_parts(simple_gpu: Hardware, monkeypatch):
     rates = {"read": Rate(0.9e12, 0.92e12), "copy": Rate(0.85e12, 0.86e12)}
     monkeypatch.setattr(calibrate, "main_memory", lambda *_: rates)
-    monkeypatch.setattr(calibrate, "product_rates", lambda *_: ({"fp16": 71.2345e12}, ["products in fp8: too old"]))
+    monkeypatch.setattr(
+        calibrate, "product_rates", lambda *_: ({"fp16": Rate(71.2345e12, 72e12)}, ["products in fp8: too old"])
+    )
     monkeypatch.setattr(calibrate, "call_overhead_s", lambda *_: 9e-6)
     monkeypatch.setattr(calibrate, "gpu_levels", lambda *_: ({"l2": Rate(3e12, 3.1e12)}, ["shared: no Gluon"]))
     monkeypatch.setattr(calibrate, "vector_rates", lambda *_: ({"fp32": 9e12}, []))

@@ -334,7 +334,7 @@ def test_readings_of_a_gpu_are_taken_at_rest_under_load_and_at_copying(monkeypat
         return Transfer(direction, True, (1e8,), (1e-2,))
 
     monkeypatch.setattr(readings_module, "main_memory", lambda *_: {"copy": Rate(0.8e12, 0.9e12)})
-    monkeypatch.setattr(readings_module, "product_rates", lambda *_: ({"fp16": 8e13}, []))
+    monkeypatch.setattr(readings_module, "product_rates", lambda *_: ({"fp16": Rate(8e13, 8e13)}, []))
     monkeypatch.setattr(readings_module, "library_call", lambda *_: lambda: None)
     monkeypatch.setattr(readings_module, "measured_transfer", copies)
     found = take_readings(
