@@ -67,6 +67,12 @@ def _user_folders() -> list[Path]:
             remedy="Name the file of one machine: --on s3://BUCKET/FILE.toml.",
         )
     for text in filter(None, named.split(os.pathsep)):
+        if Path(text).is_file():
+            raise InputFileError(
+                "this is a file; a folder of spec files is needed.",
+                place=f"PERFMODEL_HARDWARE={text}",
+                remedy=f"Name its folder, or give the file itself: --on {text}.",
+            )
         if not Path(text).is_dir():
             raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or correct it.")
         folders.append(Path(text))

@@ -372,6 +372,14 @@ def test_every_name_of_the_catalog_is_that_of_its_file() -> None:
     assert {name: Path(hardware(name).path) for name in hardware_names()} == spec_files()
 
 
+def test_a_file_in_place_of_a_folder_is_told_how_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL)
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(path))
+    with pytest.raises(InputFileError, match=r"this is a file; a folder of spec files is needed.*--on .*mine\.toml"):
+        hardware_names()
+
+
 def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFMODEL_HARDWARE", "/no/such/folder")
     with pytest.raises(InputFileError, match="/no/such/folder"):
