@@ -286,9 +286,10 @@ def similar_machines(text: str) -> list[str]:
 
 
 def _may_have_memory(text: str, name: str) -> bool:
-    """Return whether a machine has the memory that a name states, if it states one."""
-    stated_gb = memory_of(text)
-    return stated_gb is None or _has_memory(_load(spec_files()[name]), stated_gb * 2**30)
+    """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
+    stated_gb, machine = memory_of(text), _load(spec_files()[name])
+    shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
+    return stated_gb is None or any(_has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
 
 def _of_product(text: str) -> list[str]:

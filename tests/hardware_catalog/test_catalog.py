@@ -256,6 +256,8 @@ MEMORY = "The catalog lacks this board, whose memory is another one than that of
     ("text", "name"),
     [
         ("A100 40GB PCIe", "a100-pcie-40gb"),
+        ("288GB B300", "b300-sxm-288gb"),
+        ("192GB GB200", "gb200-nvl72"),
         ("H100 80GB SXM", "h100-sxm5-80gb"),
         ("V100 32GB SXM2", "v100-sxm2-32gb"),
         ("RTX 6000 PRO", "rtx-pro-6000-96gb"),
@@ -277,6 +279,7 @@ def test_the_order_of_the_words_does_not_matter(text: str, name: str) -> None:
         ("rtx-4060-ti-8gb", f"{MEMORY} rtx-4060-ti-16gb"),  # not the 4060, and not the 3060 Ti with its 8 GB
         ("RTX 3080 12GB", f"{MEMORY} rtx-3080"),
         ("NVIDIA A100-SXM-64GB", f"{MEMORY} a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb, a100-sxm4-80gb"),
+        ("MI250X 128GB", "It may be mi250x"),  # one of its two GCDs
         ("A100 40GB OAM", "It may be one of a100-pcie-40gb, a100-sxm4-40gb"),
         ("A100-SXM4-80GB MIG 3g.40gb", "It may be one of a100-pcie-80gb, a100-sxm4-80gb"),
         ("MI300", "It may be one of mi300a, mi300x"),
