@@ -28,6 +28,7 @@ from perfmodel.hardware_catalog.names import (
     of_instance,
     product_of,
     same_edition,
+    whole_of,
     words_of,
 )
 from perfmodel.hardware_catalog.read import read_hardware
@@ -280,8 +281,11 @@ def similar_machines(text: str) -> list[str]:
 
     They are those that list the name among their boards, else those whose product's name is the same, as those of A100
     for "A100-PG506-230", or the same but for a letter, as MI300A and MI300X for "MI300". A laptop's board has another
-    chip than the product of the same number, and a name that states a memory is none of a machine with another one.
+    chip than the product of the same number, a name that states a memory is none of a machine with another one, and a
+    partition (MIG) is no whole GPU.
     """
+    if whole_of(text):
+        return []
     return [name for name in _of_product(text) if not is_other_chip(text, name) and _may_have_memory(text, name)]
 
 
@@ -310,6 +314,8 @@ def suggestion(text: str) -> str:
     """Return the `similar_machines` of a device name in words: "It may be a100-sxm4-40gb"; "" without any."""
     if found := similar_machines(text):
         return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
+    if whole := _machines_by_key().get(name_key(whole_of(text))):
+        return f"It is a partition (MIG) of {whole.name}, with a part of its SMs, L2, memory and bandwidth"
     others = _of_product(text)
     what = "chip" if all(is_other_chip(text, name) for name in others) else "memory"
     known = ", ".join(others)
