@@ -257,6 +257,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     from perfmodel.accuracy.own_rows import FEWEST_ROWS, calibrate_calls
     from perfmodel.cli._recorded import recorded_machine
     from perfmodel.core.report import report
+    from perfmodel.core.units import format_count
     from perfmodel.hardware_catalog import hardware, same_machine
 
     named = only_machine(on)
@@ -265,7 +266,7 @@ def _from_measurements(paths: list[str], on: list[str] | None, destination: Dest
     recorded = (recorded_machine(path) for path in paths)
     machine = next((one for one in recorded if one and same_machine(named, one)), None) or hardware(named)
     calls, notes = _calls(paths, machine)
-    status(f"fitting {sum(map(len, calls))} rows")
+    status(f"fitting {format_count(sum(map(len, calls)), 'row')}")
     source = ", ".join(storage.name_of(path) for path in paths)
     today = datetime.date.today().isoformat()
     calibration = calibrate_calls(calls, machine, source, today)

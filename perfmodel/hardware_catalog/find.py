@@ -28,6 +28,7 @@ from perfmodel.hardware_catalog.names import (
     of_instance,
     product_of,
     same_edition,
+    whole_of,
     words_of,
 )
 from perfmodel.hardware_catalog.read import read_hardware
@@ -67,6 +68,12 @@ def _user_folders() -> list[Path]:
             remedy="Name the file of one machine: --on s3://BUCKET/FILE.toml.",
         )
     for text in filter(None, named.split(os.pathsep)):
+        if Path(text).is_file():
+            raise InputFileError(
+                "this is a file; a folder of spec files is needed.",
+                place=f"PERFMODEL_HARDWARE={text}",
+                remedy=f"Name its folder, or give the file itself: --on {text}.",
+            )
         if not Path(text).is_dir():
             raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or correct it.")
         folders.append(Path(text))
@@ -274,15 +281,19 @@ def similar_machines(text: str) -> list[str]:
 
     They are those that list the name among their boards, else those whose product's name is the same, as those of A100
     for "A100-PG506-230", or the same but for a letter, as MI300A and MI300X for "MI300". A laptop's board has another
-    chip than the product of the same number, and a name that states a memory is none of a machine with another one.
+    chip than the product of the same number, a name that states a memory is none of a machine with another one, and a
+    partition (MIG) is no whole GPU.
     """
+    if whole_of(text):
+        return []
     return [name for name in _of_product(text) if not is_other_chip(text, name) and _may_have_memory(text, name)]
 
 
 def _may_have_memory(text: str, name: str) -> bool:
-    """Return whether a machine has the memory that a name states, if it states one."""
-    stated_gb = memory_of(text)
-    return stated_gb is None or _has_memory(_load(spec_files()[name]), stated_gb * 2**30)
+    """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
+    stated_gb, machine = memory_of(text), _load(spec_files()[name])
+    shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
+    return stated_gb is None or any(_has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
 
 def _of_product(text: str) -> list[str]:
@@ -303,6 +314,8 @@ def suggestion(text: str) -> str:
     """Return the `similar_machines` of a device name in words: "It may be a100-sxm4-40gb"; "" without any."""
     if found := similar_machines(text):
         return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
+    if whole := _machines_by_key().get(name_key(whole_of(text))):
+        return f"It is a partition (MIG) of {whole.name}, with a part of its SMs, L2, memory and bandwidth"
     others = _of_product(text)
     what = "chip" if all(is_other_chip(text, name) for name in others) else "memory"
     known = ", ".join(others)

@@ -81,6 +81,16 @@ def memory_of(name: str) -> float | None:
     return next((float(size.group(1)) for size in sizes if size), None)
 
 
+def whole_of(name: str) -> str:
+    """Return the name of the GPU of which a name is a partition (MIG), or "".
+
+    >>> whole_of("NVIDIA A100-SXM4-80GB MIG 3g.40gb"), whole_of("NVIDIA A100-SXM4-80GB")
+    ('NVIDIA A100-SXM4-80GB', '')
+    """
+    partition = re.search(r"[ -]mig\b", name, flags=re.IGNORECASE)
+    return name[: partition.start()] if partition else ""
+
+
 def same_edition(name: str, known: str) -> bool:
     """Return whether two names of products have the same edition behind their number: RTX 4060 Ti is none of 4060."""
     return _EDITIONS & set(words_of(name)) == _EDITIONS & set(words_of(known))

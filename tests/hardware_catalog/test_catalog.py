@@ -249,6 +249,7 @@ def test_the_name_of_a_listed_board_suggests_its_machine() -> None:
 
 
 LACKS = "The catalog lacks this board, whose chip is another one than that of"
+PARTITION, PART = "It is a partition (MIG) of", "with a part of its SMs, L2, memory and bandwidth"
 MEMORY = "The catalog lacks this board, whose memory is another one than that of"
 
 
@@ -256,6 +257,8 @@ MEMORY = "The catalog lacks this board, whose memory is another one than that of
     ("text", "name"),
     [
         ("A100 40GB PCIe", "a100-pcie-40gb"),
+        ("288GB B300", "b300-sxm-288gb"),
+        ("192GB GB200", "gb200-nvl72"),
         ("H100 80GB SXM", "h100-sxm5-80gb"),
         ("V100 32GB SXM2", "v100-sxm2-32gb"),
         ("RTX 6000 PRO", "rtx-pro-6000-96gb"),
@@ -277,8 +280,10 @@ def test_the_order_of_the_words_does_not_matter(text: str, name: str) -> None:
         ("rtx-4060-ti-8gb", f"{MEMORY} rtx-4060-ti-16gb"),  # not the 4060, and not the 3060 Ti with its 8 GB
         ("RTX 3080 12GB", f"{MEMORY} rtx-3080"),
         ("NVIDIA A100-SXM-64GB", f"{MEMORY} a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb, a100-sxm4-80gb"),
+        ("MI250X 128GB", "It may be mi250x"),  # one of its two GCDs
         ("A100 40GB OAM", "It may be one of a100-pcie-40gb, a100-sxm4-40gb"),
-        ("A100-SXM4-80GB MIG 3g.40gb", "It may be one of a100-pcie-80gb, a100-sxm4-80gb"),
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", f"{PARTITION} a100-sxm4-80gb, {PART}"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", f"{PARTITION} h100-sxm5-80gb, {PART}"),
         ("MI300", "It may be one of mi300a, mi300x"),
         ("AMD Instinct MI250X / MI250", "It may be one of mi250, mi250x"),
         ("Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]", "It may be one of rx-7900-xt, rx-7900-xtx"),
@@ -370,6 +375,14 @@ def test_a_changed_file_changes_what_its_names_stand_for(tmp_path: Path, monkeyp
 
 def test_every_name_of_the_catalog_is_that_of_its_file() -> None:
     assert {name: Path(hardware(name).path) for name in hardware_names()} == spec_files()
+
+
+def test_a_file_in_place_of_a_folder_is_told_how_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL)
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(path))
+    with pytest.raises(InputFileError, match=r"this is a file; a folder of spec files is needed.*--on .*mine\.toml"):
+        hardware_names()
 
 
 def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

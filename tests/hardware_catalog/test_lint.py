@@ -534,6 +534,10 @@ UNKNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
         "peak.tensor.bf16",
     ),
     ("memory", H100, {"memory.hbm.capacity": '"80 PB"'}, "unit-1000x", "memory.hbm.capacity"),
+    ("L2 in GiB", H100, {"memory.l2.capacity": '"50 GiB"'}, "unit-1000x", "memory.l2.capacity"),
+    ("L2 in KiB", H100, {"memory.l2.capacity": '"50 KiB"'}, "unit-1000x", "memory.l2.capacity"),
+    ("last level", "mi300x", {"memory.llc.capacity": '"256 GiB"'}, "unit-1000x", "memory.llc.capacity"),
+    ("PCIe of no generation", H100, {"link.pcie.generation": "9"}, "link-differs", "link.pcie.generation"),
     ("power", H100, {"chip.tdp": '"700 kW"'}, "unit-1000x", "chip.tdp"),
 ]
 
@@ -593,6 +597,13 @@ def test_a_network_port_in_gbit_as_gbyte(tmp_path: Path) -> None:
     assert "25 GB/s" in found(lint_file(path), "bits-for-bytes", "link.nic.per_direction").message
     path.write_text(shipped_text(A100_80) + nic.replace('"200 GB/s"', '"25 GB/s"'))
     assert lint_file(path) == []
+
+
+def test_several_products_have_a_number_and_one_has_it(tmp_path: Path) -> None:
+    of_several = lint_file(write_edited(tmp_path, A100_80, {"chip.sm_count": "132"}))
+    assert "h200-sxm-141gb, h800-sxm5-80gb have 132." in found(of_several, "sm-count-differs", "chip.sm_count").message
+    of_one = lint_file(write_edited(tmp_path, H100, {"chip.sm_count": "100"}))
+    assert "rtx-5000-ada has 100." in found(of_one, "sm-count-differs", "chip.sm_count").message
 
 
 def test_sixty_mib_of_l2_are_right_for_other_hopper_products(tmp_path: Path) -> None:

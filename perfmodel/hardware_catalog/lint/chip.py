@@ -66,7 +66,7 @@ def check_sm_count(draft: Draft) -> Iterator[Finding]:
         yield draft.finding("chip.sm_count", "error", "full-die-sm-count", message)
     elif twin and known:
         same = [other.spec.name for other in draft.others() if other.spec.chip.sm_count == count]
-        hint = f" {', '.join(same)} has {count}." if same else ""
+        hint = f" {', '.join(same)} {'has' if len(same) == 1 else 'have'} {count}." if same else ""
         yield draft.finding("chip.sm_count", "error", "sm-count-differs", f"found {count}, {product}.{hint}")
 
 

@@ -29,6 +29,9 @@ def check_links(draft: Draft) -> Iterator[Finding]:
         value = draft.values.get(key)
         if value is None or value <= 0:
             continue
+        if name == "pcie" and link.generation is not None and link.generation not in PCIE:
+            message = f"there is no PCIe generation {link.generation}; known are {min(PCIE)} to {max(PCIE)}."
+            yield draft.finding("link.pcie.generation", "error", "link-differs", message)
         expected, why = _expected(draft, name, link)
         if expected is not None:
             yield from _compare(draft, key, value, expected, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from perfmodel.core.units import format_binary, format_si
@@ -38,6 +39,9 @@ CHIP_GIB = (0.5, 1, 1.5, 2, 3, 4, 6)
 _NAMES = FigureNames("B/s", "rounded-up-bandwidth", "bandwidth-differs")
 MAIN_BANDWIDTHS = (5e9, 50e12)
 MAIN_CAPACITIES = (2.0**30, 2.0**43)
+#: what a cache of a whole device may hold [B]; known are 512 KiB to 127 MiB of L2 on GPUs, 64 to 256 MiB behind it, and
+#: up to 1.1 GiB of L3 on a server's CPU
+CACHE_CAPACITIES = {"l2": (2.0**17, 2.0**30), "llc": (2.0**20, 2.0**31), "l3": (2.0**19, 2.0**33)}
 
 
 def check_bandwidths(draft: Draft) -> Iterator[Finding]:
@@ -140,6 +144,10 @@ def check_capacities(draft: Draft) -> Iterator[Finding]:
             yield from _main_capacity(draft, key, value)
         elif name == "l2":
             yield from list(_l2(draft, key, value)) or _l2_of_controllers(draft, key, value)
+        least, most = CACHE_CAPACITIES.get(name, (0.0, math.inf))
+        if not least <= value <= most and not (draft.twin and draft.known(key)):
+            message = f"{format_binary(value)} is not the capacity of a cache. Check KiB, MiB and GiB."
+            yield draft.finding(key, "error", "unit-1000x", message)
     yield from _shared(draft)
 
 

@@ -128,6 +128,8 @@ class ProcessSource:
         count = 0
         for process in self._tree():
             with contextlib.suppress(self._psutil.Error), process.oneshot():
+                if process.status() == self._psutil.STATUS_ZOMBIE:
+                    continue  # it has ended: its memory is gone, and only its parent has not heard of it
                 times = process.cpu_times()
                 memory += process.memory_info().rss
                 cpu_s += times.user + times.system

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from perfmodel.measure.monitor.gpu import GpuSource, gpu_source
 from perfmodel.measure.monitor.record import Recorder, read_series
 from perfmodel.measure.monitor.series import Series
 from perfmodel.measure.monitor.session import Session
-from perfmodel.measure.monitor.sources import Readings, Sample
+from perfmodel.measure.monitor.sources import ProcessSource, Readings, Sample
 
 pytest.importorskip("psutil")
 
@@ -268,6 +269,17 @@ def test_old_samples_are_dropped() -> None:
         series.add(second, [Sample("x", "y", second)])
     assert module.MOST_SAMPLES > 10_000
     assert series.get("x", "y")[1].size == 30
+
+
+def test_a_process_that_has_ended_has_no_readings() -> None:
+    """Until its parent asks for its exit code it has a number, and no memory: 0 B is no reading."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    source = ProcessSource(child.pid)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert not list(source.read(0.0))
+    finally:
+        child.wait()
 
 
 def test_no_process_has_a_negative_number(perfmodel):
