@@ -120,9 +120,13 @@ class Cluster:
 
     @property
     def machine(self) -> Hardware:
-        """One of its GPUs, with the hosts and the network of the cluster in its specification."""
+        """One of its GPUs, with the hosts and the network of the cluster in its specification.
+
+        What the network of the GPU's machine was measured to differ by holds for that network alone.
+        """
+        own = self.hardware.fabric or Fabric()
         fabric = dataclasses.replace(
-            self.hardware.fabric or Fabric(),
+            own.at(self.nic_bytes_per_s),
             gpus_per_node=self.gpus_per_node,
             nic_bytes_per_s=None if math.isnan(self.nic_bytes_per_s) else self.nic_bytes_per_s,
             nic_efficiency=self.nic_efficiency,

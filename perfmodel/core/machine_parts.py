@@ -235,12 +235,15 @@ class Fabric:
         return reached_rate(self.nic_bytes_per_s or math.nan, self.nic_efficiency, self.oversubscription)
 
     def at(self, nic_bytes_per_s: float) -> Fabric:
-        """Return a network of another rate; below `SLOW_NETWORK` its steps are longer, unless its own were measured."""
+        """Return a network of another rate, which nobody measured.
+
+        Its steps are those that were measured, or else longer where it is slower than `SLOW_NETWORK`.
+        """
         if nic_bytes_per_s == self.nic_bytes_per_s:
             return self
         slower = min(max(SLOW_NETWORK / nic_bytes_per_s, 1.0), MOST_SLOWER) ** OF_SLOWER
         alpha_s = self.alpha_s if self.deviation is not None else slower * self.alpha_s
-        return replace(self, nic_bytes_per_s=nic_bytes_per_s, alpha_s=alpha_s)
+        return replace(self, nic_bytes_per_s=nic_bytes_per_s, alpha_s=alpha_s, deviation=None)
 
 
 def reached_rate(nic_bytes_per_s: float, efficiency: float, oversubscription: float) -> float:

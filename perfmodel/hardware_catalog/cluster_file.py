@@ -10,6 +10,7 @@ import msgspec
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Fabric, Hardware
+from perfmodel.core.units import parse_network_rate
 from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.files import read_document
 from perfmodel.hardware_catalog.explain import explained, found_and_allowed
@@ -71,11 +72,12 @@ def _read_spec(document: Any, place: str) -> _ClusterFile:
 
 
 def _with_host(machine: Hardware, spec: _ClusterFile, read: Quantities) -> Hardware:
-    """Return a machine with what the file says of its hosts and of how well its network was measured."""
+    """Return a machine with what the file says of its hosts and its network, and of how well that was measured."""
     usual = machine.fabric or Fabric()
     host = read.optional(spec.host_memory, "B", "cluster.host_memory")
     fabric = dataclasses.replace(
         usual,
+        nic_bytes_per_s=usual.nic_bytes_per_s if spec.nic is None else parse_network_rate(spec.nic, place="nic"),
         host_memory_bytes=usual.host_memory_bytes if host is None else host,
         deviation=usual.deviation if spec.deviation is None else spec.deviation,
     )

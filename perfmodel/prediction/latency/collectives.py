@@ -31,7 +31,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import elementwise
 from perfmodel.prediction.latency.between_nodes import beyond, spread_on, within
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.far import BETWEEN, BEYOND, FAR, FAR_SUMS, MORE, unmeasured_network
+from perfmodel.prediction.latency.far import BETWEEN, BEYOND, FAR, FAR_SUMS, MEASURED, MORE, unmeasured_network
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
     FLAGGED,
@@ -278,8 +278,8 @@ ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
     "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False,
     dispatched_like=elementwise.FAMILY, by_dtype=False,
-    aliases=_IN_ANY_HOST, of_release=ONE_HOST, borrows=hosts_like, link=host_link_of, doubts=(BETWEEN, MORE, BEYOND),
-    beyond=unmeasured_network,
+    aliases=_IN_ANY_HOST, of_release=ONE_HOST, borrows=hosts_like, link=host_link_of,
+    doubts=(BETWEEN, MORE, BEYOND, MEASURED), beyond=unmeasured_network,
 )  # fmt: skip
 #: nobody measured these two: the constants are the usual ones of NCCL's protocols
 BROADCAST = _family("broadcast", _NCCL)

@@ -152,10 +152,26 @@ def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> An
     return within(op, machine).num_gpus > MOST_IN_A_HOST
 
 
-def _beyond_nodes(op: Operator, machine: Machine, conditions: Conditions) -> Any:
-    """Whether an exchange crosses the network between nodes."""
+def _crossing_network(op: Operator, machine: Machine, *, measured: bool) -> Any:
+    """Return the points that cross a network between nodes, of the kind that somebody measured, or did not."""
     assert isinstance(op, Collective)
-    return spread_on(op, machine).crosses
+    crosses = spread_on(op, machine).crosses
+    if not anywhere(crosses):
+        return False
+    known = machine.hardware is not None and network_of(op, machine.hardware).deviation is not None
+    return crosses if known == measured else False
+
+
+def _over_measured_network(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    return _crossing_network(op, machine, measured=True)
+
+
+def _over_unmeasured_network(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    return _crossing_network(op, machine, measured=False)
+
+
+def _has_measured_network(hardware: Hardware) -> bool:
+    return hardware.fabric is not None and hardware.fabric.deviation is not None
 
 
 def _of_network(hardware: Hardware) -> tuple[float, float, float] | None:
@@ -201,9 +217,13 @@ MORE = Doubt(ErrorSource.EXTRAPOLATION, _in_a_host, A_DOUBLING)
 BRIDGE = Doubt(ErrorSource.LINK, _over_a_bridge, ANOTHER_LINK, machines=_has_bridges)
 SWITCH = Doubt(ErrorSource.LINK, _by_another_switch, (*ANOTHER_LINK[:2], ANOTHER_SWITCH), machines=_has_another_switch)
 ELSEWHERE = Doubt(ErrorSource.INSTALLATION, _elsewhere, ANOTHER_INSTALLATION)
-BEYOND = Doubt(ErrorSource.NETWORK, _beyond_nodes, NETWORKS, of_machine=_of_network)
+BEYOND = Doubt(ErrorSource.NETWORK, _over_unmeasured_network, NETWORKS)
+#: of the network that somebody measured, which states its own deviation
+MEASURED = Doubt(
+    ErrorSource.NETWORK, _over_measured_network, NETWORKS, machines=_has_measured_network, of_machine=_of_network
+)
 RINGS = Doubt(ErrorSource.LINK, _without_rings, UNRINGED, machines=_has_mesh)
 PAIRS = Doubt(ErrorSource.HOST, _pair_through_host, PAIRS_OF_HOSTS, machines=_has_pcie)
 #: of any collective, and of all-reduces
-FAR = (BETWEEN, BRIDGE, PAIRS, RINGS, MORE, ELSEWHERE, BEYOND)
-FAR_SUMS = (BETWEEN, BRIDGE, PAIRS, RINGS, SWITCH, MORE, ELSEWHERE, BEYOND)
+FAR = (BETWEEN, BRIDGE, PAIRS, RINGS, MORE, ELSEWHERE, BEYOND, MEASURED)
+FAR_SUMS = (*FAR, SWITCH)

@@ -239,6 +239,20 @@ def test_a_network_that_was_measured_is_known() -> None:
     assert found.predicted_time_high_s < usual.predicted_time_high_s
 
 
+def test_what_a_network_was_measured_to_differ_by_holds_for_no_other() -> None:
+    own = Fabric(8, 50e9, deviation=0.05, source="nccl, 16 ranks")
+    machine = dataclasses.replace(H100, fabric=own)
+    same, other = (pm.predict(pm.AllReduce(bytes=GIB, num_gpus=16, nic=nic), machine, library="nccl")
+                   for nic in ("400Gb/s", "200Gb/s"))  # fmt: skip
+    assert (same.calibration, other.calibration) == ("calibrated", "never seen")
+    assert "which no row was fitted to" in other.prediction_basis
+    width = [found.predicted_time_high_s / found.predicted_time_low_s for found in (same, other)]
+    assert width[1] > 1.5 * width[0]
+    # a training plan names its network in the same way
+    networks = [pm.Cluster(machine, gpus=16, nic=nic).machine.fabric for nic in (None, "400Gb/s", "200Gb/s")]
+    assert [network.deviation for network in networks if network] == [0.05, 0.05, None]
+
+
 MACHINES = tuple(map(pm.hardware, ("h100-sxm5-80gb", "a100-sxm4-80gb", "gb200-nvl72"))) + tuple(
     dataclasses.replace(pm.hardware(name), fabric=Fabric(8, 12.5e9)) for name in ("l40s", "mi300x", "a40")
 )
