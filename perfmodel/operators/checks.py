@@ -194,13 +194,23 @@ CHECKS = {
 }
 
 
+def first_point(wrong: Any, *sizes: Number) -> tuple[int, ...]:
+    """Return the sizes of a sweep's first point at which something is ``wrong``, for a message.
+
+    >>> first_point(np.array([False, True, True]), np.array([1.0, 2.0, 3.0]), 4)
+    (2, 4)
+    """
+    place = int(np.argmax(np.asarray(wrong) != 0))
+    return tuple(int(np.broadcast_to(value, np.shape(wrong)).flat[place]) for value in sizes)
+
+
 def check_groups(op: str, remedy: str, **sizes: Number) -> None:
-    """Refuse heads that no whole groups make; of a sweep the message has the first point that is wrong.
+    """Refuse a size that no whole groups make up; of a sweep the message has the first point that is wrong.
 
     Parameters
     ----------
     op, remedy : the operator, and what its groups are.
-    sizes : all heads, and the heads that each serve a group of them, by name.
+    sizes : the whole, and what has to divide it, by name.
 
     Raises
     ------
@@ -210,8 +220,7 @@ def check_groups(op: str, remedy: str, **sizes: Number) -> None:
     (name, total), (other, groups) = sizes.items()
     rest = total % groups
     if anywhere(rest):
-        first = int(np.argmax(np.asarray(rest) > 0))
-        found, of = (int(np.broadcast_to(value, np.shape(rest)).flat[first]) for value in (total, groups))
+        found, of = first_point(rest, total, groups)
         raise UsageError(f"{name}={found} is not a multiple of {other}={of}.", place=op, remedy=remedy)
 
 
