@@ -164,6 +164,11 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "predict on nothing": (lambda: pm.predict(pm.Gemm(**GEMM), None), MACHINE),
     "predict on a number": (lambda: pm.predict(pm.Gemm(**GEMM), 3), MACHINE),
     "bound of a name": (lambda: pm.bound_time("gemm", "h100"), OP),
+    "predict in nothing": (
+        lambda: pm.predict(pm.Gemm(**GEMM), "h100", library=None),
+        'library: None is no name of a library. Write library="vllm", or "" for any',
+    ),
+    "predict in several": (lambda: pm.predict(pm.Gemm(**GEMM), "h100", library=["vllm"]), "no name of a library"),
     "sweep a name": (lambda: pm.sweep("gemm", "h100"), OP),
     "sweep on nothing": (lambda: pm.sweep(pm.Gemm(**GEMM), None), MACHINE),
     "choose a number": (lambda: pm.choose(3, "h100"), f"problem: 3 {OP}"),

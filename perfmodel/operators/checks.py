@@ -132,7 +132,7 @@ def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> boo
 
 
 def _check_choice(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    if value not in rules["allowed"]:
+    if not isinstance(value, str) or value not in rules["allowed"]:  # an array of names is none of them
         raise unknown_name(name, str(value), rules["allowed"], place=op)
     return str(value)
 
