@@ -99,7 +99,19 @@ def read_operators(path: str | os.PathLike[str]) -> list[Operator]:
         except PerfModelError as error:
             inner = f" ({error.place})" if error.place else ""
             raise InputFileError(error.message, place=f"{where}{inner}", remedy=error.remedy) from None
+    _check_defaults(defaults, operators, f"{place}: defaults")
     return operators
+
+
+def _check_defaults(defaults: Mapping[str, Any], operators: Sequence[Operator], place: str) -> None:
+    """Refuse a default that no operator has, in this file or elsewhere: nobody would see that it does not apply."""
+    own = {key for op in operators for key in op.dimensions()}
+    if set(defaults) <= own:  # importing all operators takes a while
+        return
+    known = own.union(*(load_operator(name).dimensions() for name in operator_names()))
+    for key in defaults:
+        if key not in known:
+            raise unknown_name("dimension", str(key), own, place=place, kind=InputFileError)
 
 
 def _entries(document: Any, place: str) -> tuple[list[Any], Mapping[str, Any]]:
