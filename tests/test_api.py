@@ -244,6 +244,15 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
         r"scenario: None is no scenario\. Write pm\.read_scenario",
     ),
     "plot on nothing": (lambda: pm.roofline_plot(None, []), MACHINE),
+    "speedup of a text": (lambda: pm.amdahl_speedup("half", 2.0), r"fraction='half' is no number"),
+    "speedup by a text": (lambda: pm.amdahl_speedup(0.5, "2x"), r"local_speedup='2x' is no number"),
+    "speedup of texts": (lambda: pm.gustafson_speedup(0.1, ["4", "8"]), r"processors=\['4', '8'\] is no number"),
+    "fraction of nothing": (lambda: pm.serial_fraction(None, 4), "speedup=None is no number"),
+    "scaling of texts": (lambda: pm.fit_scaling("ab", [1, 2]), "processors='ab' is no number"),
+    "intensity of a text": (lambda: pm.arithmetic_intensity("1 TFLOP", 1e9), "flop='1 TFLOP' is no number"),
+    "intensity of nothing": (lambda: pm.arithmetic_intensity(1e12, None), "traffic_bytes=None is no number"),
+    "ridge of a text": (lambda: pm.ridge_point("312 TFLOP/s", 1e12), "peak_flop_per_s='312 TFLOP/s' is no number"),
+    "rate of a text": (lambda: pm.attainable_flop_per_s("1", 1e12, 1e12), "intensity_flop_per_byte='1' is no number"),
     "plot one point": (lambda: pm.roofline_plot("h100", 3), r"points: 3 is no list of points\. Write \[pm\.predict\("),
 }
 

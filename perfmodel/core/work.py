@@ -7,6 +7,7 @@ and the same tensors build the inputs of a benchmark, so that no count is writte
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import DTYPE_BYTES, dtype_bytes
 from perfmodel.core.record import record
+from perfmodel.errors import UsageError
 
 #: a count or a size: a number, or an array of numbers in a sweep, float64 but for arguments
 Number = float | NDArray[Any]
@@ -33,6 +35,34 @@ def plain(value: Number | np.float64) -> Number:
     if isinstance(value, float):
         return float(value)
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+def number_array(value: Any) -> NDArray[Any] | None:
+    """Return the array that NumPy makes of numbers of any kind; None for what holds something else.
+
+    Something else are lists of unequal lengths, switches, dates and texts.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype == object and all(isinstance(item, (int, float)) for item in array.flat):
+            array = array.astype(np.float64)  # whole numbers that no integer of NumPy holds
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+    return array if array.dtype.kind in "iuf" or not array.size else None
+
+
+def as_floats(name: str, value: Any) -> NDArray[np.float64]:
+    """Return an argument, a number or several, as float64.
+
+    Raises
+    ------
+    UsageError
+        When it is something else.
+    """
+    array = number_array(value)
+    if array is None:
+        raise UsageError(f"{name}={reprlib.repr(value)} is no number.", remedy="Give a number, or an array of them.")
+    return array.astype(np.float64, copy=False)
 
 
 def plain_ints(made: object, names: Iterable[str]) -> None:

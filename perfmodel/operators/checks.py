@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, network_text, parse_network_rate, parse_quantity
-from perfmodel.core.work import Number, anywhere
+from perfmodel.core.work import Number, anywhere, number_array
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.scales import check_scale
 
@@ -66,16 +66,11 @@ def _as_array(op: str, name: str, value: Any) -> NDArray[Any]:
     Raises
     ------
     UsageError
-        For lists of unequal lengths, and for what holds something else than numbers, as switches, dates and texts.
+        For what holds something else than numbers.
     """
-    try:
-        array = np.asarray(value)
-        if array.dtype == object and all(isinstance(item, (int, float)) for item in array.flat):
-            array = array.astype(np.float64)  # whole numbers that no integer of NumPy holds
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf" and array.size:
-        listed = array.ndim or isinstance(value, (list, tuple))
+    array = number_array(value)
+    if array is None:
+        listed = isinstance(value, (list, tuple)) or getattr(value, "ndim", 0)
         reason = "is not an array of whole numbers" if listed else "is not a whole number"
         raise _bad_size(op, name, reprlib.repr(value), reason)
     return array
