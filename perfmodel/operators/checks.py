@@ -70,7 +70,7 @@ def _as_array(op: str, name: str, value: Any) -> NDArray[Any]:
     """
     array = number_array(value)
     if array is None:
-        listed = isinstance(value, (list, tuple)) or getattr(value, "ndim", 0)
+        listed = isinstance(value, (list, tuple)) or getattr(value, "ndim", False)
         reason = "is not an array of whole numbers" if listed else "is not a whole number"
         raise _bad_size(op, name, reprlib.repr(value), reason)
     return array
