@@ -253,6 +253,10 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "intensity of nothing": (lambda: pm.arithmetic_intensity(1e12, None), "traffic_bytes=None is no number"),
     "ridge of a text": (lambda: pm.ridge_point("312 TFLOP/s", 1e12), "peak_flop_per_s='312 TFLOP/s' is no number"),
     "rate of a text": (lambda: pm.attainable_flop_per_s("1", 1e12, 1e12), "intensity_flop_per_byte='1' is no number"),
+    "change of nothing": (lambda: pm.Candidate("a", None, speedup=2.0), r"candidate 'a': targets is None, no list of"),
+    "change of numbers": (lambda: pm.Candidate("a", [1, 2], speedup=2.0), r"targets is \[1, 2\], no list of names"),
+    "change after nothing": (lambda: pm.Candidate("a", ("k",), speedup=2.0, after=None), "after is None, no list"),
+    "change without name": (lambda: pm.Candidate(None, ("k",), speedup=2.0), "the name is no text"),
     "plot one point": (lambda: pm.roofline_plot("h100", 3), r"points: 3 is no list of points\. Write \[pm\.predict\("),
 }
 
