@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,15 @@ def as_floats(name: str, value: Any) -> NDArray[np.float64]:
     if array is None:
         raise UsageError(f"{name}={reprlib.repr(value)} is no number.", remedy="Give a number, or an array of them.")
     return array.astype(np.float64, copy=False)
+
+
+def same(value: Any, other: Any) -> bool:
+    """Return whether two values are equal: arrays in their shape and all numbers, mappings in their keys and values."""
+    if isinstance(value, np.ndarray) or isinstance(other, np.ndarray):
+        return np.shape(value) == np.shape(other) and np.array_equal(value, other)
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        return value.keys() == other.keys() and all(same(value[key], other[key]) for key in value)
+    return bool(value == other)
 
 
 def plain_ints(made: object, names: Iterable[str]) -> None:
