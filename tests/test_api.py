@@ -180,6 +180,14 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "model of names": (lambda: pm.predict_model(["gemm"], "h100"), f"operators: 'gemm' {OP}"),
     "fuse names": (lambda: pm.fuse_operators(["gemm", "gelu"], "h100"), f"operators: 'gemm' {OP}"),
     "cluster of nothing": (lambda: pm.Cluster(None, gpus=8), MACHINE),
+    "cluster of a text's share": (
+        lambda: pm.Cluster("h100", gpus=8, nic_efficiency="85%"),
+        "nic_efficiency: '85%' is no number",
+    ),
+    "cluster of several steps": (
+        lambda: pm.Cluster("h100", gpus=8, alpha_s=[1e-6]),
+        r"alpha_s: \[1e-06\] is no number",
+    ),
     "train nothing": (lambda: pm.train(None, _cluster(), _plan()), r"model: None is no model\. Give a name, \"llama"),
     "train on a name": (
         lambda: pm.train(LLAMA, "a100", _plan()),
