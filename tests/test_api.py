@@ -164,6 +164,11 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "predict on nothing": (lambda: pm.predict(pm.Gemm(**GEMM), None), MACHINE),
     "predict on a number": (lambda: pm.predict(pm.Gemm(**GEMM), 3), MACHINE),
     "bound of a name": (lambda: pm.bound_time("gemm", "h100"), OP),
+    "predict in nothing": (
+        lambda: pm.predict(pm.Gemm(**GEMM), "h100", library=None),
+        'library: None is no name of a library. Write library="vllm", or "" for any',
+    ),
+    "predict in several": (lambda: pm.predict(pm.Gemm(**GEMM), "h100", library=["vllm"]), "no name of a library"),
     "sweep a name": (lambda: pm.sweep("gemm", "h100"), OP),
     "sweep on nothing": (lambda: pm.sweep(pm.Gemm(**GEMM), None), MACHINE),
     "choose a number": (lambda: pm.choose(3, "h100"), f"problem: 3 {OP}"),
@@ -175,6 +180,14 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "model of names": (lambda: pm.predict_model(["gemm"], "h100"), f"operators: 'gemm' {OP}"),
     "fuse names": (lambda: pm.fuse_operators(["gemm", "gelu"], "h100"), f"operators: 'gemm' {OP}"),
     "cluster of nothing": (lambda: pm.Cluster(None, gpus=8), MACHINE),
+    "cluster of a text's share": (
+        lambda: pm.Cluster("h100", gpus=8, nic_efficiency="85%"),
+        "nic_efficiency: '85%' is no number",
+    ),
+    "cluster of several steps": (
+        lambda: pm.Cluster("h100", gpus=8, alpha_s=[1e-6]),
+        r"alpha_s: \[1e-06\] is no number",
+    ),
     "train nothing": (lambda: pm.train(None, _cluster(), _plan()), r"model: None is no model\. Give a name, \"llama"),
     "train on a name": (
         lambda: pm.train(LLAMA, "a100", _plan()),
@@ -239,6 +252,19 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
         r"scenario: None is no scenario\. Write pm\.read_scenario",
     ),
     "plot on nothing": (lambda: pm.roofline_plot(None, []), MACHINE),
+    "speedup of a text": (lambda: pm.amdahl_speedup("half", 2.0), r"fraction='half' is no number"),
+    "speedup by a text": (lambda: pm.amdahl_speedup(0.5, "2x"), r"local_speedup='2x' is no number"),
+    "speedup of texts": (lambda: pm.gustafson_speedup(0.1, ["4", "8"]), r"processors=\['4', '8'\] is no number"),
+    "fraction of nothing": (lambda: pm.serial_fraction(None, 4), "speedup=None is no number"),
+    "scaling of texts": (lambda: pm.fit_scaling("ab", [1, 2]), "processors='ab' is no number"),
+    "intensity of a text": (lambda: pm.arithmetic_intensity("1 TFLOP", 1e9), "flop='1 TFLOP' is no number"),
+    "intensity of nothing": (lambda: pm.arithmetic_intensity(1e12, None), "traffic_bytes=None is no number"),
+    "ridge of a text": (lambda: pm.ridge_point("312 TFLOP/s", 1e12), "peak_flop_per_s='312 TFLOP/s' is no number"),
+    "rate of a text": (lambda: pm.attainable_flop_per_s("1", 1e12, 1e12), "intensity_flop_per_byte='1' is no number"),
+    "change of nothing": (lambda: pm.Candidate("a", None, speedup=2.0), r"candidate 'a': targets is None, no list of"),
+    "change of numbers": (lambda: pm.Candidate("a", [1, 2], speedup=2.0), r"targets is \[1, 2\], no list of names"),
+    "change after nothing": (lambda: pm.Candidate("a", ("k",), speedup=2.0, after=None), "after is None, no list"),
+    "change without name": (lambda: pm.Candidate(None, ("k",), speedup=2.0), "the name is no text"),
     "plot one point": (lambda: pm.roofline_plot("h100", 3), r"points: 3 is no list of points\. Write \[pm\.predict\("),
 }
 

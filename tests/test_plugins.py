@@ -178,6 +178,22 @@ def test_a_broken_plugin_is_named_once_and_skipped(
     assert perfmodel(*arguments).err.count("is skipped") == 0
 
 
+@pytest.mark.parametrize("command", [("operators",), ("analyze", "--help"), ("analyze", "ops.json", *GEMM[5:])])
+def test_an_operator_that_is_broken_leaves_the_others(
+    install: Install, perfmodel: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    install({"operators": {"broken_operator": "strange_plugin.code"}}, code="import a_module_that_nobody_has")
+    monkeypatch.chdir(tmp_path)
+    Path("ops.json").write_text(
+        '{"defaults": {"causal": true}, "operators": [{"op": "softmax", "rows": 1, "cols": 1}]}'
+    )
+    ran = perfmodel(*command)
+    assert ran.code == 0, ran.err
+    assert "softmax" in ran.out
+    assert "broken_operator" not in ran.out
+    assert "Did you mean 'broken_operator'" not in perfmodel("operators", "broken_operator").err
+
+
 def test_kernels_that_are_broken_leave_the_others(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     from perfmodel.kernels.registry import find_kernels

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from perfmodel.core.hardware import Fabric, Hardware
 from perfmodel.core.machine_parts import GPUS_IN_A_HOST, reached_rate
 from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, parse_network_rate
 from perfmodel.core.work import plain_ints
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, expect_numbers
 
 #: the largest cluster that is believed
 LARGEST = 10**7
@@ -89,12 +91,15 @@ class Cluster:
         UsageError
             For a count, rate or share that is impossible, and when the cluster needs a network that nobody gave.
         """
+        numbers = {"nic_efficiency": nic_efficiency, "alpha_s": alpha_s, "oversubscription": oversubscription}
+        expect_numbers(Real, **{name: value for name, value in numbers.items() if value is not None})
         fabric = hardware.fabric or Fabric()
         node = fabric.gpus_per_node if gpus_per_node is None else gpus_per_node
         given: object = nic  # from a file, perhaps of another type
-        known = isinstance(given, str | int | float | None) and not isinstance(given, bool)
+        known = isinstance(given, str | Real | None) and not isinstance(given, bool)
         # a number is in B/s: one that is meant in Gb/s is far below any network
-        small_or_large = isinstance(given, int | float) and (0 < given < SLOWEST_NETWORK or given > FASTEST_NETWORK)
+        number: Any = given if isinstance(given, Real) else 0
+        small_or_large = 0 < number < SLOWEST_NETWORK or number > FASTEST_NETWORK
         if not known or small_or_large:
             remedy = "Write it as in '400 Gb/s'; a number is in B/s, as 50e9."
             raise UsageError(f"nic = {str(given)[:40]} is no rate of a GPU's network.", place="cluster", remedy=remedy)

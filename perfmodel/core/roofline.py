@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.record import record
-from perfmodel.core.work import Number, plain
+from perfmodel.core.work import Number, as_floats, plain
 from perfmodel.errors import UsageError
 
 
@@ -24,20 +24,26 @@ def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
 
     Williams et al. 2009: I = W / Q, with W the FLOP and Q the traffic to the memory level in question.
 
+    Raises
+    ------
+    UsageError
+        For what are no numbers.
+
     >>> round(float(arithmetic_intensity(2 * 4096**3, 3 * 4096**2 * 2)), 1)
     1365.3
     """
     if isinstance(flop, float) and isinstance(traffic_bytes, float) and traffic_bytes:
         return float(flop / traffic_bytes)
+    work, traffic = as_floats("flop", flop), as_floats("traffic_bytes", traffic_bytes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.divide(flop, traffic_bytes)
-    return plain(np.where(np.asarray(flop) == 0, 0.0, value))
+        value = np.divide(work, traffic)
+    return plain(np.where(work == 0, 0.0, value))
 
 
 def _check_above(**values: Number) -> None:
     """Raise a UsageError for a figure, or one of an array of them, that is not above 0."""
     for name, value in values.items():
-        if not np.all(np.greater(value, 0)):
+        if not (as_floats(name, value) > 0.0).all():
             raise UsageError(f"{name}={reprlib.repr(value)} is not above 0.")
 
 
@@ -49,13 +55,13 @@ def ridge_point(peak_flop_per_s: Number, bandwidth_bytes_per_s: Number) -> Numbe
     Raises
     ------
     UsageError
-        For a peak or a bandwidth that is not above 0.
+        For a peak or a bandwidth that is no number above 0.
 
     >>> round(ridge_point(312e12, 1555e9), 1)
     200.6
     """
     _check_above(peak_flop_per_s=peak_flop_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
-    return peak_flop_per_s / bandwidth_bytes_per_s
+    return plain(np.divide(peak_flop_per_s, bandwidth_bytes_per_s))
 
 
 def attainable_flop_per_s(
@@ -68,13 +74,13 @@ def attainable_flop_per_s(
     Raises
     ------
     UsageError
-        For a peak or a bandwidth that is not above 0, and an intensity below 0.
+        For a peak or a bandwidth that is no number above 0, and an intensity that is none from 0 on.
 
     >>> round(float(attainable_flop_per_s(1 / 12, 19.5e12, 1555e9)) / 1e9, 1)
     129.6
     """
     _check_above(peak_flop_per_s=peak_flop_per_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
-    if not np.all(np.greater_equal(intensity_flop_per_byte, 0)):
+    if not (as_floats("intensity_flop_per_byte", intensity_flop_per_byte) >= 0.0).all():
         raise UsageError(f"intensity_flop_per_byte={reprlib.repr(intensity_flop_per_byte)} is below 0.")
     return plain(np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)))
 

@@ -7,7 +7,8 @@ and the same tensors build the inputs of a benchmark, so that no count is writte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import DTYPE_BYTES, dtype_bytes
 from perfmodel.core.record import record
+from perfmodel.errors import UsageError
 
 #: a count or a size: a number, or an array of numbers in a sweep, float64 but for arguments
 Number = float | NDArray[Any]
@@ -33,6 +35,43 @@ def plain(value: Number | np.float64) -> Number:
     if isinstance(value, float):
         return float(value)
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+def number_array(value: Any) -> NDArray[Any] | None:
+    """Return the array that NumPy makes of numbers of any kind; None for what holds something else.
+
+    Something else are lists of unequal lengths, switches, dates and texts.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype == object and all(isinstance(item, (int, float)) for item in array.flat):
+            array = array.astype(np.float64)  # whole numbers that no integer of NumPy holds
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+    return array if array.dtype.kind in "iuf" or not array.size else None
+
+
+def as_floats(name: str, value: Any) -> NDArray[np.float64]:
+    """Return an argument, a number or several, as float64.
+
+    Raises
+    ------
+    UsageError
+        When it is something else.
+    """
+    array = number_array(value)
+    if array is None:
+        raise UsageError(f"{name}={reprlib.repr(value)} is no number.", remedy="Give a number, or an array of them.")
+    return array.astype(np.float64, copy=False)
+
+
+def same(value: Any, other: Any) -> bool:
+    """Return whether two values are equal: arrays in their shape and all numbers, mappings in their keys and values."""
+    if isinstance(value, np.ndarray) or isinstance(other, np.ndarray):
+        return np.shape(value) == np.shape(other) and np.array_equal(value, other)
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        return value.keys() == other.keys() and all(same(value[key], other[key]) for key in value)
+    return bool(value == other)
 
 
 def plain_ints(made: object, names: Iterable[str]) -> None:

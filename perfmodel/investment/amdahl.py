@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.report import Reportable
-from perfmodel.core.work import Number, plain
+from perfmodel.core.work import Number, as_floats, plain
 from perfmodel.errors import UsageError
 
 #: a local speedup this near to 1 is that of sums that were rounded: it is none
@@ -33,13 +33,13 @@ def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
     Raises
     ------
     UsageError
-        If a fraction is not from 0 to 1, or a speedup is not above 0.
+        If a fraction is no number from 0 to 1, or a speedup is none above 0.
 
     >>> round(amdahl_speedup(0.5, 2.0), 3), amdahl_speedup(0.4, 2.0)
     (1.333, 1.25)
     """
     p = _checked("fraction", fraction, 0.0, 1.0)
-    s = np.asarray(local_speedup, dtype=np.float64)
+    s = as_floats("local_speedup", local_speedup)
     if not (s > 0).all():
         raise UsageError(f"local_speedup={local_speedup} is not above 0.", remedy="It is the old over the new time.")
     return _amdahl(1.0 - p, s)
@@ -59,7 +59,7 @@ def amdahl_limit(fraction: Number) -> Number:
     Raises
     ------
     UsageError
-        If a fraction is not from 0 to 1.
+        If a fraction is no number from 0 to 1.
 
     >>> round(amdahl_limit(0.24), 3)
     1.316
@@ -115,12 +115,12 @@ def serial_fraction(speedup: Number, processors: Number) -> Number:
     Raises
     ------
     UsageError
-        If a speedup is not above 0, or n is not above 1.
+        If a speedup is no number above 0, or n is none above 1.
 
     >>> round(serial_fraction(2.5, 4), 4), round(serial_fraction(3.8, 4), 4)
     (0.2, 0.0175)
     """
-    s, n = np.asarray(speedup, dtype=np.float64), np.asarray(processors, dtype=np.float64)
+    s, n = as_floats("speedup", speedup), as_floats("processors", processors)
     if not ((s > 0).all() and (n > 1).all()):
         raise UsageError(f"speedup={speedup} on processors={processors}: needs a speedup above 0, processors above 1.")
     return plain((n / s - 1.0) / (n - 1.0))
@@ -141,7 +141,7 @@ def gustafson_speedup(serial: Number, processors: Number) -> Number:
     Raises
     ------
     UsageError
-        If the share is not from 0 to 1, or n is below 1.
+        If the share is no number from 0 to 1, or n is none from 1 on.
 
     >>> gustafson_speedup(0.2, 4), round(gustafson_speedup(0.004, 1024), 3)
     (3.4, 1019.908)
@@ -199,7 +199,7 @@ def fit_scaling(processors: Sequence[float], speedups: Sequence[float]) -> Scali
     >>> round(fit.serial_fraction, 3), round(fit.speedup(64), 2), round(fit.max_speedup, 1)
     (0.05, 15.42, 20.0)
     """
-    n, s = (np.asarray(values, dtype=np.float64).ravel() for values in (processors, speedups))
+    n, s = as_floats("processors", processors).ravel(), as_floats("speedups", speedups).ravel()
     if n.size != s.size:
         raise UsageError(f"{n.size} numbers of processors, {s.size} speedups.", remedy="Give one speedup for each.")
     if not ((n >= 1).all() and np.isfinite(n).all() and (n > 1).any()):
@@ -215,7 +215,7 @@ def fit_scaling(processors: Sequence[float], speedups: Sequence[float]) -> Scali
 
 
 def _checked(name: str, value: Number, low: float, high: float) -> np.ndarray:
-    array = np.asarray(value, dtype=np.float64)
+    array = as_floats(name, value)
     if not ((array >= low) & (array <= high)).all():
         raise UsageError(f"{name}={value} is not from {low:g} to {high:g}.")
     return array

@@ -14,7 +14,7 @@ from perfmodel.errors import expect, unknown_name
 from perfmodel.operators.base import Operator, wrong_dimensions
 from perfmodel.plugins import load_attribute, module_names, warn_of_plugin
 
-__all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_names", "spelled"]
+__all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_classes", "operator_names", "spelled"]
 
 #: modules of this folder that are not operators
 HELPERS = (
@@ -58,8 +58,14 @@ def load_operator(name: str) -> type[Operator]:
     expect(name, str, "name of an operator", place="name", remedy='Write "gemm".')
     kind = _load(name) if name in operator_names() else None
     if kind is None:
-        raise unknown_name("operator", name, operator_names())
+        raise unknown_name("operator", name, (other for other in operator_names() if other != name))
     return kind
+
+
+def operator_classes() -> dict[str, type[Operator]]:
+    """Return operator name -> class of all operators, which imports them; broken plugins are left out."""
+    found = {name: _load(name) for name in operator_names()}
+    return {name: kind for name, kind in found.items() if kind is not None}
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere, clipped, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
-from perfmodel.operators.checks import check_groups
+from perfmodel.operators.checks import check_groups, first_point
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 
@@ -95,9 +95,10 @@ class Attention(Operator):
         self.derive(kv_heads=self.heads, seq_kv=self.seq_q, kv_dtype=self.dtype)
         remedy = "Each key head belongs to a group of query heads; the groups have one size."
         check_groups(self.op, remedy, heads=self.heads, kv_heads=self.kv_heads)
-        if self.causal and anywhere(self.seq_kv < self.seq_q):
+        if self.causal and anywhere(short := self.seq_kv < self.seq_q):
+            keys, queries = first_point(short, self.seq_kv, self.seq_q)
             raise UsageError(
-                f"seq_kv={self.seq_kv} is below seq_q={self.seq_q} in causal attention.",
+                f"seq_kv={keys} is below seq_q={queries} in causal attention.",
                 place=self.op,
                 remedy="The queries are the last positions of the sequence, so seq_kv is at least seq_q.",
             )

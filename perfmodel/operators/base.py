@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import ENGINES
-from perfmodel.core.work import Number, Tensor, Work
+from perfmodel.core.work import Number, Tensor, Work, same
 from perfmodel.errors import ArgumentError, PerfModelError, UsageError, unknown_name
 from perfmodel.operators.checks import CHECKS, check_shapes, is_unset
 from perfmodel.operators.spans import span
@@ -138,7 +138,7 @@ class Operator(abc.ABC):
         if type(self) is not type(other):
             return NotImplemented
         own, others = vars(self), vars(other)
-        return all(_same(own[name], others[name]) for name in _declared(type(self)))
+        return all(same(own[name], others[name]) for name in _declared(type(self)))
 
     def __hash__(self) -> int:
         """Return a number that equal operators share; of arrays the shapes count alone."""
@@ -354,12 +354,6 @@ def _hashed(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     return value.shape or value.item()  # an array of one number is equal to the number
-
-
-def _same(value: Any, other: Any) -> bool:
-    if isinstance(value, np.ndarray) or isinstance(other, np.ndarray):
-        return np.shape(value) == np.shape(other) and np.array_equal(value, other)
-    return bool(value == other)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, network_text, parse_network_rate, parse_quantity
-from perfmodel.core.work import Number, anywhere
+from perfmodel.core.work import Number, anywhere, number_array
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.scales import check_scale
 
@@ -66,16 +66,11 @@ def _as_array(op: str, name: str, value: Any) -> NDArray[Any]:
     Raises
     ------
     UsageError
-        For lists of unequal lengths, and for what holds something else than numbers, as switches, dates and texts.
+        For what holds something else than numbers.
     """
-    try:
-        array = np.asarray(value)
-        if array.dtype == object and all(isinstance(item, (int, float)) for item in array.flat):
-            array = array.astype(np.float64)  # whole numbers that no integer of NumPy holds
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "iuf" and array.size:
-        listed = array.ndim or isinstance(value, (list, tuple))
+    array = number_array(value)
+    if array is None:
+        listed = isinstance(value, (list, tuple)) or getattr(value, "ndim", False)
         reason = "is not an array of whole numbers" if listed else "is not a whole number"
         raise _bad_size(op, name, reprlib.repr(value), reason)
     return array
@@ -132,7 +127,7 @@ def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> boo
 
 
 def _check_choice(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    if value not in rules["allowed"]:
+    if not isinstance(value, str) or value not in rules["allowed"]:  # an array of names is none of them
         raise unknown_name(name, str(value), rules["allowed"], place=op)
     return str(value)
 
@@ -194,13 +189,23 @@ CHECKS = {
 }
 
 
+def first_point(wrong: Any, *sizes: Number) -> tuple[int, ...]:
+    """Return the sizes of a sweep's first point at which something is ``wrong``, for a message.
+
+    >>> first_point(np.array([False, True, True]), np.array([1.0, 2.0, 3.0]), 4)
+    (2, 4)
+    """
+    place = int(np.argmax(np.asarray(wrong) != 0))
+    return tuple(int(np.broadcast_to(value, np.shape(wrong)).flat[place]) for value in sizes)
+
+
 def check_groups(op: str, remedy: str, **sizes: Number) -> None:
-    """Refuse heads that no whole groups make; of a sweep the message has the first point that is wrong.
+    """Refuse a size that no whole groups make up; of a sweep the message has the first point that is wrong.
 
     Parameters
     ----------
     op, remedy : the operator, and what its groups are.
-    sizes : all heads, and the heads that each serve a group of them, by name.
+    sizes : the whole, and what has to divide it, by name.
 
     Raises
     ------
@@ -210,8 +215,7 @@ def check_groups(op: str, remedy: str, **sizes: Number) -> None:
     (name, total), (other, groups) = sizes.items()
     rest = total % groups
     if anywhere(rest):
-        first = int(np.argmax(np.asarray(rest) > 0))
-        found, of = (int(np.broadcast_to(value, np.shape(rest)).flat[first]) for value in (total, groups))
+        found, of = first_point(rest, total, groups)
         raise UsageError(f"{name}={found} is not a multiple of {other}={of}.", place=op, remedy=remedy)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.units import parse_network_rate
-from perfmodel.core.work import Number, Tensor, maximum, number, where
+from perfmodel.core.work import Number, Tensor, anywhere, maximum, number, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, network_rate, size
+from perfmodel.operators.checks import first_point
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,10 +46,11 @@ class Collective(Operator):
 
     def check(self) -> None:
         """Check that every node has a GPU."""
-        if self.nodes is None or not np.any(np.greater(self.nodes, self.num_gpus)):
+        if self.nodes is None or not anywhere(more := self.nodes > self.num_gpus):
             return
+        nodes, num_gpus = first_point(more, self.nodes, self.num_gpus)
         raise UsageError(
-            f"nodes={_largest(self.nodes)} is more than num_gpus={_largest(self.num_gpus)}.",
+            f"nodes={nodes} is more than num_gpus={num_gpus}.",
             place=self.op,
             remedy="Each node has at least one of the GPUs; num_gpus counts those of all nodes.",
         )
@@ -153,7 +155,3 @@ class Collective(Operator):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the send and the receive buffer, both of the whole message; subclasses may shorten one."""
         return (Tensor.input("send", self.buffer(), self.dtype), Tensor.output("receive", self.buffer(), self.dtype))
-
-
-def _largest(sizes: Number) -> int:
-    return int(np.max(sizes))

@@ -21,6 +21,7 @@ from perfmodel.core.work import (
 )
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.checks import check_groups, first_point
 
 #: dtypes in which libraries have Winograd's algorithm
 WINOGRAD_DTYPES = ("fp32", "fp16")
@@ -88,17 +89,14 @@ class Conv2d(Operator):
         if self.gradient != "both" and not self.backward:
             raise UsageError(f"gradient={self.gradient} needs backward=true.", place=self.op)
         for name, value in (("c", self.c), ("k", self.k)):
-            if anywhere(value % self.groups):
-                raise UsageError(
-                    f"groups={self.groups} does not divide {name}={value}.",
-                    place=self.op,
-                    remedy="All groups have the same number of channels and filters.",
-                )
+            remedy = "All groups have the same number of channels and filters."
+            check_groups(self.op, remedy, **{name: value, "groups": self.groups})
         for names, length, taps, out in (("h, r", self.h, self.r, self.p), ("w, s", self.w, self.s, self.q)):
-            if anywhere(out < 1):
+            if anywhere(empty := out < 1):
+                shown = first_point(empty, taps, self.dilation, length, self.padding)
                 raise UsageError(
-                    f"the output is empty: a filter of {taps} taps at dilation {self.dilation} does not fit {length} "
-                    f"with padding {self.padding} ({names}).",
+                    "the output is empty: a filter of {} taps at dilation {} does not fit {} with padding {} "
+                    "({names}).".format(*shown, names=names),
                     place=self.op,
                     remedy="dilation (r - 1) + 1 is at most h + 2 padding, and the same holds for s and w.",
                 )

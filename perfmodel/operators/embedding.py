@@ -10,6 +10,7 @@ import numpy as np
 from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
+from perfmodel.operators.checks import first_point
 from perfmodel.operators.lookup import distinct
 
 
@@ -44,10 +45,10 @@ class Embedding(Operator):
         """Derive the number of different rows, which is at most tokens and at most vocab."""
         most = np.minimum(self.tokens, self.vocab)
         self.derive(unique=distinct(self.tokens, self.vocab))
-        if anywhere(self.unique > most):
-            raise UsageError(
-                f"unique={self.unique} is more than min(tokens, vocab) = {most}.", place=self.op, remedy="Leave it out."
-            )
+        if anywhere(wrong := self.unique > most):
+            unique, limit = first_point(wrong, self.unique, most)
+            message = f"unique={unique} is more than min(tokens, vocab) = {limit}."
+            raise UsageError(message, place=self.op, remedy="Leave it out.")
 
     def flop(self) -> Number:
         """Return 0: a look-up moves data; backward tokens dim [FLOP]."""

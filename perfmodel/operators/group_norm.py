@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.core.work import Number, Tensor, anywhere
-from perfmodel.errors import UsageError
+from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator, flag, size
+from perfmodel.operators.checks import check_groups
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,12 +34,7 @@ class GroupNorm(Operator):
 
     def check(self) -> None:
         """Check that the groups divide the channels."""
-        if anywhere(self.c % self.groups):
-            raise UsageError(
-                f"groups={self.groups} does not divide c={self.c}.",
-                place=self.op,
-                remedy="All groups have the same number of channels.",
-            )
+        check_groups(self.op, "All groups have the same number of channels.", c=self.c, groups=self.groups)
 
     def flop(self) -> Number:
         """Return 4 n c hw, backward 13 [FLOP]."""

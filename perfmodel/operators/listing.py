@@ -9,7 +9,7 @@ from typing import Any
 
 from perfmodel.core.docstrings import docstring
 from perfmodel.core.report import Reportable
-from perfmodel.operators import load_operator, operator_names, spelled
+from perfmodel.operators import Operator, load_operator, operator_classes, operator_names, spelled
 
 #: parameters that every operator has
 COMMON = ("dtype", "engine", "name", "count")
@@ -72,14 +72,17 @@ def describe_operator(name: str) -> OperatorInfo:
     UsageError
         When there is no such operator; the message names the nearest.
     """
-    kind = load_operator(spelled(name) if spelled(name) in operator_names() else name)
+    return _described(load_operator(spelled(name) if spelled(name) in operator_names() else name))
+
+
+def _described(kind: type[Operator]) -> OperatorInfo:
     summary = docstring(kind).partition("\n")[0].replace("`", "")
     return OperatorInfo(kind.op, summary, tuple(_dimensions(dataclasses.fields(kind))))
 
 
 def list_operators() -> OperatorListing:
     """Return all operators, in the order of their names."""
-    return OperatorListing(tuple(describe_operator(name) for name in operator_names()))
+    return OperatorListing(tuple(map(_described, operator_classes().values())))
 
 
 def _dimensions(fields: Iterable[dataclasses.Field[Any]]) -> Iterable[Dimension]:

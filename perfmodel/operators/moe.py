@@ -13,6 +13,7 @@ from perfmodel.core.work import Number, Tensor, anywhere, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, number, scale_of, size
+from perfmodel.operators.checks import check_groups, first_point
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.routing import LoadFeatures, expected_touched, expected_visits, loads_of
 from perfmodel.operators.scales import check_divides, expand_format, format_name, scale_tensors, weight_bytes
@@ -89,8 +90,8 @@ class Moe(Operator):
         self.derive(out_dtype="bf16" if narrow else self.dtype, weight_dtype=self.dtype, scale="none")
         self._at_most("top_k", "experts", "Each token takes different experts.")
         self._at_most("ep", "experts", "Each rank has at least one expert.")
-        self._divides("ep", "experts", "Each rank has as many experts.")
-        self._divides("tp", "inter", "Each rank has as much of an expert's hidden layer.")
+        check_groups(self.op, "Each rank has as many experts.", experts=self.experts, ep=self.ep)
+        check_groups(self.op, "Each rank has as much of an expert's hidden layer.", inter=self.inter, tp=self.tp)
         check_divides(self.op, self.scale, hidden=self.hidden, **{"inter / tp": self.inter_of_rank})
         if self.skew and self.routing == "balanced":
             raise UsageError(
@@ -106,18 +107,10 @@ class Moe(Operator):
             )
 
     def _at_most(self, name: str, other: str, reason: str) -> None:
-        if anywhere(getattr(self, name) > getattr(self, other)):
-            raise UsageError(
-                f"{name}={_shown(self, name)} is above {other}={_shown(self, other)}.", place=self.op, remedy=reason
-            )
-
-    def _divides(self, name: str, other: str, reason: str) -> None:
-        if anywhere(getattr(self, other) % getattr(self, name)):
-            raise UsageError(
-                f"{other}={_shown(self, other)} is not a multiple of {name}={_shown(self, name)}.",
-                place=self.op,
-                remedy=reason,
-            )
+        values = getattr(self, name), getattr(self, other)
+        if anywhere(above := values[0] > values[1]):
+            value, most = first_point(above, *values)
+            raise UsageError(f"{name}={value} is above {other}={most}.", place=self.op, remedy=reason)
 
     @property
     def kernel_dtype(self) -> str:
@@ -284,9 +277,3 @@ class Moe(Operator):
     def _exchange(self, name: str, element_bytes: float) -> Alltoall:
         sent = np.ceil(self.tokens / self.ep * self.visits * self.hidden * element_bytes)
         return Alltoall(bytes=sent, num_gpus=self.ep, dtype=self.out_dtype, name=name)
-
-
-def _shown(op: Moe, name: str) -> str:
-    """Return a dimension for a message."""
-    value = getattr(op, name)
-    return f"{value:g}" if np.ndim(value) == 0 else f"{np.shape(value)} numbers"

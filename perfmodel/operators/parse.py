@@ -22,7 +22,7 @@ from perfmodel import storage
 from perfmodel.core.lists import list_items
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, expect, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
-from perfmodel.operators import load_operator, operator_names, spelled
+from perfmodel.operators import load_operator, operator_classes, operator_names, spelled
 from perfmodel.operators.base import Operator, wrong_dimensions
 from perfmodel.operators.checks import LARGEST_SIZE, bytes_in
 
@@ -99,7 +99,19 @@ def read_operators(path: str | os.PathLike[str]) -> list[Operator]:
         except PerfModelError as error:
             inner = f" ({error.place})" if error.place else ""
             raise InputFileError(error.message, place=f"{where}{inner}", remedy=error.remedy) from None
+    _check_defaults(defaults, operators, f"{place}: defaults")
     return operators
+
+
+def _check_defaults(defaults: Mapping[str, Any], operators: Sequence[Operator], place: str) -> None:
+    """Refuse a default that no operator has, in this file or elsewhere: nobody would see that it does not apply."""
+    own = {key for op in operators for key in op.dimensions()}
+    if set(defaults) <= own:  # importing all operators takes a while
+        return
+    known = own.union(*(kind.dimensions() for kind in operator_classes().values()))
+    for key in defaults:
+        if key not in known:
+            raise unknown_name("dimension", str(key), own, place=place, kind=InputFileError)
 
 
 def _entries(document: Any, place: str) -> tuple[list[Any], Mapping[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 from perfmodel.core.work import Number, Tensor, anywhere, plain
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.checks import first_point
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,13 +51,14 @@ class Pool2d(Operator):
     def check(self) -> None:
         """Derive the stride; check that windows fit the image and are not all padding."""
         self.derive(stride=self.k)
-        if anywhere(2.0 * self.padding > self.k):
-            raise UsageError(f"padding={self.padding} is above half of the window, k={self.k}.", place=self.op)
+        if anywhere(wide := 2.0 * self.padding > self.k):
+            padding, k = first_point(wide, self.padding, self.k)
+            raise UsageError(f"padding={padding} is above half of the window, k={k}.", place=self.op)
         for name, out in (("h", self.p), ("w", self.q)):
-            if anywhere(out < 1):
+            if anywhere(empty := out < 1):
+                k, length, padding = first_point(empty, self.k, getattr(self, name), self.padding)
                 raise UsageError(
-                    f"the output is empty: a window of k={self.k} does not fit {name}={getattr(self, name)} with "
-                    f"padding={self.padding}.",
+                    f"the output is empty: a window of k={k} does not fit {name}={length} with padding={padding}.",
                     place=self.op,
                     remedy=f"k is at most {name} + 2 padding.",
                 )

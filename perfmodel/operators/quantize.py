@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.base import Operator, choice, dtype_of, size
+from perfmodel.operators.checks import first_point
 
 #: dtypes that rows are quantised to
 QUANTISED = ("fp8", "int8", "fp4")
@@ -28,9 +29,10 @@ def _group(scale: str) -> int:
 
 def check_group(op: Any) -> None:
     """Check that groups divide the columns, where scales are of groups."""
-    if anywhere(op.cols % _group(op.scale)):
+    if anywhere(rest := op.cols % _group(op.scale)):
+        (cols,) = first_point(rest, op.cols)
         raise UsageError(
-            f"scale={op.scale} does not divide cols={op.cols}.",
+            f"scale={op.scale} does not divide cols={cols}.",
             place=op.op,
             remedy="All groups of a row have the same number of columns.",
         )

@@ -8,6 +8,7 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
+from perfmodel.operators.checks import check_groups, first_point
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,19 +47,23 @@ class Rope(Operator):
         if self.heads is not None:
             total = (self.heads + (self.heads if self.kv_heads is None else self.kv_heads)) * self.head_dim
             self.derive(kv_heads=self.heads, dim=total)
-            if anywhere(self.dim != total):
+            if anywhere(other := self.dim != total):
+                dim, expected = first_point(other, self.dim, total)
                 raise UsageError(
-                    f"dim={self.dim} is not (heads + kv_heads) head_dim = {total}.",
+                    f"dim={dim} is not (heads + kv_heads) head_dim = {expected}.",
                     place=self.op,
                     remedy="Leave out dim.",
                 )
-        if self.rotary is not None and anywhere(self.rotary > self.head_dim):
-            raise UsageError(f"rotary={self.rotary} is above head_dim={self.head_dim}.", place=self.op)
+        else:
+            remedy = "dim counts the elements of whole heads of q and k; give their head_dim."
+            check_groups(self.op, remedy, dim=self.dim, head_dim=self.head_dim)
+        if self.rotary is not None and anywhere(above := self.rotary > self.head_dim):
+            rotary, head_dim = first_point(above, self.rotary, self.head_dim)
+            raise UsageError(f"rotary={rotary} is above head_dim={head_dim}.", place=self.op)
         name = "head_dim" if self.rotary is None else "rotary"
-        if anywhere(getattr(self, name) % 2):
-            raise UsageError(
-                f"{name}={getattr(self, name)} is odd.", place=self.op, remedy="The elements of a head turn in pairs."
-            )
+        if anywhere(rest := getattr(self, name) % 2):
+            (odd,) = first_point(rest, getattr(self, name))
+            raise UsageError(f"{name}={odd} is odd.", place=self.op, remedy="The elements of a head turn in pairs.")
 
     @property
     def rotated(self) -> Number:

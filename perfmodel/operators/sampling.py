@@ -8,6 +8,7 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
+from perfmodel.operators.checks import first_point
 from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import INDEX_DTYPE, Topk
 
@@ -50,8 +51,9 @@ class Sampling(Operator):
 
     def check(self) -> None:
         """Refuse a top k of more tokens than there are."""
-        if self.algorithm == "top_k" and anywhere(self.k > self.vocab):
-            raise UsageError(f"k={self.k} is above vocab={self.vocab}.", place=self.op, remedy="Keep at most vocab.")
+        if self.algorithm == "top_k" and anywhere(above := self.k > self.vocab):
+            k, vocab = first_point(above, self.k, self.vocab)
+            raise UsageError(f"k={k} is above vocab={vocab}.", place=self.op, remedy="Keep at most vocab.")
 
     def selection(self) -> Topk | Sort | None:
         """Return the selection that comes before the draw, None where there is none."""

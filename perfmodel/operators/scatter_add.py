@@ -10,6 +10,7 @@ import numpy as np
 from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
+from perfmodel.operators.checks import first_point
 from perfmodel.operators.lookup import distinct, distribution, most_repeated, sector_columns
 
 
@@ -46,10 +47,10 @@ class ScatterAdd(Operator):
         """Derive the number of different rows, which is at most rows and at most table."""
         self.derive(unique=distinct(self.rows, self.table, self.distribution))
         most = np.minimum(self.rows, self.table)
-        if anywhere(self.unique > most):
-            raise UsageError(
-                f"unique={self.unique} is more than min(rows, table) = {most}.", place=self.op, remedy="Leave it out."
-            )
+        if anywhere(wrong := self.unique > most):
+            unique, limit = first_point(wrong, self.unique, most)
+            message = f"unique={unique} is more than min(rows, table) = {limit}."
+            raise UsageError(message, place=self.op, remedy="Leave it out.")
 
     @property
     def multiplicity(self) -> Number:

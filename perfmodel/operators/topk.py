@@ -11,6 +11,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, Tensor, anywhere, plain
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
+from perfmodel.operators.checks import first_point
 from perfmodel.operators.sort import DIGIT_BITS, Sort
 
 #: bytes of the index that a sort moves with each key
@@ -48,8 +49,9 @@ class Topk(Operator):
 
     def check(self) -> None:
         """Refuse more elements than a row has."""
-        if anywhere(self.k > self.cols):
-            raise UsageError(f"k={self.k} is above cols={self.cols}.", place=self.op, remedy="Keep at most cols.")
+        if anywhere(above := self.k > self.cols):
+            k, cols = first_point(above, self.k, self.cols)
+            raise UsageError(f"k={k} is above cols={cols}.", place=self.op, remedy="Keep at most cols.")
 
     def reads(self) -> float:
         """Return how often a row is read."""

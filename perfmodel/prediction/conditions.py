@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from perfmodel.core.vocabulary import CacheState, Load, Timing
+from perfmodel.errors import expect
 from perfmodel.prediction.implementations import asked_for
 
 
@@ -57,7 +58,7 @@ class Conditions:
         Raises
         ------
         UsageError
-            When a word is unknown; the message lists the allowed ones and the nearest.
+            When a word is unknown; the message lists the allowed ones and the nearest. When a library is no text.
         """
         try:
             return _parsed(timing, cache, library, load)
@@ -67,5 +68,6 @@ class Conditions:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(timing: str, cache: str, library: str, load: str) -> Conditions:
-    name, version = asked_for(str(library))
+    expect(library, str, "name of a library", place="library", remedy='Write library="vllm", or "" for any.')
+    name, version = asked_for(library)
     return Conditions(Timing.parse(timing), CacheState.parse(cache), name, Load.parse(load), version)

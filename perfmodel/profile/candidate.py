@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -83,9 +84,10 @@ class Candidate:
     operator: Operator | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise self.error("the name is no text.", "Give each candidate a name of its own.")
         for key in ("targets", "after", "excludes"):
-            value = getattr(self, key)
-            object.__setattr__(self, key, (value,) if isinstance(value, str) else tuple(value))
+            object.__setattr__(self, key, self._names(key, getattr(self, key)))
         if not self.name.strip():
             raise self.error("a candidate has no name.", "Give each one a name of its own.")
         if not self.targets:
@@ -101,6 +103,13 @@ class Candidate:
             raise unknown_name("risk", self.risk, RISKS, place=self._place(), kind=self._kind())
         if self.kind and self.kind not in KINDS:
             raise unknown_name("kind", self.kind, KINDS, place=self._place(), kind=self._kind())
+
+    def _names(self, key: str, value: object) -> tuple[str, ...]:
+        """Return the names in a list; a text is one name."""
+        names = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+        if not all(isinstance(name, str) for name in names):
+            raise self.error(f"{key} is {reprlib.repr(value)}, no list of names.", f'Write {key} = ["kernel_a"].')
+        return names
 
     def _check_effect(self) -> None:
         """Check that the effect is stated once; one that names an algorithm is of that kind."""

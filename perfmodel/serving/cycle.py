@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.report import Reportable
-from perfmodel.core.work import Number, plain
+from perfmodel.core.work import Number, plain, same
 from perfmodel.serving.clock import busiest
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
@@ -18,7 +18,7 @@ from perfmodel.serving.deployment import Deployment
 WAITED_STEPS = 1.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steady(Reportable):
     """Throughput and latency at some loads; numbers are floats, or arrays for arrays of loads and lengths.
 
@@ -51,6 +51,10 @@ class Steady(Reportable):
     tokens_per_s_per_user: Number
     kv_tokens: Number
     terms_s: Mapping[str, Number]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another one has the same numbers, at all points where they are arrays."""
+        return same(vars(self), vars(other)) if isinstance(other, Steady) else NotImplemented
 
 
 class Cycle:

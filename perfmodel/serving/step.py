@@ -9,10 +9,10 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, same
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step(Reportable):
     """The time of a step of an engine; numbers are floats, or arrays for arrays of steps.
 
@@ -28,6 +28,10 @@ class Step(Reportable):
     low_s: Number
     high_s: Number
     terms_s: Mapping[str, Number]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another one has the same numbers, at all points where they are arrays."""
+        return same(vars(self), vars(other)) if isinstance(other, Step) else NotImplemented
 
     def __repr__(self) -> str:
         """Return the time, or the number of steps, and the largest term."""

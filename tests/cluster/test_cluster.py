@@ -1,5 +1,6 @@
 """A cluster takes what is not given from the machine's specification, and refuses what cannot be."""
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
@@ -7,7 +8,7 @@ from perfmodel.errors import UsageError
 
 
 def test_the_network_may_be_given_in_bits_or_bytes():
-    for nic in ("400Gb/s", "400 Gbit/s", "400 Gbps", "50 GB/s", 50e9):
+    for nic in ("400Gb/s", "400 Gbit/s", "400 Gbps", "50 GB/s", 50e9, np.int64(50 * 10**9)):
         assert pm.Cluster("h100-sxm5-80gb", gpus=512, gpus_per_node=8, nic=nic).nic_bytes_per_s == 50e9
 
 

@@ -39,6 +39,11 @@ def test_intensity_limits() -> None:
     assert arithmetic_intensity(12.0, 4.0) == 3.0
 
 
+def test_the_ridge_point_of_lists_and_of_whole_numbers_of_numpy() -> None:
+    assert np.array_equal(ridge_point([8, 12], 4), [2.0, 3.0])  # type: ignore[arg-type]
+    assert type(ridge_point(np.int64(8), 4)) is float  # type: ignore[arg-type]
+
+
 def test_the_bound_is_the_slowest_ceiling_and_names_it() -> None:
     found = bound({"compute": 2.0, "hbm": 3.0, "launch": 1.0})
     assert (found.time_s, found.limiter) == (3.0, "hbm")

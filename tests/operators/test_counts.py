@@ -500,6 +500,8 @@ def test_a_dtype_is_a_name_or_what_numpy_has_for_it() -> None:
         ("attention", {"heads": 1, "seq_q": 8, "head_dim": 8, "window": 4}, "window needs causal"),
         ("attention", {"heads": 1, "seq_q": 8, "head_dim": 8, "algorithm": "flsh"}, "Did you mean 'flash'"),
         ("elementwise", {"numel": 1, "kind": "gleu"}, "Did you mean 'gelu'"),
+        ("elementwise", {"numel": 1, "kind": np.array(["add"])}, "unknown kind .*add"),
+        ("elementwise", {"numel": 1, "kind": np.array(["add", "mul"])}, "unknown kind .*add"),
     ],
 )
 def test_wrong_parameters_are_refused(op: str, params: dict[str, Any], part: str) -> None:

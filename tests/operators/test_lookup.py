@@ -53,7 +53,8 @@ def test_distinct_rows_are_at_most_draws_and_rows_and_grow_with_draws(draws: int
         ("rope", {"tokens": 1, "heads": 2, "head_dim": 8, "rotary": 9}, "above head_dim=8"),
         ("rope", {"tokens": 1, "heads": 2, "head_dim": 8, "rotary": 5}, "rotary=5 is odd"),
         ("rope", {"tokens": 1, "heads": 2, "head_dim": 7}, "head_dim=7 is odd"),
-        ("group_norm", {"n": 1, "groups": 3, "c": 4, "hw": 1}, "groups=3 does not divide c=4"),
+        ("rope", {"tokens": 1, "dim": 1000}, "dim=1000 is not a multiple of head_dim=128"),
+        ("group_norm", {"n": 1, "groups": 3, "c": 4, "hw": 1}, "c=4 is not a multiple of groups=3"),
         ("pool2d", {"n": 1, "c": 1, "h": 2, "w": 4, "k": 3}, "the output is empty.*h=2"),
         ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2, "padding": 2}, "above half of the window"),
         ("pool2d", {"n": 1, "c": 1, "h": 0, "w": 4, "k": 2}, "h=0 is below 1"),
@@ -73,6 +74,34 @@ def test_distinct_rows_are_at_most_draws_and_rows_and_grow_with_draws(draws: int
 def test_wrong_parameters_are_refused(op: str, params: dict[str, Any], part: str) -> None:
     with pytest.raises(UsageError, match=part):
         load_operator(op)(**params)
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "part"),
+    [
+        ("all_reduce", {"bytes": 1, "nodes": [1, 16], "num_gpus": [1024, 8]}, "nodes=16 is more than num_gpus=8"),
+        ("attention", {"heads": 1, "head_dim": 8, "seq_q": [1, 9], "seq_kv": 4, "causal": True}, "seq_q=9 in"),
+        ("conv2d", {**dict.fromkeys("nckrs", 1), "h": 3, "w": [3, 3], "dilation": 2, "r": [1, 3]}, "of 3 .* fit 3"),
+        ("conv2d", {**dict.fromkeys("nhwrs", 1), "c": 4, "k": [4, 9], "groups": 4}, "k=9 .* groups=4"),
+        ("embedding", {"tokens": [9, 4], "vocab": 9, "dim": 1, "unique": 5}, r"unique=5 is .* = 4\."),
+        ("group_norm", {"n": 1, "groups": [2, 3], "c": 4, "hw": 1}, "c=4 .* groups=3"),
+        ("moe", {**dict.fromkeys(("tokens", "hidden", "inter"), 1), "experts": [4, 2], "top_k": 3}, "k=3 .* experts=2"),
+        ("moe", {**dict.fromkeys(("tokens", "hidden", "top_k"), 1), "experts": 1, "inter": [4, 5], "tp": 2}, "inter=5"),
+        ("pool2d", {**dict.fromkeys("nc", 1), "h": 8, "w": [8, 2], "k": 3}, "k=3 does not fit w=2"),
+        ("pool2d", {**dict.fromkeys("nc", 1), "h": 8, "w": 8, "k": 3, "padding": [1, 2]}, "padding=2 is above"),
+        ("quantize", {"rows": 1, "cols": [128, 100], "scale": "group:64"}, "does not divide cols=100"),
+        ("rope", {"tokens": 1, "heads": [4, 3], "head_dim": 64, "dim": 512}, r"dim=512 is not .* = 384\."),
+        ("rope", {"tokens": 1, "heads": 1, "head_dim": [8, 7]}, "head_dim=7 is odd"),
+        ("rope", {"tokens": 1, "heads": 1, "head_dim": 8, "rotary": [8, 10]}, "rotary=10 is above head_dim=8"),
+        ("sampling", {"rows": 1, "vocab": [9, 4], "k": 5, "algorithm": "top_k"}, "k=5 is above vocab=4"),
+        ("scatter_add", {"rows": [9, 3], "table": 9, "unique": 5}, r"unique=5 is .* = 3\."),
+        ("topk", {"cols": [9, 4], "k": 5}, "k=5 is above cols=4"),
+    ],
+)
+def test_of_a_sweep_the_message_has_the_first_point_that_is_wrong(op: str, params: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part) as raised:
+        load_operator(op)(**params)
+    assert "[" not in raised.value.message
 
 
 def test_a_backward_pass_is_a_dimension_only_where_it_is_one() -> None:

@@ -156,6 +156,11 @@ def test_ranges_and_lists_work_in_files(tmp_path: Path) -> None:
         ('[{"op": "gemm", "m": {"a": 1}, "n": 1, "k": 1}]', "not a whole number"),
         ('[{"op": "gemm", "m": null, "n": 1, "k": 1}]', "not a whole number"),
         ('[{"op": "gemm", "m": 1, "n": 1, "k": 1, "dtype": 16}]', "unknown dtype"),
+        (
+            '{"defaults": {"rows": 1, "dtyp": "fp16"}, "operators": [{"op": "gemm", "m": 1, "n": 1, "k": 1}]}',
+            "a.json: defaults: unknown dimension 'dtyp'. Did you mean 'dtype'",
+        ),
+        ('{"defaults": {"op": "gemm"}, "operators": [{"op": "scan", "cols": 1}]}', "defaults: unknown dimension 'op'"),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, text: str, part: str) -> None:

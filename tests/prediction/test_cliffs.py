@@ -65,13 +65,14 @@ GEMM = {"m": 14, "n": 14, "k": 14}
 BATCHED = {"m": 11, "n": 11, "k": 11, "batch": 8}
 ROWS = {"rows": 15, "cols": 15}
 TOKENS = {"tokens": 15, "dim": 13}
+ROTATED = {"tokens": 15, "heads": 11}
 CASES = (
     *(Case(pm.Gemm, sizes, {"dtype": dtype}) for sizes in (GEMM, BATCHED) for dtype in ("fp32", "bf16", "fp8")),
     *(Case(pm.Elementwise, {"numel": 30}, {"dtype": dtype, "kind": kind})
       for dtype in ("fp32", "bf16") for kind in ("add", "pow", "silu_mul")),
     *(Case(kind, ROWS, {"dtype": dtype})
       for kind in (pm.LayerNorm, pm.RmsNorm, pm.Softmax, pm.Reduction, pm.Transpose) for dtype in ("fp32", "bf16")),
-    *(Case(pm.Rope, TOKENS, {"dtype": dtype}) for dtype in ("fp32", "bf16")),
+    *(Case(pm.Rope, ROTATED, {"dtype": dtype, "head_dim": 2}) for dtype in ("fp32", "bf16")),
     *(Case(pm.Embedding, TOKENS, {"dtype": dtype, "vocab": 32000}) for dtype in ("fp32", "bf16")),
 )  # fmt: skip
 

@@ -103,7 +103,7 @@ def random_prompts_and_others() -> Iterator[Operator]:
         return np.floor(2.0 ** random.uniform(least, power, FEWER))
 
     for dtype in ("fp32", "bf16"):
-        yield pm.Rope(tokens=draw(15), dim=draw(13), dtype=dtype)
+        yield pm.Rope(tokens=draw(15), heads=draw(11), head_dim=2, dtype=dtype)
         yield pm.Embedding(tokens=draw(15), dim=draw(13), vocab=32000, dtype=dtype)
         yield pm.Transpose(rows=draw(15), cols=draw(15), dtype=dtype)
         yield pm.Conv2d(

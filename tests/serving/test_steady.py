@@ -416,3 +416,11 @@ def test_micro_batches_of_a_pipeline_read_prompts_in_different_steps() -> None:
     ramp = float(mean.ttft_s + 200 * mean.tpot_s)
     replay = pm.simulate(deployment, pm.closed_loop(32, 320, 4000, 200, spread=0.3, ramp_s=ramp), interval=False)
     assert float(mean.output_tokens_per_s) == pytest.approx(32 * 200 / replay.latency_s[64:-64].mean(), rel=0.08)
+
+
+@pytest.mark.parametrize("batch", [4, [4, 8]])
+def test_states_and_steps_are_equal_where_all_of_their_numbers_are(llama: Deployment, batch: int | list[int]) -> None:
+    for call in (lambda users: steady(llama, 128, 16, batch=users), lambda users: llama.step(decode=users, context=99)):
+        assert call(batch) == call(batch)
+        assert call(batch) != call(np.add(batch, 1))
+        assert call(batch) != 4

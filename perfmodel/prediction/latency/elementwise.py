@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.core.work import Number, anywhere, maximum
+from perfmodel.core.work import Number, anywhere, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
@@ -130,9 +130,10 @@ def _fresh_share(op: Elementwise, traffic: Number, machine: Machine) -> Number:
     """Return the share of the traffic that is an operand which the kernel before wrote, and L2 still has.
 
     It has it as long as that kernel's input and output fit together: SwiGLU in two calls saves 0.8 to 1.2 of 5 tensors
-    up to 45 MB of those two on an H100, with 50 MB of L2, and nothing from 67 MB on (torch 2.11.0, 2026-11-23).
+    up to 45 MB of those two on an H100, with 50 MB of L2, and nothing from 67 MB on (torch 2.11.0, 2026-11-23). A call
+    that reads nothing has no operand.
     """
-    operand = op.numel * dtype_bytes(op.dtype)
+    operand = minimum(op.numel * dtype_bytes(op.dtype), op.work().bytes_read)
     return operand / traffic * fitting_share(2.0 * operand, machine.l2_bytes) if machine.l2_bytes else 0.0 * operand
 
 

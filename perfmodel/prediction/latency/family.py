@@ -315,12 +315,19 @@ class Family:
         return self.dispatched or (self.dispatched_like is not None and not machine.is_cpu)
 
     def timed_terms(
-        self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
+        self,
+        op: Operator,
+        machine: Machine,
+        values: Values,
+        conditions: Conditions,
+        gain: Number = 0.0,
+        least_s: Number = 0.0,
     ) -> Terms:
         """Return the terms of the time that ``conditions.timing`` measures.
 
         The kernel takes ``gain`` times longer than its formula says, by the residual surface of the machine, and
-        `FACTOR` times as long where a table has one.
+        `FACTOR` times as long where a table has one. Dispatch comes beside a kernel of ``least_s`` [s] or more: what
+        its formula falls short of the bound by hides none of it.
 
         Between events around a call the host dispatches for ``host``, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
@@ -335,14 +342,22 @@ class Family:
             return kernel.plus(EVENTS, EVENTS_S)
         if not self._sees_host(machine, conditions):
             return kernel
+        if anywhere(least_s > kernel.time_s):
+            kernel = kernel.plus(BOUND, maximum(least_s - kernel.time_s, 0.0))
         return kernel.plus(HOST, self._dispatch_s(op, machine, values, conditions, kernel.time_s))
 
     def timed_total(
-        self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
+        self,
+        op: Operator,
+        machine: Machine,
+        values: Values,
+        conditions: Conditions,
+        gain: Number = 0.0,
+        least_s: Number = 0.0,
     ) -> Total:
         """Return what `timed_terms` add up to."""
         if self.total is None:
-            return total_of(self.timed_terms(op, machine, values, conditions, gain))
+            return total_of(self.timed_terms(op, machine, values, conditions, gain, least_s))
         kernel_s, starting_s = self.total(op, machine, values, conditions)
         if FACTOR.name in values:
             kernel_s, starting_s = values[FACTOR.name] * kernel_s, values[FACTOR.name] * starting_s
@@ -352,6 +367,7 @@ class Family:
             return Total(kernel_s + EVENTS_S, starting_s + EVENTS_S)
         if not self._sees_host(machine, conditions):
             return Total(kernel_s, starting_s)
+        kernel_s = maximum(kernel_s, least_s)
         host_s = self._dispatch_s(op, machine, values, conditions, kernel_s)
         return Total(kernel_s + host_s, starting_s + host_s)
 

@@ -171,7 +171,7 @@ def _composition(
     values = {"host": sum(count * call["host"] for count, call in calls), "hidden": calls[-1][1]["hidden"]}
     family = Family(" + ".join(str(one.family) for one in estimates), (), lambda *_: Terms(adds), tuple(adds))
     machine = Machine.of(hardware, resolve_peak(op, hardware) if anywhere(op.flop() > 0) else None)
-    terms = family.timed_terms(op, machine, values, conditions)
+    terms = family.timed_terms(op, machine, values, conditions, least_s=floor_s)
     time, starting_s = total_of(terms)
     short: Number = 0.0
     if anywhere(floor_s > time):
@@ -236,7 +236,7 @@ def _estimate(
         growth, within = gain(family, correction.surface, correction.sheet, op, machine)
     kinds = _kinds(family, op, machine, known, conditions, within)
     values = caller_values(family, known.values, machine.hardware, conditions)
-    asked = (op, machine, values, conditions, growth)
+    asked = (op, machine, values, conditions, growth, floor_s)
     brief = later is not None and family.total is not None
     terms: Terms | None = None if brief else family.timed_terms(*asked)
     time, starting_s = family.timed_total(*asked) if terms is None else total_of(terms)
@@ -264,7 +264,7 @@ def _with_bound(terms: Terms, short_s: Number) -> Terms:
     """Return the terms of a time that was too short for its bound."""
     adds = {name: value if type(value) is float else plain(value) for name, value in terms.adds.items()}
     if anywhere(short_s):
-        adds[BOUND] = plain(short_s)
+        adds[BOUND] = plain(adds.get(BOUND, 0.0) + short_s)
     return Terms(adds, terms.alone)
 
 

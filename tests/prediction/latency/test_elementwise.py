@@ -160,6 +160,13 @@ def test_an_operand_that_was_just_written_lies_in_l2() -> None:
         assert float(terms[1].time_s) <= float(terms[0].time_s)
 
 
+@pytest.mark.parametrize("dtypes", [{}, {"dtype": "fp64", "out_dtype": "bf16"}])
+def test_a_call_that_reads_nothing_has_no_operand_in_l2(dtypes: dict[str, str]) -> None:
+    calls = (Elementwise(numel=10**6, kind="fill", fresh=fresh, **dtypes) for fresh in (False, True))
+    plain, fresh = (FAMILY.formula(op, ROUND, VALUES, COLD).alone["hbm"] for op in calls)
+    assert fresh == plain
+
+
 def test_l2_is_not_slower_than_device_memory() -> None:
     slow = {**VALUES, "feed": 0.03}
     op = Elementwise(numel=10**5)

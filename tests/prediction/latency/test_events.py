@@ -11,7 +11,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.core.machine_parts import ExchangeLine
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.prediction.latency.terms import EVENTS, EVENTS_DIFFER, EVENTS_S
+from perfmodel.prediction.latency.terms import BOUND, EVENTS, EVENTS_DIFFER, EVENTS_S
 
 
 def test_the_events_add_the_same_to_every_kernel() -> None:
@@ -87,3 +87,23 @@ def test_where_a_link_was_measured_a_framework_dispatches_all_the_same() -> None
     kernel, queued, call = (pm.predict(op, machine, timing=timing) for timing in ("kernel", "do_bench", "event"))
     assert kernel.family == "all_reduce_line"
     assert call.predicted_time_s > queued.predicted_time_s > kernel.predicted_time_s
+
+
+@pytest.mark.parametrize(
+    ("op", "library"),
+    [
+        (pm.SsmScan(seq=410, channels=738, dtype="fp64"), "torch"),
+        (pm.Quantize(rows=67, cols=38487, dtype="fp4", in_dtype="tf32"), "torch-2.11"),
+    ],
+    ids=lambda value: getattr(value, "op", value),
+)
+def test_dispatch_comes_beside_the_bound_of_a_kernel_whose_formula_falls_short_of_it(
+    op: pm.Operator, library: str
+) -> None:
+    kernel, queued, call = (
+        pm.predict(op, "rtx-pro-6000-server", library=library, timing=timing)
+        for timing in ("kernel", "do_bench", "event")
+    )
+    assert BOUND in kernel.predicted_terms_s
+    assert call.predicted_time_s > queued.predicted_time_s > kernel.predicted_time_s
+    assert sum(call.predicted_terms_s.values()) == pytest.approx(call.predicted_time_s, rel=1e-12)
