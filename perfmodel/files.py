@@ -22,6 +22,7 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.storage import gzipped
 from perfmodel.storage.foreign import foreign
+from perfmodel.storage.spool import is_copy
 
 #: what is wrong where one of two values would be lost
 _TWICE = "the key {!r} stands twice"
@@ -191,6 +192,9 @@ def read_document(
     text = read_text(place)
     suffix = storage.suffix_of(storage.name_of(place).removesuffix(".gz"))
     if suffix not in suffixes:
+        if is_copy(place):  # its suffix is what its content looks like
+            formats = ", ".join(dict.fromkeys(map(_format_name, suffixes)))
+            raise InputFileError(f"looks like none of {formats}.", place=place, remedy=remedy)
         what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
         raise InputFileError(f"{what}.", place=place, remedy=remedy or f"Allowed: {', '.join(suffixes)}.")
     try:
@@ -199,8 +203,11 @@ def read_document(
         raise InputFileError("is nested too deeply to be read.", place=place) from None
     except ValueError as error:
         reason = " ".join(str(error).split())
-        name = suffix[1:].upper().replace("YML", "YAML")
-        raise InputFileError(f"is not valid {name}: {reason}.", place=place) from None
+        raise InputFileError(f"is not valid {_format_name(suffix)}: {reason}.", place=place) from None
+
+
+def _format_name(suffix: str) -> str:
+    return suffix[1:].upper().replace("YML", "YAML")
 
 
 def holds_keys(path: str | os.PathLike[str], keys: frozenset[str]) -> bool:

@@ -37,6 +37,7 @@ _NO_COMMANDS = ("app", "extension")
 _HELP = ("-h", "--help")
 #: how the parser begins to say that a command has no such option
 _NO_OPTION = "No such option: "
+_NO_COMMAND = re.compile(r"No such command '([^']+)'")
 #: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
@@ -189,7 +190,23 @@ def _with_remedy(error: typer.TyperException, message: str) -> str:
         offered = {name for param in where.command.params for name in param.opts} if where else set()
         if remedy := meant(option, offered):
             return f"{_NO_OPTION}{option}. {remedy.rstrip()}"
+    if (found := _NO_COMMAND.match(message)) and _is_machine(error, found[1]):
+        return f"{message}{end} To see a machine: perfmodel hardware show {found[1]}."
     return f"{message}{end}"
+
+
+def _is_machine(error: typer.TyperException, word: str) -> bool:
+    """Return whether a word that is no command of `perfmodel hardware` is the name of a machine."""
+    where = getattr(error, "ctx", None)
+    if where is None or where.info_name != "hardware":
+        return False
+    from perfmodel.hardware_catalog import hardware
+
+    try:
+        hardware(word)
+    except PerfModelError:
+        return False
+    return True
 
 
 def _missing_last(error: typer.TyperException, arguments: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from perfmodel.cli._options import FormatOption, OutputOption, WideOption
 from perfmodel.cli._output import BAD_FINDING, Destination, check_writable, context, status, wrote
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.render import format_names
+from perfmodel.storage.spool import is_stream
 
 #: format of a specification file, which only `hardware show` writes
 _TEMPLATE = "toml"
@@ -131,7 +133,8 @@ def _write_template(machine: str, output: str | None) -> None:
 @app.command()
 def lint(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE...", help="Spec files. Default: the whole catalog.")
+        list[str] | None,
+        typer.Argument(metavar="FILE...", help="Spec files, or names of the catalog. Default: the whole catalog."),
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,
@@ -146,9 +149,20 @@ def lint(
     from perfmodel.hardware_catalog.lint import lint_files
 
     destination = Destination.of("hardware lint", format_, output, wide=wide)
-    result = lint_files(storage.expand(files) if files else [path for _, path in sorted(spec_files().items())])
+    catalog = spec_files()
+    named = storage.expand([_spec_file(file) for file in files or ()]) or [path for _, path in sorted(catalog.items())]
+    result = lint_files(named)
     destination.write(report(result, context=context()))
     return BAD_FINDING if result.num_errors else 0
+
+
+def _spec_file(text: str) -> str:
+    """Return the file of a word that is a path, or the name of a machine."""
+    from perfmodel.hardware_catalog import hardware
+
+    if storage.suffix_of(text) or os.sep in text or is_stream(text) or os.path.exists(text):
+        return text
+    return str(hardware(text).path)
 
 
 @app.command()

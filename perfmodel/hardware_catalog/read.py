@@ -81,6 +81,9 @@ def parse_spec(document: Any, place: str) -> HardwareSpec:
 
 
 def _parsed(document: Any, place: str) -> HardwareSpec:
+    if not isinstance(document, dict):
+        remedy = "`perfmodel hardware show h100 --format toml` writes one as a template."
+        raise InputFileError("holds no table of keys, which a specification is.", place=place, remedy=remedy)
     try:
         spec = msgspec.convert(document, HardwareSpec)
         for engine, rates in spec.peak.items():

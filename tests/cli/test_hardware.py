@@ -166,6 +166,24 @@ def test_lint_of_no_file_is_exit_3(perfmodel: Program, tmp_path: Path) -> None:
     assert perfmodel("hardware", "lint", tmp_path / "none.toml").code == 3
 
 
+def test_lint_takes_names_of_the_catalog(perfmodel: Program) -> None:
+    ran = perfmodel("hardware", "lint", "h100", "--format", "json")
+    assert (ran.code, ran.json["notes"]) == (0, ["files: 1, errors: 0, other findings: 0"])
+    unknown = perfmodel("hardware", "lint", "h1000")
+    assert (unknown.code, "unknown hardware 'h1000'" in unknown.err) == (2, True)
+
+
+def test_a_machine_in_the_place_of_a_command_is_told_how_to_be_shown(perfmodel: Program) -> None:
+    assert "perfmodel hardware show h100." in perfmodel("hardware", "h100").err
+    assert "hardware show" not in perfmodel("hardware", "shw").err
+
+
+def test_a_list_is_no_specification(perfmodel: Program, tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[1, 2]")
+    ran = perfmodel("hardware", "show", tmp_path / "list.json")
+    assert (ran.code, "holds no table of keys" in ran.err) == (3, True)
+
+
 def test_detect_describes_this_machine(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     ran = perfmodel("hardware", "detect", "--format", "json")
