@@ -133,7 +133,9 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
         matched |= _relaxed(first, second, matched, (*alike, "kernel"))
     _check_settings(first, second, matched, alike, across)
     pairs: list[Pair] = []
-    lost, gained, untimed = [], [], []
+    lost: list[tuple[BenchRow, BenchRow]] = []
+    gained: list[tuple[BenchRow, BenchRow]] = []
+    untimed: list[tuple[BenchRow, BenchRow]] = []
     for key, other in matched.items():
         a, b = first[key], second[other]
         if a.centres and b.centres:
