@@ -53,7 +53,7 @@ WORST_COLUMNS = (
     Column("predicted_time_low_s", "low", "s", drop=1),
     Column("predicted_time_high_s", "high", "s", drop=1),
     Column("ratio", digits=3),
-    Column("explanation"),
+    Column("explanation", prose=True),
 )
 CALIBRATION_COLUMNS = (
     Column("family"),
@@ -167,14 +167,28 @@ def _worst_row(judged: JudgedCalls, index: int) -> dict[str, Any]:
     }
 
 
+#: end of the name of a quantity -> unit in which people see it; the first that fits
+_UNITS = {"_bytes": "iB", "_per_s": "", "_s": "s"}
+
+
+def _of_quantity(key: str, drop: int = 0) -> Column:
+    """Return the column of a figure whose unit the quantity of its row says."""
+
+    def show(row: Mapping[str, Any]) -> str:
+        unit = next((unit for end, unit in _UNITS.items() if row["quantity"].endswith(end)), "")
+        return Column(key, unit=unit).text(row[key])
+
+    return Column(key, drop=drop, show_row=show)
+
+
 PUBLISHED_WORST = (
     Column("place", shown=False),
     Column("run"),
     Column("quantity"),
-    Column("measured"),
-    Column("predicted"),
-    Column("low", drop=1),
-    Column("high", drop=1),
+    _of_quantity("measured"),
+    _of_quantity("predicted"),
+    _of_quantity("low", drop=1),
+    _of_quantity("high", drop=1),
     Column("ratio", digits=3),
     Column("terms", prose=True),
 )

@@ -257,6 +257,8 @@ def check_plot(path: str | None) -> None:
     UsageError
         When the suffix is not that of an image format, or the file cannot be written.
     """
+    if path == _STDOUT:
+        raise UsageError("a plot is not written to standard output.", place="-", remedy="Name a file, as plot.png.")
     if path is not None:
         check_writable(path, *PLOT_SUFFIXES)
 
@@ -278,7 +280,8 @@ def check_writable(
         raise UsageError("the name of the file is empty.", place="output", remedy="Name a file.")
     suffix = storage.suffix_of(path)
     if suffixes and suffix not in suffixes and path != _STDOUT:
-        raise UsageError(f"the suffix {suffix!r} is not supported.", place=path, remedy=f"Use {', '.join(suffixes)}.")
+        wrong = f"the suffix {suffix!r} is not supported." if suffix else "the name has no suffix."
+        raise UsageError(wrong, place=path, remedy=f"Use {', '.join(suffixes)}.")
     _check_no_input(path)
     if not replaces:
         _check_not_held(path, may_replace)

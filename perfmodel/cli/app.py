@@ -6,6 +6,7 @@ or, for a group of commands, a typer program ``app``. The name of the module is 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import io
@@ -38,6 +39,8 @@ _HELP = ("-h", "--help")
 #: how the parser begins to say that a command has no such option
 _NO_OPTION = "No such option: "
 _NO_COMMAND = re.compile(r"No such command '([^']+)'")
+#: name of `_escape` among the ways of Python to treat what a stream cannot encode
+_ESCAPED = "perfmodel_escape"
 #: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
@@ -276,12 +279,25 @@ def _replace_closed_streams() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 -- until the exit
 
 
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    r"""Return what a stream cannot encode as JSON escapes it, so that JSON remains JSON in any encoding.
+
+    >>> _escape(UnicodeEncodeError("ascii", "\xe9\U0001f600.", 0, 2, ""))
+    ('\\u00e9\\ud83d\\ude00', 2)
+    """
+    import json
+
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
 def main() -> None:
     """Run the command line of this process."""
     _replace_closed_streams()
+    codecs.register_error(_ESCAPED, _escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_ESCAPED)
     with _sigterm_as_ctrl_c() as terminated:
         code = run(sys.argv[1:])
     if terminated and code == INTERRUPTED:

@@ -11,7 +11,7 @@ import typer
 
 from perfmodel import storage
 from perfmodel.cli._options import MeasuredMachinesOption, option
-from perfmodel.cli._output import status
+from perfmodel.cli._output import check_plot, status
 from perfmodel.cli._recorded import machine_of
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.render.plots.records import check_kind, kind_names, usual_kind
@@ -66,10 +66,10 @@ def command(
     """
     from perfmodel.measure.monitor.record import is_monitored
     from perfmodel.records.record import read_record
-    from perfmodel.render.plots.figure import figure_format, save_figure
+    from perfmodel.render.plots.figure import save_figure
     from perfmodel.render.plots.records import record_plot
 
-    figure_format(output)
+    check_plot(output)
     records = storage.expand(records)
     if any(is_monitored(path) or storage.suffix_of(path) == ".jsonl" for path in records):
         _draw_monitored(records, output, title)

@@ -47,6 +47,8 @@ class BenchRow:
     @property
     def outcome(self) -> str:
         """The status with its reason: "wrong: off by 3"."""
+        if self.status == OK and self.centre is None:
+            return "without a time"
         return f"{self.status}: {self.reason}" if self.reason else self.status
 
 
@@ -91,16 +93,20 @@ class Pairs:
     pairs : rows with a time on both sides.
     only_before, only_after : rows of one side alone.
     lost : rows with a time before and only a status after: wrong, failed, out of memory.
+    gained : rows with only a status before and a time after.
+    untimed : rows with only a status on both sides.
     """
 
     pairs: tuple[Pair, ...]
     only_before: tuple[BenchRow, ...]
     only_after: tuple[BenchRow, ...]
     lost: tuple[tuple[BenchRow, BenchRow], ...]
+    gained: tuple[tuple[BenchRow, BenchRow], ...] = ()
+    untimed: tuple[tuple[BenchRow, BenchRow], ...] = ()
 
 
 def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Sequence[str] = ()) -> Pairs:
-    """Return the rows that both sides have, those that only one side has, and those that lost their time.
+    """Return the rows that both sides have, those that only one side has, and those without a time on some side.
 
     Rows are paired by all keys of `IDENTITY`. The rest is paired without the keys of ``across``, and without settings
     that the tool chose in all records, if that leaves one row on each side. Equal rows of one side are repeats of one
@@ -126,13 +132,16 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
     if "kernel" in across:  # last, since several kernels of one operator are not one to one
         matched |= _relaxed(first, second, matched, (*alike, "kernel"))
     _check_settings(first, second, matched, alike, across)
-    pairs, lost = [], []
+    pairs: list[Pair] = []
+    lost: list[tuple[BenchRow, BenchRow]] = []
+    gained: list[tuple[BenchRow, BenchRow]] = []
+    untimed: list[tuple[BenchRow, BenchRow]] = []
     for key, other in matched.items():
         a, b = first[key], second[other]
         if a.centres and b.centres:
             pairs.append(Pair(a.row, b.row, a.centres, b.centres))
-        elif a.centres:
-            lost.append((a.row, b.row))
+        else:
+            (lost if a.centres else gained if b.centres else untimed).append((a.row, b.row))
     if not matched:
         places = f"{before[0].place} and {after[0].place}"
         raise InputFileError(
@@ -143,7 +152,7 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
     taken = set(matched.values())
     only_before = tuple(side.row for key, side in first.items() if key not in matched)
     only_after = tuple(side.row for key, side in second.items() if key not in taken)
-    return Pairs(tuple(pairs), only_before, only_after, tuple(lost))
+    return Pairs(tuple(pairs), only_before, only_after, tuple(lost), tuple(gained), tuple(untimed))
 
 
 @dataclass(frozen=True)

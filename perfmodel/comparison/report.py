@@ -163,10 +163,15 @@ def _notes(comparison: Comparison) -> list[str]:
     pairs = comparison.pairs
     notes = _rules(comparison)
     notes += [f"{row.label}: had a time before, now {now.outcome}." for row, now in pairs.lost]
-    for rows, side in ((pairs.only_before, "before"), (pairs.only_after, "after")):
+    notes += [f"{row.label}: has a time now, before {row.outcome}." for row, _ in pairs.gained]
+    for rows, where in (
+        (_labels(pairs.only_before), "Only before"),
+        (_labels(pairs.only_after), "Only after"),
+        ([_untimed(*sides) for sides in pairs.untimed], "Without a time on either side"),
+    ):
         if rows:
             more = f"; and {len(rows) - _MOST_LISTED} more" if len(rows) > _MOST_LISTED else ""
-            notes.append(f"Only {side} ({len(rows)}): {'; '.join(_labels(rows[:_MOST_LISTED]))}{more}.")
+            notes.append(f"{where} ({len(rows)}): {'; '.join(rows[:_MOST_LISTED])}{more}.")
     runs = (*comparison.before, *comparison.after)
     notes += [f"The machine was busy: {run.place}: {run.busy}." for run in runs if run.busy]
     notes += _undecided(comparison)
@@ -177,6 +182,12 @@ def _notes(comparison: Comparison) -> list[str]:
     if rough:
         notes.append(f"Noise estimated from the spread, without samples or interval: {format_count(rough, 'row')}.")
     return notes
+
+
+def _untimed(before: BenchRow, after: BenchRow) -> str:
+    """Return a row that has no time on either side, with the reason, or both where they differ."""
+    reasons = dict.fromkeys((before.outcome, after.outcome))
+    return f"{after.label} ({', now '.join(reasons)})"
 
 
 def _labels(rows: Sequence[BenchRow]) -> list[str]:

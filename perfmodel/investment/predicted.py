@@ -25,8 +25,10 @@ def changed_terms(before: Terms, after: Terms) -> tuple[tuple[str, ...], float]:
     least = _UNCHANGED * sum(before.values())
     targets = [term for term in before if before[term] > 0 and abs(after.get(term, 0.0) - before[term]) > least]
     targets = targets or [max(before, key=lambda term: before[term])]
-    kept = sum(before[term] for term in before if term not in targets)
-    return tuple(targets), max(0.0, sum(after.values()) - kept)
+    old_s = math.fsum(before[term] for term in targets)
+    new_s = math.fsum([*after.values(), old_s, *(-time_s for time_s in before.values())])
+    # A change that only moves time from one term to another saves nothing, not what rounding leaves of it.
+    return tuple(targets), old_s if math.isclose(new_s, old_s) else max(0.0, new_s)
 
 
 def predicted_step(

@@ -20,7 +20,10 @@ from perfmodel.investment.what_if import WhatIf
 #: parts of a profile that people see, JSON and CSV have all
 _PARTS = 10
 #: what a column of `whatif`, and one of the headroom of parts, means
-_CEILING = "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl)."
+_CEILING = (
+    "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl); none where they "
+    "touch the whole run."
+)
 _REMOVED = "Ceiling: this part removed."
 _RANKED_BY = {ROI: "gain per day", PAYBACK: "payback", TIME: "time saved", HEADROOM: "what the bounds allow"}
 

@@ -37,7 +37,8 @@ class StepResult:
     throughput_per_s : items per second, or None if the scenario does not state the items of a run.
     bottleneck, bottleneck_fraction : the longest entry that is left, and its share.
     max_further_speedup : if that entry took no time: 1 / (1 - share), Amdahl 1967.
-    max_overall_speedup : if everything that a step has touched so far took no time.
+    max_overall_speedup : if everything that a step has touched so far took no time; infinite where that is the whole
+        run. A change of the batch touches nothing.
     flags : what contradicts the profile or the machine's limit.
     basis : where the new time comes from.
     total_low_s, total_high_s : 80 % interval of the run's time after this step [s], from the first move to another
@@ -138,11 +139,11 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
     """Apply one step, and return its result."""
     targets = step.resolve(step.targets, run.entries)
     targets_s, before_s, growth = run.time_s(targets), run.time_s(), run.growth
-    touched = run.touched | set(targets)
-    untouched_s = math.fsum(entry.time_s for name, entry in run.entries.items() if name not in touched)
     flags = _beyond_limit(step, targets, run)
     replaced_by, basis = apply_step(step, targets, run)
+    # what a larger batch makes longer is not made faster by it
     run.touched |= set(replaced_by) if step.kind != "batch" else set()
+    untouched_s = math.fsum(entry.time_s for name, entry in run.entries.items() if name not in run.touched)
     after_s = run.time_s()
     longest = max(run.entries.values(), key=lambda entry: entry.time_s)
     share = min(longest.time_s / after_s, 1.0) if after_s else 0.0
@@ -163,7 +164,7 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
         bottleneck=longest.name,
         bottleneck_fraction=share,
         max_further_speedup=float(amdahl_limit(share)),
-        max_overall_speedup=begin_s * growth / untouched_s if untouched_s else math.inf,
+        max_overall_speedup=begin_s * run.growth / untouched_s if untouched_s else math.inf,
         basis=basis,
         flags=(*flags, *claim_flags(step, targets_s, before_s, after_s, alone)),
         total_low_s=low_s,

@@ -77,5 +77,5 @@ def suffix_of(path: AnyPath) -> str:
 
 
 def stem_of(path: AnyPath) -> str:
-    """Return the name of a file without its suffix."""
-    return PurePosixPath(name_of(path)).stem
+    """Return the name of a file without its suffix, and without ".gz" behind it."""
+    return PurePosixPath(name_of(path).removesuffix(".gz")).stem

@@ -38,3 +38,15 @@ def test_the_labels_that_group_are_shown_and_each_quantity_is_a_group(runs, by, 
     assert len(found.rows) == rows
     assert {row["quantity"] for row in found.rows} == {"tpot_s", "ttft_s"}
     assert all("table" in row for row in found.rows), "JSON has the keys of every grouping"
+
+
+def test_the_worst_runs_have_the_units_of_their_quantities() -> None:
+    figures = {"step_time_s": 8.4, "memory_bytes": 80.0 * 2**30, "output_tokens_per_s": 3459.0}
+    rows = tuple(
+        PublishedRow(quantity, value, 2 * value, value, value, 1.0, {"table": "t"}, "r", "t.csv:2")
+        for quantity, value in figures.items()
+    )
+    worst = report(PublishedRuns(rows), worst=3).more["worst"]
+    (measured,) = (column for column in worst.columns if column.key == "measured")
+    assert [measured.cell(row) for row in worst.rows] == ["8.4 s", "80 GiB", "3459"]
+    assert [row["measured"] for row in worst.rows] == list(figures.values())

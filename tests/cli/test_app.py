@@ -217,6 +217,12 @@ def test_a_name_that_stdout_cannot_encode_is_escaped():
     assert (ran.returncode, "\\u77e9" in ran.stdout) == (0, True)
 
 
+def test_json_is_json_where_stdout_cannot_encode_a_name():
+    arguments = ("analyze", "gemm", "m=1", "n=1", "k=1", "name=\xe9\U0001f600", "--on", "a100", "-f", "json")
+    ran = program(*arguments, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert json.loads(ran.stdout)["rows"][0]["name"] == "\xe9\U0001f600"
+
+
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_pipes_and_no_color_are_plain(plain):
     ran = program(*ANALYZE, env={**os.environ, **plain})

@@ -231,6 +231,22 @@ def test_a_plot_that_cannot_be_written_is_a_wrong_usage(perfmodel, tmp_path, wri
     assert perfmodel("plot", written(bench_record()), "-o", tmp_path / name).code == 2
 
 
+@pytest.mark.parametrize("words", [("plot", "-o", "-"), ("compare", "--plot", "-")])
+def test_a_plot_is_not_written_to_standard_output(perfmodel, written, words):
+    record = written(bench_record())
+    command, option, place = words
+    ran = perfmodel(command, record, *[record] * (command == "compare"), option, place)
+    assert (ran.code, ran.out) == (2, "")
+    assert "a plot is not written to standard output" in ran.err
+
+
+def test_a_plot_does_not_replace_a_record(perfmodel, tmp_path, written):
+    record = written(bench_record()).rename(tmp_path / "record.png")
+    ran = perfmodel("plot", record, "-o", record)
+    assert ran.code == 2
+    assert json.loads(record.read_text())["rows"]
+
+
 def test_a_plot_needs_a_record_and_a_file(perfmodel, tmp_path, written):
     assert perfmodel("plot", "-o", tmp_path / "plot.png").code == 2
     assert perfmodel("plot", written(bench_record())).code == 2

@@ -262,6 +262,11 @@ def test_a_grouping_of_published_runs_is_checked_before_they_are_predicted(perfm
     assert "no row that can be judged" in right.err
 
 
+def test_the_explanations_of_the_worst_rows_stand_below_them(perfmodel, table):
+    worst = perfmodel("validate", table, "--worst", 2).out.partition("Worst rows\n")[2]
+    assert worst.partition("\nexplanation\n")[2].startswith("1  ")
+
+
 def test_the_worst_rows_are_listed_with_their_explanation(perfmodel, table):
     ran = perfmodel("validate", table, "--worst", 2, "--format", "json")
     worst = ran.json["worst"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfmodel.comparison.compare import FASTER, SAME, SLOWER, UNCLEAR, Rules, compare
 from perfmodel.comparison.noise import Centre, centre_of_samples, student_quantile
 from perfmodel.comparison.pairing import BenchRow, BenchRun
+from perfmodel.core.report import report
 
 ROWS = 4
 #: comparisons of each kind of noise, and how many of them may be wrong: 19 in 20 are to be right
@@ -278,3 +279,15 @@ def test_few_degrees_of_freedom_widen_the_interval():
     ratio = math.log1p(few.changes[0].high) / math.log1p(many.changes[0].high)
     # Two equal variances of 4 degrees of freedom have 8 together.
     assert ratio == pytest.approx(student_quantile(0.025, 8) / student_quantile(0.025, math.inf))
+
+
+def test_rows_without_a_time_on_some_side_are_named_with_the_reason():
+    """All notes on four rows: one has a time on both sides, one gained it, two have none."""
+    failed = [BenchRow({"op": f"op{n}", "name": f"op{n}"}, None, "failed", "no memory") for n in (1, 2, 3)]
+    empty = BenchRow({"op": "op3", "name": "op3"}, None)
+    before = BenchRun("a", (*exact([1.0]).rows, *failed))
+    after = BenchRun("b", (*exact([1.0, 1.0]).rows, failed[1], empty))
+    notes = report(compare([before], [after])).notes
+    assert "op1: has a time now, before failed: no memory." in notes
+    told = "op2 (failed: no memory); op3 (failed: no memory, now without a time)"
+    assert f"Without a time on either side (2): {told}." in notes

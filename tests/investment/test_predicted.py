@@ -1,5 +1,7 @@
 """Which terms of a predicted step a change changes, by hand."""
 
+import math
+
 import pytest
 
 from perfmodel.investment.predicted import changed_terms, predicted_step
@@ -17,6 +19,12 @@ def test_a_change_without_effect_names_the_longest_term():
     # a ten-thousandth of the whole is no change
     assert changed_terms(BEFORE, BEFORE | {"exchange": 1.0003})[0] == ("products",)
     assert changed_terms(BEFORE, BEFORE | {"exchange": 1.0005})[0] == ("exchange",)
+
+
+def test_time_that_only_moves_between_terms_is_not_saved_but_for_rounding():
+    before = {"products": 0.7, "gaps": 0.1, "exchange": 0.3}
+    moved = before | {"products": 0.6, "gaps": 0.2}
+    assert changed_terms(before, moved) == (("products", "gaps"), math.fsum([0.7, 0.1]))
 
 
 def test_a_term_that_took_no_time_is_no_target():

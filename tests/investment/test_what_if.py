@@ -246,6 +246,15 @@ def test_the_overall_ceiling_is_that_of_what_no_step_touches():
     assert second.max_overall_speedup == math.inf
 
 
+def test_a_batch_has_the_ceiling_of_what_the_steps_before_it_leave():
+    """50 ms of b and c are 100 at twice the batch, where what a run of 100 ms does would take 200."""
+    steps = (_step("scale", ["a"], name="1", speedup=2), _step("batch", ["*"], name="2", factor=2))
+    first, second = what_if(ABC, _scenario(*steps)).steps
+    assert (first.max_overall_speedup, second.max_overall_speedup) == (pytest.approx(2.0), pytest.approx(2.0))
+    (alone,) = what_if(ABC, _scenario(_step("batch", ["*"], name="1", factor=2))).steps
+    assert alone.max_overall_speedup == pytest.approx(alone.speedup) == pytest.approx(1.0)
+
+
 def test_a_fused_step_may_not_take_the_name_of_another_entry():
     with pytest.raises(InputFileError, match="'c' is the name of another entry"):
         what_if(ABC, _scenario(_step("fuse", ["a", "b"], name="c", speedup=2)))

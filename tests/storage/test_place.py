@@ -40,6 +40,7 @@ def test_names_leave_out_the_query_of_a_web_address_and_of_nothing_else() -> Non
     assert name_of("https://host/a/b%20c.json.gz?token=1/2#end") == "b c.json.gz"
     assert suffix_of("https://host/a.CSV?x=.json") == ".csv"
     assert stem_of("s3://bucket/run.1/rank?.json") == "rank?"
+    assert (stem_of("a/record.json.gz"), stem_of("a.gz")) == ("record", "a")
     assert name_of("a?b.json") == "a?b.json"
 
 

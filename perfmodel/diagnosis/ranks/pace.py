@@ -149,7 +149,7 @@ def _saved_s(job: Job, late: Collection[int]) -> float:
     count = len(job.ranks)
     kept_s = lateness_beside(job.meetings, job.pace, len(job.steps.names), count)
     net_s = np.minimum(kept_s, arrivals_beside(job.exchanges, job.steps, job.pace, count))
-    synchronisations = np.count_nonzero(np.isfinite(net_s).any(axis=1))
+    synchronisations = int(np.count_nonzero(np.isfinite(net_s).any(axis=1)))
     others_s = [column_s for number, column_s in zip(job.numbers, net_s.T, strict=True) if number not in late]
     shared_s = [column_s[np.isfinite(column_s)] for column_s in others_s]
     return min((float(column_s.mean()) * synchronisations for column_s in shared_s if column_s.size), default=0.0)

@@ -25,7 +25,13 @@ from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns
 from perfmodel.formats.table.own import own_parts, refuse_own_columns
-from perfmodel.formats.text.double_counting import may_be_total, percent_notes, without_kernels, without_total
+from perfmodel.formats.text.double_counting import (
+    may_be_total,
+    percent_notes,
+    without_indented,
+    without_kernels,
+    without_total,
+)
 from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, long_unit_s, whole_count
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -57,7 +63,8 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     """Read a table of names and times as a profile.
 
     Columns are recognised by their headers, in any case, see `perfmodel.formats.table.columns`. The unit of time (s,
-    ms, us, ns) is in the header or in the cells. Rows of one name are summed and rows without a time are skipped. A
+    ms, us, ns) is in the header or in the cells. Rows of one name are summed and rows without a time are skipped. Of
+    a row above indented ones, which it contains, only the time outside of these counts. A
     row "total" never counts as an entry; time in it that the other rows do not hold becomes "(not itemised)". If the
     table lists operators and their kernels, the operators count. The notes of the profile say each of these, and where
     percentages do not fit the times.
@@ -79,14 +86,17 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
     skipped: Counter[str] = Counter()
     timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
-    entries, total_notes = without_total([entry for _, entry in timed])
+    names = [str(cells[columns.name]) for cells, _ in timed]
+    entries, nested_notes = without_indented([entry for _, entry in timed], names)
+    entries, total_notes = without_total(entries)
     entries, kernel_notes = without_kernels(entries)
     notes = (
         *columns.notes,
         *_unit_notes(table, columns),
+        *nested_notes,
         *total_notes,
         *kernel_notes,
-        *_percent_notes(table, timed),
+        *(() if nested_notes else _percent_notes(table, timed)),
         *(f"Left out: {count} x {reason}." for reason, count in skipped.items()),
     )
     profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
@@ -186,10 +196,11 @@ def _recognised(line: str, delimiter: str) -> tuple[int, int]:
 
 
 def _split(lines: Sequence[str], delimiter: str, offset: int, place: str) -> Iterator[tuple[str, list[Any]]]:
-    """Yield place and cells of each row that is not blank."""
+    """Yield place and cells of each row that is not blank; the first cell keeps the spaces that indent the row."""
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
-        line = offset + reader.line_num + 1
+        before = reader.line_num
+        line = offset + before + 1
         try:
             cells = next(reader, None)
         except csv.Error as error:
@@ -201,6 +212,8 @@ def _split(lines: Sequence[str], delimiter: str, offset: int, place: str) -> Ite
         if cells is None:
             return
         if any(cell.strip() for cell in cells):
+            text = lines[before]
+            cells[0] = " " * (len(text) - len(text.lstrip(" "))) + cells[0]
             yield f"line {line}", cells
 
 

@@ -89,6 +89,47 @@ def without_kernels(entries: Sequence[ProfileEntry]) -> tuple[list[ProfileEntry]
     return kept, (f"The table lists operators and their kernels ({sums}): only the operators are counted.",)
 
 
+def without_indented(
+    entries: Sequence[ProfileEntry], names: Sequence[str]
+) -> tuple[list[ProfileEntry], tuple[str, ...]]:
+    """Reduce the rows of an indented table, each of which contains the deeper ones below it, to their own time.
+
+    A row that is the sum of those is removed. Where some take longer than the row above them, all rows remain with a
+    warning, and so they do, without one, where the names are aligned on the right.
+
+    Parameters
+    ----------
+    entries : in the order of the table.
+    names : as the table has them, with the spaces that indent them.
+    """
+    depths = [len(name) - len(name.lstrip()) for name in names]
+    if len(set(depths)) < 2 or depths[0] > min(depths) or len({len(name.rstrip()) for name in names}) == 1:
+        return list(entries), ()
+    inner_s = [0.0] * len(entries)
+    around: list[int] = []  # the rows that contain the present one, the outermost first
+    for index, depth in enumerate(depths):
+        while around and depths[around[-1]] >= depth:
+            around.pop()
+        if around:
+            inner_s[around[-1]] += entries[index].time_s
+        if not may_be_total(entries[index].name):
+            around.append(index)
+    own = []
+    for entry, inside_s in zip(entries, inner_s, strict=True):
+        left_s = entry.time_s - inside_s
+        if left_s < -_TOTAL_TOLERANCE * entry.time_s:
+            times = f"{format_si(inside_s, 's')} to {format_si(entry.time_s, 's')}"
+            return list(entries), (
+                f"The rows indented below {entry.name!r} take longer than it ({times}): where rows contain one "
+                "another, time counts twice.",
+            )
+        if not inside_s or left_s > _TOTAL_TOLERANCE * entry.time_s:
+            own.append(replace(entry, time_s=left_s))
+    outer = sum(map(bool, inner_s))
+    whose = f"{outer} rows" if outer > 1 else "1 row"
+    return own, (f"Rows are indented below {whose}, of which only the time outside of them counts.",) if outer else ()
+
+
 def own_times(entries: Sequence[ProfileEntry]) -> tuple[list[ProfileEntry], tuple[str, ...]]:
     """Reduce ranges that contain one another, as NVTX tables list them, to the time outside their inner ranges.
 

@@ -136,14 +136,13 @@ def _candidates(report: Report) -> View | None:
     return {"kind": "candidates", "title": "What if: choose changes", "rows": rows, "total_s": total}
 
 
-def _speedup(row: Mapping[str, Any], target: float) -> float:
-    """Return the local speedup of a candidate: its own, or the time of its targets over what is left of it."""
+def _speedup(row: Mapping[str, Any], target: float) -> float | None:
+    """Return the local speedup of a candidate: its own, or its targets' time over what is left; None for nothing."""
     own = number(row.get("local_speedup"))
     if own is not None:
         return max(own, 1e-3)
     saved = number(row.get("time_saved_s")) or 0.0
-    left = target - min(saved, 0.999 * target)
-    return max(1.0, target / left) if left > 0 else 1000.0
+    return max(1.0, target / (target - saved)) if saved < target else None
 
 
 def _path(report: Report) -> View | None:

@@ -58,7 +58,7 @@ def table_view(report: Report, key: str = "") -> View:
 
 
 def _all_keys(report: Report) -> set[str]:
-    return {key for row in list(report.rows)[:50] for key, value in row.items() if value not in (None, "", [], {})}
+    return {key for row in list(report.rows)[:50] for key, value in row.items() if _is_given(value)}
 
 
 def _rows_of(rows: list[list[Any]]) -> View:
@@ -79,7 +79,12 @@ def _meanings(rows: Sequence[Mapping[str, Any]], used: set[str]) -> dict[str, st
 
 
 def _has_values(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
-    return any(row.get(column.key) not in (None, "", [], {}) for row in rows)
+    return any(_is_given(row.get(column.key)) for row in rows)
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a value is neither unknown nor empty; numbers of NumPy cannot be compared with a list."""
+    return isinstance(value, (bool, int, float)) or value not in (None, "", [], {})
 
 
 def _cell_value(value: Any, structured: bool) -> Any:

@@ -52,7 +52,7 @@ def figure_format(path: str | os.PathLike[str]) -> str:
     suffix = storage.suffix_of(path).removeprefix(".")
     if suffix not in _FORMATS:
         raise UsageError(
-            f"cannot draw a plot as {suffix or 'a file without suffix'!r}.",
+            f"cannot draw a plot as {suffix!r}." if suffix else "a plot needs a suffix that names its format.",
             place=os.fspath(path),
             remedy=f"Allowed: {', '.join('.' + name for name in _FORMATS)}.",
         )

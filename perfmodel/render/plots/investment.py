@@ -86,7 +86,8 @@ def what_if_plot(result: WhatIf) -> Figure:
     for step in result.steps:
         bars.append(_step_bar(step, before_s))
         before_s = step.total_time_s
-    legend = [("now", WHOLE, 1.0), ("after the step", USUAL, 1.0), ("before it", USUAL, PALE)]
+    after = "after the step" + ", with its 80 % interval" * any(bar.low_s is not None for bar in bars)
+    legend = [("now", WHOLE, 1.0), (after, USUAL, 1.0), ("before it", USUAL, PALE)]
     if any(step.flags for step in result.steps):
         legend.append(("doubtful", WORSE, 1.0))
     return bars_plot([report(result).title], bars, "time of the run", legend, beside=False)

@@ -173,6 +173,20 @@ def test_a_total_below_its_rows_shows_that_they_nest(read):
     assert "overlap or nest" in profile.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "suffix"),
+    [
+        ("name,share,time_ms\n\n# parts\nouter,100,10\n  inner,60,6\n  other, 10,1\n", ".csv"),
+        ('name;time_ms\nouter;10\n"  inner";6\n  other;1\n', ".csv"),
+        ('[{"name": "outer", "t_ms": 10}, {"name": "  inner", "t_ms": 6}, {"name": " other", "t_ms": 1}]', ".json"),
+    ],
+)  # fmt: skip
+def test_indented_rows_are_inside_the_row_above_them(read, text, suffix):
+    profile = read(text, suffix)
+    assert times(profile) == {"outer": 3e-3, "inner": 6e-3, "other": 1e-3}
+    assert "Rows are indented below 1 row, of which only the time outside of them counts." in profile.notes
+
+
 def test_an_operator_called_sum_is_an_entry(read):
     assert times(read("op,time_ms\nmm,5\nsum,1\n")) == {"mm": 5e-3, "sum": 1e-3}
 

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfmodel.formats.text.double_counting import own_times, percent_notes, without_kernels, without_total
+from perfmodel.formats.text.double_counting import (
+    own_times,
+    percent_notes,
+    without_indented,
+    without_kernels,
+    without_total,
+)
 from perfmodel.profile.profile import ProfileEntry
 
 
@@ -156,3 +162,29 @@ def test_true_percentages_are_never_noted(times_s):
     total_s = math.fsum(times_s)
     shares = [100 * time_s / total_s if total_s > 0 else 0.0 for time_s in times_s]
     assert percent_notes(shares, times_s, "%") == ()
+
+
+def indented(*rows):
+    return without_indented([ProfileEntry(name.strip(), time_s) for name, time_s in rows], [name for name, _ in rows])
+
+
+def test_of_a_row_above_indented_ones_only_the_time_outside_of_them_counts():
+    """Three levels: 100 = 60 + 30 + 10 of its own, 60 = 60, and a sum of all that contains nothing itself."""
+    rows, notes = indented(
+        ("total", 130.0), ("  forward", 100.0), ("    attention", 60.0), ("      softmax", 60.0), ("    mlp", 30.0),
+        ("  backward", 30.0),
+    )  # fmt: skip
+    assert times(rows) == {"total": 130.0, "forward": 10.0, "softmax": 60.0, "mlp": 30.0, "backward": 30.0}
+    assert notes == ("Rows are indented below 2 rows, of which only the time outside of them counts.",)
+    assert times(without_total(rows)[0]) == {"forward": 10.0, "softmax": 60.0, "mlp": 30.0, "backward": 30.0}
+
+
+def test_indented_rows_that_take_longer_than_the_row_above_are_no_parts_of_it():
+    rows, (note,) = indented(("a", 1.0), ("  b", 2.0))
+    assert times(rows) == {"a": 1.0, "b": 2.0}
+    assert "take longer than it (2 s to 1 s)" in note
+
+
+@pytest.mark.parametrize("names", [(), ("a", "b"), ("  a", "  b"), ("long", "   a"), ("  a", "b")])
+def test_names_that_are_aligned_contain_nothing(names):
+    assert indented(*((name, 1.0) for name in names)) == ([ProfileEntry(name.strip(), 1.0) for name in names], ())

@@ -158,3 +158,14 @@ def test_rows_of_json_that_are_no_figures_leave_nothing_out_of_the_page(rows: An
     # found by fuzzing: rows that are no list, and integers of hundreds of digits
     made = json_report({"command": "serve", "context": {}, "rows": rows, "notes": 2.5}, "file.json")
     assert next(view["kind"] for view in report_views(made)) == "heading"
+
+
+def test_a_change_that_leaves_nothing_of_its_targets_is_taken_out_whole() -> None:
+    rows = [{"name": "remove", "time_s": 0.5, "local_speedup": None, "time_saved_s": 0.5, "targets": ["a"]}]
+    made = Report("roi", (Column("name"),), rows, {"total_time_s": 1.0})
+    assert [row["speedup"] for row in view(made, "candidates")["rows"]] == [None]
+
+
+def test_numbers_of_numpy_stand_in_tables() -> None:
+    made = Report("roi", (Column("name"), Column("local_speedup")), [{"name": "a", "local_speedup": np.float64(2.0)}])
+    assert view(made, "table")["rows"] == [["a", 2.0]]

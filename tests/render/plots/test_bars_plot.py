@@ -125,6 +125,19 @@ def test_a_scenario_shows_the_run_after_each_step():
     assert figure_color(bars(figure, "after")[1]) == figure_color_of(WORSE)  # its claim contradicts the profile
 
 
+def test_an_interval_of_a_step_is_in_the_legend():
+    step = {"name": "there", "kind": "hardware", "hardware": "h100"}
+    moved = pm.what_if(ABC, parse_scenario({"steps": [step]}), hardware="a100-sxm4-80gb")
+    kept = pm.what_if(ABC, parse_scenario({"steps": [{"name": "gone", "kind": "remove", "targets": ["c"]}]}))
+    named = [[text.get_text() for text in plot(result).legends[0].get_texts()] for result in (moved, kept)]
+    assert ["after the step, with its 80 % interval" in names for names in named] == [True, False]
+
+
+def test_less_than_a_nanosecond_is_no_time_as_in_tables():
+    short = Profile((ProfileEntry("a", 0.050), ProfileEntry("b", 1e-13)))
+    assert any("saves 0 s" in text for text in texts(plot(pm.headroom(short))))
+
+
 def test_where_no_time_is_left_nothing_is_drawn():
     with pytest.raises(UsageError, match="no time"):
         plot(pm.project(Profile((ProfileEntry("a", 0.0),)), "a100-sxm4-80gb", "h100-sxm5-80gb"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -81,6 +82,17 @@ def test_a_kind_of_dashes_means_one_statistic_in_both_panels() -> None:
     figure = load_plot(POINTS, parse_slo("ttft:p50=1s,ttft:p99=2s,tpot:p90=30ms,itl=40ms"))
     shown = [handle for handle in figure.legends[0].get_lines() if handle.get_linestyle() != "-"]
     assert len({handle._unscaled_dash_pattern for handle in shown}) == len(shown) == 4  # type: ignore[attr-defined]
+
+
+def test_answers_of_one_token_have_no_panel_of_times_per_token() -> None:
+    none = {"tpot_s": dict.fromkeys(("mean", "mean_low", "mean_high", "p99"), 0.0)}
+    points = [dataclasses.replace(point, figures=point.figures | none) for point in POINTS]
+    assert [axes.get_title() for axes in load_plot(points).axes] == ["time to first token"]
+
+
+def test_an_axis_of_little_more_than_one_value_has_labels() -> None:
+    for axes in load_plot([_point(8.0), _point(9.0)]).axes:
+        assert sum(axes.get_ylim()[0] <= tick <= axes.get_ylim()[1] for tick in axes.get_yticks()) >= 4
 
 
 @pytest.mark.parametrize("loads", [np.arange(1.0, 301.0), 2.0 ** np.arange(20), np.array([8.0, 8.5])])

@@ -51,6 +51,13 @@ def test_an_axis_of_any_length_has_labels(speeds: tuple[float, float]) -> None:
         assert np.all(np.diff(shown) > 0)
 
 
+def test_a_single_point_stands_in_the_middle_and_has_no_front() -> None:
+    figure = pareto_plot([_point(1, 130.0, 960.0)], chosen=[_point(1, 130.0, 960.0)])
+    axes = figure.axes[0]
+    assert (*axes.get_xlim(), *axes.get_ylim()) == (65.0, 260.0, 480.0, 1920.0)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["h100-sxm5-80gb", "chosen"]
+
+
 def test_the_chosen_load_is_written_once() -> None:
     points = [_point(1, speed, throughput) for speed, throughput in ((20.0, 900.0), (60.0, 500.0), (140.0, 150.0))]
     figure = pareto_plot(points, chosen=[_point(1, 20.0, 900.0)])

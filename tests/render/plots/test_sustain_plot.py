@@ -118,6 +118,12 @@ def test_a_reading_that_the_device_never_gives_has_no_panel():
     assert len(told.axes) == len(silent.axes) + 1
 
 
+def test_a_logarithmic_axis_of_little_more_than_a_decade_has_labels():
+    axes = sustain_plot([row(count=1), row("slow", rate=7e14 / 10.5, count=1)]).axes[0]
+    low, high = axes.get_ylim()
+    assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 4
+
+
 @pytest.mark.parametrize(
     ("ratio", "scale", "from_zero"),
     [(2.9, "linear", False), (3.1, "linear", True), (9.9, "linear", True), (10.1, "log", False)],

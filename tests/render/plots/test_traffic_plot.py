@@ -73,6 +73,13 @@ def test_each_machine_and_number_of_gpus_is_a_line():
     assert "all_reduce num_gpus=2 fp32 b200-sxm-180gb" in texts(figure)
 
 
+def test_the_names_of_many_machines_are_not_cut(check_texts):
+    names = ("h100-sxm5-80gb", "b200-sxm-180gb", "mi300x", "a100-sxm4-80gb")
+    figure = traffic_plot([(pm.hardware(name), reduced(name)) for name in names])
+    check_texts(figure)
+    assert any(text.startswith("Bus bandwidth over size: NVIDIA H100 80GB HBM3 (SXM5)") for text in texts(figure))
+
+
 def test_other_operators_count_what_they_read_and_write():
     machine = pm.hardware("a100-sxm4-80gb")
     found = rows(pm.Transpose(rows=2.0 ** np.arange(4, 14), cols=1024, dtype="fp32"), machine)

@@ -313,4 +313,9 @@ def _rows(axes: Axes, rows: Sequence[_Row], top: float) -> None:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.0005 else "<0.1 %"
+    """Return a share as text; where tables print 0 it says how little it is.
+
+    >>> _percent(0.0006), _percent(0.004)
+    ('<0.1 %', '0.4 %')
+    """
+    return f"{100 * share:.1f} %" if share >= 0.001 else "<0.1 %"

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from perfmodel.core.units import format_si
+from perfmodel.core.report import Column
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.gaps import IdleReason
 from perfmodel.render.plots.figure import printable
@@ -43,6 +43,7 @@ _GENERIC = ("kernel", "Kernel", "Kernel2")
 _NAMELESS = re.compile(r"(\(anonymous namespace\)|<?unnamed>)::")
 #: the first bracket of C++ arguments stands right behind a name; in other names it means less
 _TEMPLATE = re.compile(r"\w<")
+_TIME = Column("time_s", unit="s", digits=3)
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
@@ -88,8 +89,12 @@ def _outside(text: str) -> str:
 
 
 def time_text(time_s: float) -> str:
-    """Return a time as text with three digits."""
-    return format_si(time_s, "s", 3)
+    """Return a time as text with three digits; as in tables, less than a nanosecond is 0.
+
+    >>> time_text(4.412e-4), time_text(1e-13)
+    ('441 us', '0 s')
+    """
+    return _TIME.text(time_s)
 
 
 def time_unit(span_s: float) -> tuple[float, str]:

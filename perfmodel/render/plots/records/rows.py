@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,8 +25,11 @@ LONGEST_LABEL = 72
 _OPERATIONS = ("kind", "direction")
 #: lines that a legend names: as many as there are colours
 MOST_LINES = len(PALETTE)
-#: width and height of the axes, margin to their left, room for the label below, height of a line of notes [inches]
-_AXES, _TALL, _LEFT, _XLABEL, _NOTE = 6.6, 4.2, 0.95, 0.7, 0.18
+#: width and height of the axes, margin to their left, room for the label below, height of a line of notes, and of one
+#: of the heading [inches]
+_AXES, _TALL, _LEFT, _XLABEL, _NOTE, _HEADING = 6.6, 4.2, 0.95, 0.7, 0.18, 0.2
+#: letters of a line of the heading, and of the whole: two lines
+_LONGEST_LINE, _LONGEST_HEADING = 76, 150
 #: the axis of rates is logarithmic if they differ by more than this factor
 _UNEQUAL = 30.0
 
@@ -124,17 +128,19 @@ def rate_figure(
 ) -> tuple[Figure, Axes]:
     """Return a figure with a heading, a legend and notes below, and its axes, whose size is the same in all plots.
 
-    ``right`` and ``top`` are the margins beside the axes [inches].
+    ``right`` and ``top`` are the margins beside the axes [inches]; further lines of a long heading come on top.
     """
+    lines = textwrap.wrap(printable(heading, _LONGEST_HEADING), _LONGEST_LINE)
+    top += _HEADING * (len(lines) - 1)
     width = _LEFT + _AXES + right
     below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
     height = top + _TALL + below
     figure = new_figure(width, height)
     axes = figure.add_axes((_LEFT / width, below / height, _AXES / width, _TALL / height))
     middle = (_LEFT + _AXES / 2) / width
-    figure.text(
-        middle, 1 - 0.22 / height, printable(heading, 90), ha="center", va="center", fontsize=11, parse_math=False
-    )
+    for index, line in enumerate(lines):
+        down = 1 - (0.22 + _HEADING * index) / height
+        figure.text(middle, down, line, ha="center", va="center", fontsize=11, parse_math=False)
     add_legend(figure, handles, width)
     for index, note in enumerate(notes):
         down = below - _XLABEL + 0.02 - _NOTE * index

@@ -11,12 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.figure import log_ticks, new_figure, printable
 from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.palette import PALETTE
 from perfmodel.render.plots.records import Pairs
@@ -156,6 +156,7 @@ def _finish(axes: Axes, values: Sequence[Floats], name: str, unit: str) -> None:
     if low > 0 and high > _VERY_UNEQUAL * low:
         axes.set_yscale("log")
         axes.set_ylim(low / 1.5, high * 1.5)
+        axes.yaxis.set_major_locator(FixedLocator(log_ticks(*axes.get_ylim())))
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         room = max(0.1 * (high - low), 0.01 * abs(high)) or 1.0

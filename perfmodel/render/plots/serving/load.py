@@ -11,11 +11,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.figure import drawable, new_figure, printable
+from perfmodel.render.plots.figure import drawable, log_ticks, new_figure, printable
 from perfmodel.render.plots.legend import add_legend, legend_height
 from perfmodel.render.plots.palette import PALETTE, SHAPES
 from perfmodel.serving.load_report import deployment_name
@@ -39,7 +39,7 @@ _DASHES: tuple[Dashes, ...] = ((4, 2), (1, 1), (6, 2, 1, 2), (8, 3), (3, 1, 1, 1
 
 
 def load_plot(points: Sequence[Point], slo: Slo | None = None) -> Figure:
-    """Return two plots over the load: time to first token, and time per token.
+    """Return two plots over the load: time to first token and, of answers of several tokens, time per token.
 
     Lines are means with their 80 % interval; horizontal lines are the objectives, dashed ones the statistics that these
     limit, or the last percentile where there is no objective.
@@ -52,19 +52,23 @@ def load_plot(points: Sequence[Point], slo: Slo | None = None) -> Figure:
     shown = [point for point in points if drawable(point.value)]
     if len({point.value for point in shown}) < 2:
         raise UsageError("a plot over the load needs two loads.", remedy="Give a range, as --qps 1..32.")
+    # answers of one token have no time per token
+    panels = [panel for panel in _PANELS if any(drawable(point.figures[panel[0]]["mean"]) for point in shown)]
     limits = {name: [item for item in slo.objectives if item.name in _LIMITED[name]] if slo else []
-              for _, name, _ in _PANELS}  # fmt: skip
-    statistics = {name: _statistics(shown, key, limits[name]) for key, name, _ in _PANELS}
+              for _, name, _ in panels}  # fmt: skip
+    statistics = {name: _statistics(shown, key, limits[name]) for key, name, _ in panels}
     every = dict.fromkeys(label for of_panel in statistics.values() for label in of_panel)
     dashes = dict(zip(every, itertools.cycle(_DASHES), strict=False))
     handles = _handles(_deployments(shown), dashes)
     below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], _WIDTH)
     height = _ABOVE + _TALL + below
     figure = new_figure(_WIDTH, height)
-    for number, (key, name, title) in enumerate(_PANELS):
-        axes = figure.add_axes((0.08 + 0.5 * number, below / height, 0.4, _TALL / height))
+    share = 1.0 / len(panels)
+    for number, (key, name, title) in enumerate(panels):
+        axes = figure.add_axes((0.08 + share * number, below / height, share - 0.1, _TALL / height))
         _panel(axes, shown, key, statistics[name], dashes)
         _objectives(axes, limits[name])
+        axes.yaxis.set_major_locator(FixedLocator(log_ticks(*axes.get_ylim())))
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("users (concurrency)" if shown[0].load == CONCURRENCY else "requests/s")
     add_legend(figure, handles, _WIDTH)
@@ -117,7 +121,6 @@ def _panel(
     axes.set_xticks(_ticks(points))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "s", 3)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(labelsize=8, which="both")

@@ -77,7 +77,12 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
     axes.set_ylabel("output tokens/s a GPU")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis, values in (
+        (axes.xaxis, [_per_user(point) for point in shown]),
+        (axes.yaxis, [point.tokens_per_s_per_gpu for point in shown]),
+    ):
+        if min(values) == max(values):  # the usual margin of a logarithmic axis is none around one value
+            axis.set_view_interval(values[0] / 2, values[0] * 2, ignore=True)
         axis.set_major_locator(FixedLocator(log_ticks(*axis.get_view_interval())))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(NullLocator())
@@ -126,6 +131,8 @@ def front_of(points: Sequence[Point]) -> list[Point]:
 
 def _front(axes: Axes, points: Sequence[Point]) -> None:
     front = front_of(points)
+    if len(front) < 2:  # a single point is no line
+        return
     axes.plot(
         [_per_user(point) for point in front], [point.tokens_per_s_per_gpu for point in front], ls=(0, (4, 2)), lw=2.2,
         color="0.35", zorder=1, label="front: no point is better in both", gid="front",

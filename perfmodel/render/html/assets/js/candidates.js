@@ -16,7 +16,7 @@ function candidates(parent, view) {
   const worth = make("p", node, "", { class: "result", "data-result": "payback", role: "status" });
   const grid = make("table", make("div", node, null, { class: "scroll" })), head = make("tr", make("thead", grid)), body = make("tbody", grid);
   for (const [title, kind] of [["use", ""], ["change", ""], ["touches", "number"], ["its speedup", ""], ["days", ""], ["overall", "number"], ["saves", "number"], ["saves a day", "number"]]) make("th", head, title, { class: kind });
-  const rows = view.rows.map(row => ({ ...row, used: false }));
+  const rows = view.rows.map(row => ({ ...row, speedup: row.speedup ?? Infinity, used: false }));
   rows.forEach((row, at) => {
     const line = make("tr", body), use = make("input", make("td", line), null, { type: "checkbox", "aria-label": `use ${row.name}` });
     make("td", line, row.name, { title: row.name, class: "what" });
@@ -27,7 +27,7 @@ function candidates(parent, view) {
     row.box = use;
     row.used = at === 0;
     use.checked = row.used;
-    row.update = () => { text.textContent = ` ${digits(row.speedup)} x`; overall.textContent = show(amdahl(view.total_s, [row]), "x"); gain.textContent = show(saved(row), "s"); daily.textContent = show(saved(row) / row.days, "s"); };
+    row.update = () => { text.textContent = ` ${Number.isFinite(row.speedup) ? `${digits(row.speedup)} x` : "taken out"}`; overall.textContent = show(amdahl(view.total_s, [row]), "x"); gain.textContent = show(saved(row), "s"); daily.textContent = show(saved(row) / row.days, "s"); };
     slider.oninput = () => { row.speedup = Math.exp(slider.value / 1000 * Math.log(LARGEST)); update(); };
     days.oninput = () => { row.days = Math.max(.1, Number(days.value) || .1); update(); };
     use.onchange = () => { row.used = use.checked; if (row.used) exclude(row); update(); };
