@@ -118,7 +118,7 @@ class Kernels:
     @property
     def beside(self) -> Format:
         """The format of the weights beside experts."""
-        return beside_experts(self.weights, self.dtype) if self.shard.experts else self.weights
+        return beside_experts(self.weights, self.dtype, self.hardware) if self.shard.experts else self.weights
 
     @property
     def of_head(self) -> Format | None:
