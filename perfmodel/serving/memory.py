@@ -41,6 +41,9 @@ class Memory(Reportable):
     all_state_bytes : one of them over all GPUs of a copy of the model [B].
     state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
     most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
+    sequence_bytes : what layers with compressed keys keep of a sequence on one GPU, however long it is: the window, and
+        tokens that no key holds yet [B].
+    all_sequence_bytes : the same over all GPUs of a copy of the model [B].
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
@@ -64,6 +67,8 @@ class Memory(Reportable):
     all_state_bytes: float = 0.0
     state_pool_bytes: float = 0.0
     most_states: float = math.inf
+    sequence_bytes: float = 0.0
+    all_sequence_bytes: float = 0.0
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -95,12 +100,17 @@ class Memory(Reportable):
 
     @property
     def state_tokens(self) -> float:
-        """Tokens that take as much of the cache as a sequence's states; 0 where these have a pool of their own."""
-        return 0.0 if self.state_pool_bytes or not self.state_bytes else self.state_bytes / self.kv_bytes_token_gpu
+        """Tokens that take as much of the cache as what a sequence keeps however long it is, its states among it.
+
+        States in a pool of their own take none.
+        """
+        kept = self.sequence_bytes + (0.0 if self.state_pool_bytes else self.state_bytes)
+        return kept / self.kv_bytes_token_gpu if kept else 0.0
 
     def room(self) -> str:
         """Return the room of the cache in words, for messages."""
-        states = f", and a sequence's states take as much as {self.state_tokens:.0f}" if self.state_tokens else ""
+        kept = "window takes" if self.sequence_bytes else "states take"
+        states = f", and a sequence's {kept} as much as {self.state_tokens:.0f}" if self.state_tokens else ""
         return f"the KV cache holds {self.kv_tokens} tokens{states}"
 
     def of_sequence(self, tokens: Number) -> Number:
@@ -110,7 +120,7 @@ class Memory(Reportable):
     def moved_bytes(self, tokens: Number) -> Number:
         """Return the bytes that a decode step moves of a sequence on one GPU: it reads a state, and writes each."""
         states = self.state_bytes / self.states + self.state_bytes
-        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + states)
+        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + states + self.sequence_bytes)
 
 
 class Held(NamedTuple):
@@ -124,6 +134,8 @@ class Held(NamedTuple):
     windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
     state_bytes : what layers with a state keep of a sequence [B].
     state_bytes_all : the same over all GPUs of a copy of the model [B].
+    sequence_bytes, sequence_bytes_all : the same of layers with compressed keys: windows, and tokens not compressed
+        yet.
     """
 
     weights_bytes: float = 0.0
@@ -132,6 +144,8 @@ class Held(NamedTuple):
     windows: tuple[tuple[int, float], ...] = ()
     state_bytes: float = 0.0
     state_bytes_all: float = 0.0
+    sequence_bytes: float = 0.0
+    sequence_bytes_all: float = 0.0
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
@@ -142,6 +156,8 @@ class Held(NamedTuple):
             self.windows + other.windows,
             self.state_bytes + other.state_bytes,
             self.state_bytes_all + other.state_bytes_all,
+            self.sequence_bytes + other.sequence_bytes,
+            self.sequence_bytes_all + other.sequence_bytes_all,
         )
 
 
@@ -153,14 +169,18 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     """
     stages = stage_parts(config, part, parallel.pp)
     keys = max(stages, key=lambda stage: kv_token_bytes(stage, kv))
-    windowed = _kept_in_windows(keys) / _kept_width(keys) if keys.window > 0 else 0.0
+    grows = keys.window > 0 and not keys.compressed_layers
+    windowed = _kept_in_windows(keys) / _kept_width(keys) if grows else 0.0
+    copies = (1 if part.is_latent else parallel.tp) * parallel.pp
     return Held(
         max(weights_bytes(config, stage, parallel, weights) for stage in stages),
         kv_token_bytes(keys, kv),
-        kv_token_bytes(part, kv) * (1 if part.kv_lora else parallel.tp) * parallel.pp,
+        kv_token_bytes(part, kv) * copies,
         ((part.window, windowed * kv_token_bytes(keys, kv)),) if windowed else (),
         max(_state_bytes(stage) for stage in stages),
         _state_bytes(part) * parallel.tp * parallel.pp,
+        max(_sequence_bytes(stage, kv) for stage in stages),
+        _sequence_bytes(part, kv) * copies,
     )
 
 
@@ -214,6 +234,8 @@ def memory_of(
         state_bytes=kept,
         states=states,
         all_state_bytes=held.state_bytes_all,
+        sequence_bytes=held.sequence_bytes,
+        all_sequence_bytes=held.sequence_bytes_all,
         state_pool_bytes=pool,
         most_states=pool // (engine.state_copies * kept) * parallel.dp if pool else math.inf,
     )
@@ -226,8 +248,43 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
 
 def kv_token_bytes(part: Shard, kv: str) -> float:
-    """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B]."""
-    return _kept_width(part) * kv_bytes(kv) + part.index_layers * index_key_bytes(part)
+    """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B].
+
+    Where layers have compressed keys, it is the token's share of these; windows are apart, see `_sequence_bytes`.
+    """
+    index = part.index_layers * index_key_bytes(part) / part.index_ratio
+    if not part.compressed_layers:
+        return _kept_width(part) * vector_bytes(part, kv) / part.kept_width + index
+    return sum(layers / reach.ratio for reach, layers in part.reaches if reach.ratio) * vector_bytes(part, kv) + index
+
+
+def _sequence_bytes(part: Shard, kv: str) -> float:
+    """Return what layers with compressed keys keep of a sequence on one GPU, however long it is [B].
+
+    They keep the tokens of the window, and in fp32 those that no compressed key holds yet. Engines reserve both as a
+    whole (vLLM manages what compression keeps as one more window), so that a sequence within the window has them, too.
+    """
+    if not part.compressed_layers:
+        return 0.0
+    unfinished = sum(layers * one.unfinished_bytes for one, layers in part.compressors)
+    return part.attending_layers * part.window * vector_bytes(part, kv) + unfinished
+
+
+#: numbers that share a scale of one byte where a vector is kept in 8 bits, and the bytes to which scales are padded
+_SCALED, _SCALES = 64, 8
+
+
+def vector_bytes(part: Shard, kv: str) -> float:
+    """Return what a layer keeps of one key: its vectors, or the one that is key and value, in a format [B].
+
+    In 8 bits that one has its rotary part in 16 bits, and a scale for each 64 of the other numbers: 448 + 2 x 64 + 8 B
+    in DeepSeek-V4 (vLLM's ``fp8_ds_mla``, SGLang's ``DSV4PoolConfigurator``). Pages that engines pad are not counted.
+    """
+    each = kv_bytes(kv)
+    if not part.shared_vector or each > 1.0:
+        return part.kept_width * each
+    scaled = part.kept_width - part.rope_dim
+    return scaled + 2.0 * part.rope_dim + _SCALES * math.ceil(scaled / (_SCALED * _SCALES))
 
 
 def _kept_width(part: Shard) -> float:
@@ -257,13 +314,15 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     """
     hidden = part.hidden
     gates = 3 if part.gated else 2
-    index = hidden * part.index_head_dim + (part.q_lora or hidden) * part.index_heads * part.index_head_dim
+    index = (part.q_lora or hidden) * part.index_heads * part.index_head_dim
+    index += 0 if part.index_compressors else hidden * part.index_head_dim
     matrices = _attention_parameters(part) + part.index_layers * index
     matrices += part.dense_layers * gates * hidden * part.ffn
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
     tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
-    sixteen = part.moe_layers * part.experts * hidden
+    sixteen = part.moe_layers * part.experts * hidden + 2 * part.layers * config.mixing_parameters
+    sixteen += sum(layers * one.parameters for one, layers in part.compressors)
     for matrix in part.state.matrices() if part.state else ():
         if matrix.name in IN_SIXTEEN_BITS:
             sixteen += part.linear_layers * matrix.parameters
@@ -275,13 +334,14 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
 
 def _attention_parameters(part: Shard) -> float:
     """Return the parameters of the matrices of attention of all layers."""
-    if not part.kv_lora:
+    if not part.is_latent:
         kinds = ((layers, one.qkv_width + one.heads * one.value_dim) for one, layers in part.attentions)
         return sum(layers * part.hidden * width for layers, width in kinds)
     nope = part.head_dim - part.rope_dim
-    each = part.hidden * (part.kv_lora + part.rope_dim + part.q_lora)
+    each = part.hidden * (part.kept_width + part.q_lora)
     each += (part.q_lora or part.hidden) * part.heads * part.head_dim
-    each += part.kv_lora * part.heads * (nope + part.value_dim) + part.hidden * part.heads * part.value_dim
+    each += part.kv_lora * part.heads * (nope + part.value_dim)
+    each += sum(count * n * k for count, n, k in part.output_matrices)
     return part.attending_layers * each
 
 

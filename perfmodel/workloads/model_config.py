@@ -226,7 +226,7 @@ class ModelConfig(ModelShape):
         return bool(reach.window) + (1.0 / reach.ratio if reach.ratio else 0.0)
 
     @property
-    def _kept(self) -> tuple[tuple[Reach, int, int], ...]:
+    def _kept(self) -> tuple[tuple[Reach, float, int], ...]:
         """What layers attend to, how many they are, and the numbers that each keeps of a key."""
         widths = [self.windowed._kept_width if reach.ratio == 0 else self._kept_width for reach, _ in self.reaches]
         return tuple((reach, layers, width) for (reach, layers), width in zip(self.reaches, widths, strict=True))

@@ -9,7 +9,7 @@ from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.quantization import OTHER
-from perfmodel.workloads.reach import Reach
+from perfmodel.workloads.reach import Reach, compressed_layers, reaches
 from perfmodel.workloads.state_layer import USUAL_DTYPE, Rule, StateLayer
 
 
@@ -225,26 +225,19 @@ class ModelShape:
         return self.kv_lora > 0
 
     @property
-    def compressed_layers(self) -> int:
-        """Layers that attend to keys which stand for several tokens, beside a window."""
-        return self.index_layers * (self.index_ratio > 1) + self.pool_layers
+    def chunked(self) -> bool:
+        """Whether the window is a piece of the sequence, to whose keys alone its queries attend."""
+        return self.architecture.chunked
 
     @property
-    def reaches(self) -> tuple[tuple[Reach, int], ...]:
-        """What a query attends to in each kind of layers that attend to keys, and how many of these there are.
+    def compressed_layers(self) -> int:
+        """Layers that attend to keys which stand for several tokens, beside a window."""
+        return int(compressed_layers(self))
 
-        Those with a window alone come last.
-        """
-        compressed = self.compressed_layers
-        full = self.attending_layers - self.window_layers - compressed
-        chosen = self.index_keys if self.index_heads else 0
-        kinds = (
-            (Reach(chosen=0 if self.index_ratio > 1 else chosen), full),
-            (Reach(self.window, self.index_ratio, chosen), compressed - self.pool_layers),
-            (Reach(self.window, self.pool_ratio), self.pool_layers),
-            (Reach(self.window, ratio=0, chunked=self.architecture.chunked), self.window_layers),
-        )
-        return tuple((reach, layers) for reach, layers in kinds if layers)
+    @property
+    def reaches(self) -> tuple[tuple[Reach, float], ...]:
+        """What a query attends to in each kind of layers that attend to keys, and how many of these there are."""
+        return reaches(self)
 
     @property
     def moe_layers(self) -> int:

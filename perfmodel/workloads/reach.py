@@ -13,7 +13,7 @@ of 128 tokens (its report, section 2.3). Entries may stand for tokens of the win
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from perfmodel.core.work import Number, minimum, plain
 from perfmodel.operators.attention import chunk_pairs
@@ -85,3 +85,68 @@ def _summed(tokens: Number, ratio: int, most: float) -> Number:
     """
     entries = minimum(1.0 * (tokens // ratio), most)
     return 0.5 * ratio * entries * (entries - 1.0) + entries * (tokens - ratio * entries + 1.0)
+
+
+class Attending(Protocol):
+    """The layers of a model, or of a part of it, as `perfmodel.workloads.model_shape.ModelShape` names them."""
+
+    @property
+    def attending_layers(self) -> float:
+        """Layers that attend to keys."""
+
+    @property
+    def window(self) -> int:
+        """Most keys of a window."""
+
+    @property
+    def window_layers(self) -> float:
+        """Layers with a window alone."""
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the window is a piece of the sequence."""
+
+    @property
+    def index_heads(self) -> int:
+        """Heads of an indexer, 0 without one."""
+
+    @property
+    def index_keys(self) -> int:
+        """Keys that an indexer leaves."""
+
+    @property
+    def index_ratio(self) -> int:
+        """Tokens of a key that it chooses among."""
+
+    @property
+    def index_layers(self) -> float:
+        """Layers with an indexer of their own."""
+
+    @property
+    def pool_ratio(self) -> int:
+        """Tokens of a key in layers that attend to all compressed ones."""
+
+    @property
+    def pool_layers(self) -> float:
+        """Layers that attend to all compressed keys."""
+
+
+def compressed_layers(of: Attending) -> float:
+    """Return how many layers attend to keys that stand for several tokens, beside a window."""
+    return of.index_layers * (of.index_ratio > 1) + of.pool_layers
+
+
+def reaches(of: Attending) -> tuple[tuple[Reach, float], ...]:
+    """Return what a query attends to in each kind of layers that attend to keys, and how many of these there are.
+
+    Those with a window alone come last.
+    """
+    compressed = compressed_layers(of)
+    chosen = of.index_keys if of.index_heads else 0
+    kinds = (
+        (Reach(chosen=0 if of.index_ratio > 1 else chosen), of.attending_layers - of.window_layers - compressed),
+        (Reach(of.window, of.index_ratio, chosen), compressed - of.pool_layers),
+        (Reach(of.window, of.pool_ratio), of.pool_layers),
+        (Reach(of.window, ratio=0, chunked=of.chunked), of.window_layers),
+    )
+    return tuple((reach, layers) for reach, layers in kinds if layers > 0)

@@ -272,8 +272,9 @@ def _problem(config: ModelConfig) -> str:
         ),
         f"{config.output_groups} groups of the output do not divide {config.heads} heads": config.output_groups
         and config.heads % config.output_groups,
-        f"{config.hash_layers} layers that choose experts by a table of {config.moe_layers} with experts": config.hash_layers
-        > config.moe_layers,
+        f"{config.hash_layers} layers with a table of tokens' experts of {config.moe_layers} with experts": (
+            config.hash_layers > config.moe_layers
+        ),
         "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
         f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),
