@@ -13,6 +13,12 @@ import numpy.typing as npt
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.attention import Attention, chunk_pairs
 from perfmodel.prediction.latency.machine import NVIDIA
+from perfmodel.prediction.sparse_attention import (
+    COMPRESSED_DEVIATION,
+    SCORE_BYTES,
+    SPARSE_DECODE_SHARE,
+    SPARSE_SHARE,
+)
 from perfmodel.serving.cost import Array, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.memory import index_key_bytes, vector_bytes
@@ -28,14 +34,6 @@ LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0
 #: share of the peak in 8 bits, and of the bandwidth, that the scores of an indexer reach, their start [s], and the
 #: standard deviation of ln(measured / predicted): assumed, DeepGEMM's kernels are tuned as FlashMLA's are
 INDEX_SHARE, INDEX_READ, INDEX_START_S, INDEX_DEVIATION = 0.6, 0.75, 10e-6, 0.4
-#: bytes of a score: written in fp32, and read by the kernel that chooses the largest
-SCORE_BYTES = 8.0
-#: share of the 16-bit peak that latent attention reaches over chosen keys, of prompts and in decode: FlashMLA states
-#: 640 and 410 of 989 TFLOP/s on H800, 1450 of 2250 on B200 for prompts (github.com/deepseek-ai/FlashMLA)
-SPARSE_SHARE, SPARSE_DECODE_SHARE = 0.64, 0.41
-#: standard deviation of ln(measured / predicted) of attention to a window and compressed keys, of which no kernel was
-#: measured: that of operators whose kernels no table of any GPU has
-COMPRESSED_DEVIATION = 0.53
 #: heads that kernels of NVIDIA's machines multiply at least: fewer are padded (vLLM's ``get_padded_num_q_heads``:
 #: FlashMLA's kernel for compressed keys has 64 or 128)
 LEAST_HEADS = 64

@@ -6,6 +6,7 @@ import functools
 from typing import NamedTuple
 
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.reach import Reach
 
 
 class Kind(NamedTuple):
@@ -45,6 +46,17 @@ class Kind(NamedTuple):
 
 #: attention to all keys, and a dense MLP
 DENSE = Kind()
+
+
+def reach_of(config: ModelConfig, kind: Kind) -> Reach:
+    """Return what a query of a layer that attends to keys attends to."""
+    if kind.windowed:
+        return Reach(config.window, ratio=0, chunked=config.chunked)
+    if kind.pooled:
+        return Reach(config.window, config.pool_ratio)
+    if kind.indexed and config.index_ratio > 1:
+        return Reach(config.window, config.index_ratio, config.index_keys)
+    return Reach(chosen=config.index_keys if config.index_heads else 0)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,13 +9,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
-from perfmodel.serving.attention import (
-    COMPRESSED_DEVIATION,
-    LATENT_START_S,
-    SPARSE_DECODE_SHARE,
-    SPARSE_SHARE,
-    LayerAttention,
-)
+from perfmodel.prediction.sparse_attention import COMPRESSED_DEVIATION, SPARSE_DECODE_SHARE, SPARSE_SHARE
+from perfmodel.serving.attention import LATENT_START_S, LayerAttention
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.laboratories import INDEXED
 from perfmodel.serving.memory import vector_bytes
