@@ -44,6 +44,7 @@ class Memory(Reportable):
     sequence_bytes : what layers with compressed keys keep of a sequence on one GPU, however long it is: the window, and
         tokens that no key holds yet [B].
     all_sequence_bytes : the same over all GPUs of a copy of the model [B].
+    step_bytes : the part of ``kv_bytes`` that these windows need for the new tokens of the largest step [B].
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
@@ -69,6 +70,7 @@ class Memory(Reportable):
     most_states: float = math.inf
     sequence_bytes: float = 0.0
     all_sequence_bytes: float = 0.0
+    step_bytes: float = 0.0
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -136,6 +138,7 @@ class Held(NamedTuple):
     state_bytes_all : the same over all GPUs of a copy of the model [B].
     sequence_bytes, sequence_bytes_all : the same of layers with compressed keys: windows, and tokens not compressed
         yet.
+    step_token_bytes : what these keep of each new token of a step until it leaves the window and is compressed [B].
     """
 
     weights_bytes: float = 0.0
@@ -146,6 +149,7 @@ class Held(NamedTuple):
     state_bytes_all: float = 0.0
     sequence_bytes: float = 0.0
     sequence_bytes_all: float = 0.0
+    step_token_bytes: float = 0.0
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
@@ -158,6 +162,7 @@ class Held(NamedTuple):
             self.state_bytes_all + other.state_bytes_all,
             self.sequence_bytes + other.sequence_bytes,
             self.sequence_bytes_all + other.sequence_bytes_all,
+            self.step_token_bytes + other.step_token_bytes,
         )
 
 
@@ -181,6 +186,7 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
         _state_bytes(part) * parallel.tp * parallel.pp,
         max(_sequence_bytes(stage, kv) for stage in stages),
         _sequence_bytes(part, kv) * copies,
+        max(_step_token_bytes(stage, kv) for stage in stages),
     )
 
 
@@ -201,7 +207,7 @@ def memory_of(
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
     and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states
-    takes it from that room.
+    takes it from that room. Windows of layers with compressed keys take the new tokens of a step first.
 
     Raises
     ------
@@ -213,8 +219,9 @@ def memory_of(
     share = engine.utilization if utilization is None else utilization
     beside, room = activations + engine.workspace_bytes, USABLE * capacity
     left = share * (room - stored - beside) if engine.of_free else share * room - stored - beside
-    if left <= 0 and kv_tokens is None:
-        raise _does_not_fit(hardware, stored, beside, share * room, parallel)
+    for_step = max_batched_tokens * held.step_token_bytes
+    if left <= for_step and kv_tokens is None:
+        raise _does_not_fit(hardware, stored, beside + for_step, share * room, parallel)
     pool = max(left, 0.0) * engine.state_share if held.state_bytes else 0.0
     left -= pool
     kept = states * held.state_bytes
@@ -227,7 +234,7 @@ def memory_of(
         kv_bytes_token=held.token_bytes_all,
         kv_bytes_token_gpu=held.token_bytes,
         windows=tuple((window, size / held.token_bytes) for window, size in held.windows),
-        kv_tokens=int(left // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
+        kv_tokens=int((left - for_step) // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
@@ -236,6 +243,7 @@ def memory_of(
         all_state_bytes=held.state_bytes_all,
         sequence_bytes=held.sequence_bytes,
         all_sequence_bytes=held.sequence_bytes_all,
+        step_bytes=for_step,
         state_pool_bytes=pool,
         most_states=pool // (engine.state_copies * kept) * parallel.dp if pool else math.inf,
     )
@@ -268,6 +276,18 @@ def _sequence_bytes(part: Shard, kv: str) -> float:
         return 0.0
     unfinished = sum(layers * one.unfinished_bytes for one, layers in part.compressors)
     return part.attending_layers * part.window * vector_bytes(part, kv) + unfinished
+
+
+def _step_token_bytes(part: Shard, kv: str) -> float:
+    """Return what layers with compressed keys keep of each new token of a step on one GPU [B].
+
+    All of them have a place in the window, and in what compression keeps, until the step ends (vLLM's blocks of both
+    are given back behind it; its issue 51041 shows 3 GB beside 3.9 kB a token of DeepSeek-V4-Flash).
+    """
+    if not part.compressed_layers:
+        return 0.0
+    places = sum(layers * one.token_bytes for one, layers in part.compressors)
+    return part.attending_layers * vector_bytes(part, kv) + places
 
 
 #: numbers that share a scale of one byte where a vector is kept in 8 bits, and the bytes to which scales are padded

@@ -55,7 +55,8 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         notes += (
             f"Layers with compressed keys keep {format_binary(memory.sequence_bytes)} of each sequence on one GPU "
             "beside these, however long it is, for the window and for tokens that no key holds yet: as much as "
-            f"{memory.sequence_bytes / memory.kv_bytes_token_gpu:.0f} tokens.",
+            f"{memory.sequence_bytes / memory.kv_bytes_token_gpu:.0f} tokens. The new tokens of the largest step take "
+            f"{format_binary(memory.step_bytes)} of it first.",
         )
     if memory.state_bytes:
         worth = f"as much as {memory.state_bytes / memory.kv_bytes_token_gpu:.0f} tokens"

@@ -41,10 +41,15 @@ class Compressor(NamedTuple):
         return count_parameters(self.matrices) + self.ratio * self.width + self.dim
 
     @property
+    def token_bytes(self) -> float:
+        """What is kept of a token until it is compressed: its keys and gates in fp32 [B]."""
+        return 2.0 * _UNFINISHED_BYTES * self.width
+
+    @property
     def unfinished_bytes(self) -> float:
         """What is kept of the tokens of a sequence whose groups are not full yet: keys and gates in fp32 [B].
 
         ``kv_state`` and ``score_state`` of DeepSeek's ``Compressor``: 8 rows of 1,024 numbers for groups of 4 that
-        overlap, 128 rows of 512 for groups of 128.
+        overlap, 128 rows of 512 for groups of 128. vLLM keeps as many (``CompressorStateCache``).
         """
-        return 2.0 * _UNFINISHED_BYTES * self.ratio * (1 + self.overlaps) * self.width
+        return self.ratio * (1 + self.overlaps) * self.token_bytes

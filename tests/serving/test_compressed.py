@@ -86,6 +86,23 @@ def test_a_token_and_a_sequence_in_the_cache_by_hand():
     assert memory.max_batch(8192, 1024) == memory.kv_tokens // (np.ceil(each / 16) * 16)
 
 
+def test_new_tokens_of_a_step_take_of_the_room_first():
+    """Each has its vector in 43 layers, and keys and gates in fp32: 8 B of 1,024 and 256 numbers, or of 512."""
+    each = 43 * 584 + 21 * 8 * (1024 + 256) + 20 * 8 * 512
+    memory = deployed(max_batched_tokens=8192).memory()
+    assert memory.step_bytes == 8192 * each
+    assert memory.kv_tokens == (memory.kv_bytes - 8192 * each) // memory.kv_bytes_token
+    small = deployed(max_batched_tokens=2048).memory()
+    assert small.kv_tokens > memory.kv_tokens
+
+
+def test_the_room_is_nearly_that_which_vllm_prints():
+    """7.01 GiB hold 1.11 sequences of 912,128 tokens of Flash on two H20 (vllm-project/vllm issue 51041, 0.26)."""
+    memory = deployed(tp=2, hardware=B300, max_batched_tokens=8192).memory()
+    each = 912_128 * memory.kv_bytes_token_gpu + memory.sequence_bytes + memory.step_bytes
+    assert 7.01 * 2**30 / each == pytest.approx(1.11, rel=0.15)
+
+
 def test_a_window_alone_is_that_of_other_models():
     """The cache of layers with a window alone is that of a model with one key head, without a copy for the values."""
     shape = "layers=8 hidden=1024 heads=16 kv_heads=1 head_dim=128 window=256 vocab=32000 ffn=2048"
