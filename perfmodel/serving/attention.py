@@ -21,7 +21,7 @@ from perfmodel.prediction.sparse_attention import (
 )
 from perfmodel.serving.cost import Array, kernel
 from perfmodel.serving.engine import Engine
-from perfmodel.serving.memory import index_key_bytes, vector_bytes
+from perfmodel.serving.kept_bytes import index_key_bytes, vector_bytes
 from perfmodel.serving.precision import kv_bytes
 from perfmodel.serving.shard import Shard
 from perfmodel.workloads.reach import Reach

@@ -15,7 +15,15 @@ from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 from perfmodel.serving.blocks import Windows, kept
 from perfmodel.serving.engine import Engine
-from perfmodel.serving.precision import Format, beside_experts, kv_bytes
+from perfmodel.serving.kept_bytes import (
+    all_kept_width,
+    kept_in_windows,
+    kv_token_bytes,
+    sequence_bytes,
+    state_bytes,
+    step_token_bytes,
+)
+from perfmodel.serving.precision import Format, beside_experts
 from perfmodel.serving.shard import Parallel, Shard, stage_parts
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS
@@ -175,18 +183,18 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     stages = stage_parts(config, part, parallel.pp)
     keys = max(stages, key=lambda stage: kv_token_bytes(stage, kv))
     grows = keys.window > 0 and not keys.compressed_layers
-    windowed = _kept_in_windows(keys) / _kept_width(keys) if grows else 0.0
+    windowed = kept_in_windows(keys) / all_kept_width(keys) if grows else 0.0
     copies = (1 if part.is_latent else parallel.tp) * parallel.pp
     return Held(
         max(weights_bytes(config, stage, parallel, weights) for stage in stages),
         kv_token_bytes(keys, kv),
         kv_token_bytes(part, kv) * copies,
         ((part.window, windowed * kv_token_bytes(keys, kv)),) if windowed else (),
-        max(_state_bytes(stage) for stage in stages),
-        _state_bytes(part) * parallel.tp * parallel.pp,
-        max(_sequence_bytes(stage, kv) for stage in stages),
-        _sequence_bytes(part, kv) * copies,
-        max(_step_token_bytes(stage, kv) for stage in stages),
+        max(state_bytes(stage) for stage in stages),
+        state_bytes(part) * parallel.tp * parallel.pp,
+        max(sequence_bytes(stage, kv) for stage in stages),
+        sequence_bytes(part, kv) * copies,
+        max(step_token_bytes(stage, kv) for stage in stages),
     )
 
 
@@ -253,78 +261,6 @@ def activation_bytes(part: Shard, tokens: int) -> float:
     """Return the bytes of activations of the largest step: the residual stream and the widest MLP, twice each [B]."""
     width = max(part.ffn, part.top_k * part.expert_ffn)
     return tokens * (2.0 * part.hidden + 2.0 * width) * 2.0
-
-
-def kv_token_bytes(part: Shard, kv: str) -> float:
-    """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B].
-
-    Where layers have compressed keys, it is the token's share of these; windows are apart, see `_sequence_bytes`.
-    """
-    index = part.index_layers * index_key_bytes(part) / part.index_ratio
-    if not part.compressed_layers:
-        return _kept_width(part) * vector_bytes(part, kv) / part.kept_width + index
-    return sum(layers / reach.ratio for reach, layers in part.reaches if reach.ratio) * vector_bytes(part, kv) + index
-
-
-def _sequence_bytes(part: Shard, kv: str) -> float:
-    """Return what layers with compressed keys keep of a sequence on one GPU, however long it is [B].
-
-    They keep the tokens of the window, and in fp32 those that no compressed key holds yet. Engines reserve both as a
-    whole (vLLM manages what compression keeps as one more window), so that a sequence within the window has them, too.
-    """
-    if not part.compressed_layers:
-        return 0.0
-    unfinished = sum(layers * one.unfinished_bytes for one, layers in part.compressors)
-    return part.attending_layers * part.window * vector_bytes(part, kv) + unfinished
-
-
-def _step_token_bytes(part: Shard, kv: str) -> float:
-    """Return what layers with compressed keys keep of each new token of a step on one GPU [B].
-
-    All of them have a place in the window, and in what compression keeps, until the step ends (vLLM's blocks of both
-    are given back behind it; its issue 51041 shows 3 GB beside 3.9 kB a token of DeepSeek-V4-Flash).
-    """
-    if not part.compressed_layers:
-        return 0.0
-    places = sum(layers * one.token_bytes for one, layers in part.compressors)
-    return part.attending_layers * vector_bytes(part, kv) + places
-
-
-#: numbers that share a scale of one byte where a vector is kept in 8 bits, and the bytes to which scales are padded
-_SCALED, _SCALES = 64, 8
-
-
-def vector_bytes(part: Shard, kv: str) -> float:
-    """Return what a layer keeps of one key: its vectors, or the one that is key and value, in a format [B].
-
-    In 8 bits that one has its rotary part in 16 bits, and a scale for each 64 of the other numbers: 448 + 2 x 64 + 8 B
-    in DeepSeek-V4 (vLLM's ``fp8_ds_mla``, SGLang's ``DSV4PoolConfigurator``). Pages that engines pad are not counted.
-    """
-    each = kv_bytes(kv)
-    if not part.shared_vector or each > 1.0:
-        return part.kept_width * each
-    scaled = part.kept_width - part.rope_dim
-    return scaled + 2.0 * part.rope_dim + _SCALES * math.ceil(scaled / (_SCALED * _SCALES))
-
-
-def _kept_width(part: Shard) -> float:
-    """Return the numbers that all layers keep of one token."""
-    return sum(layers * one.kept_width for one, layers in part.attentions)
-
-
-def _kept_in_windows(part: Shard) -> float:
-    """Return those that layers with a window keep."""
-    return part.window_layers * (part.windowed or part).kept_width
-
-
-def _state_bytes(part: Shard) -> float:
-    """Return what the layers of one GPU with a state keep of a sequence [B]."""
-    return part.linear_layers * part.state.state_bytes if part.state else 0.0
-
-
-def index_key_bytes(part: Shard) -> float:
-    """Return what an indexer keeps of one token: a key in 8 bits, and its scale in fp32 [B]."""
-    return (part.index_head_dim + 4.0) * (part.index_heads > 0)
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:

@@ -12,7 +12,7 @@ from perfmodel.operators.routing import Router
 from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.layer_kinds import chunk_sizes, layer_kinds
 from perfmodel.workloads.model_config import ModelConfig
-from perfmodel.workloads.reach import Reach, compressed_layers, reaches
+from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import StateLayer
 
 #: numbers of GPUs that messages name
@@ -162,7 +162,7 @@ class Shard:
     @property
     def reaches(self) -> tuple[tuple[Reach, float], ...]:
         """What a query attends to in each kind of layers that attend to keys, and how many of these there are."""
-        return reaches(self)
+        return counted_reaches(self)
 
     @property
     def compressed_layers(self) -> float:

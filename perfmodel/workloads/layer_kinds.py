@@ -6,7 +6,7 @@ import functools
 from typing import NamedTuple
 
 from perfmodel.workloads.model_config import ModelConfig
-from perfmodel.workloads.reach import Reach
+from perfmodel.workloads.reach import Reach, reaches_of
 
 
 class Kind(NamedTuple):
@@ -50,13 +50,12 @@ DENSE = Kind()
 
 def reach_of(config: ModelConfig, kind: Kind) -> Reach:
     """Return what a query of a layer that attends to keys attends to."""
+    found = reaches_of(config)
     if kind.windowed:
-        return Reach(config.window, ratio=0, chunked=config.chunked)
+        return found.windowed
     if kind.pooled:
-        return Reach(config.window, config.pool_ratio)
-    if kind.indexed and config.index_ratio > 1:
-        return Reach(config.window, config.index_ratio, config.index_keys)
-    return Reach(chosen=config.index_keys if config.index_heads else 0)
+        return found.pooled
+    return found.indexed if kind.indexed and found.indexed.compresses else found.full
 
 
 @functools.lru_cache(maxsize=1024)

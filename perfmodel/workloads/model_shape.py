@@ -9,7 +9,7 @@ from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.quantization import OTHER
-from perfmodel.workloads.reach import Reach, compressed_layers, reaches
+from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import USUAL_DTYPE, Rule, StateLayer
 
 
@@ -237,7 +237,7 @@ class ModelShape:
     @property
     def reaches(self) -> tuple[tuple[Reach, float], ...]:
         """What a query attends to in each kind of layers that attend to keys, and how many of these there are."""
-        return reaches(self)
+        return counted_reaches(self)
 
     @property
     def moe_layers(self) -> int:

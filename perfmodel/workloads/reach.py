@@ -136,17 +136,39 @@ def compressed_layers(of: Attending) -> float:
     return of.index_layers * (of.index_ratio > 1) + of.pool_layers
 
 
-def reaches(of: Attending) -> tuple[tuple[Reach, float], ...]:
-    """Return what a query attends to in each kind of layers that attend to keys, and how many of these there are.
+class Reaches(NamedTuple):
+    """What the queries of each kind of layers attend to.
+
+    Attributes
+    ----------
+    full : of layers that attend to all keys, or to those that an indexer chooses among them.
+    indexed, pooled : of layers with compressed keys, those that an indexer chooses and all of them.
+    windowed : of layers with a window alone.
+    """
+
+    full: Reach
+    indexed: Reach
+    pooled: Reach
+    windowed: Reach
+
+
+def reaches_of(of: Attending) -> Reaches:
+    """Return what the queries of each kind of layers attend to."""
+    chosen = of.index_keys if of.index_heads else 0
+    return Reaches(
+        full=Reach(chosen=0 if of.index_ratio > 1 else chosen),
+        indexed=Reach(of.window, of.index_ratio, chosen),
+        pooled=Reach(of.window, of.pool_ratio),
+        windowed=Reach(of.window, ratio=0, chunked=of.chunked),
+    )
+
+
+def counted_reaches(of: Attending) -> tuple[tuple[Reach, float], ...]:
+    """Return what the queries of each kind of layers attend to, and how many of these there are, where there are any.
 
     Those with a window alone come last.
     """
     compressed = compressed_layers(of)
-    chosen = of.index_keys if of.index_heads else 0
-    kinds = (
-        (Reach(chosen=0 if of.index_ratio > 1 else chosen), of.attending_layers - of.window_layers - compressed),
-        (Reach(of.window, of.index_ratio, chosen), compressed - of.pool_layers),
-        (Reach(of.window, of.pool_ratio), of.pool_layers),
-        (Reach(of.window, ratio=0, chunked=of.chunked), of.window_layers),
-    )
-    return tuple((reach, layers) for reach, layers in kinds if layers > 0)
+    full = of.attending_layers - of.window_layers - compressed
+    counts = (full, compressed - of.pool_layers, of.pool_layers, of.window_layers)
+    return tuple((reach, layers) for reach, layers in zip(reaches_of(of), counts, strict=True) if layers > 0)

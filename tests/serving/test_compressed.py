@@ -12,8 +12,8 @@ from perfmodel.errors import UsageError
 from perfmodel.prediction.sparse_attention import COMPRESSED_DEVIATION, SPARSE_DECODE_SHARE, SPARSE_SHARE
 from perfmodel.serving.attention import LATENT_START_S, LayerAttention
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.kept_bytes import vector_bytes
 from perfmodel.serving.laboratories import INDEXED
-from perfmodel.serving.memory import vector_bytes
 from perfmodel.serving.precision import beside_experts, weight_format
 from perfmodel.serving.shard import stage_parts
 from perfmodel.serving.support import remarks
