@@ -1,9 +1,9 @@
-"""Attention of the layers of one GPU in a step: over keys, over chosen keys, latent; and states."""
+"""Attention of the layers of one GPU in a step: over keys, over chosen or compressed keys, latent; and states."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,19 @@ import numpy.typing as npt
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.attention import Attention, chunk_pairs
+from perfmodel.prediction.latency.machine import NVIDIA
+from perfmodel.prediction.sparse_attention import (
+    COMPRESSED_DEVIATION,
+    SCORE_BYTES,
+    SPARSE_DECODE_SHARE,
+    SPARSE_SHARE,
+)
 from perfmodel.serving.cost import Array, kernel
 from perfmodel.serving.engine import Engine
-from perfmodel.serving.memory import index_key_bytes
+from perfmodel.serving.kept_bytes import index_key_bytes, vector_bytes
 from perfmodel.serving.precision import kv_bytes
 from perfmodel.serving.shard import Shard
+from perfmodel.workloads.reach import Reach
 from perfmodel.workloads.state_layer import StateLayer
 
 #: latent attention in decode, where all heads share one key: share of the 16-bit peak and of the bandwidth that it
@@ -26,11 +34,9 @@ LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0
 #: share of the peak in 8 bits, and of the bandwidth, that the scores of an indexer reach, their start [s], and the
 #: standard deviation of ln(measured / predicted): assumed, DeepGEMM's kernels are tuned as FlashMLA's are
 INDEX_SHARE, INDEX_READ, INDEX_START_S, INDEX_DEVIATION = 0.6, 0.75, 10e-6, 0.4
-#: bytes of a score: written in fp32, and read by the kernel that chooses the largest
-SCORE_BYTES = 8.0
-#: share of the 16-bit peak that latent attention reaches over chosen keys, of prompts and in decode: FlashMLA states
-#: 640 and 410 of 989 TFLOP/s on H800, 1450 of 2250 on B200 for prompts (github.com/deepseek-ai/FlashMLA)
-SPARSE_SHARE, SPARSE_DECODE_SHARE = 0.64, 0.41
+#: heads that kernels of NVIDIA's machines multiply at least: fewer are padded (vLLM's ``get_padded_num_q_heads``:
+#: FlashMLA's kernel for compressed keys has 64 or 128)
+LEAST_HEADS = 64
 #: sizes of a call of attention in a step
 _SIZES = ("batch", "seq_q", "seq_kv")
 
@@ -60,14 +66,12 @@ class LayerAttention:
         """
         shard = self.shard
         whole = {name: np.maximum(1.0, np.round(value)) for name, value in sizes.items()}
-        full = shard.attending_layers - shard.window_layers
         time: Array = np.zeros(np.broadcast_shapes(*(value.shape for value in whole.values())))
         spread = time
-        for part, layers, window in ((shard, full, 0), (shard.windowed or shard, shard.window_layers, shard.window)):
-            if layers > 0:
-                attend = self._chunked if window and shard.chunked else self._attention
-                each, deviation = attend(part, window, **whole)
-                time, spread = time + layers * each, spread + layers * each * deviation
+        for reach, layers in shard.reaches:
+            part = shard if reach.ratio else shard.windowed or shard
+            each, deviation = self._of(reach)(part, reach, **whole)
+            time, spread = time + layers * each, spread + layers * each * deviation
         if shard.state and shard.state.has_states:
             each, deviation = self._states(shard.state, whole["batch"], whole["seq_q"])
             time = time + shard.linear_layers * each
@@ -77,6 +81,12 @@ class LayerAttention:
             time = time + shard.index_layers * each
             spread = spread + shard.index_layers * each * INDEX_DEVIATION
         return time * self.engine.slower, spread / time
+
+    def _of(self, reach: Reach) -> Callable[..., tuple[Array, Array]]:
+        """Return what computes attention of a kind of layers."""
+        if self.shard.shared_vector:
+            return self._compressed
+        return self._chunked if reach.chunked else self._attention
 
     @property
     def guessed_s(self) -> float:
@@ -103,13 +113,13 @@ class LayerAttention:
         time, deviation = kernel(op, self.hardware, self.engine.library)
         return state.slower * time, deviation.whole
 
-    def _attention(self, shard: Shard, window: int, **sizes: Any) -> tuple[Array, Array]:
+    def _attention(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         library = self.engine.attention_on(self.hardware.matrix_instruction)
         if shard.kv_lora and np.all(sizes["seq_q"] == 1):
             return self._latent(sizes["batch"], sizes["seq_kv"])
         op = Attention(
             heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
-            causal=True, window=window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
+            causal=True, window=reach.window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, library)
         if not shard.kv_lora:  # kernels pad the values of latent attention to the width of its keys
@@ -119,22 +129,43 @@ class LayerAttention:
         chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])
         return np.where(chosen, sparse, time), np.where(chosen, LATENT_DEVIATION, deviation.whole)
 
-    def _chunked(self, shard: Shard, chunk: int, **sizes: Any) -> tuple[Array, Array]:
+    def _chunked(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         """Return the time of attention to the keys of a query's own chunk [s], and its deviation.
 
         Prompts take the share of pairs of a window's kernel, one query reads the keys before it in its chunk.
         """
         queries, keys = sizes["seq_q"], sizes["seq_kv"]
-        pairs = chunk_pairs(queries, keys, chunk)
+        pairs = chunk_pairs(queries, keys, reach.window)
         if np.all(queries == 1):
-            return self._attention(shard, 0, **{**sizes, "seq_kv": np.round(pairs)})
-        time, deviation = self._attention(shard, chunk, **sizes)
-        window = Attention(heads=1, head_dim=1, seq_q=queries, seq_kv=keys, causal=True, window=chunk)
+            return self._attention(shard, Reach(), **{**sizes, "seq_kv": np.round(pairs)})
+        time, deviation = self._attention(shard, reach, **sizes)
+        window = Attention(heads=1, head_dim=1, seq_q=queries, seq_kv=keys, causal=True, window=reach.window)
         return time * pairs / window.pairs(), deviation
 
+    def _compressed(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
+        """Return the time of attention to a window and to compressed keys [s], and its deviation.
+
+        t = start + max(bytes of the keys / bandwidth, FLOP / peak): all heads share one vector that is key and value,
+        4 head_dim FLOP for each pair and head. The kernels are those of sparse latent attention, which gather keys by a
+        list of places; a key is read once for all queries of a sequence.
+        """
+        sequences, queries, tokens = (sizes[name] for name in _SIZES)
+        share = SPARSE_DECODE_SHARE if np.all(queries == 1) else SPARSE_SHARE
+        heads = max(shard.heads, LEAST_HEADS) if self.hardware.vendor == NVIDIA else shard.heads
+        flop = 4.0 * sequences * reach.pairs(queries, tokens) * heads * shard.head_dim
+        seen = np.minimum(tokens, reach.window + queries - 1.0)
+        keys = np.minimum(reach.entries(tokens), queries * reach.chosen if reach.chosen else np.inf)
+        read = sequences * (seen + keys) * vector_bytes(shard, self.kv)
+        rate = LATENT_READ * (self.hardware.main_memory.bandwidth_bytes_per_s or np.nan)
+        time = LATENT_START_S + np.maximum(read / rate, flop / (share * self.hardware.best_peak(self.dtype).flop_per_s))
+        return np.asarray(time), np.full(np.shape(time), COMPRESSED_DEVIATION)
+
     def _chooses(self, sizes: Mapping[str, Array]) -> npt.NDArray[np.bool_]:
-        """Return where an indexer chooses among keys: of more than it leaves, in some engines of all prompts."""
-        many = np.asarray(sizes["seq_kv"] > self.shard.index_keys)
+        """Return where an indexer chooses among keys: of more than it leaves, in some engines of all prompts.
+
+        An indexer of compressed keys always does (assumed of engines; so does DeepSeek's own code).
+        """
+        many = np.asarray(sizes["seq_kv"] > self.shard.index_keys * (self.shard.index_ratio == 1))
         return many if self.engine.dense_prompts else many | (sizes["seq_q"] > 1)
 
     def _sparse(self, prompts: Array, tokens: Array) -> Array:
@@ -151,15 +182,17 @@ class LayerAttention:
         """Return the time of the scores of one indexer, and of choosing among them [s].
 
         t = start + max(bytes of the keys / bandwidth, FLOP / peak) + bytes of the scores / bandwidth: 2 heads head_dim
-        FLOP for each pair of a query and a key before it. One query reads all keys of its sequence.
+        FLOP for each pair of a query and a key before it. One query reads all keys of its sequence, which may each
+        stand for several tokens.
         """
         shard, hardware = self.shard, self.hardware
-        pairs = prompts * tokens * (keys - 0.5 * (tokens - 1.0))
+        among = Reach(ratio=shard.index_ratio)
+        pairs = prompts * among.pairs(tokens, keys)
         rate = INDEX_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
         dtype = "fp8" if "fp8" in hardware.dtypes() else self.dtype
         flop = 2.0 * pairs * shard.index_heads * shard.index_head_dim
         scores = flop / (INDEX_SHARE * hardware.best_peak(dtype).flop_per_s)
-        read = prompts * keys * index_key_bytes(shard) / rate
+        read = prompts * among.entries(keys) * index_key_bytes(shard) / rate
         return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * SCORE_BYTES / rate)
 
     def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:

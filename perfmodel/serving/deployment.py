@@ -161,7 +161,7 @@ class Deployment:
         return elsewhere_of(
             self.hardware, self.profile, self.engine_version, self.laboratory, release_known=self.release_known,
             latent=self.config.kv_lora > 0, hybrid=self.config.linear_layers > 0,
-            indexed=self.config.index_heads > 0,
+            indexed=self.config.index_heads > 0 or self.config.compressed_layers > 0,
         )  # fmt: skip
 
     @cached_property

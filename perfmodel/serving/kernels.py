@@ -44,6 +44,16 @@ LATENT_PROMPT_KERNELS = 5.0
 #: kernels of an indexer: two products, the norm and rotation of keys and queries with their conversion to 8 bits, the
 #: write of the key, the scores and the choice among them (SGLang's and vLLM's ``Indexer``)
 INDEX_KERNELS = 6.0
+#: kernels of attention to one vector a token: a second product of queries, their norm with its own, the rotation of the
+#: output, and a second product of the output (vLLM's ``DeepseekV4Attention``)
+SHARED_KERNELS = 4.0
+#: kernels of what compresses tokens: the product of keys and gates, and their sum with the cache's write
+COMPRESSOR_KERNELS = 2.0
+#: kernels of two hyper-connections beyond the additions with norms that they replace: of each a product, and the
+#: spreading of the block's output over the streams; the sum of the streams is one with the norm (vLLM's mhc kernels)
+MIXING_KERNELS = 4.0
+#: passes over keys and gates in fp32 that compression makes of a token: written, and read for the sum
+COMPRESSOR_PASSES = 2.0
 #: kernels of an MLP with its norm, which a layer without one lacks: addition with norm, two products, activation
 MLP_KERNELS = 4.0
 #: kernels that a state beside attention adds to a layer: two products, the convolution, the states, their gate with its
@@ -98,6 +108,8 @@ class Kernels:
         exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
         attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
+        attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * (shard.residual_streams > 1)
+        attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
         attention += JOINT_KERNELS * joint
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
         if shard.state:
@@ -118,7 +130,7 @@ class Kernels:
     @property
     def beside(self) -> Format:
         """The format of the weights beside experts."""
-        return beside_experts(self.weights, self.dtype) if self.shard.experts else self.weights
+        return beside_experts(self.weights, self.dtype, self.hardware) if self.shard.experts else self.weights
 
     @property
     def of_head(self) -> Format | None:
@@ -130,10 +142,10 @@ class Kernels:
         self._product(cost, term, (m, n, k), layers, self.beside)
 
     def _product(
-        self, cost: Cost, term: str, sizes: tuple[Array, int, int], layers: float, form: Format | None
+        self, cost: Cost, term: str, sizes: tuple[Array, int, int], layers: float, form: Format | None, batch: int = 1
     ) -> None:
         m, n, k = sizes
-        time, deviation = self._gemm(m, n, k, form)
+        time, deviation = self._gemm(m, n, k, form, batch=batch)
         cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation, f"{n} {k}")
 
     def _hot(self, rows: Array) -> Array:
@@ -142,7 +154,7 @@ class Kernels:
         return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
 
     def _gemm(
-        self, m: Array, n: int, k: int, weights: Format | None, *, quantises: bool = True
+        self, m: Array, n: int, k: int, weights: Format | None, *, quantises: bool = True, batch: int = 1
     ) -> tuple[Array, Deviation]:
         options = weights.options(k) if weights else {"dtype": self.dtype}
         formats = {weights.name, weights.compute, weights.weights} - {""} if weights else set()
@@ -150,7 +162,7 @@ class Kernels:
             options.pop("quantized", None)
         if weights and weights.name in self.engine.widens.split(","):
             return self._widened(m, n, k, weights)
-        op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, **options)
+        op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, batch=batch, **options)
         return kernel(op, self.hardware, self.engine.library)
 
     def _widened(self, m: Array, n: int, k: int, weights: Format) -> tuple[Array, Deviation]:
@@ -166,26 +178,43 @@ class Kernels:
             self._state_products(cost, tokens, shard.state)
         if shard.index_layers:
             self._index_products(cost, tokens)
-        if not shard.kv_lora:
+        self._compressors(cost, tokens)
+        if not shard.is_latent:
             for part, count in shard.attentions:
                 self.product(cost, "weights", tokens, part.qkv_width, part.hidden, count)
-                self.product(cost, "weights", tokens, part.hidden, part.heads * part.value_dim, count)
+                self._output_products(cost, tokens, part, count)
             return
         nope = shard.head_dim - shard.rope_dim
-        rank = shard.kv_lora + shard.rope_dim + shard.q_lora
-        self.product(cost, "weights", tokens, rank, shard.hidden, layers)
+        self.product(cost, "weights", tokens, shard.kept_width + shard.q_lora, shard.hidden, layers)
         width = shard.heads * shard.head_dim
         self.product(cost, "weights", tokens, width, shard.q_lora or shard.hidden, layers)
-        expanded = shard.heads * (nope + shard.value_dim)
-        self.product(cost, "weights", tokens, expanded, shard.kv_lora, layers)
-        self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.value_dim, layers)
+        if shard.kv_lora:
+            self.product(cost, "weights", tokens, shard.heads * (nope + shard.value_dim), shard.kv_lora, layers)
+        self._output_products(cost, tokens, shard, layers)
+
+    def _output_products(self, cost: Cost, tokens: Array, part: Shard, layers: float) -> None:
+        """Add the products that follow attention; groups of heads are one kernel."""
+        for count, n, k in part.output_matrices:
+            self._product(cost, "weights", (tokens, n, k), layers, self.beside, count)
 
     def _index_products(self, cost: Cost, tokens: Array) -> None:
-        """Add the products of indexers, all of which each GPU computes: queries, and keys beside heads' weights."""
+        """Add the products of indexers, all of which each GPU computes: queries, and keys beside heads' weights.
+
+        Keys that are compressed come with what compresses tokens.
+        """
         shard, layers = self.shard, self.shard.index_layers
         into = shard.q_lora or shard.hidden
         self.product(cost, "weights", tokens, shard.index_heads * shard.index_head_dim, into, layers)
-        self._product(cost, "weights", (tokens, shard.index_head_dim + shard.index_heads, shard.hidden), layers, None)
+        width = shard.index_heads + (0 if shard.index_compressors else shard.index_head_dim)
+        self._product(cost, "weights", (tokens, width, shard.hidden), layers, None)
+
+    def _compressors(self, cost: Cost, tokens: Array) -> None:
+        """Add what compresses tokens, all of which each GPU computes: products in 16 bits, and sums in fp32."""
+        for one, layers in self.shard.compressors:
+            width = sum(matrix.n for matrix in one.matrices)
+            self._product(cost, "weights", (tokens, width, one.hidden), layers, None)
+            # a copy of 16 bits reads and writes 4 B of an element, and a pass moves 4 B of each key and gate
+            self.stream(cost, "kernels", COMPRESSOR_PASSES * tokens * width, 1, "copy", layers)
 
     def _state_products(self, cost: Cost, tokens: Array, state: StateLayer) -> None:
         """Add the products around the states of layers that keep them."""
@@ -251,7 +280,7 @@ class Kernels:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
         shard = self.shard
         norms = shard.layers if shard.parallel_block else 2 * shard.layers - shard.bare_layers
-        self.stream(cost, "kernels", tokens * shard.hidden, 3, "add", norms)
+        self._residuals(cost, tokens, norms)
         for part, layers in shard.attentions:
             self.stream(cost, "kernels", tokens * part.heads_width, 1, "copy", layers)
             if part.qk_norm:
@@ -268,6 +297,21 @@ class Kernels:
         if shard.dense_layers > 0:
             self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
                         "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
+
+    def _residuals(self, cost: Cost, tokens: Array, norms: float) -> None:
+        """Add what stands between blocks: an addition with a norm, or a hyper-connection of m residual streams.
+
+        That reads all streams for the product that gives its weights, reads them for the sum that goes into the block
+        (m reads, 1 write, the norm with it), and reads and writes them as it spreads the block's output over them
+        (m + 1 reads, m writes).
+        """
+        m, hidden = self.shard.residual_streams, self.shard.hidden
+        if m == 1:
+            self.stream(cost, "kernels", tokens * hidden, 3, "add", norms)
+            return
+        self._product(cost, "kernels", (tokens, m * (m + 2), m * hidden), norms, None)
+        self.stream(cost, "kernels", tokens * hidden, m, "add", norms)
+        self.stream(cost, "kernels", tokens * hidden * (m + 0.5), 1, "copy", norms)
 
     def _exchange(self, cost: Cost, tokens: Array) -> None:
         """Add the reductions over tp, and for experts apart from the attention the exchange of tokens.

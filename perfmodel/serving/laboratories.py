@@ -7,7 +7,8 @@ fitted, are less sure still; so is an engine that no profile describes, whose ke
 with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
 that were not tuned for them yet. No run of a hybrid, some of whose layers keep a state, set the constants: its runs are
 a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of models with an indexer
-(DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases.
+(DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases; with compressed keys (DeepSeek-V4) they count
+as these, though none of their runs is among them.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def elsewhere_of(
     laboratory : who runs it, as the sources of published runs name them; "" is anybody, `ITSELF` differs by nothing.
     release_known : whether "" is one of today, and not an unknown one.
     latent : whether the model has latent attention.
-    hybrid, indexed : whether it has layers with a state, or an indexer that chooses keys: no laboratory's runs of such
-        a model set the constants.
+    hybrid, indexed : whether it has layers with a state, or an indexer that chooses keys, or compressed ones: no
+        laboratory's runs of such a model set the constants.
     """
     known = laboratories()
     if engine.own or laboratory == ITSELF or (laboratory.startswith(known.names) and not (hybrid or indexed)):

@@ -222,7 +222,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
     shared = float(memory.shared(requests.cached))
-    bytes_token, states = memory.kv_bytes_token, memory.all_state_bytes
+    bytes_token, states = memory.kv_bytes_token, memory.all_state_bytes + memory.all_sequence_bytes
     server = Server(
         TabledClock(deployment.clock()),
         policy,

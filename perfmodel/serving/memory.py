@@ -15,7 +15,15 @@ from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 from perfmodel.serving.blocks import Windows, kept
 from perfmodel.serving.engine import Engine
-from perfmodel.serving.precision import Format, beside_experts, kv_bytes
+from perfmodel.serving.kept_bytes import (
+    all_kept_width,
+    kept_in_windows,
+    kv_token_bytes,
+    sequence_bytes,
+    state_bytes,
+    step_token_bytes,
+)
+from perfmodel.serving.precision import Format, beside_experts
 from perfmodel.serving.shard import Parallel, Shard, stage_parts
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS
@@ -41,6 +49,10 @@ class Memory(Reportable):
     all_state_bytes : one of them over all GPUs of a copy of the model [B].
     state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
     most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
+    sequence_bytes : what layers with compressed keys keep of a sequence on one GPU, however long it is: the window, and
+        tokens that no key holds yet [B].
+    all_sequence_bytes : the same over all GPUs of a copy of the model [B].
+    step_bytes : the part of ``kv_bytes`` that these windows need for the new tokens of the largest step [B].
     kv_tokens : tokens that fit, in all layers, over all copies of the model.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
@@ -64,6 +76,9 @@ class Memory(Reportable):
     all_state_bytes: float = 0.0
     state_pool_bytes: float = 0.0
     most_states: float = math.inf
+    sequence_bytes: float = 0.0
+    all_sequence_bytes: float = 0.0
+    step_bytes: float = 0.0
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -95,12 +110,17 @@ class Memory(Reportable):
 
     @property
     def state_tokens(self) -> float:
-        """Tokens that take as much of the cache as a sequence's states; 0 where these have a pool of their own."""
-        return 0.0 if self.state_pool_bytes or not self.state_bytes else self.state_bytes / self.kv_bytes_token_gpu
+        """Tokens that take as much of the cache as what a sequence keeps however long it is, its states among it.
+
+        States in a pool of their own take none.
+        """
+        kept = self.sequence_bytes + (0.0 if self.state_pool_bytes else self.state_bytes)
+        return kept / self.kv_bytes_token_gpu if kept else 0.0
 
     def room(self) -> str:
         """Return the room of the cache in words, for messages."""
-        states = f", and a sequence's states take as much as {self.state_tokens:.0f}" if self.state_tokens else ""
+        kept = "window takes" if self.sequence_bytes else "states take"
+        states = f", and a sequence's {kept} as much as {self.state_tokens:.0f}" if self.state_tokens else ""
         return f"the KV cache holds {self.kv_tokens} tokens{states}"
 
     def of_sequence(self, tokens: Number) -> Number:
@@ -110,7 +130,7 @@ class Memory(Reportable):
     def moved_bytes(self, tokens: Number) -> Number:
         """Return the bytes that a decode step moves of a sequence on one GPU: it reads a state, and writes each."""
         states = self.state_bytes / self.states + self.state_bytes
-        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + states)
+        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + states + self.sequence_bytes)
 
 
 class Held(NamedTuple):
@@ -124,6 +144,9 @@ class Held(NamedTuple):
     windows : most tokens that some layers keep, and their part of ``token_bytes`` [B].
     state_bytes : what layers with a state keep of a sequence [B].
     state_bytes_all : the same over all GPUs of a copy of the model [B].
+    sequence_bytes, sequence_bytes_all : the same of layers with compressed keys: windows, and tokens not compressed
+        yet.
+    step_token_bytes : what these keep of each new token of a step until it leaves the window and is compressed [B].
     """
 
     weights_bytes: float = 0.0
@@ -132,6 +155,9 @@ class Held(NamedTuple):
     windows: tuple[tuple[int, float], ...] = ()
     state_bytes: float = 0.0
     state_bytes_all: float = 0.0
+    sequence_bytes: float = 0.0
+    sequence_bytes_all: float = 0.0
+    step_token_bytes: float = 0.0
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
@@ -142,6 +168,9 @@ class Held(NamedTuple):
             self.windows + other.windows,
             self.state_bytes + other.state_bytes,
             self.state_bytes_all + other.state_bytes_all,
+            self.sequence_bytes + other.sequence_bytes,
+            self.sequence_bytes_all + other.sequence_bytes_all,
+            self.step_token_bytes + other.step_token_bytes,
         )
 
 
@@ -153,14 +182,19 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
     """
     stages = stage_parts(config, part, parallel.pp)
     keys = max(stages, key=lambda stage: kv_token_bytes(stage, kv))
-    windowed = _kept_in_windows(keys) / _kept_width(keys) if keys.window > 0 else 0.0
+    grows = keys.window > 0 and not keys.compressed_layers
+    windowed = kept_in_windows(keys) / all_kept_width(keys) if grows else 0.0
+    copies = (1 if part.is_latent else parallel.tp) * parallel.pp
     return Held(
         max(weights_bytes(config, stage, parallel, weights) for stage in stages),
         kv_token_bytes(keys, kv),
-        kv_token_bytes(part, kv) * (1 if part.kv_lora else parallel.tp) * parallel.pp,
+        kv_token_bytes(part, kv) * copies,
         ((part.window, windowed * kv_token_bytes(keys, kv)),) if windowed else (),
-        max(_state_bytes(stage) for stage in stages),
-        _state_bytes(part) * parallel.tp * parallel.pp,
+        max(state_bytes(stage) for stage in stages),
+        state_bytes(part) * parallel.tp * parallel.pp,
+        max(sequence_bytes(stage, kv) for stage in stages),
+        sequence_bytes(part, kv) * copies,
+        max(step_token_bytes(stage, kv) for stage in stages),
     )
 
 
@@ -181,7 +215,7 @@ def memory_of(
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
     and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states
-    takes it from that room.
+    takes it from that room. Windows of layers with compressed keys take the new tokens of a step first.
 
     Raises
     ------
@@ -193,8 +227,9 @@ def memory_of(
     share = engine.utilization if utilization is None else utilization
     beside, room = activations + engine.workspace_bytes, USABLE * capacity
     left = share * (room - stored - beside) if engine.of_free else share * room - stored - beside
-    if left <= 0 and kv_tokens is None:
-        raise _does_not_fit(hardware, stored, beside, share * room, parallel)
+    for_step = max_batched_tokens * held.step_token_bytes
+    if left <= for_step and kv_tokens is None:
+        raise _does_not_fit(hardware, stored, beside + for_step, share * room, parallel)
     pool = max(left, 0.0) * engine.state_share if held.state_bytes else 0.0
     left -= pool
     kept = states * held.state_bytes
@@ -207,13 +242,16 @@ def memory_of(
         kv_bytes_token=held.token_bytes_all,
         kv_bytes_token_gpu=held.token_bytes,
         windows=tuple((window, size / held.token_bytes) for window, size in held.windows),
-        kv_tokens=int(left // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
+        kv_tokens=int((left - for_step) // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
         state_bytes=kept,
         states=states,
         all_state_bytes=held.state_bytes_all,
+        sequence_bytes=held.sequence_bytes,
+        all_sequence_bytes=held.sequence_bytes_all,
+        step_bytes=for_step,
         state_pool_bytes=pool,
         most_states=pool // (engine.state_copies * kept) * parallel.dp if pool else math.inf,
     )
@@ -225,31 +263,6 @@ def activation_bytes(part: Shard, tokens: int) -> float:
     return tokens * (2.0 * part.hidden + 2.0 * width) * 2.0
 
 
-def kv_token_bytes(part: Shard, kv: str) -> float:
-    """Return the bytes of keys and values of one token on one GPU, in all layers that keep them [B]."""
-    return _kept_width(part) * kv_bytes(kv) + part.index_layers * index_key_bytes(part)
-
-
-def _kept_width(part: Shard) -> float:
-    """Return the numbers that all layers keep of one token."""
-    return sum(layers * one.kept_width for one, layers in part.attentions)
-
-
-def _kept_in_windows(part: Shard) -> float:
-    """Return those that layers with a window keep."""
-    return part.window_layers * (part.windowed or part).kept_width
-
-
-def _state_bytes(part: Shard) -> float:
-    """Return what the layers of one GPU with a state keep of a sequence [B]."""
-    return part.linear_layers * part.state.state_bytes if part.state else 0.0
-
-
-def index_key_bytes(part: Shard) -> float:
-    """Return what an indexer keeps of one token: a key in 8 bits, and its scale in fp32 [B]."""
-    return (part.index_head_dim + 4.0) * (part.index_heads > 0)
-
-
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
     """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B].
 
@@ -257,13 +270,15 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     """
     hidden = part.hidden
     gates = 3 if part.gated else 2
-    index = hidden * part.index_head_dim + (part.q_lora or hidden) * part.index_heads * part.index_head_dim
+    index = (part.q_lora or hidden) * part.index_heads * part.index_head_dim
+    index += 0 if part.index_compressors else hidden * part.index_head_dim
     matrices = _attention_parameters(part) + part.index_layers * index
     matrices += part.dense_layers * gates * hidden * part.ffn
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
     tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
-    sixteen = part.moe_layers * part.experts * hidden
+    sixteen = part.moe_layers * part.experts * hidden + 2 * part.layers * config.mixing_parameters
+    sixteen += sum(layers * one.parameters for one, layers in part.compressors)
     for matrix in part.state.matrices() if part.state else ():
         if matrix.name in IN_SIXTEEN_BITS:
             sixteen += part.linear_layers * matrix.parameters
@@ -275,13 +290,14 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
 
 def _attention_parameters(part: Shard) -> float:
     """Return the parameters of the matrices of attention of all layers."""
-    if not part.kv_lora:
+    if not part.is_latent:
         kinds = ((layers, one.qkv_width + one.heads * one.value_dim) for one, layers in part.attentions)
         return sum(layers * part.hidden * width for layers, width in kinds)
     nope = part.head_dim - part.rope_dim
-    each = part.hidden * (part.kv_lora + part.rope_dim + part.q_lora)
+    each = part.hidden * (part.kept_width + part.q_lora)
     each += (part.q_lora or part.hidden) * part.heads * part.head_dim
-    each += part.kv_lora * part.heads * (nope + part.value_dim) + part.hidden * part.heads * part.value_dim
+    each += part.kv_lora * part.heads * (nope + part.value_dim)
+    each += sum(count * n * k for count, n, k in part.output_matrices)
     return part.attending_layers * each
 
 

@@ -24,7 +24,8 @@ class Format:
     weights : dtype of the stored weights where it is not that of ``compute``.
     scale : how weights are scaled, as `perfmodel.operators.gemm.Gemm` names it.
     group : the rows of the weights have to be a multiple of it for that scale.
-    experts_only : in a mixture of experts the matrices of attention and of shared experts stay in 16 bits.
+    experts_only : in a mixture of experts the matrices of attention and of shared experts have another format.
+    beside : that format; "" for 16 bits.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Format:
     scale: str = ""
     group: int = 1
     experts_only: bool = False
+    beside: str = ""
 
     @property
     def weight_only(self) -> bool:
@@ -75,6 +77,8 @@ FORMATS = MappingProxyType(
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
             # as OpenAI released gpt-oss: experts alone, multiplied with 8-bit activations where the machine can
             Format("mxfp4", 0.5 + 1.0 / 32, "fp8", "fp4", "group:32", 32, experts_only=True),
+            # as DeepSeek released V4: the same, and the other matrices as those of DeepSeek-V3
+            Format("fp4_experts", 0.5 + 1.0 / 32, "fp8", "fp4", "group:32", 32, experts_only=True, beside="fp8_block"),
         )
     }
 )
@@ -103,7 +107,7 @@ def weight_format(name: str, hardware: Hardware | None = None) -> Format:
     known = FORMATS.get(ALIASES.get(lower, lower))
     if known is None:
         raise unknown_name("weight format", name, FORMATS, place="weights")
-    if hardware is None or _multiplies(hardware, known.compute, known.weights if known.name == "mxfp4" else ""):
+    if hardware is None or _multiplies(hardware, known.compute, known.weights if known.weights == "fp4" else ""):
         return known
     sixteen = next((dtype for dtype in SIXTEEN if dtype in hardware.dtypes()), "")
     if sixteen and known.compute in ("fp4", "fp8"):  # kernels that widen the weights in registers, as Marlin's
@@ -124,9 +128,11 @@ def _multiplies(hardware: Hardware, compute: str, stored: str) -> bool:
     return compute in hardware.dtypes() if compute in SIXTEEN else hardware.find_peak(compute, "tensor") is not None
 
 
-def beside_experts(weights: Format, sixteen: str) -> Format:
-    """Return the format of a mixture's matrices that are no experts."""
-    return FORMATS[sixteen] if weights.experts_only else weights
+def beside_experts(weights: Format, sixteen: str, hardware: Hardware | None = None) -> Format:
+    """Return the format of a mixture's matrices that are no experts, as a machine multiplies it."""
+    if not weights.experts_only:
+        return weights
+    return weight_format(weights.beside, hardware) if weights.beside else FORMATS[sixteen]
 
 
 def kv_bytes(name: str) -> float:

@@ -51,6 +51,13 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     for window, share in memory.windows:
         where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
         notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most.",)
+    if memory.sequence_bytes:
+        notes += (
+            f"Layers with compressed keys keep {format_binary(memory.sequence_bytes)} of each sequence on one GPU "
+            "beside these, however long it is, for the window and for tokens that no key holds yet: as much as "
+            f"{memory.sequence_bytes / memory.kv_bytes_token_gpu:.0f} tokens. The new tokens of the largest step take "
+            f"{format_binary(memory.step_bytes)} of it first.",
+        )
     if memory.state_bytes:
         worth = f"as much as {memory.state_bytes / memory.kv_bytes_token_gpu:.0f} tokens"
         if memory.state_pool_bytes:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 
 from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Router
+from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.layer_kinds import chunk_sizes, layer_kinds
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import StateLayer
 
 #: numbers of GPUs that messages name
@@ -80,6 +82,11 @@ class Shard:
     expert_groups, token_groups : groups of experts, and from how many a token's come.
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
     index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
+    index_ratio, index_compressors : tokens that each of these keys stands for, and what compresses them.
+    pool_layers, pool_ratio, pool_compressors : layers that attend to all compressed keys, beside a window.
+    shared_vector : one vector a token, which each GPU computes and keeps, is key and value of all heads.
+    output_groups, output_lora : this GPU's groups of heads whose output has a matrix of its own, and its rank.
+    residual_streams : that hyper-connections mix, which each GPU has all of.
     output_gate : a gate as wide as the queries multiplies what attention gives.
     linear_layers : layers of the stage with a state; ``joint_layers`` of them attend to keys as well.
     state : what these have on this GPU.
@@ -122,6 +129,15 @@ class Shard:
     head_gate: bool = False
     joint_layers: float = 0.0
     chunked: bool = False
+    index_ratio: int = 1
+    index_compressors: tuple[Compressor, ...] = ()
+    pool_layers: float = 0.0
+    pool_ratio: int = 0
+    pool_compressors: tuple[Compressor, ...] = ()
+    shared_vector: bool = False
+    output_groups: int = 0
+    output_lora: int = 0
+    residual_streams: int = 1
 
     @property
     def router(self) -> Router:
@@ -144,6 +160,22 @@ class Shard:
         return self.layers - self.linear_layers + self.joint_layers
 
     @property
+    def reaches(self) -> tuple[tuple[Reach, float], ...]:
+        """What a query attends to in each kind of layers that attend to keys, and how many of these there are."""
+        return counted_reaches(self)
+
+    @property
+    def compressed_layers(self) -> float:
+        """Layers that attend to compressed keys, beside a window."""
+        return compressed_layers(self)
+
+    @property
+    def compressors(self) -> tuple[tuple[Compressor, float], ...]:
+        """What compresses tokens, each with the layers that have it."""
+        chosen = ((one, self.index_layers) for one in self.index_compressors)
+        return (*chosen, *((one, self.pool_layers) for one in self.pool_compressors))
+
+    @property
     def attentions(self) -> tuple[tuple[Shard, float], ...]:
         """The part with the heads of each kind of layers that attend to keys, and how many of these there are."""
         if self.windowed is None:
@@ -152,7 +184,9 @@ class Shard:
 
     @property
     def values_width(self) -> int:
-        """Width of the values that are kept; of latent attention they count as its keys do."""
+        """Width of the values that are kept beside keys; of latent attention they count as its keys do."""
+        if self.shared_vector:
+            return 0
         return self.kv_heads * (self.head_dim if self.kv_lora else self.value_dim)
 
     @property
@@ -164,6 +198,20 @@ class Shard:
     def kept_width(self) -> int:
         """Width of what a layer keeps of a token: keys and values, or the latent key that all heads share."""
         return self.kv_lora + self.rope_dim if self.kv_lora else self.keys_width
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether each GPU computes and keeps all that a layer has of a token: one vector for all heads."""
+        return self.kv_lora > 0 or self.shared_vector
+
+    @property
+    def output_matrices(self) -> tuple[tuple[int, int, int], ...]:
+        """The products that follow attention on this GPU: how many beside each other, their columns and their rows."""
+        values = self.heads * self.value_dim
+        if not self.output_groups:
+            return ((1, self.hidden, values),)
+        groups, rank = self.output_groups, self.output_lora
+        return ((groups, rank, values // groups), (1, self.hidden, groups * rank))
 
     @property
     def heads_width(self) -> int:
@@ -225,28 +273,37 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         keys_are_values=config.keys_are_values,
         head_gate=config.architecture.head_gate,
         joint_layers=config.joint_layers / parallel.pp,
-        chunked=config.architecture.chunked,
+        chunked=config.chunked,
+        index_ratio=config.index_ratio,
+        index_compressors=config.index_compressors,
+        pool_layers=config.pool_layers / parallel.pp,
+        pool_ratio=config.pool_ratio,
+        pool_compressors=config.pool_compressors,
+        shared_vector=config.architecture.shared_vector,
+        output_groups=config.output_groups // tp,
+        output_lora=config.output_lora,
+        residual_streams=config.residual_streams,
     )
 
 
 def stage_parts(config: ModelConfig, part: Shard, stages: int) -> tuple[Shard, ...]:
     """Return the parts of the stages of a pipeline, each once of those that are alike; ``part`` is that of the mean.
 
-    Layers lie on the stages as in training (assumed of engines). Indexers count as in the mean stage.
+    Layers lie on the stages as in training (assumed of engines).
     """
     if stages == 1:
         return (part,)
     kinds = iter(layer_kinds(config))
     chunks = ([*itertools.islice(kinds, size)] for size in chunk_sizes(config.layers, stages))
-    named = ("moe", "windowed", "linear", "bare", "joint")
+    named = {
+        "moe": "moe_layers", "windowed": "window_layers", "linear": "linear_layers", "bare": "bare_layers",
+        "joint": "joint_layers", "indexed": "index_layers", "pooled": "pool_layers",
+    }  # fmt: skip
     counts = {(len(chunk), *(sum(getattr(kind, name) for kind in chunk) for name in named)) for chunk in chunks}
     return tuple(
-        replace(
-            part, layers=layers, moe_layers=moe, window_layers=windowed, linear_layers=linear, bare_layers=bare,
-            joint_layers=joint,
-        )
-        for layers, moe, windowed, linear, bare, joint in sorted(counts)
-    )  # fmt: skip
+        replace(part, layers=layers, **dict(zip(named.values(), found, strict=True)))
+        for layers, *found in sorted(counts)
+    )
 
 
 def _check(config: ModelConfig, parallel: Parallel) -> None:
@@ -285,6 +342,8 @@ def _uneven_heads(config: ModelConfig, tp: int) -> tuple[str, int] | None:
             return f"query heads{of}", part.heads
         if part.kv_heads % tp and tp % part.kv_heads:
             return f"key and value heads{of}", part.kv_heads
+    if config.output_groups % tp:
+        return "groups of heads of the output", config.output_groups
     if config.linear_heads % tp:
         return "heads of layers with a state", config.linear_heads
     if config.linear_layers and config.linear_key_heads % tp and tp % config.linear_key_heads:

@@ -36,6 +36,12 @@ def remarks(deployment: Deployment) -> tuple[str, ...]:
             f"{machine.name} has no fp8: engines convert keys and values of 8 bits where they can at all, in time that "
             "is not counted."
         )
+    if deployment.config.compressed_layers:
+        notes.append(
+            "No kernel of attention to compressed keys, of their indexer or of hyper-connections was measured: their "
+            "times follow from what they read and multiply at the rates of latent attention, and may be half or twice "
+            "as long."
+        )
     return tuple(notes)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfmodel.training.compressed import compressed_kept
 from perfmodel.training.plan import Recompute
 from perfmodel.training.shard import expert_tokens, key_heads, key_value_width
 from perfmodel.training.states import states_kept
@@ -127,18 +128,22 @@ def kept_by_layer(config: ModelConfig, part: Slice, kind: Kind) -> Kept:
     scores a s T (e, and e + 1 with dropout) / t, or 4 T a / t;
     MLP e T f / t twice, three times if gated, four times in separate kernels; dropout masks 2 T h / x.
     For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)). A gate of attention's
-    output keeps itself and what it multiplies; of a state see `states_kept`.
+    output keeps itself and what it multiplies; of a state see `states_kept`, of compression `compressed_kept`. With m
+    residual streams both residuals are m times as wide, and what goes into a block is none of them: e T h / x each.
     """
     e, hidden = part.element_bytes, part.outer * config.hidden
     inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
     norms = 1 if config.parallel_block and config.architecture.norms == 1 else kind.blocks
     copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
-    residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
+    streams = config.residual_streams
+    residual = streams * e * hidden if norms == 2 and not config.parallel_block else 0.0
+    residual += kind.blocks * e * hidden * (streams > 1)
     mixers = [states_kept(config, part.tokens, part.tp, e)] * kind.linear
     mixers += [_attention(config, part)] if kind.attends else []
     queries, scores, values = (sum(kept) for kept in zip(*mixers, strict=True))
+    queries += compressed_kept(config, kind, part.outer, e)
     return Kept(
-        block_input=e * hidden,
+        block_input=streams * e * hidden,
         norms=norms * inputs + residual + copies,
         queries=queries,
         scores=scores,
@@ -158,7 +163,8 @@ def _attention(config: ModelConfig, part: Slice) -> tuple[float, float, float]:
     """Return what attention keeps: its inputs, its scores, and its output."""
     gate = 2.0 * part.element_bytes * part.tokens * config.gate_width / part.tp
     values = _output_bytes(part) * part.tokens * config.heads * config.value_dim / part.tp
-    return _queries(config, part) + gate, _scores(config, part), values
+    ranks = part.input_bytes * part.tokens * config.output_groups * config.output_lora / part.tp
+    return _queries(config, part) + gate, _scores(config, part), values + ranks
 
 
 def _output_bytes(part: Slice) -> float:
@@ -182,8 +188,13 @@ def _cross(config: ModelConfig, part: Slice) -> float:
 
 
 def _queries(config: ModelConfig, part: Slice) -> float:
-    """Return queries, keys and values; with latent attention also the compressed vectors."""
+    """Return queries, keys and values; with latent attention also the compressed vectors.
+
+    One vector that is key and value counts before and after its norm, as compressed queries do.
+    """
     e, tokens = part.element_bytes, part.tokens
+    if config.architecture.shared_vector:
+        return e * tokens * (config.query_width / part.tp + 2 * (config.q_lora + config.kv_width))
     if config.latent_attention:
         heads = config.heads * (2 * config.head_dim + config.value_dim) / part.tp
         return e * tokens * (heads + 2 * (config.q_lora + config.kv_lora))
@@ -193,7 +204,7 @@ def _queries(config: ModelConfig, part: Slice) -> float:
 def _scores(config: ModelConfig, part: Slice) -> float:
     """Return what attention keeps of its scores."""
     rows = part.tokens * config.heads / part.tp
-    if part.kernel not in UNFUSED:
+    if part.kernel not in UNFUSED or config.architecture.shared_vector:
         return rows * _LOGARITHM_BYTES
     wide = 4.0 if part.kernel == "eager-unfused" and part.element_bytes == 2.0 else 0.0
     dropped = part.element_bytes + 1.0 if part.dropout else 0.0
@@ -274,6 +285,6 @@ def _gradients(config: ModelConfig, part: Slice, kept: Kept) -> float:
     The gradient of the residual stream, of the MLP's inner activations, and under tensor parallelism the gathered input
     and the gathered gradient of the output.
     """
-    hidden = part.element_bytes * part.outer * config.hidden
+    hidden = part.element_bytes * part.outer * config.hidden * config.residual_streams
     gathered = 2.0 * part.element_bytes * part.tokens * config.hidden if part.sp else 0.0
     return hidden + gathered + 0.5 * kept.mlp

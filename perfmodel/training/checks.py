@@ -241,8 +241,8 @@ def _divides(name: str, value: int, of: str, total: int) -> None:
 
 
 def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
-    """Check what kinds of attention allow: no indexer; of layers with a state whole heads and whole sequences."""
-    if config.index_heads:
+    """Check what kinds of attention allow: of an indexer compressed keys; whole sequences of these and of states."""
+    if config.index_heads and config.index_ratio == 1:
         raise UsageError(
             "the model has an indexer that chooses keys (sparse attention), whose training is not modelled.",
             place=PLACE,
@@ -250,6 +250,13 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     if config.window_layers:
         _divides("tp", plan.tp, "heads of layers with a window", config.windowed.heads)
+    _divides("tp", plan.tp, "groups of heads of the output", config.output_groups)
+    if config.architecture.shared_vector and plan.cp > 1:
+        raise refused(
+            f"cp = {plan.cp} with keys that are compressed over tokens, which would lie on several ranks: it is not "
+            "modelled",
+            "Use cp=1",
+        )
     if not config.linear_layers:
         return
     _divides("tp", plan.tp, "key heads of layers with a state", config.linear_key_heads)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.operators.attention import Attention, chunk_pairs
 from perfmodel.training.activations import UNFUSED
+from perfmodel.training.compressed import score_flop
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import encoder_tokens
 from perfmodel.training.states import state_flop
@@ -33,7 +33,7 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
     layers = weights - 2.0 * config.vocab * config.embedding_dim * tokens
     share = _AGAIN[Recompute(plan.recompute)]
     again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
-    if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED:
+    if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED and not config.architecture.shared_vector:
         again += half - plan.batch * state_flop(config, plan.seq)  # states are no part of it
     passes = 2.0 if plan.lora else 3.0  # frozen weights have no gradients
     model = passes * weights + 3.0 * half
@@ -45,20 +45,18 @@ def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[floa
     """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square.
 
     With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So do
-    states.
+    states, and the scores of indexers among compressed keys. Of layers with such keys the whole is that of as many keys
+    as the last query has, for each query.
     """
     width, inside = _attended_width(config), _attended_width(config.windowed)
-    windowed = min(config.window_layers, config.layers) if config.window else 0
-    causal = config.architecture.causal
-    whole = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal)
-    narrow = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal, window=config.window if causal else 0)
-    outside = config.attending_layers - windowed
-    chunked = config.architecture.chunked and windowed
-    under_window = 4.0 * float(chunk_pairs(seq, seq, config.window)) if chunked else float(narrow.flop())
-    masked = outside * width * float(whole.flop()) + windowed * inside * under_window
-    full = 4.0 * (outside * width + windowed * inside) * float(seq) ** 2
+    masked = full = 0.0
+    for reach, layers in config.reaches:
+        each = 4.0 * layers * (width if reach.ratio else inside)
+        masked += each * float(reach.pairs(seq, seq) if config.architecture.causal else float(seq) ** 2)
+        full += each * seq * float(reach.keys(seq) if reach.compresses else seq)
+    scored = config.index_layers * score_flop(config, seq) * (config.index_ratio > 1)
     others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
-    others += state_flop(config, seq)
+    others += state_flop(config, seq) + scored
     return masked + others, full + others
 
 

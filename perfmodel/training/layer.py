@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.training.compressed import compressed_core, compressors_of
 from perfmodel.training.kernels import (
     BLOCK_SCALES,
     NO_CORE,
@@ -100,7 +101,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     hardware, config, shard, kind : machine, model, what one GPU holds of a layer, and the layer's kind.
     """
     matrices = _matrices(config, shard, kind)
-    core = _shared_core(_core_times(hardware, config, shard, kind.windowed), shard) if kind.attends else NO_CORE
+    core = _shared_core(_core_times(hardware, config, shard, kind), shard) if kind.attends else NO_CORE
     cores = kind.attends + kind.linear
     forward, backward = stream_bytes(hardware, config, shard, kind)
     products = _passes(hardware, matrices, shard)
@@ -143,6 +144,7 @@ def _matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, _Matri
     return {
         **(_state_matrices(config, shard) if kind.linear else {}),
         **(_attention_matrices(config, shard) if kind.attends else {}),
+        **_compressed_matrices(config, shard, kind),
         **({} if kind.bare else _mlp_matrices(config, shard, kind.moe)),
     }
 
@@ -189,23 +191,53 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
     """Return the matrices around attention: queries, keys and values together, as frameworks join them, and output."""
     tokens, hidden, tp = shard.tokens, config.hidden, shard.tp
     out = _Matrix(tokens, hidden, config.heads * config.value_dim / tp)
+    queries = _Matrix(tokens, config.query_width / tp, config.q_lora or hidden)
+    if config.architecture.shared_vector:
+        down = config.q_lora + config.kv_width
+        return {"latent_down": _Matrix(shard.outer_tokens, down, hidden), "qkv": queries, **_outputs(config, shard)}
     if config.latent_attention:
         down = config.q_lora + config.kv_lora + config.rope_head_dim
         up = config.heads * (config.nope_head_dim + config.value_dim) / tp
         return {
             "latent_down": _Matrix(shard.outer_tokens, down, hidden),
-            "qkv": _Matrix(tokens, config.query_width / tp, config.q_lora or hidden),
+            "qkv": queries,
             "kv_up": _Matrix(tokens, up, config.kv_lora),
             "out": out,
         }
     keys = key_value_width(config, tp)
     own = keys - (key_heads(config, tp) * config.value_dim if config.keys_are_values else 0.0)
-    queries = config.query_width + config.gate_width + config.heads * config.architecture.head_gate
-    found = {"qkv": _Matrix(tokens, queries / tp + own, hidden), "out": out}
+    width = config.query_width + config.gate_width + config.heads * config.architecture.head_gate
+    found = {"qkv": _Matrix(tokens, width / tp + own, hidden), "out": out}
     if shard.cross_seq:
         found["cross_q"] = _Matrix(tokens, config.query_width / tp, hidden)
         found["cross_kv"] = _Matrix(shard.cross_tokens, keys, hidden)
         found["cross_out"] = out
+    return found
+
+
+def _outputs(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+    """Return the matrices that follow attention: one, or those of groups of heads before it."""
+    *groups, out = config.output_linears()
+    tokens, tp, count = shard.tokens, shard.tp, max(1, config.output_groups)
+    found = {"out": _Matrix(tokens, out.n, out.k / tp)}
+    return {"out_groups": _Matrix(tokens, groups[0].n / count, groups[0].k, count / tp), **found} if groups else found
+
+
+def _compressed_matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, _Matrix]:
+    """Return the matrices of a layer's indexer, of what compresses its tokens, and of its hyper-connections.
+
+    Each GPU has all of them. Matrices of keys and gates that multiply one input are one product.
+    """
+    tokens, hidden, streams = shard.outer_tokens, config.hidden, config.residual_streams
+    found = {}
+    if kind.indexed and config.index_ratio > 1:
+        found["index_query"] = _Matrix(tokens, config.index_heads * config.index_head_dim, config.q_lora or hidden)
+        found["index_weight"] = _Matrix(tokens, config.index_heads, hidden)
+    for one in compressors_of(config, kind):
+        found[f"{one.prefix}_compressor"] = _Matrix(tokens, sum(matrix.n for matrix in one.matrices), hidden)
+    if streams > 1:
+        for block in ("attention", "mlp")[: kind.blocks]:
+            found[f"{block}_mixing"] = _Matrix(tokens, streams * (streams + 2), streams * hidden)
     return found
 
 
@@ -251,6 +283,8 @@ def _shared_core(core: CoreTime, shard: Shard) -> CoreTime:
     return replace(core, softmax_bytes=moved[0], softmax_backward_bytes=moved[1])
 
 
+#: ends of the names of matrices whose products stay in 16 bits
+_WIDE = ("router", "_compressor", "_mixing", "index_weight")
 #: rows of a tile of a grouped product: the rows of each expert are padded to it
 _EXPERT_TILE = 128
 
@@ -265,7 +299,7 @@ def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> d
         if matrix.batch > 1 and rows > 1:
             rows = float(-(-rows // _EXPERT_TILE) * _EXPERT_TILE)
         n, k, batch = max(1.0, round(matrix.n)), max(1.0, round(matrix.k)), max(1.0, round(matrix.batch))
-        kind = sixteen if name == "router" else dtype
+        kind = sixteen if name.endswith(_WIDE) else dtype
         out = sixteen if sixteen != "tf32" else "fp32"
         libraries = shard.libraries_of(kind)
         listed[name] = (
@@ -281,9 +315,11 @@ def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> d
     }
 
 
-def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, windowed: bool) -> CoreTime:
+def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind) -> CoreTime:
     """Return the time of the core of attention of one layer, with that to the encoder's tokens in a decoder."""
-    own = _core(config, shard, windowed)
+    if config.architecture.shared_vector:
+        return compressed_core(hardware, config, shard, kind)
+    own = _core(config, shard, kind.windowed)
     time = core_time(hardware, own, shard.dropout, shard.softmax_passes, shard.row_library)
     if not shard.cross_seq:
         return time
@@ -309,7 +345,7 @@ def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
         kernel=shard.kernel,
         dtype=shard.sixteen if shard.sixteen != "tf32" else "fp32",
         libraries=shard.libraries_of(shard.sixteen),
-        chunked=config.architecture.chunked,
+        chunked=config.chunked,
     )
 
 

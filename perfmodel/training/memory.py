@@ -187,8 +187,7 @@ class _Holder:
         """Return the parameters of a layer on a GPU, without routed experts.
 
         Tensor parallel ranks share out the matrices as the time of a layer has it, but where they do not divide the
-        heads of a state: these count evenly. Norms, biases and the like are whole on each rank, and so are indexers,
-        which count evenly over the layers.
+        heads of a state: these count evenly. Norms, biases and the like are whole on each rank, and so are indexers.
         """
         config, shard = self.config.windowed if kind.windowed else self.config, self.setup.shard
         if kind.encoder and config.encoder:
@@ -199,7 +198,7 @@ class _Holder:
             whole = whole if kind.moe else config.dense_layer_parameters
             whole += config.mixer_surplus(kind.linear, not kind.attends)
             whole -= kind.bare * config.bare_layer_lack
-            whole += config.index_parameters * config.index_layers / config.layers
+            whole += kind.indexed * config.index_parameters + kind.pooled * config.pool_parameters
         own, matrices = (held_weights(config, one, kind) for one in (shard, shard._replace(tp=1)))
         return whole - matrices + max(own, matrices / shard.tp)
 
@@ -404,7 +403,8 @@ class _Holder:
         plan = self.plan
         groups = sum(size > 1 for size in (plan.tp, plan.cp, plan.ep, self.dp, plan.pp))
         cross = self.part.cross_tokens / (plan.tp if self.part.sp else 1)
-        sent = 2.0 * self.part.element_bytes * (self.part.outer + cross) * self.config.hidden * (plan.pp > 1)
+        passed = self.config.hidden * self.config.residual_streams
+        sent = 2.0 * self.part.element_bytes * (self.part.outer + cross) * passed * (plan.pp > 1)
         keys = max(key_value_width(config, plan.tp) for config in (self.config, self.config.windowed))
         ring = 2.0 * self.part.element_bytes * self.part.tokens * keys if plan.cp > 1 else 0.0
         if plan.cp_algorithm == ContextAlgorithm.ULYSSES:

@@ -69,7 +69,8 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     if kind.encoder and config.encoder:
         shard, config = setup.encoder_shard, config.encoder
     config = config.windowed if kind.windowed else config
-    if config.architecture.sinks and setup.framework.unfused_sinks and not kind.windowed:
+    facts = config.architecture
+    if facts.sinks and not facts.shared_vector and setup.framework.unfused_sinks and not kind.windowed:
         shard = shard._replace(kernel="unfused")
     work = layer_work(setup.hardware, config, shard, kind)
     if setup.plan.frozen_dtype:

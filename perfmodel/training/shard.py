@@ -125,5 +125,5 @@ def key_width(config: ModelConfig, tp: int) -> float:
 
 
 def key_value_width(config: ModelConfig, tp: int) -> float:
-    """Return the width of the keys and the values of one of tp GPUs, whose heads may be unequal."""
-    return key_heads(config, tp) * (config.head_dim + config.value_dim)
+    """Return the width of the keys and the values of one of tp GPUs, whose heads may be unequal, or one vector."""
+    return key_heads(config, tp) * (config.head_dim + (0 if config.architecture.shared_vector else config.value_dim))

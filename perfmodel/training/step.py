@@ -239,6 +239,8 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append(idle)
     if (wanted := wanted_attention(setup.config, plan, setup.framework)) != setup.kernel:
         notes.append(f"Attention runs {setup.kernel}: {wanted} has no kernel for {plan.dtype}.")
+    if plan.attention and setup.config.architecture.shared_vector:
+        notes.append(f"attention {plan.attention} changes nothing: a kernel of their own gathers compressed keys.")
     if plan.grad_dtype and setup.groups.data.ranks == 1:
         notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
     return notes
@@ -267,7 +269,7 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
 
 
 def _sends(setup: Setup) -> float:
-    """Return what sending hidden states between stages adds [s].
+    """Return what sending hidden states between stages adds, of all residual streams [s].
 
     Each micro batch of each stage is sent once forward and once backward, in a decoder with what its encoder gave;
     beside the next micro batches where the framework does so, but for the p - 1 that fill the pipeline.
@@ -277,7 +279,8 @@ def _sends(setup: Setup) -> float:
         return 0.0
     split = plan.tp if shard.sp or setup.framework.scatter_gather else 1
     tokens = shard.tokens + shard.cross_tokens
-    time = send_time(setup.groups.pipeline, tokens * setup.config.hidden * shard.element_bytes / split)
+    passed = setup.config.hidden * setup.config.residual_streams
+    time = send_time(setup.groups.pipeline, tokens * passed * shard.element_bytes / split)
     waits = plan.pp - 1.0
     if not setup.framework.overlaps_pipeline:
         waits += setup.micro_batches * plan.vp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.training.compressed import compressor_stream_bytes, residual_elements
 from perfmodel.training.kernels import row_slowness
 from perfmodel.training.shard import Shard, key_heads, key_value_width, key_width
 from perfmodel.training.states import state_stream_bytes
@@ -28,7 +29,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
     Attention to an encoder has a norm, an addition and a dropout of its own. A gate of attention's output moves 2
     in and 1 out, backward 3 in and 2 out; what is around a state, `state_stream_bytes` says. The sum of what attention
-    and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients.
+    and a state beside it give moves 2 in and 1 out, and so does that of their input's gradients. Hyper-connections
+    stand for the additions, see `residual_elements`; compression has its own kernels.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
@@ -38,8 +40,9 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
         slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype, shard.row_library)
     norms = slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]
     blocks = kind.blocks + (shard.cross_seq > 0)
-    forward = [wide * norms[0] * hidden, 3 * e * hidden] * blocks
-    backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
+    added = residual_elements(config.residual_streams)
+    forward = [wide * norms[0] * hidden, added[0] * e * hidden] * blocks
+    backward = [wide * norms[1] * hidden, added[1] * e * hidden] * blocks
     if shard.dropout:
         forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
     for around in _around_mixers(config, shard, kind, norms):
@@ -63,7 +66,8 @@ def _around_mixers(
 ) -> list[tuple[list[float], list[float]]]:
     """Return what the kernels around a layer's state and around its attention move, forward and backward [B]."""
     states = [state_stream_bytes(config, shard.tokens, shard.tp, shard.element_bytes)] if kind.linear else []
-    return [*states, *([_around_attention(config, shard, norms)] if kind.attends else [])]
+    attention = [_around_attention(config, shard, norms)] if kind.attends else []
+    return [*states, *attention, compressor_stream_bytes(config, kind, shard.outer_tokens)]
 
 
 def _around_attention(config: ModelConfig, shard: Shard, norms: tuple[float, float]) -> tuple[list[float], list[float]]:
@@ -79,7 +83,8 @@ def _around_attention(config: ModelConfig, shard: Shard, norms: tuple[float, flo
     if config.architecture.output_gate:
         gated = shard.element_bytes * shard.tokens * config.gate_width / shard.tp
         forward, backward = [*forward, 3 * gated], [*backward, 5 * gated]
-    if shard.copies_queries and config.rotary and not config.latent_attention:
+    apart = config.latent_attention or config.architecture.shared_vector
+    if shard.copies_queries and config.rotary and not apart:
         copied = _copied_queries(config, shard)
         forward, backward = [*forward, copied[0]], [*backward, copied[1]]
     if shard.cp > 1 and not shard.ulysses:

@@ -3,7 +3,7 @@
 The interval of a step comes from published runs, on few machines. On another one every kernel may differ by what
 machines differ by, a run from its kernels, and exchanges through a host by what hosts do; the predictions of single
 operators and of whole models know how much. No fitted run has layers with a state, and nobody here measured their
-kernels.
+kernels; nor has one attention to compressed keys.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.sparse_attention import COMPRESSED_DEVIATION
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.prediction.whole_model import run_deviation
@@ -80,6 +81,11 @@ def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: str) -> 
         found.append(
             "No run that was fitted has layers with a state: the interval counts what their kernels may differ by."
         )
+    if setup.config.architecture.shared_vector:
+        found.append(
+            "No kernel of attention to compressed keys was measured, and no run that was fitted has it: the interval "
+            "counts that it may take half or twice as long."
+        )
     if elsewhere:
         ends = setup.constants.intervals[elsewhere]
         whose = "laboratories" if elsewhere == ELSEWHERE else "laboratories with frameworks that nobody described"
@@ -116,6 +122,8 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
         narrow = setup.framework.libraries.get("fp8", ()) if dtype_bytes(dtype) < 2 else ()
         linear = term == "attention" and setup.config.linear_layers > 0
         of_linear = _of_kernel(hardware, LINEAR, dtype, "") if linear else ()
+        if term == "attention" and setup.config.architecture.shared_vector:
+            of_linear = (*of_linear, (ErrorSource.KERNEL, COMPRESSED_DEVIATION))
         if known:
             return of_linear
         of_run = (ErrorSource.RUN, run_deviation(hardware))

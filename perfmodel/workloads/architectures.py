@@ -50,6 +50,8 @@ class Architecture:
         convolution, too.
     chunked : the window is a chunk: the sequence is cut into pieces of that many tokens, and a query attends to the
         keys of its own piece alone (Llama 4), half of them in the mean.
+    shared_vector : a layer computes and keeps one vector of ``head_dim`` for each token, which is the key and the value
+        of all heads at once (DeepSeek-V4).
     """
 
     causal: bool = True
@@ -87,6 +89,7 @@ class Architecture:
     state_conv_bias: bool = True
     state_output_bias: bool = False
     chunked: bool = False
+    shared_vector: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -122,6 +125,7 @@ ARCHITECTURES = MappingProxyType(
         "deepseek_v2": _LLAMA,
         "deepseek_v3": _ROUTED,
         "deepseek_v32": _ROUTED,
+        "deepseek_v4": Architecture(sinks=True, router_bias=True, shared_vector=True),
         "distilbert": Architecture(**_BERT),
         "dots1": _QK_NORM_ROUTED,
         "ernie4_5": Architecture(tied=True),
@@ -278,7 +282,7 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
         **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
-        "deepseek_v4": "keys that are compressed over tokens",
+        "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
         "longcat_flash": "layers of two attentions",
         "albert": "layers that share their weights",
         "mllama": "layers of cross attention to images",

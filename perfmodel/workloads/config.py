@@ -10,7 +10,7 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.workloads import families, hybrids
+from perfmodel.workloads import compressed, families, hybrids
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
 from perfmodel.workloads.config_values import LARGEST, SPELLINGS, Values, WrongValueError, alike, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
@@ -55,6 +55,7 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     "lfm2_moe": {"num_dense_layers": 2},
     "kimi_linear": {"first_k_dense_replace": 1},
+    **dict.fromkeys(compressed.COMPRESSED, compressed.DEFAULTS),
     "falcon_h1": {"num_key_value_heads": 8, "hidden_act": "silu"},
 }
 #: keys that state the width of the experts that every token visits, together
@@ -138,7 +139,8 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
     if kind in hybrids.RULES:
         others, mamba = hybrids.unknown_kinds(kind, raw), False
     else:
-        others = sorted({name for name in hybrids.listed(raw) if name not in _KINDS_OF_LAYER})
+        modelled = (*_KINDS_OF_LAYER, *compressed.KINDS * (kind in compressed.COMPRESSED))
+        others = sorted({name for name in hybrids.listed(raw) if name not in modelled})
         mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
     reason = REFUSED.get(kind) or families.unlike(kind, raw)
     reason = reason or (f"{', '.join(others)} layers" if others else "Mamba layers" if mamba else "")
@@ -174,8 +176,9 @@ class _Reader(Values):
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         own = HEADS.get(self.kind)
         sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
+        compression = self.compression(layers)
         windowed = 0 if hybrid else window_layers(self.kind, self.raw, layers)
-        window = window_keys(self.kind, self.raw) if windowed else 0
+        window = window_keys(self.kind, self.raw) if windowed or compression else 0
         windowed = windowed if window else 0
         sizes = {name: size for name, size in sizes.items() if windowed or name not in OWN}
         config = ModelConfig(
@@ -199,6 +202,7 @@ class _Reader(Values):
             **sizes,
             **self.biases(shape),
             **self.indexer(layers),
+            **compression,
             **(self.states(hybrid) if hybrid else {}),
             **self.experts(layers, shape, hybrid),
             **self.encoder(),
@@ -327,7 +331,10 @@ class _Reader(Values):
         return {name: self.flag(key, getattr(shape, name)) for name, key in zip(names, keys, strict=True)}
 
     def latent(self) -> dict[str, Any]:
-        """Return the ranks and head sizes of latent attention (MLA)."""
+        """Return the ranks and head sizes of latent attention (MLA), or of one vector for keys and values."""
+        if self.kind in compressed.COMPRESSED:
+            rotated = int(self.size("head_dim") * float(self.raw.get("partial_rotary_factor") or 0.125))
+            return {"q_lora": self.size("q_lora"), "rope_head_dim": self.size("rope_head_dim", rotated)}
         if not self.raw.get("kv_lora_rank"):
             self.check_no_latent()
             return {}
@@ -342,6 +349,21 @@ class _Reader(Values):
         keys = ("q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim")
         if stated := [f"{key} = {self.raw[key]!r}" for key in keys if self.raw.get(key)]:
             raise self.wrong(f"{' and '.join(stated)} is of latent attention, and it has no kv_lora_rank")
+
+    def compression(self, layers: int) -> dict[str, Any]:
+        """Return the layers that attend to compressed keys, and what such models have beside them."""
+        if self.kind not in compressed.COMPRESSED:
+            return {}
+        found = compressed.compressed_layers(self.raw, layers)
+        names = ("index_heads", "index_head_dim", "index_keys") if found["index_layers"] else ()
+        return {
+            **found,
+            **{name: self.size(name) for name in names},
+            "output_groups": self.of(("o_groups",), "groups of the output", None),
+            "output_lora": self.of(("o_lora_rank",), "rank of the output", None),
+            "residual_streams": self.of(("hc_mult",), "residual streams", None),
+            "hash_layers": compressed.hash_layers(self.raw, layers),
+        }
 
     def indexer(self, layers: int) -> dict[str, Any]:
         """Return the indexer of sparse attention."""

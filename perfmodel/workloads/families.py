@@ -66,6 +66,7 @@ MIXTURES = frozenset(
             "deepseek_v2",
             "deepseek_v3",
             "deepseek_v32",
+            "deepseek_v4",
             "dots1",
             "ernie4_5_moe",
         ),
@@ -77,6 +78,8 @@ MIXTURES = frozenset(
         *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
 )
+#: how lists of layers name those with experts; DeepSeek-V4's first ones choose them by a table of tokens
+_SPARSE = ("sparse", "moe", "hash_moe")
 #: families with a gate of one output that scales the shared experts
 GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
 #: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
@@ -87,7 +90,7 @@ _SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_expert
 _SHARED = MappingProxyType(
     {
         **dict.fromkeys(("exaone_moe", "glm4_moe_lite", "glm4v_moe_text", "hy_v3", "mistral4"), 1),
-        **dict.fromkeys(("sarvam_mla", "sarvam_moe", "solar_open"), 1),
+        **dict.fromkeys(("deepseek_v4", "sarvam_mla", "sarvam_moe", "solar_open"), 1),
         **dict.fromkeys(("afmoe", "ernie4_5_moe"), 2),
     }
 )
@@ -141,7 +144,7 @@ def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
         return range(step - 1, layers, step) if raw.get("moe_layers") is None else chosen
     types = raw.get("mlp_layer_types")
     if isinstance(types, list) and types:
-        return (index for index, name in enumerate(types) if name == "sparse")
+        return (index for index, name in enumerate(types) if name in _SPARSE)
     if kind == "ernie4_5_moe":
         return _ernie_layers(raw, layers)
     if isinstance(listed := raw.get("moe_layer_freq"), list):

@@ -6,6 +6,7 @@ import functools
 from typing import NamedTuple
 
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.reach import Reach, reaches_of
 
 
 class Kind(NamedTuple):
@@ -19,6 +20,8 @@ class Kind(NamedTuple):
     linear : it keeps a state, in place of keys unless it is ``joint``.
     bare : it has no MLP.
     joint : it attends to keys beside its state; both read one normed input, and what they give is summed.
+    indexed : an indexer of its own chooses the keys that it attends to.
+    pooled : it attends to a window and to all compressed keys.
     """
 
     moe: bool = False
@@ -27,6 +30,8 @@ class Kind(NamedTuple):
     linear: bool = False
     bare: bool = False
     joint: bool = False
+    indexed: bool = False
+    pooled: bool = False
 
     @property
     def attends(self) -> bool:
@@ -43,6 +48,16 @@ class Kind(NamedTuple):
 DENSE = Kind()
 
 
+def reach_of(config: ModelConfig, kind: Kind) -> Reach:
+    """Return what a query of a layer that attends to keys attends to."""
+    found = reaches_of(config)
+    if kind.windowed:
+        return found.windowed
+    if kind.pooled:
+        return found.pooled
+    return found.indexed if kind.indexed and found.indexed.compresses else found.full
+
+
 @functools.lru_cache(maxsize=1024)
 def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     """Return the kind of each layer.
@@ -50,22 +65,36 @@ def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     Dense layers of a mixture of experts stand where the model has them, or come first. Layers that attend to keys
     alternate evenly with those that keep a state: the last of four in Qwen3-Next. Of the former, those with a window
     alternate evenly with the others, and so do those that keep a state, too. Layers without an MLP alternate evenly
-    with those that have one, or experts.
+    with those that have one, or experts. Of layers with compressed keys those with an indexer alternate evenly with the
+    others, behind those with a window alone, as in DeepSeek-V4-Flash.
     """
     attending = _evenly(config.layers, config.attending_layers)
-    among, windows = (iter(_evenly(config.attending_layers, n)) for n in (config.joint_layers, config.window_layers))
+    among = iter(_evenly(config.attending_layers, config.joint_layers))
+    spans = iter(_spans(config))
     joint = [attends and next(among) for attends in attending]
-    windowed = [attends and next(windows) for attends in attending]
+    own = [next(spans) if attends else (False, False, False) for attends in attending]
     dense = frozenset(config.dense_at or range(config.dense_layers)) if config.experts else frozenset[int]()
     without = iter(_evenly(config.layers - len(dense), config.bare_layers))
     bare = [index not in dense and next(without) for index in range(config.layers)]
     return tuple(
         Kind(
-            bool(config.experts) and index not in dense and not bare[index], windowed[index],
+            bool(config.experts) and index not in dense and not bare[index], own[index][0],
             linear=joint[index] or not attending[index], bare=bare[index], joint=joint[index],
+            indexed=own[index][1], pooled=own[index][2],
         )
         for index in range(config.layers)
     )  # fmt: skip
+
+
+def _spans(config: ModelConfig) -> list[tuple[bool, bool, bool]]:
+    """Return which layers that attend to keys have a window alone, an indexer, or all compressed keys."""
+    count = config.attending_layers
+    if not config.compressed_layers:
+        windows, indexers = _evenly(count, config.window_layers), _evenly(count, min(count, config.index_layers))
+        return [(windowed, indexed, False) for windowed, indexed in zip(windows, indexers, strict=True)]
+    others = count - config.window_layers
+    indexers = _evenly(others, others - config.pool_layers)
+    return [(True, False, False)] * config.window_layers + [(False, indexed, not indexed) for indexed in indexers]
 
 
 def _evenly(layers: int, chosen: int) -> list[bool]:

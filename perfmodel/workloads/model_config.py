@@ -8,6 +8,7 @@ from functools import cached_property
 
 from perfmodel.workloads.matrices import Linear, count_parameters
 from perfmodel.workloads.model_shape import ModelShape
+from perfmodel.workloads.reach import Reach
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class ModelConfig(ModelShape):
     def attention_parameters(self) -> int:
         """Parameters of one attention: its matrices, the norms inside it, and its sinks."""
         shape = self.architecture
-        latent = self.q_lora + self.kv_lora
+        latent = self.q_lora + (self.head_dim if shape.shared_vector else self.kv_lora)
         width = self.query_width + self.kv_width if shape.qk_norm_all else 2 * self.head_dim
         norms = width * shape.qk_norm * (int(shape.qk_norm_scale) + shape.qk_norm_bias)
         matrices = count_parameters(self.attention_matrices())
@@ -46,13 +47,22 @@ class ModelConfig(ModelShape):
 
     def attentions(self) -> tuple[tuple[tuple[Linear, ...], int], ...]:
         """Return the matrices of each kind of attention, and of a state, and how many layers have them."""
-        full = self.attending_layers - self.window_layers
+        indexed = self.index_layers if self.index_ratio > 1 else 0
+        full = self.attending_layers - self.window_layers - indexed - self.pool_layers
         kinds = (
             (self.attention_matrices(), full),
+            ((*self.attention_matrices(), *self.sparse_matrices(indexed=True)), indexed),
+            ((*self.attention_matrices(), *self.sparse_matrices(pooled=True)), self.pool_layers),
             (self.windowed.attention_matrices(), self.window_layers),
             (self.state_layer.matrices() if self.linear_layers else (), self.linear_layers),
         )
         return tuple((matrices, layers) for matrices, layers in kinds if layers)
+
+    def sparse_matrices(self, indexed: bool = False, pooled: bool = False) -> tuple[Linear, ...]:
+        """Return the matrices beside attention of a layer with an indexer, or one that attends to compressed keys."""
+        compressors = (*self.index_compressors[:1] * indexed, *self.pool_compressors * pooled)
+        compressed = tuple(matrix for one in compressors for matrix in one.matrices)
+        return (*(self.index_linears() if indexed else ()), *compressed)
 
     @property
     def window_layer_surplus(self) -> int:
@@ -76,8 +86,29 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def index_parameters(self) -> int:
-        """Parameters of one indexer: its matrices, and the norm of its key with a scale and a shift; 0 without one."""
-        return count_parameters(self.index_linears()) + 2 * self.index_head_dim * (self.index_heads > 0)
+        """Parameters of one indexer: its matrices, and the norm of its key with a scale and a shift; 0 without one.
+
+        Where it chooses among compressed keys, what compresses them and its own keys counts in place of that norm.
+        """
+        if not self.index_compressors:
+            return count_parameters(self.index_linears()) + 2 * self.index_head_dim * (self.index_heads > 0)
+        own = count_parameters(self.index_linears()) - count_parameters(self.index_compressors[-1].matrices)
+        return own + sum(one.parameters for one in self.index_compressors)
+
+    @cached_property
+    def pool_parameters(self) -> int:
+        """Parameters of what compresses the tokens of one layer that attends to all compressed keys; 0 without."""
+        return sum(one.parameters for one in self.pool_compressors)
+
+    @cached_property
+    def mixing_parameters(self) -> int:
+        """Parameters of one hyper-connection, before and after a block; 0 with one residual stream.
+
+        One matrix multiplies all m streams of a token and gives weights that sum the streams (m), that spread the
+        block's output (m) and that mix the streams (m m); they have a bias each, and a factor for each of the three.
+        """
+        m = self.residual_streams
+        return m * (m + 2) * (m * self.hidden + 1) + 3 if m > 1 else 0
 
     @cached_property
     def expert_parameters(self) -> int:
@@ -105,7 +136,8 @@ class ModelConfig(ModelShape):
     def _frame_parameters(self) -> int:
         """Parameters of one layer without its MLP."""
         cross = 1 if self.encoder_layers else 0
-        return (1 + cross) * self.attention_parameters + (self.architecture.norms + cross) * self.norm_parameters
+        norms = (self.architecture.norms + cross) * self.norm_parameters
+        return (1 + cross) * self.attention_parameters + norms + 2 * self.mixing_parameters
 
     @property
     def layer_parameters(self) -> int:
@@ -149,10 +181,13 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def outer_norm_parameters(self) -> int:
-        """Parameters of the norms outside the layers: after the embedding, in BERT's head, and the final one."""
-        shape, stacks = self.architecture, 2 if self.encoder_layers else 1
+        """Parameters of the norms outside the layers: after the embedding, in BERT's head, and the final one.
+
+        What sums several residual streams before the final norm counts with them: a matrix, biases and a factor.
+        """
+        shape, stacks, m = self.architecture, 2 if self.encoder_layers else 1, self.residual_streams
         norms = stacks * (int(shape.embedding_norm) + int(not self.norm_after)) + int(shape.head_transform)
-        return norms * self.norm_parameters
+        return norms * self.norm_parameters + (m * (m * self.hidden + 1) + 1) * (m > 1)
 
     @cached_property
     def parameters(self) -> int:
@@ -162,6 +197,7 @@ class ModelConfig(ModelShape):
         stacks += self.mixer_surplus(self.linear_layers, self.layers - self.attending_layers)
         stacks -= self.bare_layers * self.bare_layer_lack
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
+        stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.experts * self.router_bias
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -177,37 +213,55 @@ class ModelConfig(ModelShape):
     def kv_bytes_per_token(self, dtype_bytes: float = 2.0) -> float:
         """Return what one token adds to the cache of all layers while no window is full [B].
 
-        2 kv_heads head_dim a layer that attends to keys, or the latent vector with its rotary part (MLA). An indexer
-        keeps a key in 8 bits with a scale in fp32.
+        2 kv_heads head_dim a layer that attends to keys, the latent vector with its rotary part (MLA), or the one
+        vector that is key and value. A compressed key is shared out over its tokens. An indexer keeps a key in 8 bits
+        with a scale in fp32.
         """
-        full = (self.attending_layers - self.window_layers) * self._kept_width
-        return (full + self._kept_in_windows) * dtype_bytes + self.index_layers * self.index_key_bytes
+        kept = sum(width * layers * self._in_a_window(reach) for reach, layers, width in self._kept)
+        return kept * dtype_bytes + self.index_layers * self.index_key_bytes / self.index_ratio
+
+    @staticmethod
+    def _in_a_window(reach: Reach) -> float:
+        """Return how many keys of a layer one token is, while the window is not full."""
+        return bool(reach.window) + (1.0 / reach.ratio if reach.ratio else 0.0)
+
+    @property
+    def _kept(self) -> tuple[tuple[Reach, float, int], ...]:
+        """What layers attend to, how many they are, and the numbers that each keeps of a key."""
+        widths = [self.windowed._kept_width if reach.ratio == 0 else self._kept_width for reach, _ in self.reaches]
+        return tuple((reach, layers, width) for (reach, layers), width in zip(self.reaches, widths, strict=True))
 
     @property
     def _kept_width(self) -> int:
         """Numbers that a layer which attends to all keys keeps of a token."""
         if self.latent_attention:
             return self.kv_lora + self.rope_head_dim
+        if self.architecture.shared_vector:
+            return self.kv_width
         return self.kv_heads * (self.head_dim + self.value_dim)
 
     @property
-    def _kept_in_windows(self) -> int:
-        """Numbers that all layers with a window keep of a token while it is in it."""
-        return self.window_layers * self.windowed._kept_width
-
-    @property
     def index_key_bytes(self) -> float:
-        """What an indexer keeps of one token [B]."""
+        """What an indexer keeps of one token, or of one compressed key [B]."""
         return (self.index_head_dim + 4.0) * (self.index_heads > 0)
 
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.
 
-        What layers with a state keep is apart, see `state_bytes`.
+        Compressed keys count once their tokens are complete. What layers with a state keep is apart, see `state_bytes`,
+        and so is what compression keeps of tokens that are not, see `unfinished_bytes`.
         """
-        kept = min(tokens, self.window) if self.window else tokens
-        windowed = self._kept_in_windows * dtype_bytes
-        return windowed * kept + (self.kv_bytes_per_token(dtype_bytes) - windowed) * tokens
+        kept = sum(width * layers * float(reach.kept(tokens)) for reach, layers, width in self._kept)
+        return kept * dtype_bytes + self.index_layers * self.index_key_bytes * float(tokens // self.index_ratio)
+
+    @property
+    def unfinished_bytes(self) -> float:
+        """What all layers keep of the tokens of one sequence that no compressed key holds yet, at most [B]."""
+        each = (
+            self.index_layers * sum(one.unfinished_bytes for one in self.index_compressors),
+            self.pool_layers * sum(one.unfinished_bytes for one in self.pool_compressors),
+        )
+        return sum(each)
 
     @property
     def has_states(self) -> bool:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.quantization import OTHER
+from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import USUAL_DTYPE, Rule, StateLayer
 
 
@@ -61,7 +63,8 @@ class ModelShape:
     bare_layers : layers without an MLP (Nemotron-H); they alternate evenly with those that have one.
     router_bias : the router has a bias.
     q_lora, kv_lora : ranks of the queries' and of the keys' and values' compression (MLA), 0 for none.
-    rope_head_dim, nope_head_dim : parts of a query's head with and without rotary positions (MLA).
+    rope_head_dim, nope_head_dim : parts of a query's head with and without rotary positions (MLA); of a head of one
+        vector for keys and values the first alone is stated.
     value_head_dim : size of a value's head, 0 for ``head_dim``.
     parallel_block : attention and MLP read the same residual stream, and share its additions and all-reduces.
     encoder_layers : layers of the encoder in a model with both, 0 for a single stack.
@@ -72,6 +75,14 @@ class ModelShape:
         attention), 0 for none, and the size of one; all of them share one key.
     index_keys : keys that it leaves each query.
     index_layers : layers with an indexer of their own; the others take what the one before them chose.
+    index_ratio : tokens that each key which an indexer chooses among stands for: 1, or more where layers with an
+        indexer attend to a window and to compressed keys (DeepSeek-V4), as no others then do.
+    pool_layers, pool_ratio : layers that attend to a window and to all compressed keys, each of which stands for so
+        many tokens; 0 for none.
+    output_groups, output_lora : groups of heads whose output a matrix of their own brings to a rank, before one matrix
+        mixes all of them; 0 where one matrix follows attention.
+    residual_streams : residual streams beside each other, which hyper-connections mix before and after each block.
+    hash_layers : first layers whose experts a table by token chooses, without a correction of each expert's score.
     linear_layers : layers with a state of the sequence (`perfmodel.workloads.state_layer`), in place of keys but for
         ``joint_layers``; they alternate evenly with those that attend to keys.
     joint_layers : of these, those that attend to keys as well: both read the same normed input, and what they give is
@@ -149,15 +160,23 @@ class ModelShape:
     joint_layers: int = 0
     linear_state_dtype: str = ""
     dense_at: tuple[int, ...] = ()
+    index_ratio: int = 1
+    pool_layers: int = 0
+    pool_ratio: int = 0
+    output_groups: int = 0
+    output_lora: int = 0
+    residual_streams: int = 1
+    hash_layers: int = 0
 
     def __post_init__(self) -> None:
         if self.dense_at:
             object.__setattr__(self, "dense_layers", len(self.dense_at))
             leading = self.dense_at == tuple(range(self.dense_layers))
             object.__setattr__(self, "dense_at", () if leading else self.dense_at)
-        every = self.attending_layers if self.window and not self.window_layers else self.window_layers
-        object.__setattr__(self, "window_layers", every)
         object.__setattr__(self, "index_layers", (self.index_layers or self.layers) if self.index_heads else 0)
+        others = self.attending_layers - self.compressed_layers
+        every = others if self.window and not self.window_layers else self.window_layers
+        object.__setattr__(self, "window_layers", every)
         object.__setattr__(self, "linear_key_heads", self.linear_key_heads or self.linear_heads)
 
     @property
@@ -204,6 +223,21 @@ class ModelShape:
     def latent_attention(self) -> bool:
         """Whether keys and values are kept as one compressed vector a token (MLA)."""
         return self.kv_lora > 0
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the window is a piece of the sequence, to whose keys alone its queries attend."""
+        return self.architecture.chunked
+
+    @property
+    def compressed_layers(self) -> int:
+        """Layers that attend to keys which stand for several tokens, beside a window."""
+        return int(compressed_layers(self))
+
+    @property
+    def reaches(self) -> tuple[tuple[Reach, float], ...]:
+        """What a query attends to in each kind of layers that attend to keys, and how many of these there are."""
+        return counted_reaches(self)
 
     @property
     def moe_layers(self) -> int:
@@ -271,6 +305,8 @@ class ModelShape:
         """Return the matrices of one layer that compute queries, keys and values."""
         if self.latent_attention:
             return self._latent_linears()
+        if self.architecture.shared_vector:
+            return (*self._query_linears(), Linear("key_value", self.kv_width, self.hidden, self.qkv_bias))
         queries = self.query_width + self.gate_width
         if self.architecture.fused_qkv:
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
@@ -280,31 +316,66 @@ class ModelShape:
         return (*found, *gates)
 
     def index_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head."""
+        """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head.
+
+        The keys of an indexer that chooses among compressed ones are compressed, too.
+        """
         if not self.index_heads:
             return ()
+        compressors = self.index_compressors
+        keys = compressors[-1].matrices if compressors else (Linear("index_key", self.index_head_dim, self.hidden),)
         return (
             Linear("index_query", self.index_heads * self.index_head_dim, self.q_lora or self.hidden),
-            Linear("index_key", self.index_head_dim, self.hidden),
+            *keys,
             Linear("index_weight", self.index_heads, self.hidden),
         )
+
+    @property
+    def index_compressors(self) -> tuple[Compressor, ...]:
+        """What compresses the tokens of a layer with an indexer: to keys, and to the keys of the indexer."""
+        if not self.index_heads or self.index_ratio == 1:
+            return ()
+        return (
+            Compressor(self.hidden, self.head_dim, self.index_ratio, overlaps=True),
+            Compressor(self.hidden, self.index_head_dim, self.index_ratio, overlaps=True, prefix="index"),
+        )
+
+    @property
+    def pool_compressors(self) -> tuple[Compressor, ...]:
+        """What compresses the tokens of a layer that attends to all compressed keys."""
+        return (Compressor(self.hidden, self.head_dim, self.pool_ratio),) if self.pool_layers else ()
 
     def _latent_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of DeepSeek's attention: down to a latent vector, and up from it."""
         down = Linear("key_value_down", self.kv_lora + self.rope_head_dim, self.hidden, self.qkv_bias)
         up = Linear("key_value_up", self.heads * (self.nope_head_dim + self.value_dim), self.kv_lora)
-        if not self.q_lora:
-            return (Linear("query", self.query_width, self.hidden), down, up)
-        queries = Linear("query_down", self.q_lora, self.hidden, self.qkv_bias)
-        return (queries, Linear("query_up", self.query_width, self.q_lora), down, up)
+        return (*self._query_linears(), down, up)
 
-    def output_linear(self) -> Linear:
-        """Return the matrix of one layer that follows attention."""
-        return Linear("output", self.hidden, self.heads * self.value_dim, self.output_bias)
+    def _query_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of queries: one, or two with a rank between them."""
+        if not self.q_lora:
+            return (Linear("query", self.query_width, self.hidden),)
+        down = Linear("query_down", self.q_lora, self.hidden, self.qkv_bias)
+        return (down, Linear("query_up", self.query_width, self.q_lora))
+
+    def output_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of one layer that follow attention.
+
+        Where groups of heads come first, the rows of their matrix are those of all groups, each of which multiplies
+        what the heads of its own group give.
+        """
+        values = self.heads * self.value_dim
+        if not self.output_groups:
+            return (Linear("output", self.hidden, values, self.output_bias),)
+        ranks = self.output_groups * self.output_lora
+        return (
+            Linear("output_down", ranks, values // self.output_groups),
+            Linear("output", self.hidden, ranks, self.output_bias),
+        )
 
     def attention_matrices(self) -> tuple[Linear, ...]:
         """Return every matrix of one attention."""
-        return (*self.attention_linears(), self.output_linear())
+        return (*self.attention_linears(), *self.output_linears())
 
     def mixer_matrices(self, states: bool, attends: bool) -> tuple[Linear, ...]:
         """Return every matrix of a layer that mixes tokens: of its state, if it keeps one, and of its attention."""

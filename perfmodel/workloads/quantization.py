@@ -24,6 +24,8 @@ _MODELOPT = {"FP8": "fp8", "NVFP4": "nvfp4", "FP4": "nvfp4", "W4A16_AWQ": "int4"
 _BLOCK = [128, 128]
 #: weights that share a scale -> format of 4-bit floating-point weights
 _FP4_GROUPS = {16: "nvfp4", 32: "mxfp4"}
+#: key of the format of routed experts where the other matrices are in blocks of fp8 (DeepSeek-V4), and that of fp4
+_EXPERTS, _FP4_EXPERTS = "expert_dtype", "fp4_experts"
 
 
 def stored_format(document: Mapping[str, Any]) -> str:
@@ -37,7 +39,8 @@ def stored_format(document: Mapping[str, Any]) -> str:
     for part in parts:
         for key in _KEYS:
             if isinstance(part, Mapping) and isinstance(part.get(key), Mapping) and part[key]:
-                return _format(part[key]) or OTHER
+                found = _format(part[key]) or OTHER
+                return _FP4_EXPERTS if found == "fp8_block" and part.get(_EXPERTS) == "fp4" else found
     return ""
 
 

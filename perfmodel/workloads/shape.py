@@ -18,6 +18,10 @@ from perfmodel.workloads.windowed import heads_problem
 
 #: dimensions that every shape needs
 NEEDED = ("layers", "hidden", "heads", "vocab")
+_ABOVE_ZERO = (
+    *(*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim", "moe_every"),
+    *("index_ratio", "residual_streams"),
+)
 #: the largest size of anything in a model
 _LARGEST, _MOST_LAYERS = 10**9, 100_000
 _NORMS = {"rms": True, "ln": False}
@@ -131,7 +135,12 @@ def _check(key: str, value: Any, place: str, kind: type[PerfModelError]) -> None
     """Raise unless a size is a whole number that can be one."""
     if key in _TEXTS or key in _FLAGS or key == "bias":
         return
-    least = 1 if key in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim", "moe_every") else 0
+    least = (
+        1
+        if key
+        in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim", "moe_every", "index_ratio", "residual_streams")
+        else 0
+    )
     most = _MOST_LAYERS if key == "layers" else _LARGEST
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise kind(f"{key} = {value!r} is not a whole number from {least} to {most:,}.", place=place)
@@ -149,9 +158,13 @@ _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
     "kv_lora": ("q_lora", "rope_head_dim", "nope_head_dim"),
     "experts": (
         *("top_k", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
-        *("shared_ffn", "shared_gate", "dense_layers"),
+        *("shared_ffn", "shared_gate", "dense_layers", "hash_layers"),
     ),
-    "index_heads": ("index_head_dim", "index_keys", "index_layers"),
+    "index_heads": ("index_head_dim", "index_keys", "index_layers", "index_ratio"),
+    "pool_layers": ("pool_ratio",),
+    "pool_ratio": ("pool_layers",),
+    "output_groups": ("output_lora",),
+    "output_lora": ("output_groups",),
     "linear_layers": (
         *("linear_rule", "linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv"),
         *("joint_layers", "linear_state_dtype"),
@@ -162,7 +175,10 @@ _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
 
 def _check_needed(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError]) -> None:
     """Raise for a size of something that the model does not have."""
+    shared = ARCHITECTURES[str(sizes.get("type", "llama"))].shared_vector
     for key, others in _NEEDED_BY.items():
+        if key == "kv_lora" and shared:  # queries have a rank, and keys a rotary part, without latent attention
+            continue
         stated = [f"{name} = {sizes[name]}" for name in others if sizes.get(name)]
         if stated and not sizes.get(key):
             raise kind(
@@ -244,8 +260,21 @@ def _problem(config: ModelConfig) -> str:
         "latent attention (kv_lora) has no rope_head_dim, or no nope_head_dim": config.kv_lora
         and not (config.rope_head_dim and config.nope_head_dim),
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
-        and not config.kv_lora,
+        and not (config.kv_lora or config.architecture.shared_vector),
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
+        "layers with compressed keys attend to a window, too, and the model has none": config.compressed_layers
+        and not config.window,
+        f"{config.compressed_layers} layers with compressed keys and {config.window_layers} with a window alone of "
+        f"{attending}": config.compressed_layers
+        and config.compressed_layers + config.window_layers != config.attending_layers,
+        "keys are compressed where one vector is key and value (type=deepseek_v4), and the model has others": (
+            config.compressed_layers and not config.architecture.shared_vector
+        ),
+        f"{config.output_groups} groups of the output do not divide {config.heads} heads": config.output_groups
+        and config.heads % config.output_groups,
+        f"{config.hash_layers} layers with a table of tokens' experts of {config.moe_layers} with experts": (
+            config.hash_layers > config.moe_layers
+        ),
         "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
         f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),

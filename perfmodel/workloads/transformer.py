@@ -182,7 +182,8 @@ def _attention(ops: OperatorList, attention: str) -> None:
         )  # fmt: skip
     else:
         _unfused(ops)
-    ops.linear("attention.", config.output_linear())
+    for linear in config.output_linears():
+        ops.linear("attention.", linear)
     ops.elementwise("attention.residual", "add", ops.hidden)
     if config.norm_after:
         ops.norm("attention.norm")

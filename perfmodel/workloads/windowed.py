@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.workloads.compressed import COMPRESSED, compressed_layers
 from perfmodel.workloads.config_values import Values, WrongValueError, stated_number
 from perfmodel.workloads.families import Raw, first_dense
 from perfmodel.workloads.model_config import ModelConfig
@@ -47,6 +48,9 @@ def window_keys(kind: str, raw: Raw) -> int:
 
 def window_layers(kind: str, raw: Raw, layers: int) -> int:
     """Return how many layers have the window that the configuration states."""
+    if kind in COMPRESSED:
+        found = compressed_layers(raw, layers)
+        return layers - found["index_layers"] - found["pool_layers"]
     last = kind in _LAST_FULL
     types, layers = raw.get("layer_types"), layers - last
     if isinstance(types, list) and types:

@@ -53,7 +53,7 @@ def test_a_tied_head_is_counted_once(read):
 def test_head_dim_need_not_be_hidden_over_heads(read):
     config = read(LLAMA | {"head_dim": 64})
     assert config.head_dim == 64
-    assert config.output_linear().k == 32 * 64
+    assert config.output_linears()[0].k == 32 * 64
 
 
 #: as Hugging Face's transformers 4.57 builds them, every parameter counted
