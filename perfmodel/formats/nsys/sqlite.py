@@ -37,6 +37,8 @@ ANY_SIZE = True
 #: start of every SQLite 3 file (https://www.sqlite.org/fileformat.html)
 _MAGIC = b"SQLite format 3\0"
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+#: a launch of a CUDA graph as a whole, which Nsight Systems records in place of its kernels unless told otherwise
+_GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _RUNTIME, _SYNC = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 #: the low 24 bits of a globalTid are the thread; the rest is the globalPid (Nsight Systems, "Exporter", Common SQLite)
 _THREAD_BITS = 24
@@ -71,9 +73,10 @@ def sniff(head: bytes) -> bool:
 def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
     """Read an exported SQLite file of Nsight Systems.
 
-    Entries are kernels and memsets by name, and copies by name and size; with ``options.by`` "kernel" all of them by
-    name; with "op" by the framework's operator that launched them, if NVTX ranges name operators. The time line also
-    holds the calls of the runtime, the operators and the other NVTX ranges. Nothing is written, not even a journal.
+    Entries are kernels and memsets by name, CUDA graphs that were traced as a whole by number, and copies by name and
+    size; with ``options.by`` "kernel" all of them by name; with "op" by the framework's operator that launched them, if
+    NVTX ranges name operators. The time line also holds the calls of the runtime, the operators and the other NVTX
+    ranges. Nothing is written, not even a journal.
 
     Raises
     ------
@@ -120,6 +123,7 @@ class _Reader:
         self.skipped: Counter[str] = Counter()
         self.notes: list[str] = []
         self.texts: dict[Any, Any] = {}
+        self.graphs = 0
 
     def profile(self, by: str) -> Profile:
         """Return the profile of the file."""
@@ -207,7 +211,7 @@ class _Reader:
         return events, calls
 
     def _gpu(self, calls: dict[tuple[int, int], int]) -> list[GpuEvent]:
-        """Return the kernels, copies and memsets, each with the position of its call in ``calls``."""
+        """Return the kernels, graphs, copies and memsets, each with the position of its call in ``calls``."""
         events: list[GpuEvent] = []
 
         def add(row: tuple[Any, ...], name: int, size: Any = None, direction: int = -1, pinned: int = -1) -> None:
@@ -222,6 +226,11 @@ class _Reader:
         for row in self._timed(_KERNEL, *common, "demangledName", "shortName", "mangledName"):
             name = next((number for number in row[6:] if number in self.texts), None)
             add(row, self._text(name, "(unnamed kernel)"))
+        # a graph may be instantiated again and again: its own number is that of what it does
+        for row in self._timed(_GRAPH, *common, "graphId", "graphExecId"):
+            number = next((f" {number}" for number in row[6:] if isinstance(number, int)), "")
+            add(row, self.names[f"[CUDA graph{number}]"])
+            self.graphs += 1
         for row in self._timed(_MEMCPY, *common, "bytes", "copyKind", "srcKind", "dstKind"):
             size, kind, *memory = row[6:]
             name = self.names[f"[CUDA memcpy {_COPY_NAMES.get(kind, 'of unknown direction')}]"]
@@ -264,6 +273,11 @@ class _Reader:
         alone = int(np.count_nonzero(timeline.gpu.launch < 0))
         if alone:
             self.notes.append(f"{alone} of {len(timeline.gpu)} events of the GPU have no API call in the file.")
+        if self.graphs:
+            self.notes.append(
+                f"{self.graphs} launches of CUDA graphs were traced as a whole, from the first to the last kernel of "
+                "each: nsys profile --cuda-graph-trace=node records the kernels."
+            )
         waiting = timeline.api.category == CallKind.SYNC
         if waiting.any():
             wait_s = format_si(float(timeline.api.duration_s[waiting].sum()), "s")

@@ -108,6 +108,35 @@ def test_copies_have_bytes_directions_and_a_kind_of_memory(read):
     assert (down.op.bytes, down.op.direction, down.op.pinned) == (1024, "d2h", True)
 
 
+def test_graphs_that_were_traced_as_a_whole_are_work_of_the_gpu(read):
+    columns = "start, end, deviceId, streamId, correlationId, globalPid, graphId, graphExecId"
+    launches = ("start, end, globalTid, correlationId, nameId", [(1000, 1500, TID, 60, 4), (5000, 5500, TID, 61, 4)])
+    tables = {
+        "StringIds": ("id, value", [(4, "cudaGraphLaunch_v10000")]),
+        "CUPTI_ACTIVITY_KIND_RUNTIME": launches,
+        # one graph that was instantiated twice, and one launch of which only that is known
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
+            columns,
+            [
+                (2000, 4000, 0, 7, 60, PID, 5, 8),
+                (6000, 9000, 0, 7, 61, PID, 5, 9),
+                (9000, 9500, 0, 7, 62, PID, None, 3),
+            ],
+        ),
+    }
+    profile = read(tables)
+    assert {entry.name: (entry.calls, entry.category) for entry in profile.entries} == {
+        "[CUDA graph 5]": (2, EventKind.KERNEL),
+        "[CUDA graph 3]": (1, EventKind.KERNEL),
+    }
+    assert profile.total_time_s == pytest.approx(5.5e-6)
+    assert profile.timeline.gpu.launch.tolist() == [0, 1, -1]
+    assert any("3 launches of CUDA graphs were traced as a whole" in note for note in profile.notes)
+    # beside the kernels that were launched one by one
+    beside = BASE | {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (columns, [(11000, 12000, 0, 7, 60, PID, 5, 8)])}
+    assert len(read(beside).timeline.gpu) == 3
+
+
 def test_copies_of_several_sizes_are_told_apart_by_shape_only(read):
     rows = [
         (6000 + i, 6001 + i, 0, 7, 50, PID, size, 1, kind, 2)
