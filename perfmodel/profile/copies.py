@@ -7,9 +7,10 @@ import re
 
 from perfmodel.profile.timeline import CopyDirection
 
+#: Level Zero writes M for the memory of a host that is not pinned: "zeCommandListAppendMemoryCopy(M2D)"
 _DIRECTIONS = (
-    (re.compile(r"H(?:to|2)D|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
-    (re.compile(r"D(?:to|2)H|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
+    (re.compile(r"H(?:to|2)D|\(M2D\)|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
+    (re.compile(r"D(?:to|2)H|\(D2M\)|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
     (re.compile(r"[DP](?:to|2)[DP]|(?:Device|Peer)-to-(?:Device|Peer)|(?:Device|Peer)To(?:Device|Peer)", re.IGNORECASE),
      CopyDirection.DEVICE_TO_DEVICE),
 )  # fmt: skip

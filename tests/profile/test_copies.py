@@ -14,6 +14,9 @@ from perfmodel.profile.timeline import CopyDirection
         ("CopyHostToDevice (Pageable)", CopyDirection.HOST_TO_DEVICE, 0),
         ("[CUDA memcpy Device-to-Device]", CopyDirection.DEVICE_TO_DEVICE, -1),
         ("memcpy_h2d", CopyDirection.HOST_TO_DEVICE, -1),
+        ("zeCommandListAppendMemoryCopy(M2D)", CopyDirection.HOST_TO_DEVICE, -1),
+        ("zeCommandListAppendMemoryCopy(D2M)[4096]", CopyDirection.DEVICE_TO_HOST, -1),
+        ("zeCommandListAppendMemoryCopy(D2D)", CopyDirection.DEVICE_TO_DEVICE, -1),
         ("Memset (Device)", CopyDirection.UNKNOWN, -1),
     ],
 )
