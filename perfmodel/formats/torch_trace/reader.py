@@ -72,9 +72,8 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     counted = Entries(traced, recorded).by(options.by)
     entries = [one.entry for one in counted]
     if not math.fsum(entry.time_s for entry in entries) > 0:
-        raise InputFileError(
-            "nothing that is counted takes any time.", place=source.place, remedy="Count all steps (--whole-trace)."
-        )
+        remedy = "Count all steps (--whole-trace)." if traced.steps else "Record the trace again."
+        raise InputFileError("nothing that is counted takes any time.", place=source.place, remedy=remedy)
     profile = Profile.from_entries(
         entries,
         source=source.place,

@@ -57,6 +57,14 @@ def test_the_trace_is_good(path):
     assert not profile.skipped
 
 
+def test_work_without_time_is_refused_with_a_remedy_that_helps(fails):
+    without_time = [event("kernel", "sgemm", 12, 0, tid=7, stream=7, device=0)]
+    assert "--whole-trace" not in fails(json.dumps({"traceEvents": without_time}).encode())
+    # only the work after the step takes time
+    later = [EVENTS[0], *without_time, event("kernel", "sgemm", 500, 4, tid=7, stream=7, device=0)]
+    assert "Count all steps (--whole-trace)" in fails(json.dumps({"traceEvents": later}).encode())
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
