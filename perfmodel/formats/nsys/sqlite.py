@@ -40,7 +40,8 @@ _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL"
 #: a launch of a CUDA graph as a whole, which Nsight Systems records in place of its kernels unless told otherwise
 _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _RUNTIME, _SYNC = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-#: the low 24 bits of a globalTid are the thread; the rest is the globalPid (Nsight Systems, "Exporter", Common SQLite)
+#: the low 24 bits of a globalTid are the thread, the next 24 the process's number, and all but the thread the globalPid
+#: (Nsight Systems, "Exporter", Common SQLite)
 _THREAD_BITS = 24
 #: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind of the CUPTI documentation
 _COPY_NAMES = {
@@ -124,11 +125,18 @@ class _Reader:
         self.notes: list[str] = []
         self.texts: dict[Any, Any] = {}
         self.graphs = 0
+        # each process numbers the GPUs that it sees (CUDA_VISIBLE_DEVICES): its number and theirs -> the machine's
+        self.gpus: dict[tuple[Any, Any], int] = {}
 
     def profile(self, by: str) -> Profile:
         """Return the profile of the file."""
         self._check()
         self.texts = dict(self._rows("StringIds", "id", "value"))
+        self.gpus = {
+            (process, number): gpu
+            for process, number, gpu in self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId")
+            if isinstance(gpu, int)
+        }
         api, calls = self._api()
         gpu = self._gpu(calls)
         if not gpu:
@@ -149,7 +157,7 @@ class _Reader:
             notes=tuple(self.notes),
             skipped=self.skipped,
             format=NAME,
-            device=self._device(),
+            device=self._device(set(timeline.gpu.device.tolist())),
             timeline=timeline,
         )
 
@@ -218,9 +226,8 @@ class _Reader:
             start, duration, device, stream, correlation, pid = row[:6]
             launch = calls.get((_whole(pid), _whole(correlation)), -1) if correlation is not None else -1
             moved = float(size) if isinstance(size, (int, float)) and size >= 0 else math.nan
-            events.append(
-                GpuEvent(start, duration, name, _whole(device), _whole(stream), launch, moved, direction, pinned)
-            )
+            gpu = self.gpus.get((_number(_whole(pid)), device), _whole(device))
+            events.append(GpuEvent(start, duration, name, gpu, _whole(stream), launch, moved, direction, pinned))
 
         common = ("deviceId", "streamId", "correlationId", "globalPid")
         for row in self._timed(_KERNEL, *common, "demangledName", "shortName", "mangledName"):
@@ -262,9 +269,10 @@ class _Reader:
             (ops if is_op else others).append(HostEvent(start * 1e-9, (end - start) * 1e-9, name, _whole(thread)))
         return ops, others
 
-    def _device(self) -> str:
-        """Return the name of the GPU, if it was recorded."""
-        names = {name for (name,) in self._rows("TARGET_INFO_GPU", "name") if isinstance(name, str)}
+    def _device(self, used: set[int]) -> str:
+        """Return the name of the GPU that was used, if it was recorded; those of all GPUs where numbers do not tell."""
+        listed = [(gpu, name) for gpu, name in self._rows("TARGET_INFO_GPU", "id", "name") if isinstance(name, str)]
+        names = {name for gpu, name in listed if gpu in used} or {name for _, name in listed}
         return " and ".join(sorted(names))
 
     def _notes(self, timeline: Timeline) -> None:
@@ -292,3 +300,8 @@ def _whole(value: Any) -> int:
 def _process(thread: int) -> int:
     """Return the globalPid of a globalTid."""
     return thread >> _THREAD_BITS << _THREAD_BITS
+
+
+def _number(process: int) -> int:
+    """Return the number that the system has for a process, from its globalPid."""
+    return process >> _THREAD_BITS & (1 << _THREAD_BITS) - 1

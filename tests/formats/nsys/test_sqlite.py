@@ -137,6 +137,23 @@ def test_graphs_that_were_traced_as_a_whole_are_work_of_the_gpu(read):
     assert len(read(beside).timeline.gpu) == 3
 
 
+def test_processes_that_each_see_one_gpu_as_number_0_have_gpus_of_their_own(read):
+    host = 3 << 48  # numbers of machine and session stand above the process's
+    columns, _ = BASE["CUPTI_ACTIVITY_KIND_KERNEL"]
+    tables = BASE | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": (
+            columns,
+            [(2000, 5000, 0, 7, 10, host + (pid << 24), 1, 1) for pid in (7, 8)] + [(6000, 7000, 0, 7, 10, None, 1, 1)],
+        ),
+        "TARGET_INFO_CUDA_DEVICE": ("gpuId, cudaId, pid, uuid", [(2, 0, 7, None), (3, 0, 8, None)]),
+        "TARGET_INFO_GPU": ("id, name", [(0, "NVIDIA T400"), (2, "NVIDIA H100"), (3, "NVIDIA H100")]),
+    }
+    profile = read(tables)
+    assert sorted(profile.timeline.gpu.device.tolist()) == [0, 2, 3]
+    del tables["CUPTI_ACTIVITY_KIND_KERNEL"][1][2]
+    assert read(tables).device == "NVIDIA H100"
+
+
 def test_copies_of_several_sizes_are_told_apart_by_shape_only(read):
     rows = [
         (6000 + i, 6001 + i, 0, 7, 50, PID, size, 1, kind, 2)
