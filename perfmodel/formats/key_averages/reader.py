@@ -98,7 +98,6 @@ def _device_profile(rows: Rows, by: str, place: str) -> Profile:
         )
     entries = [_device_entry(row) for row in chosen]
     entries += _rest(entries, rows.device_total_s, notes)
-    notes.extend(f"Left out: {count} x {reason}." for reason, count in skipped.items())
     return _profile(entries, notes, skipped | rows.skipped, place)
 
 

@@ -99,7 +99,6 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         *total_notes,
         *kernel_notes,
         *(() if nested_notes else _percent_notes(table, timed)),
-        *(f"Left out: {count} x {reason}." for reason, count in skipped.items()),
     )
     profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
     if not profile.total_time_s > 0:

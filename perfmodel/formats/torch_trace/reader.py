@@ -157,7 +157,6 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
         notes.append(
             f"Not modelled: {100 * without_s / time_s:.3g} % of the work's time ({format_si(without_s, 's')})."
         )
-    notes.extend(f"Left out: {count} x {reason}." for reason, count in source.skipped.items())
     return notes
 
 

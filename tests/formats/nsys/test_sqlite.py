@@ -176,6 +176,7 @@ def test_ranges_of_pytorch_are_operators_and_the_innermost_one_launched(read):
     assert timeline.gpu.op.tolist() == [1, -1]
     assert [timeline.names[index] for index in timeline.annotations.name] == ["step 1"]
     assert profile.skipped == {"NVTX range without an end": 1}
+    assert "Left out: 1 x NVTX range without an end." in profile.notes
     by_op = {entry.name: entry for entry in read(BASE | RANGES, by="op").entries}
     assert set(by_op) == {"aten::addmm", "gemm_kernel"}
     assert (by_op["aten::addmm"].kernels, by_op["aten::addmm"].launched_by) == (("gemm_kernel",), "aten::addmm")
