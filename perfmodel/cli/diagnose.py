@@ -198,8 +198,9 @@ def _annotate(diagnosis: Diagnosis, source: str, target: str) -> None:
         raise UsageError(
             f"{source} is no trace of torch.profiler.", place="--annotate", remedy="Record one with torch.profiler."
         )
-    names = [timeline.names[name] for name in timeline.gpu.name]
-    noted = annotate(source, target, event_notes(diagnosis), names)
+    names = [timeline.names[name] for name in timeline.gpu.name.tolist()]
+    work = list(zip(names, timeline.gpu.duration_s.tolist(), strict=True))
+    noted = annotate(source, target, event_notes(diagnosis), work)
     status(f"wrote {target}: {noted} GPU events with notes; open it in Perfetto (ui.perfetto.dev).")
 
 

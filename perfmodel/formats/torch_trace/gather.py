@@ -53,6 +53,8 @@ def is_gpu_category(category: object) -> bool:
 _LATEST_US = 1e19
 #: a process with a larger number is one of the host
 _MOST_DEVICES = 1023
+#: name of events that have none
+UNNAMED = "(unnamed)"
 _NO_ARGUMENTS = Arguments()
 # attrgetter and map take half the time of a loop over the attributes
 _START, _DURATION, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
@@ -136,7 +138,7 @@ class Gathered:
         if not good.all():
             complete = [event for event, is_good in zip(complete, good.tolist(), strict=True) if is_good]
             start_us, duration_us = start_us[good], duration_us[good]
-        name = self.names.numbers([name or "(unnamed)" for name in map(_NAME, complete)])
+        name = self.names.numbers([name or UNNAMED for name in map(_NAME, complete)])
         return _BUILDERS[kind](self, complete, (start_us, duration_us, name))
 
     @staticmethod
