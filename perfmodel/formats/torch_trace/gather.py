@@ -72,10 +72,12 @@ class Gathered:
     Attributes
     ----------
     skipped : reason -> number of skipped events.
+    categories : category -> number of its events, of those that are not gathered.
     """
 
     def __init__(self, skipped: Counter[str]) -> None:
         self.skipped = skipped
+        self.categories: Counter[str] = Counter()
         self.names, self.threads = Interned[str](), Interned[tuple[Any, Any]]()
         self.calls, self.collectives = Interned[tuple[bytes, ...]](), Interned[tuple[Any, ...]]()
         self._parts: dict[str, list[EventColumns]] = {kind: [] for kind in _BUILDERS}
@@ -88,6 +90,7 @@ class Gathered:
         for category, bucket in buckets.items():
             kind = _KINDS.get((category or "").lower())
             if kind is None:
+                self.categories[category or ""] += len(bucket)
                 continue
             self._parts[kind].append(self._columns(kind, bucket))
             between_ranks = self._between_ranks(bucket) if kind in EXCHANGE_KINDS else []
