@@ -51,8 +51,8 @@ class Column:
         return _unit_s(self.unit, table.banner)
 
     def size_bytes(self, table: StreamTable) -> float:
-        """Return its unit of size [B], from the header, else the banner, else megabytes."""
-        return _size_bytes(self.unit, table.banner)
+        """Return its unit of size [B], from the header ("Bytes" is one), else the banner, else megabytes."""
+        return _size_bytes(self.unit or ("B" if self.name == "bytes" else ""), table.banner)
 
 
 # called for each row of a trace

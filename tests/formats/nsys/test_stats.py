@@ -295,6 +295,11 @@ def test_the_ranges_of_a_real_run_do_not_count_twice(data_dir):
     assert own[":model.layers.0"] == pytest.approx(5712047e-9)
 
 
+def test_a_column_of_bytes_without_a_unit_is_in_bytes(read):
+    trace = TRACE.replace("Bytes (MB)", "Bytes").replace("8.389", "8388608").replace("0.004,4.0", "4096,4.0")
+    assert np.nansum(read(trace).timeline.gpu.bytes) == 8388608 + 4096
+
+
 @pytest.mark.parametrize("report", [BY_CALL, BY_RANGE])
 def test_sums_of_kernels_by_call_and_by_range_are_those_of_the_kernels(read, report):
     profile = read(report)
