@@ -87,8 +87,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         is_text = any(_has_units_in_cells(table) for table in found if _kind(table.headers) == GPU_TRACE)
         entries, timeline, device = gpu_trace(Tables(traces, _NUMBERS, skipped, place), options.by)
         if is_text:
-            notes = (*device_notes(timeline), _NO_TIMELINE)
-            return _profile(entries, notes, skipped, place, device=device)
+            return _profile(entries, (*device_notes(timeline), _NO_TIMELINE), skipped, place, device=device)
         return _profile(entries, device_notes(timeline), skipped, place, device=device, timeline=timeline)
     rows += [row for table in found if _kind(table.headers) == "sum" for row in _rows(table, skipped, place)]
     if not rows:
