@@ -155,9 +155,12 @@ def _notes(run: MeasuredRun) -> tuple[str, ...]:
     if run.num_gpus > 1:
         notes.append(f"Times are the mean over {run.num_gpus} GPUs.")
     divided = run.divided
-    for what, time_s in (("communication", divided.hidden_communication_s), ("copies", divided.hidden_copy_s)):
+    for work, what, time_s in (
+        ("Kernels", "communication", divided.hidden_communication_s),
+        ("Kernels and communication", "copies", divided.hidden_copy_s),
+    ):
         if time_s > 0:
-            notes.append(f"Kernels hide {format_si(time_s / run.num_gpus, 's')} of {what}; it counts as kernel time.")
+            notes.append(f"{work} hide {format_si(time_s / run.num_gpus, 's')} of {what}; it counts as their time.")
     return (*notes, *_machine_notes(run))
 
 

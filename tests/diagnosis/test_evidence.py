@@ -57,6 +57,12 @@ def test_copies_are_partly_hidden_from_a_thousandth_on(traced, covered, hidden):
     assert any("hide 5 us of copies" in note for note in found.notes) is hidden
 
 
+def test_what_communication_hides_of_copies_is_no_kernel_time(traced):
+    line = traced((0, 30), gpu=[(0, 20, "nccl", "communication", -1, 8), (18, 30, "h2d", "copy", -1, 9)])
+    found = diagnose(profile(line, ("nccl", "h2d"), [0, 1], ["communication", "memcpy"]))
+    assert "Kernels and communication hide 2 us of copies; it counts as their time." in found.notes
+
+
 def test_copies_are_grouped_by_direction_and_host_memory(traced):
     line = traced((0, 40), gpu=[(10 * n, 10 * n + 10, "copy", "copy", -1) for n in range(4)])
     gpu = replace(
