@@ -57,7 +57,8 @@ _COPY_NAMES = {
 _DIRECTIONS = {
     **dict.fromkeys((1, 3, 11), CopyDirection.HOST_TO_DEVICE),
     **dict.fromkeys((2, 4, 12), CopyDirection.DEVICE_TO_HOST),
-    **dict.fromkeys((8, 10, 13), CopyDirection.DEVICE_TO_DEVICE),
+    **dict.fromkeys((8, 13), CopyDirection.DEVICE_TO_DEVICE),
+    10: CopyDirection.BETWEEN_DEVICES,
 }
 _PAGEABLE, _PINNED = 0, 1
 #: NVTX events that are ranges with a start and an end: PushPop and StartEnd (ENUM_NSYS_EVENT_TYPE)

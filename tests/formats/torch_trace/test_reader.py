@@ -80,6 +80,13 @@ def test_work_that_names_no_gpu_ran_on_the_one_that_is_its_process(read):
     assert gpu.device.tolist() == [1, 1, -1]
 
 
+def test_a_copy_between_gpus_has_no_operator_within_one(read):
+    copy = kernel("Memcpy PtoP (Device -> Device)", 0, 5, cat="gpu_memcpy", bytes=4096)
+    entry = one(read(copy))
+    assert (entry.op, entry.category) == (None, EventKind.MEMCPY)
+    assert "between GPUs" in entry.not_modelled
+
+
 def test_groupings(read):
     other = ([[4, 8], [8, 16]], ["c10::BFloat16"] * 2, ["", ""])
     events = (
