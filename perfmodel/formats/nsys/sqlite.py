@@ -61,8 +61,9 @@ _DIRECTIONS = {
     10: CopyDirection.BETWEEN_DEVICES,
 }
 _PAGEABLE, _PINNED = 0, 1
-#: NVTX events that are ranges with a start and an end: PushPop and StartEnd (ENUM_NSYS_EVENT_TYPE)
-_NVTX_RANGES = (59, 60)
+#: NVTX events that are ranges with a start and an end: PushPop and StartEnd, and those read from NVTX's own text format
+#: (ENUM_NSYS_EVENT_TYPE)
+_NVTX_RANGES = (59, 60, 70, 71)
 #: ranges of torch.autograd.profiler.emit_nvtx: "aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]"
 _OP = re.compile(r"[^,]+, (?:seq|op_id) = \d+.*|aten::\w.*", re.DOTALL)
 

@@ -154,6 +154,14 @@ def test_processes_that_each_see_one_gpu_as_number_0_have_gpus_of_their_own(read
     assert read(tables).device == "NVIDIA H100"
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_range"), [(59, True), (60, True), (70, True), (71, True), (34, False), (75, False)]
+)
+def test_ranges_of_nvtx_are_those_with_a_start_and_an_end(read, kind, is_range):
+    tables = BASE | {"NVTX_EVENTS": (RANGES["NVTX_EVENTS"][0], [(0, 12000, kind, "step 1", None, TID)])}
+    assert len(read(tables).timeline.annotations) == is_range
+
+
 def test_copies_of_several_sizes_are_told_apart_by_shape_only(read):
     rows = [
         (6000 + i, 6001 + i, 0, 7, 50, PID, size, 1, kind, 2)
