@@ -29,6 +29,7 @@ from perfmodel.cli._output import (
     BAD_FINDING,
     Destination,
     check_plot,
+    check_stdout,
     check_writable,
     context,
     save_plot,
@@ -100,6 +101,7 @@ def command(
     table = parse_effort(effort or ())
     destination = Destination.of("diagnose", format_, output, wide=wide)
     check_plot(plot)
+    check_stdout(output, plan_output=plan_output, annotate=annotate)
     if plan_output is not None:
         check_writable(plan_output, ".toml")
         check_new(plan_output, "Write to another file: somebody may have edited this one.")

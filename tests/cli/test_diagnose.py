@@ -86,6 +86,16 @@ def test_notes_are_on_the_events_that_the_reader_counts(perfmodel, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("option", ["--annotate", "--plan-output"])
+def test_standard_output_has_one_file(perfmodel, bert, tmp_path, option):
+    ran = perfmodel("diagnose", bert, option, "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{option}: standard output holds the report or another file already. Name a file" in ran.err
+    ran = perfmodel("diagnose", bert, option, "-", "-o", tmp_path / "report.txt")
+    assert (ran.code, "Where" in ran.out) == (0, False)
+    assert ran.out
+
+
 def test_only_traces_are_written_back_and_never_over_themselves(perfmodel, tmp_path):
     table = tmp_path / "profile.csv"
     table.write_text("name,time_ms\nk,1\n")
