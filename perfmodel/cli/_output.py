@@ -263,6 +263,28 @@ def check_plot(path: str | None) -> None:
         check_writable(path, *PLOT_SUFFIXES)
 
 
+def check_stdout(report: str | None, **others: str | None) -> None:
+    """Check that only one of a command's files goes to standard output.
+
+    Parameters
+    ----------
+    report : where the report goes, None for standard output.
+    others : option, with underscores -> its file, None without one.
+
+    Raises
+    ------
+    UsageError
+        When a second one would be written between its lines.
+    """
+    options = [f"--{option.replace('_', '-')}" for option, path in others.items() if path == _STDOUT]
+    if len(options) + (report in (None, _STDOUT)) > 1:
+        raise UsageError(
+            "standard output holds the report or another file already.",
+            place=options[-1],
+            remedy="Name a file, or write the report to one: -o report.txt.",
+        )
+
+
 def check_writable(
     path: str, *suffixes: str, replaces: bool = False, may_replace: Callable[[str], bool] | None = None
 ) -> None:

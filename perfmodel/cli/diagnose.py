@@ -29,6 +29,7 @@ from perfmodel.cli._output import (
     BAD_FINDING,
     Destination,
     check_plot,
+    check_stdout,
     check_writable,
     context,
     save_plot,
@@ -100,6 +101,7 @@ def command(
     table = parse_effort(effort or ())
     destination = Destination.of("diagnose", format_, output, wide=wide)
     check_plot(plot)
+    check_stdout(output, plan_output=plan_output, annotate=annotate)
     if plan_output is not None:
         check_writable(plan_output, ".toml")
         check_new(plan_output, "Write to another file: somebody may have edited this one.")
@@ -198,8 +200,9 @@ def _annotate(diagnosis: Diagnosis, source: str, target: str) -> None:
         raise UsageError(
             f"{source} is no trace of torch.profiler.", place="--annotate", remedy="Record one with torch.profiler."
         )
-    names = [timeline.names[name] for name in timeline.gpu.name]
-    noted = annotate(source, target, event_notes(diagnosis), names)
+    names = [timeline.names[name] for name in timeline.gpu.name.tolist()]
+    work = list(zip(names, timeline.gpu.duration_s.tolist(), strict=True))
+    noted = annotate(source, target, event_notes(diagnosis), work)
     status(f"wrote {target}: {noted} GPU events with notes; open it in Perfetto (ui.perfetto.dev).")
 
 

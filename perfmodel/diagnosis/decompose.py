@@ -104,7 +104,7 @@ def decompose(timeline: Timeline, limiter: NDArray[np.str_]) -> Decomposition:
 
 
 def moves_data(timeline: Timeline) -> NDArray[np.bool_]:
-    """Return which events are copies between host and device; a copy inside a device is work of its memory."""
+    """Return which events are copies from device to device or host; a copy inside a device is work of its memory."""
     gpu = timeline.gpu
     return np.asarray(gpu.are(EventKind.MEMCPY) & (gpu.direction != CopyDirection.DEVICE_TO_DEVICE))
 

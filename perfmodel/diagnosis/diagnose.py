@@ -21,7 +21,7 @@ from perfmodel.diagnosis.evidence.busy import kernel_evidence, transfer_evidence
 from perfmodel.diagnosis.evidence.gaps import idle_evidence, launch_evidence, sync_evidence
 from perfmodel.diagnosis.limits import TOO_FAST, Basis, Limit, profile_limits
 from perfmodel.diagnosis.measured_run import MeasuredRun
-from perfmodel.diagnosis.result import Diagnosis, Evidence, Part
+from perfmodel.diagnosis.result import Diagnosis, Evidence, Part, is_nothing
 from perfmodel.diagnosis.untraced import untraced_notes, untraced_parts
 from perfmodel.diagnosis.wall import wall_profile
 from perfmodel.profile.effort import EFFORT, Effort
@@ -155,9 +155,12 @@ def _notes(run: MeasuredRun) -> tuple[str, ...]:
     if run.num_gpus > 1:
         notes.append(f"Times are the mean over {run.num_gpus} GPUs.")
     divided = run.divided
-    for what, time_s in (("communication", divided.hidden_communication_s), ("copies", divided.hidden_copy_s)):
-        if time_s > 0:
-            notes.append(f"Kernels hide {format_si(time_s / run.num_gpus, 's')} of {what}; it counts as kernel time.")
+    for work, what, time_s in (
+        ("Kernels", "communication", divided.hidden_communication_s),
+        ("Kernels and communication", "copies", divided.hidden_copy_s),
+    ):
+        if time_s > 0 and not is_nothing(time_s, run.total_s):
+            notes.append(f"{work} hide {format_si(time_s / run.num_gpus, 's')} of {what}; it counts as their time.")
     return (*notes, *_machine_notes(run))
 
 

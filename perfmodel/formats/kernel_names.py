@@ -18,6 +18,8 @@ _STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORE
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
 _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
+#: calls that wait, of CUDA, HIP and Level Zero, and of SYCL's runtime (oneAPI's Unified Runtime, once its plugins)
+_WAIT = re.compile(r"Synchronize|^(?:ur|pi)(?:QueueFinish|Events?Wait)$")
 #: PyTorch's kernels that compute the address of each element: CUDALoops.cuh takes them where an operand has gaps or is
 #: broadcast (on AMD, with other names, also to convert dtypes), Shape.cu where tensors that are joined have gaps
 _ADDRESSES = re.compile(
@@ -68,7 +70,7 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
 
 def call_kind(name: str) -> CallKind:
     """Return what a call of the runtime does, from its name ("cudaLaunchKernel", "hipMemcpyAsync")."""
-    if "Synchronize" in name:
+    if _WAIT.search(name):
         return CallKind.SYNC
     if _COPY.search(name):
         return CallKind.COPY

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_si, parse_quantity
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
@@ -36,6 +36,11 @@ _TRACE = {"start", "duration", "name"}
 _METRICS = {"kernel", "invocations", "metric name"}
 #: nvprof's units of size are binary: it prints a memset of 1028 B as 1.003906 KB
 _UNITS = {"KB": "KiB", "MB": "MiB", "GB": "GiB"}
+#: quantities of a trace as text -> their units in SI
+_IN_CELLS = {"start": "s", "duration": "s", "size": "B"}
+_WITH_UNIT = re.compile(r"(\d{1,15}(?:\.\d{0,15})?)([mun]?s|[KMG]?B)")
+#: number of the launch behind the name of a kernel, which a trace as text has in place of a column
+_LAUNCH_NUMBER = re.compile(r" \[\d+\]$")
 _CELL = r"([\d.]+)([mun]?s)"
 _OTHER = r"[\d.]+[mun]?s"
 #: "GPU activities:  98.36%  1.23ms  10  123us  1us  2us  name"
@@ -43,6 +48,10 @@ _TEXT_ROW = re.compile(
     rf"(?:([A-Za-z][A-Za-z /()]*):)?\s*+([\d.]+)%\s+{_CELL}\s+(\d+)\s+{_OTHER}\s+{_OTHER}\s+{_OTHER}\s+(\S.*)"
 )
 _GPU, _API = "GPU activities", "API calls"
+_NO_TIMELINE = (
+    "nvprof's text rounds when work starts to some 10 us, too coarse for a time line: nvprof --csv --print-gpu-trace "
+    "has all digits."
+)
 #: nvprof prints decimal points on every system, and no marks between thousands
 _NUMBERS = NumberFormat()
 
@@ -57,10 +66,10 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
-    """Read the output of ``nvprof``, ``nvprof --csv`` or ``nvprof --print-gpu-trace --csv``.
+    """Read the output of ``nvprof`` or ``nvprof --print-gpu-trace``, as text or with ``--csv``.
 
-    Entries are the kernels, copies and memsets of the GPU; a trace also gives a time line. API calls in the same table
-    run beside them on the CPU and are left out. Without GPU work they are the entries, category "host".
+    Entries are the kernels, copies and memsets of the GPU; a trace as CSV also gives a time line. API calls in the same
+    table run beside them on the CPU and are left out. Without GPU work they are the entries, category "host".
 
     Raises
     ------
@@ -75,7 +84,10 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         kind: [_with_units(table) for table in found if _kind(table.headers) == kind] for kind in (GPU_TRACE, API_TRACE)
     }
     if any(table.rows for table in traces[GPU_TRACE]):
+        is_text = any(_has_units_in_cells(table) for table in found if _kind(table.headers) == GPU_TRACE)
         entries, timeline, device = gpu_trace(Tables(traces, _NUMBERS, skipped, place), options.by)
+        if is_text:
+            return _profile(entries, (*device_notes(timeline), _NO_TIMELINE), skipped, place, device=device)
         return _profile(entries, device_notes(timeline), skipped, place, device=device, timeline=timeline)
     rows += [row for table in found if _kind(table.headers) == "sum" for row in _rows(table, skipped, place)]
     if not rows:
@@ -126,8 +138,30 @@ def _kind(headers: Sequence[str]) -> str:
     return "metrics" if names >= _METRICS else ""
 
 
+def _has_units_in_cells(table: StreamTable) -> bool:
+    """Whether a trace is of nvprof's text, in which each cell has its unit ("182.84ms")."""
+    return bool(table.rows) and any(map(_WITH_UNIT.fullmatch, table.rows[0][1]))
+
+
+def _from_text(table: StreamTable) -> StreamTable:
+    """Return a trace of nvprof's text in seconds and bytes, and its kernels without the numbers of their launches."""
+    units = [_IN_CELLS.get(header.lower(), "") for header in table.headers]
+    headers = tuple(f"{header} ({unit})" if unit else header for header, unit in zip(table.headers, units, strict=True))
+    rows = [(line, [_plain(cell, unit) for cell, unit in zip(cells, units, strict=True)]) for line, cells in table.rows]
+    return replace(table, headers=headers, rows=rows)
+
+
+def _plain(cell: str, unit: str) -> str:
+    match = _WITH_UNIT.fullmatch(cell) if unit else None
+    if match is None:
+        return _LAUNCH_NUMBER.sub("", cell)
+    return repr(parse_quantity(f"{match.group(1)} {_UNITS.get(match.group(2), match.group(2))}", unit))
+
+
 def _with_units(table: StreamTable) -> StreamTable:
-    """Move the units of the second header row into the headers."""
+    """Move the units of the second header row, or of all cells, into the headers."""
+    if _has_units_in_cells(table):
+        return _from_text(table)
     if not table.rows or not any(unit_s(cell) for cell in table.rows[0][1] if cell):
         return table
     units = table.rows[0][1]

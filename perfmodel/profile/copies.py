@@ -7,13 +7,13 @@ import re
 
 from perfmodel.profile.timeline import CopyDirection
 
+#: Level Zero writes M for the memory of a host that is not pinned: "zeCommandListAppendMemoryCopy(M2D)"
 _DIRECTIONS = (
-    (re.compile(r"H(?:to|2)D|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
-    (re.compile(r"D(?:to|2)H|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
-    (re.compile(r"[DP](?:to|2)[DP]|(?:Device|Peer)-to-(?:Device|Peer)|(?:Device|Peer)To(?:Device|Peer)", re.IGNORECASE),
-     CopyDirection.DEVICE_TO_DEVICE),
+    (re.compile(r"P(?:to|2)P|Peer", re.IGNORECASE), CopyDirection.BETWEEN_DEVICES),
+    (re.compile(r"H(?:to|2)D|\(M2D\)|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
+    (re.compile(r"D(?:to|2)H|\(D2M\)|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
+    (re.compile(r"D(?:to|2)D|Device-?to-?Device", re.IGNORECASE), CopyDirection.DEVICE_TO_DEVICE),
 )  # fmt: skip
-_PEERS = re.compile(r"P(?:to|2)P|Peer", re.IGNORECASE)
 #: names whose direction is kept: a trace repeats a few
 _MOST_NAMES = 4096
 
@@ -39,4 +39,4 @@ def within_device(name: str) -> bool:
     >>> within_device("Memcpy DtoD (Device -> Device)"), within_device("Memcpy PtoP (Device -> Device)")
     (True, False)
     """
-    return copy_direction(name) is CopyDirection.DEVICE_TO_DEVICE and not _PEERS.search(name)
+    return copy_direction(name) is CopyDirection.DEVICE_TO_DEVICE

@@ -138,7 +138,7 @@ class Profile(Reportable):
         timeline: Timeline | None = None,
         rank: int | None = None,
     ) -> Profile:
-        """Return a profile in which entries of one name are added up, with a note that says so.
+        """Return a profile in which entries of one name are added up, with notes on that and on what was skipped.
 
         The sum of calls, FLOP or bytes is None if one of the entries lacks the figure. Attributes that differ between
         the entries (operator, category, launching operator) become empty.
@@ -152,7 +152,9 @@ class Profile(Reportable):
             rows = sum(len(group) for group in repeated)
             several = f"{rows} rows share {len(repeated)} names; rows of one name are summed."
             notes = (*notes, several if len(repeated) > 1 else f"{rows} rows share one name; they are summed.")
-        return cls(merged, source, notes, MappingProxyType(dict(skipped or {})), format, device, timeline, rank)
+        skipped = dict(skipped or {})
+        notes = (*notes, *(f"Left out: {count} x {reason}." for reason, count in skipped.items()))
+        return cls(merged, source, notes, MappingProxyType(skipped), format, device, timeline, rank)
 
     @property
     def total_time_s(self) -> float:

@@ -36,12 +36,13 @@ class CopyDirection(enum.IntEnum):
 
     HOST_TO_DEVICE = 0
     DEVICE_TO_HOST = 1
-    DEVICE_TO_DEVICE = 2
+    DEVICE_TO_DEVICE = 2  # within one device
+    BETWEEN_DEVICES = 3
     UNKNOWN = -1  # not a copy, or the trace does not record it
 
     @property
     def word(self) -> str:
-        """The direction as `perfmodel.Memcpy` names it, "h2d"; empty where it is unknown."""
+        """The direction as `perfmodel.Memcpy` names it, "h2d"; empty where that has none, or it is unknown."""
         return {0: "h2d", 1: "d2h", 2: "d2d"}.get(self.value, "")
 
 

@@ -65,6 +65,37 @@ def test_a_trace_is_written_back_with_notes(perfmodel, bert, tmp_path, packed):
     assert again["operators"] == perfmodel("diagnose", bert, "--format", "json").json["operators"]
 
 
+def test_notes_are_on_the_events_that_the_reader_counts(perfmodel, tmp_path):
+    def work(name, start, duration, stream=7, cat="kernel"):
+        arguments = {"device": 0, "stream": stream}
+        return {"ph": "X", "cat": cat, "name": name, "ts": start, "dur": duration, "args": arguments}
+
+    # a copy that starts with a kernel, work inside other work, and work that ends before it starts
+    events = [work("a", 6, 20), work("Memcpy HtoD (Pageable -> Device)", 6, 5, 8, "gpu_memcpy"), work("b", 6, 3, 9)]
+    events += [work("inside", 8, 2), work("a", 90, -2), work(None, 40, 2), work(["x"], 50, 2)]
+    trace, out = tmp_path / "t.json", tmp_path / "noted.json"
+    trace.write_text(json.dumps({"traceEvents": events}))
+    ran = perfmodel("diagnose", trace, "--annotate", out)
+    assert (ran.code, "4 GPU events with notes" in ran.err) == (0, True)
+    noted = [event for event in json.loads(out.read_bytes())["traceEvents"] if "perfmodel" in event["args"]]
+    assert [event["args"]["perfmodel"]["operator"].split(" ")[0] for event in noted] == [
+        "a",
+        "Memcpy",
+        "b",
+        "(unnamed)",
+    ]
+
+
+@pytest.mark.parametrize("option", ["--annotate", "--plan-output"])
+def test_standard_output_has_one_file(perfmodel, bert, tmp_path, option):
+    ran = perfmodel("diagnose", bert, option, "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{option}: standard output holds the report or another file already. Name a file" in ran.err
+    ran = perfmodel("diagnose", bert, option, "-", "-o", tmp_path / "report.txt")
+    assert (ran.code, "Where" in ran.out) == (0, False)
+    assert ran.out
+
+
 def test_only_traces_are_written_back_and_never_over_themselves(perfmodel, tmp_path):
     table = tmp_path / "profile.csv"
     table.write_text("name,time_ms\nk,1\n")

@@ -90,3 +90,9 @@ def test_a_copy_inside_a_device_is_work_of_its_memory(traced):
     inside = replace(line, gpu=replace(line.gpu, direction=np.array([CopyDirection.DEVICE_TO_DEVICE])))
     assert _parts(line, ["link"])[0] == {"transfer": 20}
     assert _parts(inside, ["link"])[0] == {"memory": 20}
+
+
+def test_a_copy_between_devices_is_transfer(traced):
+    line = traced((0, 20), gpu=[(0, 20, "p2p", "copy", -1)])
+    between = replace(line, gpu=replace(line.gpu, direction=np.array([CopyDirection.BETWEEN_DEVICES])))
+    assert _parts(between, ["link"])[0] == {"transfer": 20}

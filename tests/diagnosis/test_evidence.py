@@ -10,7 +10,7 @@ import pytest
 from perfmodel.diagnosis.call_sites import operator_around, python_line, wait_labels
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.profile.profile import Profile, ProfileEntry
-from perfmodel.profile.timeline import HostRanges
+from perfmodel.profile.timeline import CopyDirection, HostRanges
 
 US = 1e-6
 
@@ -55,6 +55,27 @@ def test_copies_are_partly_hidden_from_a_thousandth_on(traced, covered, hidden):
     detail = found.part("transfer").evidence[0].detail
     assert ("hidden" in detail) is hidden
     assert any("hide 5 us of copies" in note for note in found.notes) is hidden
+
+
+def test_what_communication_hides_of_copies_is_no_kernel_time(traced):
+    line = traced((0, 30), gpu=[(0, 20, "nccl", "communication", -1, 8), (18, 30, "h2d", "copy", -1, 9)])
+    found = diagnose(profile(line, ("nccl", "h2d"), [0, 1], ["communication", "memcpy"]))
+    assert "Kernels and communication hide 2 us of copies; it counts as their time." in found.notes
+
+
+def test_what_rounding_leaves_of_nothing_is_not_said_to_be_hidden(traced):
+    # 0.1 + 0.2 > 0.3: a kernel seems to cover the start of the copy behind it
+    line = traced((0, 1000), gpu=[(0, 300, "k", "kernel", -1), (300, 1000, "h2d", "copy", -1, 9)])
+    gpu = replace(line.gpu, start_s=np.array([0.0, 0.3e-3 - 1e-19]), duration_s=np.array([0.3e-3, 0.7e-3]))
+    found = diagnose(profile(replace(line, gpu=gpu), ("k", "h2d"), [0, 1], ["kernel", "memcpy"]))
+    assert not any("hide" in note for note in found.notes)
+
+
+def test_copies_between_devices_have_no_memory_of_the_host(traced):
+    line = traced((0, 10), gpu=[(0, 10, "p2p", "copy", -1)])
+    gpu = replace(line.gpu, direction=np.array([CopyDirection.BETWEEN_DEVICES]), bytes=np.array([1e6]))
+    (copies,) = diagnose(profile(replace(line, gpu=gpu), ("p2p",), [0], ["memcpy"])).part("transfer").evidence
+    assert (copies.what, copies.detail) == ("copies between devices", "1 MB at 100 GB/s")
 
 
 def test_copies_are_grouped_by_direction_and_host_memory(traced):

@@ -93,6 +93,14 @@ def test_what_a_kernel_exchanges(name, said):
         ("hipMemcpyWithStream", CallKind.COPY),
         ("cudaMemsetAsync", CallKind.COPY),
         ("cudaMalloc", CallKind.OTHER),
+        ("urQueueFinish", CallKind.SYNC),
+        ("urEventWait", CallKind.SYNC),
+        ("piEventsWait", CallKind.SYNC),
+        ("zeEventHostSynchronize", CallKind.SYNC),
+        # waits of a queue for events, not of the host
+        ("urEnqueueEventsWait", CallKind.OTHER),
+        ("urEnqueueKernelLaunch", CallKind.LAUNCH),
+        ("urEnqueueUSMMemcpy", CallKind.COPY),
     ],
 )
 def test_the_kind_of_a_call(name, kind):

@@ -254,3 +254,21 @@ def test_a_self_time_just_below_zero_is_zero(read):
     assert profile.total_time_s == pytest.approx(2e-3)
     with pytest.raises(InputFileError, match=r"'-2\.000us' is negative"):
         read(table([*OPS, (*OPS[0][:4], "-2.000us", *OPS[0][5:])]))
+
+
+def test_of_several_tables_the_first_one_counts_with_its_own_total(read):
+    later = table(
+        [("aten::mm", "1%", "9us", "9us", "7.000ms", "100%", "7.000ms", "3")], totals="Self CUDA time total: 7.000ms\n"
+    )
+    profile = read("step 1\n" + table(OPS) + "\nstep 2\n" + later)
+    alone = read(table(OPS))
+    assert times(profile) == times(alone)
+    assert profile.notes == (
+        "The file has several tables; the first one is counted, since others may sum the same run.",
+        *alone.notes,
+    )
+
+
+def test_a_table_may_be_indented(read):
+    printed = table(OPS)
+    assert times(read("\n".join(f"    {line}" for line in printed.split("\n")))) == times(read(printed))

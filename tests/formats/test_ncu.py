@@ -275,3 +275,18 @@ def test_a_table_with_values_and_without_the_names_of_metrics_is_read_by_its_col
     path = tmp_path / "ncu.csv"
     path.write_text('"ID","Kernel Name","Metric Value","gpu__time_duration.sum"\n"","","","us"\n"0","f","7","2"\n')
     assert ncu.read(path).total_time_s == pytest.approx(2e-6)
+
+
+def test_a_summary_has_the_means_of_all_launches_of_one_grid_and_block(tmp_path):
+    header = "Process ID,Kernel Name,Block Size,Grid Size,Device,CC,Invocations,Section Name,Metric Name,Metric Unit,"
+    rows = (
+        'gemm,"(8, 1, 1)","(1, 1, 1)",0,9.0,5,SOL,Duration,us,10.0,14.0,12.0',
+        'gemm,"(8, 1, 1)","(1, 1, 1)",0,9.0,5,Memory,dram__bytes.sum,byte,900.0,"1,100.0","1,000.0"',
+        'gemm,"(8, 1, 1)","(2, 1, 1)",0,9.0,2,SOL,Duration,us,1.0,1.0,1.0',
+    )
+    path = tmp_path / "summary.csv"
+    path.write_text("\n".join((f"{header}Minimum,Maximum,Average", *(f"7,{row}" for row in rows))))
+    assert ncu.sniff(path.read_bytes())
+    first, second = ncu.read(path).entries
+    assert (first.calls, first.time_s, first.bytes) == (5, pytest.approx(60e-6), 5000.0)
+    assert (second.calls, second.time_s) == (2, pytest.approx(2e-6))

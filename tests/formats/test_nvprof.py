@@ -39,6 +39,20 @@ TEXT = (
                    10.00%  1.0000ms         3  333.00us  1.0000us  900.00us  cudaLaunchKernel
 """
 )
+TEXT_TRACE = (
+    BANNER
+    + """   Start  Duration            Grid Size      Block Size     Regs*    SSMem*    DSMem*      Size  Throughput  \
+SrcMemType  DstMemType           Device   Context    Stream  Name
+182.84ms  1.5000us                    -               -         -         -         -  1.0000KB  651.04MB/s    \
+Pageable      Device  Tesla P100-PCIE         1         7  [CUDA memcpy HtoD]
+1.20100s     640ns            (512 1 1)       (128 1 1)        31        0B        0B         -           -           \
+-           -  Tesla P100-PCIE         1         7  setup(float*, unsigned long) [118]
+1.20101s  1.3600us            (512 1 1)       (128 1 1)        31        0B        0B         -           -           \
+-           -  Tesla P100-PCIE         1         7  setup(float*, unsigned long) [119]
+
+Regs: Number of registers used per CUDA thread. This number includes registers used internally by the CUDA driver.
+"""
+)
 
 
 @pytest.fixture
@@ -84,6 +98,16 @@ def test_a_trace_has_units_by_column_and_binary_sizes(read):
     assert profile.device == "GeForce RTX 2080 Ti"
 
 
+def test_a_trace_as_text_has_units_in_its_cells_and_no_time_line(read):
+    profile = read(TEXT_TRACE)
+    assert {entry.name: (pytest.approx(entry.time_s), entry.calls) for entry in profile.entries} == {
+        "setup(float*, unsigned long)": (2e-6, 2),
+        "[CUDA memcpy HtoD] 1.024 kB": (1.5e-6, 1),
+    }
+    assert profile.timeline is None
+    assert "too coarse for a time line" in profile.notes[0]
+
+
 def test_calls_of_an_api_trace_launch_their_kernels(read):
     api = '"Start","Duration","Name","Correlation_ID"\nms,us,,\n0.150000,9.0,"cudaLaunchKernel",316\n'
     profile = read(TRACE + "\n" + api)
@@ -122,7 +146,7 @@ def test_other_files_get_one_message(tmp_path, data):
 @settings(max_examples=150)
 @given(seed=st.integers(0, 2**32))
 def test_damage_gives_a_profile_or_a_message(survives, damaged, seed):
-    survives(nvprof, damaged((CSV, TRACE, TEXT), seed))
+    survives(nvprof, damaged((CSV, TRACE, TEXT, TEXT_TRACE), seed))
 
 
 @settings(max_examples=60)

@@ -9,11 +9,15 @@ from perfmodel.profile.timeline import CopyDirection
 @pytest.mark.parametrize(
     ("name", "direction", "pinned"),
     [
-        ("Memcpy PtoP (Device -> Device)", CopyDirection.DEVICE_TO_DEVICE, -1),
+        ("Memcpy PtoP (Device -> Device)", CopyDirection.BETWEEN_DEVICES, -1),
+        ("[CUDA memcpy Peer-to-Peer]", CopyDirection.BETWEEN_DEVICES, -1),
         ("Memcpy DtoH (Device -> Pinned)", CopyDirection.DEVICE_TO_HOST, 1),
         ("CopyHostToDevice (Pageable)", CopyDirection.HOST_TO_DEVICE, 0),
         ("[CUDA memcpy Device-to-Device]", CopyDirection.DEVICE_TO_DEVICE, -1),
         ("memcpy_h2d", CopyDirection.HOST_TO_DEVICE, -1),
+        ("zeCommandListAppendMemoryCopy(M2D)", CopyDirection.HOST_TO_DEVICE, -1),
+        ("zeCommandListAppendMemoryCopy(D2M)[4096]", CopyDirection.DEVICE_TO_HOST, -1),
+        ("zeCommandListAppendMemoryCopy(D2D)", CopyDirection.DEVICE_TO_DEVICE, -1),
         ("Memset (Device)", CopyDirection.UNKNOWN, -1),
     ],
 )

@@ -16,6 +16,11 @@ def test_entries_of_one_name_are_summed_and_it_is_said():
     assert profile.notes == ("2 rows share one name; they are summed.",)
 
 
+def test_what_was_left_out_is_said_with_its_reason():
+    profile = Profile.from_entries([ProfileEntry("a", 1.0)], notes=("read.",), skipped={"row without a time": 3})
+    assert profile.notes == ("read.", "Left out: 3 x row without a time.")
+
+
 def test_calls_are_unknown_where_one_summed_row_does_not_say_them():
     profile = Profile.from_entries([ProfileEntry("a", 1.0, 2), ProfileEntry("a", 3.0)])
     assert profile.entries[0].calls is None

@@ -8,7 +8,8 @@ from perfmodel.profile.timeline import ApiCalls, CopyDirection, GpuEvents, HostR
 
 
 def test_directions_have_the_words_of_memcpy():
-    assert {direction: direction.word for direction in CopyDirection} == {0: "h2d", 1: "d2h", 2: "d2d", -1: ""}
+    words = {direction: direction.word for direction in CopyDirection}
+    assert words == {0: "h2d", 1: "d2h", 2: "d2d", 3: "", -1: ""}
 
 
 def test_events_of_a_kind():

@@ -17,7 +17,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.predict import predict
 from perfmodel.profile import effort
-from perfmodel.profile.timeline import CopyDirection, Ints
+from perfmodel.profile.timeline import Ints
 
 _OVERLAP_COPIES = "copy on a separate stream while the previous step computes (non_blocking=True and pinned memory)"
 _OVERLAP_COMMUNICATION = (
@@ -30,7 +30,7 @@ def transfer_advice(run: MeasuredRun) -> Iterator[Advice | None]:
     """Yield advice for the transfers of a traced run."""
     groups = copy_groups(run)
     for group in groups:
-        if group.pinned == 0 and group.direction != CopyDirection.UNKNOWN:
+        if group.pinned == 0 and group.direction.word:
             yield _pin(run, group)
     if groups:
         copies = np.concatenate([group.events for group in groups])

@@ -18,6 +18,7 @@ from perfmodel.profile.timeline import CopyDirection, Ints
 _DIRECTIONS = {
     CopyDirection.HOST_TO_DEVICE: "host to device",
     CopyDirection.DEVICE_TO_HOST: "device to host",
+    CopyDirection.BETWEEN_DEVICES: "between devices",
     CopyDirection.UNKNOWN: "unknown direction",
 }
 _PINNED = {1: "pinned", 0: "pageable", -1: "unknown whether pinned"}
@@ -81,7 +82,7 @@ def transfer_evidence(run: MeasuredRun) -> tuple[Evidence, ...]:
 
 
 class CopyGroup(NamedTuple):
-    """Copies between host and device of one direction and one kind of host memory.
+    """Copies that leave a device, of one direction and one kind of host memory.
 
     Attributes
     ----------
@@ -96,7 +97,7 @@ class CopyGroup(NamedTuple):
 
 
 def copy_groups(run: MeasuredRun) -> list[CopyGroup]:
-    """Return the copies between host and device in the window, grouped by direction and kind of host memory."""
+    """Return the copies that leave a device in the window, grouped by direction and kind of host memory."""
     gpu = run.timeline.gpu
     copies = np.flatnonzero(moves_data(run.timeline) & run.timeline.overlaps_window())
     if not copies.size:
@@ -118,10 +119,11 @@ def _copies(run: MeasuredRun) -> list[Evidence]:
     for direction, pinned, events in copy_groups(run):
         duration_s, exposed_s = float(gpu.duration_s[events].sum()), float(share_s[events].sum())
         moved = float(np.nansum(gpu.bytes[events]))
-        rate = f", {format_si(moved, 'B')} at {format_si(moved / duration_s, 'B/s')}" if moved and duration_s else ""
+        rate = f"{format_si(moved, 'B')} at {format_si(moved / duration_s, 'B/s')}" if moved and duration_s else ""
         hidden_s = (duration_s - exposed_s) / run.num_gpus
         hidden = f"; {format_si(hidden_s, 's')} hidden" if duration_s > exposed_s * _HIDDEN else ""
-        detail = f"{_PINNED[pinned]}{rate}{hidden}"
+        memory = "" if direction == CopyDirection.BETWEEN_DEVICES else _PINNED[pinned]
+        detail = ", ".join(filter(None, (memory, rate))) + hidden
         name = f"copies {_DIRECTIONS[direction]}"
         evidence.append(Evidence(name, exposed_s / run.num_gpus, int(events.size), detail))
     return evidence

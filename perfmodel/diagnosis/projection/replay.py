@@ -194,11 +194,12 @@ class _Replay:
     def _host_copies(self) -> dict[int, int]:
         """Return call -> event of the copies between host and device.
 
-        Only these wait for their own end: copies within a device and settings of its memory never do (CUDA Driver API,
-        "API synchronization behavior").
+        Only these wait for their own end: copies within or between devices, and settings of their memory, never do
+        (CUDA Driver API, "API synchronization behavior").
         """
         gpu = self.timeline.gpu
-        apart = gpu.are(EventKind.MEMCPY) & (gpu.direction != CopyDirection.DEVICE_TO_DEVICE)
+        on_devices = (CopyDirection.DEVICE_TO_DEVICE, CopyDirection.BETWEEN_DEVICES)
+        apart = gpu.are(EventKind.MEMCPY) & ~np.isin(gpu.direction, on_devices)
         return {int(gpu.launch[event]): event for event in np.flatnonzero(apart & (gpu.launch >= 0)).tolist()}
 
     def _late_s(self, event: int, return_s: float) -> float:

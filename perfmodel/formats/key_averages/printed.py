@@ -21,8 +21,8 @@ from perfmodel.formats.text.numbers import MISSING
 
 #: blanks are those of one line: \s would run over all blank lines from each of them, which takes quadratic time
 _HEADER = re.compile(r"^[ \t]*Name[ \t].*(?:Self CPU|# of Calls)", re.MULTILINE)
-_RULE = re.compile(r"-{3,}(?:\s+-{3,}){2,}\s*")
-_TOTAL = re.compile(r"^Self (\w+) time total:[ \t]*([\d.]+)[ \t]*([mun]?s)[ \t\r]*$", re.MULTILINE)
+_RULE = re.compile(r"\s*-{3,}(?:\s+-{3,}){2,}\s*")
+_TOTAL = re.compile(r"^[ \t]*Self (\w+) time total:[ \t]*([\d.]+)[ \t]*([mun]?s)[ \t\r]*$", re.MULTILINE)
 _TIME = re.compile(r"(-?[\d.]+)\s*([munµμ]?s)")
 _FLOP = re.compile(r"Total ([KMGTP]?)FLOPs")
 _FLOP_SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -38,7 +38,7 @@ def find_header(lines: Sequence[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _HEADER.match(line)), None)
 
 
-def read_table(text: str, lines: Sequence[str], at: int, place: str) -> Rows:
+def read_table(lines: Sequence[str], at: int, place: str) -> Rows:
     """Return the rows and totals of the table whose headers are in line ``at``.
 
     Raises
@@ -75,13 +75,17 @@ def read_table(text: str, lines: Sequence[str], at: int, place: str) -> Rows:
         result.rows.append(columns.row(cells, f"{place}, line {number}"))
     if not result.rows:
         raise InputFileError("the table has no rows.", place=place, remedy="Was the file cut off?")
-    _read_totals(text, result)
+    below = lines[at + 1 :]
+    other = find_header(below)
+    if other is not None:
+        result.notes.append("The file has several tables; the first one is counted, since others may sum the same run.")
+    _read_totals("\n".join(below[:other]), result)
     return result
 
 
-def _read_totals(text: str, result: Rows) -> None:
+def _read_totals(below: str, result: Rows) -> None:
     """Set the totals that the profiler prints below the table."""
-    for kind, value, unit in _TOTAL.findall(text):
+    for kind, value, unit in _TOTAL.findall(below):
         total_s = parse_quantity(f"{value} {unit}", "s") if NUMBERS.parse(value) is not None else None
         if kind == "CPU":
             result.cpu_total_s = total_s

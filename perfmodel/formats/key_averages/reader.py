@@ -68,13 +68,13 @@ def _read_rows(text: str, place: str) -> Rows:
         return read_json(text, place)
     lines = text.replace("\r\n", "\n").split("\n")
     header = find_header(lines)
-    return read_csv(lines, place) if header is None else read_table(text, lines, header, place)
+    return read_csv(lines, place) if header is None else read_table(lines, header, place)
 
 
 def _device_profile(rows: Rows, by: str, place: str) -> Profile:
     """Return the profile of the device's time, by operator or by kernel."""
     skipped: Counter[str] = Counter()
-    notes: list[str] = []
+    notes = list(rows.notes)
     real = [row for row in rows.rows if not _is_overhead(row, skipped)]
     operators = [row for row in real if not row.on_device and row.device_s > 0]
     # an annotated range appears on the device too, with everything inside it
@@ -98,7 +98,6 @@ def _device_profile(rows: Rows, by: str, place: str) -> Profile:
         )
     entries = [_device_entry(row) for row in chosen]
     entries += _rest(entries, rows.device_total_s, notes)
-    notes.extend(f"Left out: {count} x {reason}." for reason, count in skipped.items())
     return _profile(entries, notes, skipped | rows.skipped, place)
 
 
@@ -164,7 +163,7 @@ def _host_profile(rows: Rows, place: str) -> Profile:
     skipped: Counter[str] = Counter()
     real = [row for row in rows.rows if not _is_overhead(row, skipped) and row.self_cpu_s > 0]
     entries = [ProfileEntry(row.name, row.self_cpu_s, row.calls, EventKind.HOST, metrics=_flop(row)) for row in real]
-    notes = ["No row has time on a device: these are times on the CPU."]
+    notes = [*rows.notes, "No row has time on a device: these are times on the CPU."]
     entries += _rest(entries, rows.cpu_total_s, notes, EventKind.HOST)
     return _profile(entries, notes, skipped | rows.skipped, place)
 

@@ -29,12 +29,13 @@ class Row:
 
 @dataclass
 class Rows:
-    """All rows of a file, its totals if it has them [s], and what was skipped while reading."""
+    """All rows of a file, its totals if it has them [s], and what was noted and skipped while reading."""
 
     rows: list[Row] = field(default_factory=list)
     cpu_total_s: float | None = None
     device_total_s: float | None = None
     skipped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
 
 def with_shapes(name: str, shapes: str) -> str:

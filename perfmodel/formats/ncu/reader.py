@@ -1,4 +1,4 @@
-"""CSV of Nsight Compute: the details page (a row for each metric) and the raw page (a column for each metric).
+"""CSV of Nsight Compute: the details page (a row for each metric), its summary, and the raw page (a column for each).
 
 Kernels become entries with the FLOP, the bytes and the readings that were collected. They have no operator, since the
 profiler does not record shapes.
@@ -26,7 +26,12 @@ from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "ncu"
 PRECEDENCE = 80
-_LONG = ("Kernel Name", "Metric Name", "Metric Value")
+_LONG = ("Kernel Name", "Metric Name")
+#: the column of the values: of one launch, or in a summary the mean of all launches with one grid and block
+_VALUE, _MEAN = "Metric Value", "Average"
+_SHAPE = ("Grid Size", "Block Size")
+#: more launches than this take days to measure
+_MOST_LAUNCHES = 10**6
 _METRIC = re.compile(r"(?:\w+\.)?[a-z0-9]+__[\w.]+")
 _MESSAGE = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
 #: blanks are those of one line: \s would run over all blank lines from each of them, which takes quadratic time
@@ -41,12 +46,13 @@ _NOTE = (
 
 @dataclass
 class _Launch:
-    """One measured launch of a kernel; ``shape`` is its grid and block."""
+    """One measured launch of a kernel; ``shape`` is its grid and block, ``count`` how many launches it stands for."""
 
     name: str
     shape: str
     device: str
     capability: str
+    count: int = 1
     readings: dict[str, float] = field(default_factory=dict)
 
 
@@ -60,7 +66,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
-    """Read the CSV of ``ncu --csv``, page details or raw.
+    """Read the CSV of ``ncu --csv``, page details or raw, or its summary (``--print-summary per-kernel``).
 
     An entry is a kernel, or a kernel with one grid and block if it ran with several. It has its time, its number of
     launches, FLOP and DRAM bytes as far as counters give them (`perfmodel.diagnosis.counters`), and ``metrics``: every
@@ -103,7 +109,12 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
 
 def _is_long(headers: Sequence[str]) -> bool:
     """Whether a table has a row for each metric, as page details has, instead of a column."""
-    return all(name in headers for name in _LONG)
+    return all(name in headers for name in _LONG) and (_VALUE in headers or _MEAN in headers)
+
+
+def _value_header(headers: Sequence[str]) -> str:
+    """Return the header of the values of a long table."""
+    return _VALUE if _VALUE in headers else _MEAN
 
 
 def _is_header(cells: Sequence[str]) -> bool:
@@ -114,13 +125,13 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def _least(headers: Sequence[str]) -> int:
     """Return how many cells a row needs; rows without a rule end after the value."""
-    return headers.index("Metric Value") + 1 if _is_long(headers) else len(headers)
+    return headers.index(_value_header(headers)) + 1 if _is_long(headers) else len(headers)
 
 
 def _values(table: StreamTable) -> Iterable[str]:
     """Yield the texts of all values of a table."""
     if _is_long(table.headers):
-        at = [table.headers.index("Metric Value")]
+        at = [table.headers.index(_value_header(table.headers))]
     else:
         at = [index for index, header in enumerate(table.headers) if _METRIC.fullmatch(header)]
     return (cells[index] for _, cells in table.rows for index in at)
@@ -154,7 +165,8 @@ def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], 
             units = dict(enumerate(cells))
             continue
         cell = {header: cells[index] for header, index in at.items()}
-        key = tuple(cell.get(name, "") for name in ("Process ID", "ID", "Kernel Name"))
+        by = ("Process ID", "ID", "Kernel Name") if "ID" in cell else ("Process ID", "Device", "Kernel Name", *_SHAPE)
+        key = tuple(cell.get(name, "") for name in by)
         # a page without IDs has one row for each launch
         launch = launches.setdefault((*key, str(line)) if wide else key, _launch(cell))
         where = f"{place}, line {line}"
@@ -163,13 +175,15 @@ def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], 
                 _add(launch, table.headers[index], units.get(index, ""), cells[index], numbers, skipped, where)
         elif cell["Metric Name"]:
             unit = cell.get("Metric Unit", "")
-            _add(launch, cell["Metric Name"], unit, cell["Metric Value"], numbers, skipped, where)
-    return list(launches.values())
+            _add(launch, cell["Metric Name"], unit, cell[_value_header(table.headers)], numbers, skipped, where)
+    return [launch for launch in launches.values() for _ in range(launch.count)]
 
 
 def _launch(cell: Mapping[str, str]) -> _Launch:
-    shape = " x ".join(cell[name] for name in ("Grid Size", "Block Size") if cell.get(name))
-    return _Launch(cell["Kernel Name"] or "(unnamed)", shape, cell.get("Device", ""), cell.get("CC", ""))
+    shape = " x ".join(cell[name] for name in _SHAPE if cell.get(name))
+    count = NumberFormat().count(cell.get("Invocations", "1")) or 1
+    name = cell["Kernel Name"] or "(unnamed)"
+    return _Launch(name, shape, cell.get("Device", ""), cell.get("CC", ""), min(count, _MOST_LAUNCHES))
 
 
 def _add(

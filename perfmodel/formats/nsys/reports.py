@@ -15,6 +15,7 @@ from perfmodel.formats.text.stream import StreamTable
 KERNEL_SUM, API_SUM, OS_SUM = "kernel sum", "api sum", "os sum"
 MEMORY_TIME, MEMORY_SIZE, GPU_SUM = "memory time", "memory size", "gpu sum"
 NVTX_SUM, GPU_TRACE, API_TRACE = "nvtx sum", "gpu trace", "api trace"
+KERNEL_EXEC, NVTX_KERNELS, MPI_SUM = "kernel exec", "nvtx kernels", "mpi sum"
 
 #: report -> what its rows are
 SUMS = {
@@ -25,6 +26,9 @@ SUMS = {
     MEMORY_SIZE: "sizes of copies",
     GPU_SUM: "sums by kernel, copy and call",
     NVTX_SUM: "ranges (NVTX)",
+    KERNEL_EXEC: "sums by kernel and call",
+    NVTX_KERNELS: "sums by range and kernel",
+    MPI_SUM: "calls of MPI",
     GPU_TRACE: "trace of the GPU",
     API_TRACE: "trace of API calls",
 }
@@ -47,8 +51,8 @@ class Column:
         return _unit_s(self.unit, table.banner)
 
     def size_bytes(self, table: StreamTable) -> float:
-        """Return its unit of size [B], from the header, else the banner, else megabytes."""
-        return _size_bytes(self.unit, table.banner)
+        """Return its unit of size [B], from the header ("Bytes" is one), else the banner, else megabytes."""
+        return _size_bytes(self.unit or ("B" if self.name == "bytes" else ""), table.banner)
 
 
 # called for each row of a trace
@@ -93,18 +97,29 @@ def kind_of(headers: Sequence[str]) -> str:
         if "grdx" in names or {"corrid", "strm"} <= names:
             return GPU_TRACE
         return API_TRACE if {"result", "corrid"} <= names else ""
+    if {"count", "kavg", "kernel name"} <= names:
+        return KERNEL_EXEC
+    if {"nvtx range", "total time", "kernel name"} <= names:
+        return NVTX_KERNELS
     if units.get("time") == "%" and "total time" in names:
-        if "range" in names:
-            return NVTX_SUM if "instances" in names else ""
-        if "category" in names and "operation" in names:
-            return GPU_SUM
-        if "operation" in names or {"operations", "name"} <= names:
-            return MEMORY_TIME
-        if "name" in names and names & {"num calls", "calls"}:
-            return API_SUM
-        return KERNEL_SUM if {"name", "instances"} <= names else ""
+        return _kind_of_shares(names)
     if "total" in names and "time" not in names and names & {"count", "operations"} and names & {"operation", "name"}:
         return MEMORY_SIZE
+    return ""
+
+
+def _kind_of_shares(names: set[str]) -> str:
+    """Return the report of total times with their percentages, from the names of its columns."""
+    if "range" in names:
+        return NVTX_SUM if "instances" in names else ""
+    if "category" in names and "operation" in names:
+        return GPU_SUM
+    if "operation" in names or {"operations", "name"} <= names:
+        return MEMORY_TIME
+    if "name" in names and names & {"num calls", "calls"}:
+        return API_SUM
+    if {"name", "instances"} <= names:
+        return MPI_SUM if "source" in names else KERNEL_SUM
     return ""
 
 

@@ -37,8 +37,11 @@ ANY_SIZE = True
 #: start of every SQLite 3 file (https://www.sqlite.org/fileformat.html)
 _MAGIC = b"SQLite format 3\0"
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+#: a launch of a CUDA graph as a whole, which Nsight Systems records in place of its kernels unless told otherwise
+_GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _RUNTIME, _SYNC = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-#: the low 24 bits of a globalTid are the thread; the rest is the globalPid (Nsight Systems, "Exporter", Common SQLite)
+#: the low 24 bits of a globalTid are the thread, the next 24 the process's number, and all but the thread the globalPid
+#: (Nsight Systems, "Exporter", Common SQLite)
 _THREAD_BITS = 24
 #: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind of the CUPTI documentation
 _COPY_NAMES = {
@@ -54,11 +57,13 @@ _COPY_NAMES = {
 _DIRECTIONS = {
     **dict.fromkeys((1, 3, 11), CopyDirection.HOST_TO_DEVICE),
     **dict.fromkeys((2, 4, 12), CopyDirection.DEVICE_TO_HOST),
-    **dict.fromkeys((8, 10, 13), CopyDirection.DEVICE_TO_DEVICE),
+    **dict.fromkeys((8, 13), CopyDirection.DEVICE_TO_DEVICE),
+    10: CopyDirection.BETWEEN_DEVICES,
 }
 _PAGEABLE, _PINNED = 0, 1
-#: NVTX events that are ranges with a start and an end: PushPop and StartEnd (ENUM_NSYS_EVENT_TYPE)
-_NVTX_RANGES = (59, 60)
+#: NVTX events that are ranges with a start and an end: PushPop and StartEnd, and those read from NVTX's own text format
+#: (ENUM_NSYS_EVENT_TYPE)
+_NVTX_RANGES = (59, 60, 70, 71)
 #: ranges of torch.autograd.profiler.emit_nvtx: "aten::mm, seq = 5, op_id = 7, sizes = [[2, 3], [3, 4]]"
 _OP = re.compile(r"[^,]+, (?:seq|op_id) = \d+.*|aten::\w.*", re.DOTALL)
 
@@ -71,9 +76,10 @@ def sniff(head: bytes) -> bool:
 def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
     """Read an exported SQLite file of Nsight Systems.
 
-    Entries are kernels and memsets by name, and copies by name and size; with ``options.by`` "kernel" all of them by
-    name; with "op" by the framework's operator that launched them, if NVTX ranges name operators. The time line also
-    holds the calls of the runtime, the operators and the other NVTX ranges. Nothing is written, not even a journal.
+    Entries are kernels and memsets by name, CUDA graphs that were traced as a whole by number, and copies by name and
+    size; with ``options.by`` "kernel" all of them by name; with "op" by the framework's operator that launched them, if
+    NVTX ranges name operators. The time line also holds the calls of the runtime, the operators and the other NVTX
+    ranges. Nothing is written, not even a journal.
 
     Raises
     ------
@@ -120,11 +126,19 @@ class _Reader:
         self.skipped: Counter[str] = Counter()
         self.notes: list[str] = []
         self.texts: dict[Any, Any] = {}
+        self.graphs = 0
+        # each process numbers the GPUs that it sees (CUDA_VISIBLE_DEVICES): its number and theirs -> the machine's
+        self.gpus: dict[tuple[Any, Any], int] = {}
 
     def profile(self, by: str) -> Profile:
         """Return the profile of the file."""
         self._check()
         self.texts = dict(self._rows("StringIds", "id", "value"))
+        self.gpus = {
+            (process, number): gpu
+            for process, number, gpu in self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId")
+            if isinstance(gpu, int)
+        }
         api, calls = self._api()
         gpu = self._gpu(calls)
         if not gpu:
@@ -145,7 +159,7 @@ class _Reader:
             notes=tuple(self.notes),
             skipped=self.skipped,
             format=NAME,
-            device=self._device(),
+            device=self._device(set(timeline.gpu.device.tolist())),
             timeline=timeline,
         )
 
@@ -207,21 +221,25 @@ class _Reader:
         return events, calls
 
     def _gpu(self, calls: dict[tuple[int, int], int]) -> list[GpuEvent]:
-        """Return the kernels, copies and memsets, each with the position of its call in ``calls``."""
+        """Return the kernels, graphs, copies and memsets, each with the position of its call in ``calls``."""
         events: list[GpuEvent] = []
 
         def add(row: tuple[Any, ...], name: int, size: Any = None, direction: int = -1, pinned: int = -1) -> None:
             start, duration, device, stream, correlation, pid = row[:6]
             launch = calls.get((_whole(pid), _whole(correlation)), -1) if correlation is not None else -1
             moved = float(size) if isinstance(size, (int, float)) and size >= 0 else math.nan
-            events.append(
-                GpuEvent(start, duration, name, _whole(device), _whole(stream), launch, moved, direction, pinned)
-            )
+            gpu = self.gpus.get((_number(_whole(pid)), device), _whole(device))
+            events.append(GpuEvent(start, duration, name, gpu, _whole(stream), launch, moved, direction, pinned))
 
         common = ("deviceId", "streamId", "correlationId", "globalPid")
         for row in self._timed(_KERNEL, *common, "demangledName", "shortName", "mangledName"):
             name = next((number for number in row[6:] if number in self.texts), None)
             add(row, self._text(name, "(unnamed kernel)"))
+        # a graph may be instantiated again and again: its own number is that of what it does
+        for row in self._timed(_GRAPH, *common, "graphId", "graphExecId"):
+            number = next((f" {number}" for number in row[6:] if isinstance(number, int)), "")
+            add(row, self.names[f"[CUDA graph{number}]"])
+            self.graphs += 1
         for row in self._timed(_MEMCPY, *common, "bytes", "copyKind", "srcKind", "dstKind"):
             size, kind, *memory = row[6:]
             name = self.names[f"[CUDA memcpy {_COPY_NAMES.get(kind, 'of unknown direction')}]"]
@@ -253,9 +271,10 @@ class _Reader:
             (ops if is_op else others).append(HostEvent(start * 1e-9, (end - start) * 1e-9, name, _whole(thread)))
         return ops, others
 
-    def _device(self) -> str:
-        """Return the name of the GPU, if it was recorded."""
-        names = {name for (name,) in self._rows("TARGET_INFO_GPU", "name") if isinstance(name, str)}
+    def _device(self, used: set[int]) -> str:
+        """Return the name of the GPU that was used, if it was recorded; those of all GPUs where numbers do not tell."""
+        listed = [(gpu, name) for gpu, name in self._rows("TARGET_INFO_GPU", "id", "name") if isinstance(name, str)]
+        names = {name for gpu, name in listed if gpu in used} or {name for _, name in listed}
         return " and ".join(sorted(names))
 
     def _notes(self, timeline: Timeline) -> None:
@@ -264,6 +283,11 @@ class _Reader:
         alone = int(np.count_nonzero(timeline.gpu.launch < 0))
         if alone:
             self.notes.append(f"{alone} of {len(timeline.gpu)} events of the GPU have no API call in the file.")
+        if self.graphs:
+            self.notes.append(
+                f"{self.graphs} launches of CUDA graphs were traced as a whole, from the first to the last kernel of "
+                "each: nsys profile --cuda-graph-trace=node records the kernels."
+            )
         waiting = timeline.api.category == CallKind.SYNC
         if waiting.any():
             wait_s = format_si(float(timeline.api.duration_s[waiting].sum()), "s")
@@ -278,3 +302,8 @@ def _whole(value: Any) -> int:
 def _process(thread: int) -> int:
     """Return the globalPid of a globalTid."""
     return thread >> _THREAD_BITS << _THREAD_BITS
+
+
+def _number(process: int) -> int:
+    """Return the number that the system has for a process, from its globalPid."""
+    return process >> _THREAD_BITS & (1 << _THREAD_BITS) - 1

@@ -25,9 +25,12 @@ from perfmodel.formats.nsys.reports import (
     API_TRACE,
     GPU_SUM,
     GPU_TRACE,
+    KERNEL_EXEC,
     KERNEL_SUM,
     MEMORY_SIZE,
     MEMORY_TIME,
+    MPI_SUM,
+    NVTX_KERNELS,
     NVTX_SUM,
     OS_SUM,
     SUMS,
@@ -46,8 +49,10 @@ from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "nsys stats"
 PRECEDENCE = 50
-#: reports of the GPU's work in the order in which they are looked for
-_GPU = (KERNEL_SUM, MEMORY_TIME)
+#: reports of the kernels, the likeliest first: each of them has all of them
+_KERNELS = (KERNEL_SUM, KERNEL_EXEC, NVTX_KERNELS)
+#: reports of work on the CPU
+_HOST = (NVTX_SUM, API_SUM, OS_SUM, MPI_SUM)
 
 
 def sniff(head: bytes) -> bool:
@@ -63,11 +68,11 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     """Read the reports of ``nsys stats`` as a profile.
 
     Entries are the kernels, copies and memsets of the GPU: those of ``cuda_gpu_trace``, which also gives a time line,
-    else of ``cuda_gpu_kern_sum`` with ``cuda_gpu_mem_time_sum`` and ``_size_sum``, else the rows of
-    ``cuda_api_gpu_sum`` that are not API calls. Without any of these they are the ranges of ``nvtx_sum`` with the
-    time outside inner ranges, else the calls of ``cuda_api_sum`` or ``osrt_sum``, category "host". Units are those
-    of the headers (``--timeunit``); old reports without units are in nanoseconds. The notes say what was left out and
-    why, and where percentages do not fit the times.
+    else of ``cuda_gpu_kern_sum``, ``cuda_kern_exec_sum`` or ``nvtx_kern_sum`` with ``cuda_gpu_mem_time_sum`` and
+    ``_size_sum``, else the rows of ``cuda_api_gpu_sum`` that are not API calls. Without any of these they are the
+    ranges of ``nvtx_sum`` with the time outside inner ranges, else the calls of ``cuda_api_sum``, ``osrt_sum`` or
+    ``mpi_event_sum``, category "host". Units are those of the headers (``--timeunit``); old reports without units are
+    in nanoseconds. The notes say what was left out and why, and where percentages do not fit the times.
 
     Raises
     ------
@@ -130,7 +135,9 @@ def _from_gpu(stream: _Stream) -> Profile | None:
         stream.notes.extend(device_notes(timeline))
         used: tuple[str, ...] = (GPU_TRACE, API_TRACE)
     else:
-        used = tuple(kind for kind in _GPU if reports.get(kind)) or ((GPU_SUM,) if reports.get(GPU_SUM) else ())
+        kernels = [kind for kind in _KERNELS if reports.get(kind)][:1]
+        copies = [MEMORY_TIME] if reports.get(MEMORY_TIME) else []
+        used = tuple(kernels + copies) or ((GPU_SUM,) if reports.get(GPU_SUM) else ())
         entries, timeline, device = [entry for kind in used for entry in _sum(stream, kind)], None, ""
         entries = _with_sizes(stream, entries)
     if not entries:
@@ -147,6 +154,7 @@ def _from_host(stream: _Stream) -> Profile:
         (NVTX_SUM, "ranges of the program (NVTX)"),
         (API_SUM, "calls of the CUDA API on the CPU"),
         (OS_SUM, "calls of the operating system, summed over all threads"),
+        (MPI_SUM, "calls of MPI, summed over all processes"),
     ):
         entries = _sum(stream, kind) if stream.reports.get(kind) else []
         if not entries:
@@ -184,11 +192,11 @@ def _sum(stream: _Stream, kind: str) -> list[ProfileEntry]:
 
 def _rows(stream: _Stream, kind: str, table: StreamTable) -> list[ProfileEntry]:
     """Return the rows of a table of sums."""
-    total = column(table, "total time", "total")
-    name = column(table, "range", "operation", "name")
+    total = column(table, "total time", "total", "kavg")
+    name = column(table, "range", "operation", "name", "kernel name")
     if total is None or name is None:
         raise InputFileError(f"line {table.line}: no column of times or names.", place=stream.place)
-    calls = column(table, "instances", "num calls", "calls", "count", "operations")
+    calls = column(table, "instances", "num calls", "calls", "count", "operations", "kern inst")
     category, percent = column(table, "category"), column(table, "time", percent=True)
     entries, percents = [], []
     for line, cells in table.rows:
@@ -200,7 +208,11 @@ def _rows(stream: _Stream, kind: str, table: StreamTable) -> list[ProfileEntry]:
         event = _kind(kind, cells[name.index], "" if category is None else cells[category.index])
         reason = "" if event is EventKind.HOST else NO_SHAPES
         count = None if calls is None else stream.numbers.count(cells[calls.index])
+        if kind == KERNEL_EXEC:
+            time_s *= count or 0  # it has the mean of a kernel in place of the sum
         entries.append(ProfileEntry(cells[name.index] or "(unnamed)", time_s, count, event, not_modelled=reason))
+    if kind == NVTX_KERNELS:
+        stream.notes.append("A kernel counts in each range around it: where ranges nest, the total is too large.")
     if percent is not None:
         stream.notes.extend(percent_notes(percents, [entry.time_s for entry in entries], table.headers[percent.index]))
     return _without_api(stream, entries) if kind == GPU_SUM else entries
@@ -216,7 +228,7 @@ def _without_api(stream: _Stream, entries: list[ProfileEntry]) -> list[ProfileEn
 
 def _kind(report: str, name: str, category: str) -> EventKind:
     """Return the kind of work of a row."""
-    if report in (NVTX_SUM, API_SUM, OS_SUM) or "API" in category.upper():
+    if report in _HOST or "API" in category.upper():
         return EventKind.HOST
     return event_kind(name)
 
@@ -240,9 +252,7 @@ def _with_sizes(stream: _Stream, entries: list[ProfileEntry]) -> list[ProfileEnt
 def _left_out(stream: _Stream, kind: str) -> str:
     """Return the note on a report that is not counted."""
     reason = {
-        API_SUM: "they run on the CPU beside the kernels",
-        API_TRACE: "they run on the CPU beside the kernels",
-        OS_SUM: "they run on the CPU beside the kernels",
+        **dict.fromkeys((API_SUM, API_TRACE, OS_SUM, MPI_SUM), "they run on the CPU beside the kernels"),
         NVTX_SUM: "they contain one another and the kernels",
     }.get(kind, "other reports already count them")
     total_s = 0.0
@@ -252,4 +262,5 @@ def _left_out(stream: _Stream, kind: str) -> str:
             total_s += math.fsum(
                 stream.numbers.parse(cells[time.index]) or 0.0 for _, cells in table.rows
             ) * time.unit_s(table)
-    return f"Left out: {SUMS[kind]} ({format_si(total_s, 's')}): {reason}."
+    time_text = f" ({format_si(total_s, 's')})" if total_s else ""
+    return f"Left out: {SUMS[kind]}{time_text}: {reason}."

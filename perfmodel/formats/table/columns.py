@@ -38,13 +38,15 @@ _MEDIAN = {"med", "median", "p50"}
 _ONE_CALL = {"call", "launch", "instance", "invocation", "iteration", "iter"}
 _SELF = {"self", "direct", "exclusive"}
 _SUM = {"total", "sum"}
-_NESTED = {"subtree", "inclusive", "children", "cumulative", "cum"}
+_NESTED = {"subtree", "inclusive", "child", "children", "cumulative", "cum"}
 #: a limit or an expectation, which is taken for the time only where nothing else is
 _NOT_MEASURED = {"bound", "predicted", "prediction", "attainable", "theoretical", "ideal", "roofline", "projected"} | {
     *("saved", "saving", "resident")
 }
 _HOST = {"cpu", "host"}
 _DEVICE = {"kernel", "gpu", "device", "cuda", "hip"}
+#: how much of a machine is used, in percentages that need not add up: "Achieved Occupancy (%)", "Tensor Cores (%)"
+_USE = {"occupancy", "utilization", "efficiency", "cores", "peak", "roofline", "bandwidth", "throughput", "hit", "busy"}
 
 
 def words(header: str) -> list[str]:
@@ -145,9 +147,9 @@ def time_columns(headers: Sequence[str]) -> list[TimeColumn]:
 
 
 def percent_columns(headers: Sequence[str]) -> list[int]:
-    """Return the columns that hold each row's percentage of the whole, without running sums."""
+    """Return the columns that hold each row's percentage of the whole time, without running sums."""
     bags = (set(words(header)) for header in headers)
-    return [index for index, bag in enumerate(bags) if bag & _PERCENTAGE and not bag & _NESTED]
+    return [index for index, bag in enumerate(bags) if bag & _PERCENTAGE and not bag & (_NESTED | _USE)]
 
 
 def _time_column(index: int, header: str) -> TimeColumn | None:
@@ -171,7 +173,7 @@ def _time_column(index: int, header: str) -> TimeColumn | None:
     order = ("total", "mean", "median").index(kind)
     where = 2 if bag & _HOST else 0 if bag & _DEVICE else 1
     model = int(bool(bag & _NOT_MEASURED))
-    return TimeColumn(index, header, unit, kind, (model, order, int(not bag & _TIME), where, _scope(bag)))
+    return TimeColumn(index, header, unit, kind, (model, order, int(not bag & _TIME), where, _scope(parts)))
 
 
 def _kind(parts: list[str]) -> str:
@@ -182,8 +184,11 @@ def _kind(parts: list[str]) -> str:
     return "mean" if one_call or set(parts) & _MEAN else "total"
 
 
-def _scope(bag: set[str]) -> int:
+def _scope(parts: list[str]) -> int:
     """Return the order of preference: 0 for the entry alone, 1 for a sum, 3 with its children, else 2."""
+    bag = set(parts)
+    if ("non", "child") in pairwise(parts):  # "DurNonChild" of nsys stats
+        return 0
     for order, scope in ((0, _SELF), (3, _NESTED), (1, _SUM)):
         if bag & scope:
             return order

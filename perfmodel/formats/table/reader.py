@@ -1,7 +1,7 @@
 """Plain tables as profiles: a name, a time with its unit, and optionally calls.
 
-Reads delimited text (comma, tab, semicolon, bar), JSON (a list of objects, or ``{"rows": [...]}``), TOML and YAML
-(a list of tables). Skipped rows are counted and named in the notes; errors name their line.
+Reads delimited text (comma, tab, semicolon, bar, Markdown), JSON (a list of objects, or ``{"rows": [...]}``), TOML and
+YAML (a list of tables). Skipped rows are counted and named in the notes; errors name their line.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ NAME = "table"
 #: asked last: every file that no other format recognises is taken for a table
 PRECEDENCE = 0
 _DELIMITERS = ",\t;|"
+#: what Markdown has below its header, "|---|---:|", and around words: "**total**", "`gemm`"
+_RULE, _EMPHASIS = re.compile(r"\|(?:\s*:?-+:?\s*\|)+"), re.compile(r"^(\*\*|`)(.+)\1$")
 _CELL = re.compile(r"([+-]?[\d.,'_ \u00a0\u202f]+(?:[eE][+-]?\d+)?)([A-Za-zµμ]*)")
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'_ \u00a0\u202f])\d{3}(?:\1\d{3})*(\.\d*)?(?:[eE][+-]?\d+)?")
 #: whole numbers in JSON have any size; above this one they do not convert to float64 (at most 1.8e308)
@@ -97,7 +99,6 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         *total_notes,
         *kernel_notes,
         *(() if nested_notes else _percent_notes(table, timed)),
-        *(f"Left out: {count} x {reason}." for reason, count in skipped.items()),
     )
     profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
     if not profile.total_time_s > 0:
@@ -123,7 +124,7 @@ def holds_profile(path: str | os.PathLike[str], head: bytes) -> bool:
             table = _from_text(whole_lines.decode("utf-8", "replace"), place)
     except InputFileError:
         return False
-    is_markdown = table.headers[:1] == [""]  # it begins a row with a bar
+    is_markdown = head.lstrip().startswith(b"|")  # a report, which can be written again
     has_both = find_name(table.headers) is not None and bool(time_columns(table.headers))
     return has_both and not is_markdown
 
@@ -179,9 +180,19 @@ def _from_text(text: str, place: str) -> _Table:
     # comments become blank lines, so that line numbers stay right
     body = [lines[start], *("\n" if line.lstrip().startswith("#") else line for line in lines[start + 1 :])]
     delimiter = max(_DELIMITERS, key=lambda mark: _recognised(lines[start], mark))
+    if lines[start].startswith("|"):
+        body = [_from_markdown(line) for line in body]
     rows = _split(body, delimiter, start, place)
     _, headers = next(rows, (0, []))
     return _Table([header.strip() for header in headers], list(rows), delimiter)
+
+
+def _from_markdown(line: str) -> str:
+    """Return a row of a Markdown table without its outer bars and emphasis, and its rule as a blank line."""
+    if _RULE.fullmatch(line.strip()):
+        return "\n"
+    cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
+    return "|".join(_EMPHASIS.sub(r"\2", cell) for cell in cells) + "\n"
 
 
 def _is_comment(line: str) -> bool:

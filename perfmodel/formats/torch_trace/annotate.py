@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import opened, write_atomic
 from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
-from perfmodel.formats.torch_trace.gather import is_gpu_category
+from perfmodel.formats.torch_trace.gather import UNNAMED, is_gpu_category
 from perfmodel.storage import gzipped
 
 #: the largest trace that is written back, unpacked [B]: all its events have to be in memory
@@ -29,9 +30,11 @@ _BLOCK_BYTES = 1 << 20
 _LATEST_US = 1e300
 
 Notes = Sequence[Mapping[str, Any] | None]
+#: name and duration [s] of a piece of GPU work
+Work = tuple[str, float]
 
 
-def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], notes: Notes, names: Sequence[str]) -> int:
+def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], notes: Notes, work: Sequence[Work]) -> int:
     """Write a trace with notes on its GPU events, and return the number of events that got one.
 
     Everything else in the trace stays. Each noted event has the key "perfmodel" in its arguments; a counter track for
@@ -42,7 +45,7 @@ def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], not
     source : the trace that was read, plain or gzip.
     target : the new file; packed if its name ends in ".gz".
     notes : for each GPU event in the order of their starts, what to add, or None.
-    names : the names of these events, to make sure that they are the same ones.
+    work : names and durations [s] of these events, by which they are found in the file.
 
     Raises
     ------
@@ -57,20 +60,41 @@ def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], not
     events = document if isinstance(document, list) else document.get("traceEvents")
     if not isinstance(events, list):
         raise no_events(os.fspath(source))
-    work = sorted((event for event in events if _is_gpu_work(event)), key=lambda event: float(event["ts"]))
-    if [event.get("name") for event in work] != list(names):
-        raise InputFileError(
-            "its GPU events cannot be told apart well enough to write them back.", place=os.fspath(source)
-        )
+    noted = _noted(events, notes, work, os.fspath(source))
     counters = []
-    for event, note in zip(work, notes, strict=True):
-        if note is not None:
-            event["args"] = {**(event["args"] if isinstance(event.get("args"), dict) else {}), KEY: dict(note)}
-            counters += _counters(event, note)
+    for event, note in noted:
+        event["args"] = {**(event["args"] if isinstance(event.get("args"), dict) else {}), KEY: dict(note)}
+        counters += _counters(event, note)
     events.extend(counters)
     data = msgspec.json.encode(document)
     write_atomic(target, gzip.compress(data, mtime=0) if storage.suffix_of(target) == ".gz" else data)
-    return sum(note is not None for note in notes)
+    return len(noted)
+
+
+def _noted(
+    events: list[Any], notes: Notes, work: Sequence[Work], place: str
+) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """Return the GPU events of a file that have a note, with it.
+
+    Those of one name and duration are in the order of their starts in both. The file may have some that the reader left
+    out, as work inside other work; where such a one looks like others, none of these has a note.
+
+    Raises
+    ------
+    InputFileError
+        When the file lacks some of the work.
+    """
+    found: defaultdict[Work, list[dict[str, Any]]] = defaultdict(list)
+    for event in sorted(filter(_is_gpu_work, events), key=lambda event: float(event["ts"])):
+        found[str(event.get("name") or UNNAMED), float(event["dur"]) * 1e-6].append(event)
+    wanted: defaultdict[Work, list[Mapping[str, Any] | None]] = defaultdict(list)
+    for one, note in zip(work, notes, strict=True):
+        wanted[one].append(note)
+    if any(len(found[one]) < len(several) for one, several in wanted.items()):
+        raise InputFileError("is no longer the trace that was read.", place=place, remedy="Diagnose it again.")
+    alike = [(found[one], several) for one, several in wanted.items() if len(found[one]) == len(several)]
+    pairs = ((event, note) for pair in alike for event, note in zip(*pair, strict=True))
+    return [(event, note) for event, note in pairs if note is not None]
 
 
 def is_annotated(path: str | os.PathLike[str]) -> bool:

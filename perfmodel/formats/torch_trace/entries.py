@@ -113,7 +113,9 @@ class Entries:
     def _copy(self, group: CopyGroup, events: Ints) -> ProfileEntry:
         operator, reason = None, "the trace does not say what is copied where"
         direction = CopyDirection(group.direction).word
-        if group.bytes > 0 and direction:
+        if group.direction == CopyDirection.BETWEEN_DEVICES:
+            reason = "the trace does not say over which link it copies between GPUs"
+        elif group.bytes > 0 and direction:
             operator, reason = Memcpy(bytes=group.bytes, direction=direction, pinned=group.pinned != 0), ""
         size = f" {format_si(group.bytes, 'B')}" if group.bytes >= 0 else ""
         launched_by = self._name(group.op_name)

@@ -51,6 +51,10 @@ def is_gpu_category(category: object) -> bool:
 
 #: microseconds since 1970 are 1.8e15 today, and some profilers write nanoseconds there
 _LATEST_US = 1e19
+#: a process with a larger number is one of the host
+_MOST_DEVICES = 1023
+#: name of events that have none
+UNNAMED = "(unnamed)"
 _NO_ARGUMENTS = Arguments()
 # attrgetter and map take half the time of a loop over the attributes
 _START, _DURATION, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
@@ -68,10 +72,12 @@ class Gathered:
     Attributes
     ----------
     skipped : reason -> number of skipped events.
+    categories : category -> number of its events, of those that are not gathered.
     """
 
     def __init__(self, skipped: Counter[str]) -> None:
         self.skipped = skipped
+        self.categories: Counter[str] = Counter()
         self.names, self.threads = Interned[str](), Interned[tuple[Any, Any]]()
         self.calls, self.collectives = Interned[tuple[bytes, ...]](), Interned[tuple[Any, ...]]()
         self._parts: dict[str, list[EventColumns]] = {kind: [] for kind in _BUILDERS}
@@ -84,6 +90,7 @@ class Gathered:
         for category, bucket in buckets.items():
             kind = _KINDS.get((category or "").lower())
             if kind is None:
+                self.categories[category or ""] += len(bucket)
                 continue
             self._parts[kind].append(self._columns(kind, bucket))
             between_ranks = self._between_ranks(bucket) if kind in EXCHANGE_KINDS else []
@@ -134,7 +141,7 @@ class Gathered:
         if not good.all():
             complete = [event for event, is_good in zip(complete, good.tolist(), strict=True) if is_good]
             start_us, duration_us = start_us[good], duration_us[good]
-        name = self.names.numbers([name or "(unnamed)" for name in map(_NAME, complete)])
+        name = self.names.numbers([name or UNNAMED for name in map(_NAME, complete)])
         return _BUILDERS[kind](self, complete, (start_us, duration_us, name))
 
     @staticmethod
@@ -230,6 +237,14 @@ def _gpu_facts(category: str, name: str, *, collective: bool) -> tuple[int, int,
     return (kind.code, copy_direction(name), copy_pinned(name)) if kind is EventKind.MEMCPY else (kind.code, -1, -1)
 
 
+def _device_of(arguments: Arguments, event: Event) -> int:
+    """Return the number of an event's GPU, which the profiler writes as its process, too; -1 where neither tells."""
+    device, process = arguments.device, event.pid
+    if type(device) is int and device >= 0:
+        return device
+    return process if type(process) is int and 0 <= process <= _MOST_DEVICES else -1
+
+
 def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns:
     arguments = _arguments(events)
     kinds = Interned[tuple[str, str, bool]]()
@@ -242,7 +257,7 @@ def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns
         direction=facts[:, 1],
         pinned=facts[:, 2],
         stream=_ints([a.stream if type(a.stream) is int else -1 for a in arguments]),
-        device=_ints([a.device if type(a.device) is int else -1 for a in arguments]),
+        device=_ints([_device_of(a, event) for a, event in zip(arguments, events, strict=True)]),
         correlation=_ids(arguments, _CORRELATION),
         external=_external(arguments),
         bytes=_bytes(arguments),

@@ -35,6 +35,8 @@ ANY_SIZE = True
 #: keys that a trace has before its events
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 
+#: categories that a message names
+_LISTED = 3
 #: a grouping -> the entries whose sizes it loses
 _LOST = {
     "op": "the sizes of operators with calls of several shapes are not known",
@@ -68,13 +70,12 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     traced = build(recorded, source.skipped, all_steps=options.all_steps)
     timeline = traced.timeline
     if not len(timeline.gpu) and not len(timeline.ops):
-        raise _nothing(source)
+        raise _nothing(source, gathered)
     counted = Entries(traced, recorded).by(options.by)
     entries = [one.entry for one in counted]
     if not math.fsum(entry.time_s for entry in entries) > 0:
-        raise InputFileError(
-            "nothing that is counted takes any time.", place=source.place, remedy="Count all steps (--whole-trace)."
-        )
+        remedy = "Count all steps (--whole-trace)." if traced.steps else "Record the trace again."
+        raise InputFileError("nothing that is counted takes any time.", place=source.place, remedy=remedy)
     profile = Profile.from_entries(
         entries,
         source=source.place,
@@ -113,9 +114,13 @@ def _gathered(path: str | os.PathLike[str], limit: int) -> tuple[Source, Gathere
     return source, gathered
 
 
-def _nothing(source: Source) -> InputFileError:
+def _nothing(source: Source, gathered: Gathered) -> InputFileError:
     """Return the error for a trace without anything to count."""
-    skipped = ", ".join(f"{count} x {reason}" for reason, count in source.skipped.items())
+    others = (
+        f"{format_count(count, 'event')} {f'of the category {category[:40]!r}' if category else 'without a category'}"
+        for category, count in gathered.categories.most_common(_LISTED)
+    )
+    skipped = ", ".join((*(f"{count} x {reason}" for reason, count in source.skipped.items()), *others))
     return InputFileError(
         f"has neither GPU work nor operators{f'; left out: {skipped}' if skipped else ''}.",
         place=source.place,
@@ -158,7 +163,6 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
         notes.append(
             f"Not modelled: {100 * without_s / time_s:.3g} % of the work's time ({format_si(without_s, 's')})."
         )
-    notes.extend(f"Left out: {count} x {reason}." for reason, count in source.skipped.items())
     return notes
 
 

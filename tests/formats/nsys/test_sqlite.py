@@ -108,6 +108,60 @@ def test_copies_have_bytes_directions_and_a_kind_of_memory(read):
     assert (down.op.bytes, down.op.direction, down.op.pinned) == (1024, "d2h", True)
 
 
+def test_graphs_that_were_traced_as_a_whole_are_work_of_the_gpu(read):
+    columns = "start, end, deviceId, streamId, correlationId, globalPid, graphId, graphExecId"
+    launches = ("start, end, globalTid, correlationId, nameId", [(1000, 1500, TID, 60, 4), (5000, 5500, TID, 61, 4)])
+    tables = {
+        "StringIds": ("id, value", [(4, "cudaGraphLaunch_v10000")]),
+        "CUPTI_ACTIVITY_KIND_RUNTIME": launches,
+        # one graph that was instantiated twice, and one launch of which only that is known
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (
+            columns,
+            [
+                (2000, 4000, 0, 7, 60, PID, 5, 8),
+                (6000, 9000, 0, 7, 61, PID, 5, 9),
+                (9000, 9500, 0, 7, 62, PID, None, 3),
+            ],
+        ),
+    }
+    profile = read(tables)
+    assert {entry.name: (entry.calls, entry.category) for entry in profile.entries} == {
+        "[CUDA graph 5]": (2, EventKind.KERNEL),
+        "[CUDA graph 3]": (1, EventKind.KERNEL),
+    }
+    assert profile.total_time_s == pytest.approx(5.5e-6)
+    assert profile.timeline.gpu.launch.tolist() == [0, 1, -1]
+    assert any("3 launches of CUDA graphs were traced as a whole" in note for note in profile.notes)
+    # beside the kernels that were launched one by one
+    beside = BASE | {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (columns, [(11000, 12000, 0, 7, 60, PID, 5, 8)])}
+    assert len(read(beside).timeline.gpu) == 3
+
+
+def test_processes_that_each_see_one_gpu_as_number_0_have_gpus_of_their_own(read):
+    host = 3 << 48  # numbers of machine and session stand above the process's
+    columns, _ = BASE["CUPTI_ACTIVITY_KIND_KERNEL"]
+    tables = BASE | {
+        "CUPTI_ACTIVITY_KIND_KERNEL": (
+            columns,
+            [(2000, 5000, 0, 7, 10, host + (pid << 24), 1, 1) for pid in (7, 8)] + [(6000, 7000, 0, 7, 10, None, 1, 1)],
+        ),
+        "TARGET_INFO_CUDA_DEVICE": ("gpuId, cudaId, pid, uuid", [(2, 0, 7, None), (3, 0, 8, None)]),
+        "TARGET_INFO_GPU": ("id, name", [(0, "NVIDIA T400"), (2, "NVIDIA H100"), (3, "NVIDIA H100")]),
+    }
+    profile = read(tables)
+    assert sorted(profile.timeline.gpu.device.tolist()) == [0, 2, 3]
+    del tables["CUPTI_ACTIVITY_KIND_KERNEL"][1][2]
+    assert read(tables).device == "NVIDIA H100"
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_range"), [(59, True), (60, True), (70, True), (71, True), (34, False), (75, False)]
+)
+def test_ranges_of_nvtx_are_those_with_a_start_and_an_end(read, kind, is_range):
+    tables = BASE | {"NVTX_EVENTS": (RANGES["NVTX_EVENTS"][0], [(0, 12000, kind, "step 1", None, TID)])}
+    assert len(read(tables).timeline.annotations) == is_range
+
+
 def test_copies_of_several_sizes_are_told_apart_by_shape_only(read):
     rows = [
         (6000 + i, 6001 + i, 0, 7, 50, PID, size, 1, kind, 2)
@@ -130,6 +184,7 @@ def test_ranges_of_pytorch_are_operators_and_the_innermost_one_launched(read):
     assert timeline.gpu.op.tolist() == [1, -1]
     assert [timeline.names[index] for index in timeline.annotations.name] == ["step 1"]
     assert profile.skipped == {"NVTX range without an end": 1}
+    assert "Left out: 1 x NVTX range without an end." in profile.notes
     by_op = {entry.name: entry for entry in read(BASE | RANGES, by="op").entries}
     assert set(by_op) == {"aten::addmm", "gemm_kernel"}
     assert (by_op["aten::addmm"].kernels, by_op["aten::addmm"].launched_by) == (("gemm_kernel",), "aten::addmm")

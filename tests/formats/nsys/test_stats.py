@@ -37,6 +37,17 @@ Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name
 1000,50000,101,,,,,,,,,,8.389,167.0,Pageable,Device,NVIDIA A100 (1),1,,7,[CUDA memcpy Host-to-Device]
 70000,1000,103,,,,,,,,,,0.004,4.0,Device,Pinned,NVIDIA A100 (1),1,,9,[CUDA memcpy Device-to-Host]
 """
+BY_CALL = """Count,QCount,TAvg (ns),TMed (ns),AAvg (ns),QAvg (ns),KAvg (ns),KMed (ns),PID,TID,DevId,API Name,Kernel Name
+3,3,3500.0,3500.0,1000.0,500.0,1000.0,1000.0,7,8,0,cudaLaunchKernel,"void f<int, 4>(float *, int)"
+1,0,2000.0,2000.0,1000.0,,1000.0,1000.0,7,8,0,cudaLaunchKernelExC,gemm
+"""
+BY_RANGE = """NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Kernel Name
+:step,PushPop,7,8,1,3,3000,1000.0,"void f<int, 4>(float *, int)"
+:step,PushPop,7,8,1,1,1000,1000.0,gemm
+"""
+MPI = """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Source,Name
+100.0,700,2,350.0,350.0,350,350,0.0,MPI,MPI_Allreduce
+"""
 API_TRACE = """Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name
 58000,1500,cudaLaunchKernel,0,102,7,8,20,main
 500,52000,cudaMemcpy,0,101,7,8,20,main
@@ -282,3 +293,36 @@ def test_the_ranges_of_a_real_run_do_not_count_twice(data_dir):
     assert profile.total_time_s == pytest.approx(191290912e-9, rel=1e-12)
     # layers.0 without its input_layernorm and q_norm: 7,271,249 - 806,186 - 753,016 = 5,712,047 ns
     assert own[":model.layers.0"] == pytest.approx(5712047e-9)
+
+
+def test_a_column_of_bytes_without_a_unit_is_in_bytes(read):
+    trace = TRACE.replace("Bytes (MB)", "Bytes").replace("8.389", "8388608").replace("0.004,4.0", "4096,4.0")
+    assert np.nansum(read(trace).timeline.gpu.bytes) == 8388608 + 4096
+
+
+@pytest.mark.parametrize("report", [BY_CALL, BY_RANGE])
+def test_sums_of_kernels_by_call_and_by_range_are_those_of_the_kernels(read, report):
+    profile = read(report)
+    assert {entry.name: (entry.calls, pytest.approx(entry.time_s)) for entry in profile.entries} == {
+        "void f<int, 4>(float *, int)": (3, 3e-6),
+        "gemm": (1, 1e-6),
+    }
+    assert {entry.category for entry in profile.entries} == {EventKind.KERNEL}
+    assert any("each range around it" in note for note in profile.notes) == (report is BY_RANGE)
+
+
+def test_sums_of_kernels_count_once_whatever_reports_have_them(read):
+    profile = read("\n".join((BY_RANGE, KERNELS, BY_CALL, COPIES)))
+    assert profile.total_time_s == pytest.approx(4.5e-6)
+    assert [note for note in profile.notes if note.startswith("Left out")] == [
+        "Left out: sums by range and kernel (4 us): other reports already count them.",
+        "Left out: sums by kernel and call: other reports already count them.",
+    ]
+
+
+def test_calls_of_mpi_are_no_kernels(read):
+    both = read(KERNELS + "\n" + MPI)
+    assert both.total_time_s == pytest.approx(4e-6)
+    assert both.notes == ("Left out: calls of MPI (700 ns): they run on the CPU beside the kernels.",)
+    alone = read(MPI)
+    assert [(entry.name, entry.category) for entry in alone.entries] == [("MPI_Allreduce", EventKind.HOST)]

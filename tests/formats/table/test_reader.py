@@ -265,6 +265,28 @@ def test_percentages_that_do_not_fit_the_times_are_said(read, shares, said):
     assert any("Time %" in note for note in notes) == bool(said)
 
 
+def test_percentages_of_use_are_no_shares_of_the_time(read):
+    tensorboard = "Kernel Name,Calls,Total Duration (us),Mean Est. Achieved Occupancy (%),Tensor Cores Self(%)\n"
+    assert read(f"{tensorboard}gemm,10,1000,30,100\nrelu,20,200,80,100\n").notes == ()
+
+
+def test_a_markdown_table_is_a_table_whose_rule_is_no_row(read):
+    profile = read(
+        "| Kernel | Time (ms) | Calls |\n| :--- | ---: |---|\n"
+        "|   `gemm` | 1.5 | 3 |\n| relu | 0.5 |  |\n| **total** | 2.0 | |\n"
+    )
+    assert {entry.name: (entry.time_s, entry.calls) for entry in profile.entries} == {
+        "gemm": (pytest.approx(1.5e-3), 3),
+        "relu": (pytest.approx(0.5e-3), None),
+    }
+
+
+def test_a_range_counts_without_the_ranges_inside_it(read):
+    trace = "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,Lvl,NumChild,RangeId,ParentId\n"
+    profile = read(f"{trace}0,100,100,40,60,step,0,1,1,\n10,50,40,0,40,layer,1,0,2,1\n")
+    assert {entry.name: entry.time_s for entry in profile.entries} == pytest.approx({"step": 60e-9, "layer": 40e-9})
+
+
 def test_one_column_of_percentages_that_fits_is_enough(read):
     # shares of all kernels fit; shares of the run's time do not, and need not
     assert read("name,time_ms,% of kernels,% of run,Cumulative %\na,3,75,60,75\nb,1,25,20,100\n").notes == ()

@@ -57,6 +57,21 @@ def test_the_trace_is_good(path):
     assert not profile.skipped
 
 
+def test_work_without_time_is_refused_with_a_remedy_that_helps(fails):
+    without_time = [event("kernel", "sgemm", 12, 0, tid=7, stream=7, device=0)]
+    assert "--whole-trace" not in fails(json.dumps({"traceEvents": without_time}).encode())
+    # only the work after the step takes time
+    later = [EVENTS[0], *without_time, event("kernel", "sgemm", 500, 4, tid=7, stream=7, device=0)]
+    assert "Count all steps (--whole-trace)" in fails(json.dumps({"traceEvents": later}).encode())
+
+
+def test_a_trace_of_another_program_hears_which_events_it_has(fails):
+    events = [{"ph": "X", "name": "fusion.3", "pid": 1, "tid": 2, "ts": 1, "dur": 5}] * 2
+    events.append({"ph": "X", "cat": "blink", "name": "paint", "ts": 1, "dur": 5})
+    message = fails(json.dumps({"traceEvents": events}).encode())
+    assert "left out: 2 events without a category, 1 event of the category 'blink'." in message
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -73,6 +73,20 @@ def test_memsets_of_an_operator_count_with_its_kernels(read):
     assert (entry.time_s, entry.category, entry.calls) == (pytest.approx(7e-6), "kernel", 1)
 
 
+def test_work_that_names_no_gpu_ran_on_the_one_that_is_its_process(read):
+    # the profiler writes the number of the GPU as the process of its work; 4321 is one of the host
+    unnamed = [{**event("gpu_memset", "Memset (Device)", 20, 2), "pid": pid} for pid in (1, 4321)]
+    gpu = read(kernel("k", 0, 5, device=1), *unnamed).timeline.gpu
+    assert gpu.device.tolist() == [1, 1, -1]
+
+
+def test_a_copy_between_gpus_has_no_operator_within_one(read):
+    copy = kernel("Memcpy PtoP (Device -> Device)", 0, 5, cat="gpu_memcpy", bytes=4096)
+    entry = one(read(copy))
+    assert (entry.op, entry.category) == (None, EventKind.MEMCPY)
+    assert "between GPUs" in entry.not_modelled
+
+
 def test_groupings(read):
     other = ([[4, 8], [8, 16]], ["c10::BFloat16"] * 2, ["", ""])
     events = (
