@@ -149,9 +149,8 @@ def lint(
     from perfmodel.hardware_catalog.lint import lint_files
 
     destination = Destination.of("hardware lint", format_, output, wide=wide)
-    catalog = spec_files()
-    named = storage.expand([_spec_file(file) for file in files or ()]) or [path for _, path in sorted(catalog.items())]
-    result = lint_files(named)
+    named = storage.expand([_spec_file(file) for file in files or ()])
+    result = lint_files(named or [path for _, path in sorted(spec_files().items())])
     destination.write(report(result, context=context()))
     return BAD_FINDING if result.num_errors else 0
 
