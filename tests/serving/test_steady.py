@@ -66,6 +66,30 @@ def test_one_user_waits_for_all_of_each_answer(llama: Deployment, osl: int) -> N
     assert llama.front_end_s > 0
 
 
+@pytest.mark.parametrize(
+    ("isl", "osl", "options"),
+    [(32000, 1, {}), (32000, 2, {}), (4000, 16, {"max_batched_tokens": 512}), (4000, 16, {"pp": 4})],
+)
+def test_one_user_waits_for_each_piece_of_its_prompt(isl: int, osl: int, options: dict[str, int]) -> None:
+    """One request is the prompt's steps and those of decode, however many pieces and stages there are."""
+    deployment = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), **options)
+    state = steady(deployment, isl, osl, concurrency=1)
+    replay = pm.simulate(deployment, pm.closed_loop(1, 8, isl, osl), interval=False)
+    assert state.batch == 1
+    assert float(state.ttft_s) == pytest.approx(replay.ttft_s.mean(), rel=0.01)
+    assert float(state.output_tokens_per_s) == pytest.approx(replay.output_tokens_per_s, rel=0.01)
+    if osl > 1:
+        assert float(state.tpot_s) == pytest.approx(replay.tpot_s.mean(), rel=0.01)
+
+
+def test_the_prompt_that_is_read_is_no_queue(llama: Deployment) -> None:
+    """A prompt of several steps is always under way where each step is full: the others wait for their turn."""
+    prompt_s = float(steady(llama, 32000, 1, concurrency=1).ttft_s)
+    queued = steady(llama, 32000, 1, concurrency=8)
+    assert queued.batch == 1
+    assert float(queued.ttft_s) == pytest.approx(8 * prompt_s, rel=0.02)
+
+
 def test_a_last_wave_that_is_not_full_costs_throughput(llama: Deployment) -> None:
     endless = float(steady(llama, 128, 512, batch=100).output_tokens_per_s)
     whole = float(steady(llama, 128, 512, batch=100, requests=300).output_tokens_per_s)
