@@ -194,6 +194,15 @@ def test_a_faster_network_is_worth_something_only_where_layers_cross_it(tmp_path
     assert change.applied(near).outcome().time_s == pytest.approx(near.outcome().time_s)
 
 
+def test_another_engine_is_that_of_today(case: Case) -> None:
+    """TensorRT-LLM in place of vLLM 0.6.3 is not TensorRT-LLM 0.6.3."""
+    old = replace(case, deployment=replace(case.deployment, engine="vllm", engine_version="0.6.3"))
+    (change,) = read_changes([{"kind": "engine", "value": "trtllm"}], "steps")
+    new = replace(case.deployment, engine="trtllm")
+    assert change.applied(old).deployment.profile == new.profile
+    assert change.applied(old).outcome() == replace(case, deployment=new).outcome()
+
+
 def test_a_network_that_is_no_rate_names_the_change(case: Case) -> None:
     (change,) = read_changes([{"name": "fabric", "kind": "network", "value": "fast"}], "here: change 1")
     with pytest.raises(InputFileError, match="change 1") as caught:
