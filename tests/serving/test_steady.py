@@ -14,10 +14,12 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import find_engine
-from perfmodel.serving.points import Workload
+from perfmodel.serving.load import Fleet
+from perfmodel.serving.points import CONCURRENCY, Workload, point_of
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.static_batch import static_batch
 from perfmodel.serving.steady import capacity, steady
+from perfmodel.serving.steady_points import steady_points
 from perfmodel.serving.study import clients_that_fit
 from perfmodel.workloads.catalog import find_model
 
@@ -110,6 +112,21 @@ def test_a_cached_prefix_saves_time(llama: Deployment) -> None:
     cold, warm = steady(llama, 2048, 64, batch=32), steady(llama, 2048, 64, batch=32, prefix=1900)
     assert float(warm.output_tokens_per_s) > 1.5 * float(cold.output_tokens_per_s)
     assert warm.ttft_s < cold.ttft_s
+
+
+@pytest.mark.parametrize(
+    ("workload", "users"),
+    [(Workload(1000, 200), 256), (Workload(100_000, 4), 2), (Workload(8000, 200, cached=7900), 32)],
+)
+def test_the_mean_step_and_not_one_of_decode_says_what_limits(
+    llama: Deployment, workload: Workload, users: int
+) -> None:
+    """Steps with prompts compute, though their decode alone reads memory; as the simulation has it."""
+    (mean,) = steady_points(llama, workload, [users])
+    replay = pm.simulate(llama, workload.requests(CONCURRENCY, users), interval=False)
+    assert mean.limiter == point_of(llama, Fleet(), replay, CONCURRENCY, users).limiter
+    assert mean.step_s[0] == pytest.approx(sum(mean.terms_s.values()))
+    assert mean.step_s[1] < mean.step_s[0] < mean.step_s[2]
 
 
 def test_all_sequences_share_the_blocks_of_a_prefix(llama: Deployment) -> None:
