@@ -80,12 +80,13 @@ class Case:
             When the deployment is impossible, or a length or the load is.
         """
         state = steady(self.deployment, self.isl, self.osl, concurrency=self.users, prefix=self.prefix)
-        steps = TOKENS / float(state.batch)
-        terms = {term: float(np.asarray(time)) * steps for term, time in state.terms_s.items()}
-        time_s = sum(terms.values())
-        rate = float(state.output_tokens_per_s)
-        fast, slow = (float(end) / rate for end in (state.output_tokens_per_s_high, state.output_tokens_per_s_low))
-        return Outcome(time_s, time_s / fast, time_s / slow, terms, self.deployment.gpus)
+        ends = (state.output_tokens_per_s, state.output_tokens_per_s_high, state.output_tokens_per_s_low)
+        time_s, low_s, high_s = (TOKENS / float(rate) for rate in ends)
+        steps = TOKENS / float(state.step_tokens)
+        terms = {term: float(np.asarray(part_s)) * steps for term, part_s in state.terms_s.items()}
+        # no step computes a request that is in the server in front
+        terms["host"] = terms.get("host", 0.0) + max(0.0, time_s - sum(terms.values()))
+        return Outcome(time_s, low_s, high_s, terms, self.deployment.gpus)
 
 
 def is_deployment_file(path: str | os.PathLike[str]) -> bool:

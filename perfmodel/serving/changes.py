@@ -48,6 +48,11 @@ def _deployed(key: str) -> Callable[[Case, Any], Case]:
     return lambda case, value: replace(case, deployment=replace(case.deployment, **{key: value}))
 
 
+def _engine(case: Case, value: Any) -> Case:
+    """Return the case on another engine, of today: a version is that of the engine before it."""
+    return replace(case, deployment=replace(case.deployment, engine=value, engine_version=""))
+
+
 def _batch(case: Case, value: Any) -> Case:
     return replace(case, users=float(value))
 
@@ -69,7 +74,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "prefix-cache": Kind(_prefix, "tokens", Effort(3.0, "medium"), "remove"),
         "sampling": Kind(_deployed("sampling"), "algorithm", Effort(1.0, "low"), "algorithm"),
         "network": Kind(_deployed("nic"), "rate of a GPU's network", Effort(5.0, "low")),
-        "engine": Kind(_deployed("engine"), "name", Effort(5.0, "medium")),
+        "engine": Kind(_engine, "name", Effort(5.0, "medium")),
     }
 )
 _KEYS = ("name", "kind", "value", "dev_days", "risk", "after", "claimed_speedup")

@@ -31,6 +31,7 @@ class Steady(Reportable):
     output_tokens_per_s : tokens of answers a second, of the whole deployment, with its interval.
     tokens_per_s_per_gpu, tokens_per_s_per_user : the same for each GPU; one over the time of a token.
     kv_tokens : tokens of keys and values in use; one that some layers have forgotten counts as the rest of it.
+    step_tokens : tokens of answers that the mean step gives; fewer than ``batch`` where prompts fill several steps.
     terms_s : parts of the mean step [s].
     """
 
@@ -50,6 +51,7 @@ class Steady(Reportable):
     tokens_per_s_per_gpu: Number
     tokens_per_s_per_user: Number
     kv_tokens: Number
+    step_tokens: Number
     terms_s: Mapping[str, Number]
 
     def __eq__(self, other: object) -> bool:
@@ -76,21 +78,25 @@ class Cycle:
         slots = deployment.slots
         new = self.isl - self.prefix
         self.answer = 1.0 + (self.osl - 1.0) / deployment.gained  # steps of an answer: the prompt's gives one token
-        # Where every step is full, a copy decodes as many sequences as leave room for their prompts in the budget:
-        # n + n new / answer = budget. All others wait.
-        most = deployment.token_budget * self.answer / (new + self.answer)
-        self.full = full = running > slots * most
+        # Where every step is full, r prompts end in each, and as many answers, which decode the rest of the steps:
+        # r new + r (answer - 1) = budget. A long prompt fills several steps, so that one of them is always read, and
+        # r (answer - 1) + max(1, r) sequences have a place. All others wait.
+        ended = deployment.token_budget / (new + self.answer - 1.0)
+        most = ended * (self.answer - 1.0) + np.maximum(1.0, ended)
+        full = running > slots * most
         self.running = np.where(full, slots * most, running)
         # A copy, or a micro-batch of a pipeline, reads whole prompts, as many as end in a step and the budget has room
         # for, or one in several chunks.
         each = np.where(full, most, busiest(self.running, slots))
-        room = np.where(full, most * new / self.answer, np.maximum(64.0, deployment.token_budget - each))
-        fitting = np.where(full, room / new, np.floor(room / new))
-        self.prompts = np.clip(each / self.answer, 1.0, np.maximum(1.0, fitting))
-        self.prompts = np.minimum(self.prompts, np.maximum(each, 1.0))
-        self.chunks = np.maximum(1.0, np.where(full, new / room, np.ceil(new / room)))
+        room = np.maximum(64.0, deployment.token_budget - np.maximum(0.0, each - 1.0))  # one at least decodes nothing
+        whole = np.clip(each / self.answer, 1.0, np.maximum(1.0, np.floor(room / new)))
+        self.prompts = np.where(full, np.maximum(1.0, ended), np.minimum(whole, np.maximum(each, 1.0)))
+        self.chunks = np.where(full, 1.0 / np.minimum(1.0, ended), np.ceil(np.maximum(1.0, new / room)))
         self.new = new / self.chunks
-        meeting, self.steps = self._meeting(slots, each / self.prompts * self.chunks)
+        own = each / self.prompts * self.chunks
+        # steps from the first of a prompt to the last token, in which each sequence is replaced once
+        self.life = np.maximum(self.answer - 1.0 + self.chunks, own)
+        meeting, self.steps = self._meeting(slots, own)
         self.context = self.isl + self.osl / 2.0
         count = np.minimum(meeting * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
@@ -102,28 +108,29 @@ class Cycle:
     def _meeting(self, slots: int, own: Array) -> tuple[Array | float, Array]:
         """Return how many copies and micro-batches read prompts at once, and the steps in which any of them does.
 
-        Each of them reads prompts in ``own`` steps of an answer. With p the share of these, any of the ``slots`` reads
-        some in a share q = 1 - (1 - p)^slots, and slots p / q of them do at once. Copies of the attention that share
-        experts read theirs in the same steps: 17 published throughputs of Qwen3-235B on TensorRT-LLM (H100, H200, B200)
-        are 8 to 10 % off so, by machine, and 26 to 33 % otherwise.
+        Each of them reads prompts in ``own`` steps of a sequence's life. With p the share of these, any of the s that
+        have a sequence reads some in a share q = 1 - (1 - p)^s, and s p / q of them do at once. Copies of the attention
+        that share experts read theirs in the same steps: 17 published throughputs of Qwen3-235B on TensorRT-LLM (H100,
+        H200, B200) are 8 to 10 % off so, by machine, and 26 to 33 % otherwise.
         """
         if self.deployment.copies_share:
             return float(slots), own
-        share = np.minimum(1.0, own / self.answer)
-        any_slot = 1.0 - (1.0 - share) ** slots
-        return np.maximum(1.0, slots * share / any_slot), any_slot * self.answer
+        share, busy = own / self.life, np.minimum(slots, self.running)
+        any_slot = 1.0 - (1.0 - share) ** busy
+        return np.maximum(1.0, busy * share / any_slot), any_slot * self.life
 
     def result(self) -> Steady:
         """Return throughput and latency."""
         deployment, osl, running, gained = self.deployment, self.osl, self.running, self.deployment.gained
         mixed = deployment.finished(self.mixed, running)
-        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.answer), running)
-        others = self.steps * np.where(self.full, 1.0, np.maximum(0.0, 1.0 - deployment.slots / running))
-        token = deployment.finished(self.decode.blend(self.mixed, others / self.answer), running)
+        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
+        # a sequence decodes in all of its steps but those that read its own prompt
+        others = np.minimum(1.0, (self.steps - self.chunks) / np.maximum(self.answer - 1.0, 1e-9))
+        token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
         step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
         fast, slow = np.asarray(cycle.low_s) / step, np.asarray(cycle.high_s) / step
         token_fast, token_slow = np.asarray(token.low_s) / each, np.asarray(token.high_s) / each
-        step, each = step * self.answer / osl, each / gained
+        step, each = step * self.life / osl, each / gained
         decode, waiting = deployment.finished(self.decode, running), np.maximum(0.0, self.users - running) * osl
         # A user without an answer, whose request is in the server in front, has no place in the batch.
         away_s = np.maximum(0.0, deployment.front_end_s - waiting * step / running)
@@ -148,6 +155,7 @@ class Cycle:
             "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
             "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
             "kv_tokens": memory.shared(self.prefix) + self.running * memory.of_sequence(self.context - self.prefix),
+            "step_tokens": running * osl / self.life,
         }  # fmt: skip
         shape = step.shape
         return Steady(

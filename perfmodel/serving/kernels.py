@@ -60,6 +60,9 @@ MLP_KERNELS = 4.0
 #: norm, and the addition of what both give. Falcon-H1's products by fixed numbers are not counted: some engines fuse
 #: them (SGLang's ``FalconH1HybridAttentionDecoderLayer`` does not)
 JOINT_KERNELS = 6.0
+#: graphs hold batches of 1, 2 and multiples of 4 or 8, up to some hundreds, and smaller ones are padded to the next
+#: (``cudagraph_capture_sizes`` of vLLM, ``cuda_graph_bs`` of SGLang, ``enable_padding`` of TensorRT-LLM)
+GRAPH_ROWS, MOST_GRAPH_ROWS = 4.0, 512.0
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
@@ -162,8 +165,16 @@ class Kernels:
             options.pop("quantized", None)
         if weights and weights.name in self.engine.widens.split(","):
             return self._widened(m, n, k, weights)
-        op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, batch=batch, **options)
+        op = Gemm(m=self._rows(m, options.get("scale", "")), n=n, k=k, batch=batch, **options)
         return kernel(op, self.hardware, self.engine.library)
+
+    def _rows(self, m: Array, scale: str) -> Array:
+        """Return the rows of a product, those of a graph where blocks' scales have aligned addresses for them alone."""
+        rows = np.maximum(1.0, np.round(m))
+        if not (self.engine.graph and scale.startswith("block")):
+            return rows
+        padded = GRAPH_ROWS * np.ceil(rows / GRAPH_ROWS)
+        return np.where((rows > 2.0) & (rows <= MOST_GRAPH_ROWS), padded, rows)
 
     def _widened(self, m: Array, n: int, k: int, weights: Format) -> tuple[Array, Deviation]:
         """Return the time of a product behind a kernel that reads narrow weights and writes them in 16 bits [s]."""

@@ -22,6 +22,7 @@ class StaticBatch:
     batch, isl, osl : sequences, and tokens of each prompt and answer.
     ttft_s, tpot_s : time until every sequence has its first token, and of each further one [s], with 80 % intervals.
     output_tokens_per_s : tokens of answers over the whole time, with its interval [1/s].
+    steps : that give an answer: those of the prompts, and one or less for each further token.
     terms_s : parts of the mean step [s].
     """
 
@@ -37,6 +38,7 @@ class StaticBatch:
     output_tokens_per_s: Number
     output_tokens_per_s_low: Number
     output_tokens_per_s_high: Number
+    steps: Number
     terms_s: Mapping[str, Number]
 
 
@@ -85,7 +87,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     return StaticBatch(
         plain(count), plain(prompt), plain(answer),
         plain(start + ttft), ttft_low, ttft_high, token_s, fast, slow,
-        plain(tokens / time), plain(tokens / ends[1]), plain(tokens / ends[0]), terms,
+        plain(tokens / time), plain(tokens / ends[1]), plain(tokens / ends[0]), plain(steps + further), terms,
     )  # fmt: skip
 
 
@@ -130,6 +132,7 @@ def batches_in_turn(
         "output_tokens_per_s": rate, "output_tokens_per_s_low": low, "output_tokens_per_s_high": high,
         "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / np.asarray(batch.tpot_s),
         "kv_tokens": memory.shared(prefix) + running * memory.of_sequence(memory.length(isl - prefix, osl)),
+        "step_tokens": tokens / np.asarray(batch.steps),
     }  # fmt: skip
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
     return Steady(

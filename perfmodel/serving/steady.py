@@ -91,7 +91,7 @@ def steady(
 def _together(one: Steady, busy: Array, copies: int) -> Steady:
     """Return what so many copies have together, of which some are busy and each of these is as one."""
     names = ("concurrency", "batch", "output_tokens_per_s", "output_tokens_per_s_low", "output_tokens_per_s_high",
-             "kv_tokens")  # fmt: skip
+             "kv_tokens", "step_tokens")  # fmt: skip
     changed: dict[str, Any] = {name: plain(np.asarray(getattr(one, name)) * busy) for name in names}
     changed["tokens_per_s_per_gpu"] = plain(np.asarray(one.tokens_per_s_per_gpu) * busy / copies)
     return replace(one, **changed)

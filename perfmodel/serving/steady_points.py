@@ -17,6 +17,7 @@ from perfmodel.serving.load import Fleet, limiter_of
 from perfmodel.serving.points import CONCURRENCY, Point, Workload, facts_of
 from perfmodel.serving.slo import Slo
 from perfmodel.serving.steady import steady
+from perfmodel.serving.step import Step
 
 
 def steady_points(
@@ -62,9 +63,11 @@ def _steady_point(
     rate = at(result.output_tokens_per_s)
     memory = deployment.memory()
     batch, terms = at(result.batch), {name: at(time) for name, time in result.terms_s.items()}
-    step = deployment.step(decode=batch, context=workload.isl + workload.osl / 2)
-    each = busiest(batch, deployment.parallel.replicas)
-    total_s = sum(terms.values())
+    step_s = sum(terms.values())
+    low, high = rate / at(result.output_tokens_per_s_high), rate / at(result.output_tokens_per_s_low)
+    step = Step(step_s, low * step_s, high * step_s, terms)
+    answered = busiest(at(result.step_tokens), deployment.parallel.replicas)
+    computed = answered * (1.0 + (workload.isl - workload.cached) / workload.osl)
     return Point(
         facts,
         CONCURRENCY,
@@ -87,8 +90,8 @@ def _steady_point(
             "mean_queued": max(0.0, at(result.concurrency) - batch),
         },
         terms,
-        (total_s, total_s * float(step.low_s / step.time_s), total_s * float(step.high_s / step.time_s)),
-        limiter_of(deployment, step, each * (1 + workload.isl / workload.osl)),
+        (step_s, low * step_s, high * step_s),
+        limiter_of(deployment, step, computed),
         price_per_gpu_hour=price,
         attainment=None if slo is None else math.nan,
         missed=() if slo is None else _missed(slo, figures),

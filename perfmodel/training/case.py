@@ -76,9 +76,13 @@ class TrainingCase:
         cluster, own = self.cluster, {key: value for key, value in values.items() if key in CLUSTER_KEYS}
         if own:
             hardware = self.find(str(own["hardware"])) if "hardware" in own else cluster.hardware
-            nic = own.get("nic", None if "hardware" in own else cluster.nic_bytes_per_s)
+            # another machine comes with hosts and a network of its own
+            moved = "hardware" in own
             cluster = Cluster.of(
-                hardware, int(own.get("gpus", cluster.gpus)), gpus_per_node=own.get("gpus_per_node"), nic=nic
+                hardware,
+                int(own.get("gpus", cluster.gpus)),
+                gpus_per_node=own.get("gpus_per_node", None if moved else cluster.gpus_per_node),
+                nic=own.get("nic", None if moved else cluster.nic_bytes_per_s),
             )
         plan = self.plan.changed(**{key: value for key, value in values.items() if key in PLAN_KEYS})
         return dataclasses.replace(self, cluster=cluster, plan=plan)

@@ -277,10 +277,14 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
     etp = nearest_framework(plan.framework)[0].expert_tensor_ranks(plan.tp, plan.etp)
     _divides("etp", etp, "expert_ffn", config.expert_ffn)
     ranks = plan.dp(cluster.gpus) * plan.cp * plan.tp
+    if ranks % etp:
+        near = nearest_divisor(math.gcd(ranks, config.expert_ffn), etp)
+        raise refused(f"etp = {etp} does not divide dp cp tp = {ranks} ranks", f"Nearest: etp={near}")
     if ranks % (plan.ep * etp):
+        near = nearest_divisor(math.gcd(ranks // etp, config.experts), plan.ep)
         raise refused(
             f"ep etp = {plan.ep} x {etp} does not divide dp cp tp = {ranks} ranks",
-            f"Nearest: ep={nearest_divisor(ranks // etp or 1, plan.ep)}" + ("" if plan.etp else ", or etp=1"),
+            f"Nearest: ep={near}" + ("" if plan.etp else ", or etp=1"),
         )
 
 

@@ -12,7 +12,13 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.investment.ranking import rank_candidates
 from perfmodel.serving.case import TOKENS, Case, is_deployment_file, read_case
 from perfmodel.serving.changes import read_changes, usual_changes
+from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.investments import path_of, plan_of, profile_of
+from perfmodel.serving.steady import steady
+from perfmodel.workloads.catalog import find_model
+
+#: batches in turn, whose prompts fill several steps
+_STATIC = {"engine": "hf-eager", "max_batched_tokens": 8192}
 
 NAIVE = """
 model = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
@@ -46,6 +52,21 @@ def test_the_terms_add_up_to_the_time_of_a_million_tokens(case: Case) -> None:
     assert profile_of(case).total_time_s == pytest.approx(outcome.time_s)
     assert outcome.tokens_per_s == pytest.approx(TOKENS / outcome.time_s)
     assert outcome.low_s < outcome.time_s < outcome.high_s
+
+
+@pytest.mark.parametrize(
+    ("isl", "osl", "users", "options"),
+    [(500, 500, 16, {}), (30_000, 2, 4, {}), (4000, 16, 1, {"max_batched_tokens": 512}), (3000, 8, 32, _STATIC)],
+)
+def test_tokens_a_second_are_those_of_the_steady_state(
+    isl: int, osl: int, users: int, options: dict[str, object]
+) -> None:
+    """Also where a prompt fills several steps, and where a user's next request is in the server in front."""
+    case = Case(Deployment(find_model("llama-3.1-8b"), hardware("h100"), **options), isl, osl, users)  # type: ignore[arg-type]
+    state, outcome = steady(case.deployment, isl, osl, concurrency=users), case.outcome()
+    assert outcome.tokens_per_s == pytest.approx(float(state.output_tokens_per_s))
+    assert sum(outcome.terms_s.values()) == pytest.approx(outcome.time_s)
+    assert TOKENS / outcome.low_s == pytest.approx(float(state.output_tokens_per_s_high))
 
 
 def test_a_candidate_alone_is_worth_what_the_changed_deployment_is(case: Case) -> None:
@@ -171,6 +192,15 @@ def test_a_faster_network_is_worth_something_only_where_layers_cross_it(tmp_path
     near = read(tmp_path, NAIVE)
     assert not any(one.kind == "network" for one in usual_changes(near))
     assert change.applied(near).outcome().time_s == pytest.approx(near.outcome().time_s)
+
+
+def test_another_engine_is_that_of_today(case: Case) -> None:
+    """TensorRT-LLM in place of vLLM 0.6.3 is not TensorRT-LLM 0.6.3."""
+    old = replace(case, deployment=replace(case.deployment, engine="vllm", engine_version="0.6.3"))
+    (change,) = read_changes([{"kind": "engine", "value": "trtllm"}], "steps")
+    new = replace(case.deployment, engine="trtllm")
+    assert change.applied(old).deployment.profile == new.profile
+    assert change.applied(old).outcome() == replace(case, deployment=new).outcome()
 
 
 def test_a_network_that_is_no_rate_names_the_change(case: Case) -> None:

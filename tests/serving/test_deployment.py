@@ -277,3 +277,14 @@ def test_keys_are_repeated_where_there_are_fewer_heads_than_gpus() -> None:
     assert (
         Deployment(few, h100, tp=8).memory().kv_bytes_token == 4 * Deployment(few, h100, tp=2).memory().kv_bytes_token
     )
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "vllm", "sglang"])
+def test_a_batch_between_those_of_graphs_is_no_slower_than_the_next(engine: str) -> None:
+    """Graphs pad 5 sequences to 8: TensorRT-LLM's kernel on B200 copies the rows where they are no multiple of 4."""
+    deployment = Deployment(find_model("qwen3-32b"), pm.hardware("b200"), tp=2, engine=engine, weights="fp8_block")
+    times = np.asarray(deployment.step(decode=np.arange(3, 129), context=1000).time_s)
+    assert (np.diff(times) > 0).all()
+    eager = replace(deployment, graph=False)
+    weights = np.asarray(eager.step(decode=np.array([7, 8]), context=1000).terms_s["weights"])
+    assert weights[0] > weights[1]

@@ -14,10 +14,12 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import find_engine
-from perfmodel.serving.points import Workload
+from perfmodel.serving.load import Fleet
+from perfmodel.serving.points import CONCURRENCY, Workload, point_of
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.static_batch import static_batch
 from perfmodel.serving.steady import capacity, steady
+from perfmodel.serving.steady_points import steady_points
 from perfmodel.serving.study import clients_that_fit
 from perfmodel.workloads.catalog import find_model
 
@@ -66,6 +68,30 @@ def test_one_user_waits_for_all_of_each_answer(llama: Deployment, osl: int) -> N
     assert llama.front_end_s > 0
 
 
+@pytest.mark.parametrize(
+    ("isl", "osl", "options"),
+    [(32000, 1, {}), (32000, 2, {}), (4000, 16, {"max_batched_tokens": 512}), (4000, 16, {"pp": 4})],
+)
+def test_one_user_waits_for_each_piece_of_its_prompt(isl: int, osl: int, options: dict[str, int]) -> None:
+    """One request is the prompt's steps and those of decode, however many pieces and stages there are."""
+    deployment = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), **options)
+    state = steady(deployment, isl, osl, concurrency=1)
+    replay = pm.simulate(deployment, pm.closed_loop(1, 8, isl, osl), interval=False)
+    assert state.batch == 1
+    assert float(state.ttft_s) == pytest.approx(replay.ttft_s.mean(), rel=0.01)
+    assert float(state.output_tokens_per_s) == pytest.approx(replay.output_tokens_per_s, rel=0.01)
+    if osl > 1:
+        assert float(state.tpot_s) == pytest.approx(replay.tpot_s.mean(), rel=0.01)
+
+
+def test_the_prompt_that_is_read_is_no_queue(llama: Deployment) -> None:
+    """A prompt of several steps is always under way where each step is full: the others wait for their turn."""
+    prompt_s = float(steady(llama, 32000, 1, concurrency=1).ttft_s)
+    queued = steady(llama, 32000, 1, concurrency=8)
+    assert queued.batch == 1
+    assert float(queued.ttft_s) == pytest.approx(8 * prompt_s, rel=0.02)
+
+
 def test_a_last_wave_that_is_not_full_costs_throughput(llama: Deployment) -> None:
     endless = float(steady(llama, 128, 512, batch=100).output_tokens_per_s)
     whole = float(steady(llama, 128, 512, batch=100, requests=300).output_tokens_per_s)
@@ -86,6 +112,21 @@ def test_a_cached_prefix_saves_time(llama: Deployment) -> None:
     cold, warm = steady(llama, 2048, 64, batch=32), steady(llama, 2048, 64, batch=32, prefix=1900)
     assert float(warm.output_tokens_per_s) > 1.5 * float(cold.output_tokens_per_s)
     assert warm.ttft_s < cold.ttft_s
+
+
+@pytest.mark.parametrize(
+    ("workload", "users"),
+    [(Workload(1000, 200), 256), (Workload(100_000, 4), 2), (Workload(8000, 200, cached=7900), 32)],
+)
+def test_the_mean_step_and_not_one_of_decode_says_what_limits(
+    llama: Deployment, workload: Workload, users: int
+) -> None:
+    """Steps with prompts compute, though their decode alone reads memory; as the simulation has it."""
+    (mean,) = steady_points(llama, workload, [users])
+    replay = pm.simulate(llama, workload.requests(CONCURRENCY, users), interval=False)
+    assert mean.limiter == point_of(llama, Fleet(), replay, CONCURRENCY, users).limiter
+    assert mean.step_s[0] == pytest.approx(sum(mean.terms_s.values()))
+    assert mean.step_s[1] < mean.step_s[0] < mean.step_s[2]
 
 
 def test_all_sequences_share_the_blocks_of_a_prefix(llama: Deployment) -> None:

@@ -53,6 +53,21 @@ def test_a_candidate_takes_the_time_of_the_changed_plan(case):
     assert after < before
 
 
+def test_a_change_keeps_the_hosts_and_the_network_of_the_file(tmp_path):
+    """Hosts of 4 GPUs stay so with more GPUs or another network; another machine brings its own of both."""
+    path = tmp_path / "plan.toml"
+    text = 'model = "llama-3.1-8b"\nhardware = "h100"\ngpus = 32\ngpus_per_node = 4\nnic = "200Gb/s"\n'
+    path.write_text(text + "[plan]\nbatch = 64\nseq = 2048\ntp = 4\n")
+    case = read_training_case(path, hardware)[0]
+    for values in ({"gpus": 64}, {"nic": "400Gb/s"}):
+        cluster = case.changed(values).cluster
+        assert (cluster.gpus_per_node, cluster.nvlink_domain) == (4, 4)
+    assert case.changed({"gpus": 64}).cluster.nic_bytes_per_s == 25e9
+    assert case.changed({"gpus_per_node": 8}).cluster.gpus_per_node == 8
+    moved = case.changed({"hardware": "h200"}).cluster
+    assert (moved.gpus_per_node, moved.nic_bytes_per_s) == (8, 50e9)
+
+
 def test_more_gpus_have_to_pay_for_themselves(case):
     more = PlanChange("twice the GPUs", {"gpus": 64}).applied(case)
     assert more.step().time_s < case.step().time_s

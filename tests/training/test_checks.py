@@ -42,6 +42,14 @@ def test_heads_count_as_well_as_gpus():
         check_plan(DENSE, Cluster.of(H100, 60), plan)
 
 
+def test_ranks_of_an_expert_that_no_size_cures_name_those_that_divide():
+    """7 divides the 14336 of Mixtral's experts and not 32 ranks, whatever ep is."""
+    cluster, plan = Cluster.of(H100, 32), TrainingPlan(batch=32, seq=4096, tp=4, ep=8, etp=7)
+    with pytest.raises(UsageError, match=r"etp = 7 does not divide dp cp tp = 32 ranks\. Nearest: etp=8\.$"):
+        check_plan(EXPERTS, cluster, plan)
+    check_plan(EXPERTS, cluster, plan.changed(etp=8, ep=4))
+
+
 def test_what_no_size_cures_keeps_its_own_remedy():
     plan = TrainingPlan(batch=8, seq=8192, attention="fa3")
     with pytest.raises(UsageError, match="Use fa2 or cudnn"):
