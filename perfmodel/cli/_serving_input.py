@@ -24,6 +24,8 @@ _MOST_DEPLOYMENTS = 5000
 _LARGEST = 1_000_000
 #: highest rate that is asked for: the largest known services have some 10^5 requests a second
 _MOST_QPS = 1e9
+#: lowest rate at which a range may start
+_LEAST_QPS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,9 @@ def rates(text: str) -> tuple[float, ...]:
     UsageError
         When one is not above 0.
     """
-    values = [math.inf] if text.strip() == "inf" else parse_sizes(text, place="--qps", key="qps")
+    if text.strip() == "inf":
+        return (math.inf,)
+    values = parse_sizes(text, place="--qps", key="qps", least=_LEAST_QPS)
     for value in values:
         if not value > 0:
             raise UsageError(

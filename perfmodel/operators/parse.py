@@ -11,6 +11,7 @@ Several ranges in one operator span their product.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
@@ -193,8 +194,10 @@ def _number(op: str, key: str, text: str) -> float:
 _FLAGS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 
 
-def parse_sizes(text: str, *, place: str, key: str = "value") -> list[float]:
+def parse_sizes(text: str, *, place: str, key: str = "value", least: float = 1) -> list[float]:
     """Return the numbers of a text: one, a doubling range 1..512, a stepped one 64..512+64, or a list 1/2/4.
+
+    Ranges start at ``least``, which is above 0, or later.
 
     Raises
     ------
@@ -204,11 +207,11 @@ def parse_sizes(text: str, *, place: str, key: str = "value") -> list[float]:
     >>> parse_sizes("1..8", place="--tp"), parse_sizes("0.5/2", place="--qps")
     ([1, 2, 4, 8], [0.5, 2])
     """
-    sizes = _sizes(place, key, text)
+    sizes = _sizes(place, key, text, least)
     return sizes if isinstance(sizes, list) else [sizes]
 
 
-def _sizes(op: str, key: str, text: str) -> Any:
+def _sizes(op: str, key: str, text: str, least: float = 1) -> Any:
     """Return one size, or the list of sizes in a range or in a list."""
     if "/" in text:
         return [_size(op, key, part) for part in list_items(text, "/", place=op)]
@@ -217,20 +220,25 @@ def _sizes(op: str, key: str, text: str) -> Any:
     first_text, _, rest = text.partition("..")
     last_text, plus, step_text = rest.partition("+")
     first, last = _size(op, key, first_text), _size(op, key, last_text)
-    if not 1 <= first <= last <= LARGEST_SIZE:
+    if not least <= first <= last <= LARGEST_SIZE:
         raise UsageError(
-            f"{key}={text} is not a rising range within 1 to 2^53.", place=op, remedy=f"Write it as {key}=64..8192."
+            f"{key}={text} is not a rising range within {least:g} to 2^53.",
+            place=op,
+            remedy=f"Write {op} 1..8, say." if op.startswith("--") else f"Write it as {key}=64..8192.",
         )
     if plus:
         step = _size(op, key, step_text)
-        if step < 1:
+        if not step >= least:
             raise UsageError(
-                f"{key}={text} has a step below 1.",
+                f"{key}={text} has a step below {least:g}.",
                 place=op,
                 remedy=f"Write {key}={first_text}..{last_text}+{first_text}, say.",
             )
-        _limit_points(op, (last - first) // step + 1)
-        return [first + index * step for index in range(int((last - first) // step) + 1)]
+        whole = all(isinstance(size, int) for size in (first, last, step))
+        # ten steps of 0.1 are not quite 1 in binary
+        steps = (last - first) // step if whole else math.floor((last - first) / step + 1e-9)
+        _limit_points(op, steps + 1)
+        return [round(first + index * step, 9) for index in range(int(steps) + 1)]
     doubled = itertools.takewhile(lambda size: size <= last, (first * 2**power for power in itertools.count()))
     return list(doubled)
 

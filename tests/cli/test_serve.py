@@ -261,11 +261,22 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
 
 
 @pytest.mark.parametrize(
+    ("text", "rates"),
+    [("0.5..4", [0.5, 1, 2, 4]), ("0.1..0.3+0.1", [0.1, 0.2, 0.3]), ("1..4", [1, 2, 4]), ("0.5/2", [0.5, 2])],
+)
+def test_ranges_of_rates_may_start_below_one(text, rates):
+    from perfmodel.cli._serving_input import rates as parsed
+
+    assert parsed(text) == tuple(rates)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--tp", "3"), "tp=3 does not divide"),
         (("--isl", "5000"), "longer than the model's 4096 positions"),
         (("--qps", "0"), "never sends one"),
+        (("--qps", "0..4"), "is not a rising range within 0.001 to 2^53. Write --qps 1..8, say."),
         (("--qps", "4", "--burstiness", "3"), "a burstiness of 3 is none of poisson gaps. Add --spacing gamma."),
         (("--memory-utilization", "90"), "'90' has no per cent sign and is 1 or more. Write 90% for per cent."),
         (("--memory-utilization", "150%"), "a share of the memory of 1.5 is not within 0 to 1"),
