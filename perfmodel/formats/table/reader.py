@@ -88,7 +88,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
     skipped: Counter[str] = Counter()
     timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
-    names = [str(cells[columns.name]) for cells, _ in timed]
+    names = [_name(cells, columns) for cells, _ in timed]
     entries, nested_notes = without_indented([entry for _, entry in timed], names)
     entries, total_notes = without_total(entries)
     entries, kernel_notes = without_kernels(entries)
@@ -248,8 +248,14 @@ def _entry(
     calls = None if columns.calls is None else _calls(cells[columns.calls], f"{where}, calls", place)
     if columns.time.kind != "total":
         value = _plausible(value * (1 if calls is None else calls), context, place)
-    name = "" if cells[columns.name] is None else str(cells[columns.name]).strip()
+    name = _name(cells, columns).strip()
     return ProfileEntry(name or "(unnamed)", value, calls, _category(name))
+
+
+def _name(cells: Sequence[Any], columns: Columns) -> str:
+    """Return the name of a row, with the spaces that indent it; "" where it has no such cell."""
+    cell = cells[columns.name] if columns.name < len(cells) else None
+    return "" if cell is None else str(cell)
 
 
 def _category(name: str) -> EventKind | str:

@@ -32,6 +32,10 @@ def times(profile):
     return {entry.name: pytest.approx(entry.time_s) for entry in profile.entries}
 
 
+def test_a_row_that_ends_before_its_name_has_none(read):
+    assert times(read("time_ms,calls,name\n12,1,gemm\n3\n")) == {"gemm": 0.012, "(unnamed)": 0.003}
+
+
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_every_delimiter_and_line_end(read, delimiter, newline):
