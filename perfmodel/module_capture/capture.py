@@ -191,10 +191,14 @@ def _recorded(
         state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
         saved = _Saved(recorder, state.values())
-        hooks = (tracker, recorder, GpuDropout(), saved.hooks())
-        with explained(type(net).__name__), contextlib.ExitStack() as active, torch.set_grad_enabled(backward):
-            for hook in hooks:
-                active.enter_context(hook)
+        with (
+            explained(type(net).__name__),
+            tracker,
+            recorder,
+            GpuDropout(),
+            saved.hooks(),
+            torch.set_grad_enabled(backward),
+        ):
             out = torch.func.functional_call(net, state, *inputs, tie_weights=False)
             if backward:
                 scalar_of(out, loss).backward()

@@ -169,7 +169,10 @@ class Kernels:
         return kernel(op, self.hardware, self.engine.library)
 
     def _rows(self, m: Array, scale: str) -> Array:
-        """Return the rows of a product, those of a graph where blocks' scales have aligned addresses for them alone."""
+        """Return the rows that a product computes: with scales of blocks, as many as the next CUDA graph holds.
+
+        Kernels of such products copy what is no multiple of four rows, which graphs never give them.
+        """
         rows = np.maximum(1.0, np.round(m))
         if not (self.engine.graph and scale.startswith("block")):
             return rows

@@ -290,3 +290,9 @@ def test_a_summary_has_the_means_of_all_launches_of_one_grid_and_block(tmp_path)
     first, second = ncu.read(path).entries
     assert (first.calls, first.time_s, first.bytes) == (5, pytest.approx(60e-6), 5000.0)
     assert (second.calls, second.time_s) == (2, pytest.approx(2e-6))
+    # launches are counted, not listed
+    path.write_text(path.read_text().replace(",9.0,2,SOL", ",9.0,2000000000,SOL"))
+    assert [entry.calls for entry in ncu.read(path).entries] == [2 * 10**9, 5]
+    path.write_text(path.read_text().replace(",9.0,2000000000,SOL", ",9.0,2000000000000000,SOL"))
+    with pytest.raises(InputFileError, match=r"'1\.0' us of 2000000000000000 launches is negative or over 30 years"):
+        ncu.read(path)

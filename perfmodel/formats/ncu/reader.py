@@ -30,8 +30,6 @@ _LONG = ("Kernel Name", "Metric Name")
 #: the column of the values: of one launch, or in a summary the mean of all launches with one grid and block
 _VALUE, _MEAN = "Metric Value", "Average"
 _SHAPE = ("Grid Size", "Block Size")
-#: more launches than this take days to measure
-_MOST_LAUNCHES = 10**6
 _METRIC = re.compile(r"(?:\w+\.)?[a-z0-9]+__[\w.]+")
 _MESSAGE = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
 #: blanks are those of one line: \s would run over all blank lines from each of them, which takes quadratic time
@@ -95,7 +93,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
             remedy="Collect it: ncu --metrics gpu__time_duration.sum,..., or a section set with SpeedOfLight.",
         )
     if len(timed) < len(launches):
-        skipped["launch without a duration"] = len(launches) - len(timed)
+        skipped["launch without a duration"] = _count(launches) - _count(timed)
     devices = sorted({launch.device for launch in timed if launch.device and not launch.device.isdigit()})
     return Profile.from_entries(
         _entries(timed),
@@ -176,14 +174,17 @@ def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], 
         elif cell["Metric Name"]:
             unit = cell.get("Metric Unit", "")
             _add(launch, cell["Metric Name"], unit, cell[_value_header(table.headers)], numbers, skipped, where)
-    return [launch for launch in launches.values() for _ in range(launch.count)]
+    return list(launches.values())
 
 
 def _launch(cell: Mapping[str, str]) -> _Launch:
     shape = " x ".join(cell[name] for name in _SHAPE if cell.get(name))
     count = NumberFormat().count(cell.get("Invocations", "1")) or 1
-    name = cell["Kernel Name"] or "(unnamed)"
-    return _Launch(name, shape, cell.get("Device", ""), cell.get("CC", ""), min(count, _MOST_LAUNCHES))
+    return _Launch(cell["Kernel Name"] or "(unnamed)", shape, cell.get("Device", ""), cell.get("CC", ""), count)
+
+
+def _count(launches: Iterable[_Launch]) -> int:
+    return sum(launch.count for launch in launches)
 
 
 def _add(
@@ -203,8 +204,9 @@ def _add(
         skipped["metric that is not a number"] += 1
         return
     value *= unit_scale(unit)
-    if is_time and not 0 <= value <= LONGEST_TIME_S:
-        raise InputFileError(f"the duration {text[:40]!r} {unit} is negative or over 30 years.", place=where)
+    if is_time and not 0 <= launch.count * value <= LONGEST_TIME_S:
+        times = f" of {launch.count} launches" if launch.count > 1 else ""
+        raise InputFileError(f"the duration {text[:40]!r} {unit}{times} is negative or over 30 years.", place=where)
     launch.readings.setdefault(name, value)
 
 
@@ -222,25 +224,26 @@ def _entries(launches: Sequence[_Launch]) -> list[ProfileEntry]:
 
 def _entry(name: str, launches: Sequence[_Launch]) -> ProfileEntry:
     """Return the launches of one kernel as an entry."""
-    times = [counters.time_s(launch.readings) or 0.0 for launch in launches]
+    counts = [launch.count for launch in launches]
+    times = [count * (counters.time_s(launch.readings) or 0.0) for count, launch in zip(counts, launches, strict=True)]
     flop = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
     dram = [counters.memory_bytes(launch.readings).get("hbm") for launch in launches]
     readings = _together(launches, times)
     engines = {
-        f"flop_{engine}": math.fsum(counts[engine] for counts in flop)
+        f"flop_{engine}": math.fsum(count * counted[engine] for count, counted in zip(counts, flop, strict=True))
         for engine in flop[0]
-        if all(engine in counts for counts in flop)
+        if all(engine in counted for counted in flop)
     }
     capability = launches[0].capability
     version = {"compute_capability": float(capability)} if re.fullmatch(r"\d+\.\d+", capability) else {}
-    counted = [size for size in dram if size is not None]
+    moved = [count * size for count, size in zip(counts, dram, strict=True) if size is not None]
     return ProfileEntry(
         name,
         math.fsum(times),
-        len(launches),
+        sum(counts),
         event_kind(launches[0].name),
         flop=_flop(engines),
-        bytes=math.fsum(counted) if len(counted) == len(dram) else None,
+        bytes=math.fsum(moved) if len(moved) == len(dram) else None,
         metrics=MappingProxyType(readings | counters.derived(readings) | engines | version),
         not_modelled=NO_SHAPES,
     )
@@ -256,12 +259,13 @@ def _flop(engines: Mapping[str, float]) -> float | None:
 def _together(launches: Sequence[_Launch], times: Sequence[float]) -> dict[str, float]:
     """Return the readings that all launches have; sums are added, the others averaged by time."""
     names = [name for name in launches[0].readings if all(name in launch.readings for launch in launches)]
-    weights = times if math.fsum(times) > 0 else [1.0] * len(launches)
+    counts = [launch.count for launch in launches]
+    weights = times if math.fsum(times) > 0 else counts
     together = {}
     for name in names:
         values = [launch.readings[name] for launch in launches]
         if _ADDED.fullmatch(name):
-            together[name] = math.fsum(values)
+            together[name] = math.fsum(count * value for count, value in zip(counts, values, strict=True))
         elif len(set(values)) == 1:
             together[name] = values[0]
         else:
@@ -272,11 +276,11 @@ def _together(launches: Sequence[_Launch], times: Sequence[float]) -> dict[str, 
 def _flop_notes(launches: Sequence[_Launch]) -> tuple[str, ...]:
     """Return notes on FLOP that are missing or incomplete."""
     counted = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
-    without = sum(not counts for counts in counted)
+    without = _count(launch for launch, counts in zip(launches, counted, strict=True) if not counts)
     notes = []
     if without:
         notes.append(
-            f"{without} of {len(launches)} launches have no FLOP counters (sm__sass_..., sm__ops_path_tensor_...)."
+            f"{without} of {_count(launches)} launches have no FLOP counters (sm__sass_..., sm__ops_path_tensor_...)."
         )
     engines = {name.rpartition("_")[2] for counts in counted for name in counts}
     if engines and "tensor" not in engines:

@@ -153,7 +153,7 @@ def _between_hosts(op: Operator, machine: Machine, conditions: Conditions) -> An
 
 
 def _crossing_network(op: Operator, machine: Machine, *, measured: bool) -> Any:
-    """Return the points that cross a network between nodes, of the kind that somebody measured, or did not."""
+    """Return the points that cross a network between nodes: one that was measured, or one that nobody measured."""
     assert isinstance(op, Collective)
     crosses = spread_on(op, machine).crosses
     if not anywhere(crosses):
