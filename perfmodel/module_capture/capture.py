@@ -51,9 +51,10 @@ def capture(
     module : a `torch.nn.Module`, compiled or exported ones too, or a function without arguments that builds one. A
         function is called with the meta device as default, so that a large model takes no memory. A module stays as
         it is: what runs is a copy without values.
-    inputs : a tensor, a sequence of positional arguments, or a mapping of keyword arguments. Only shapes, dtypes and
-        strides matter; the tensors may be on the meta device. Where their floating-point dtype is not that of the
-        parameters, the copy is cast to it, as by ``module.to(dtype)``; ``cast_to`` says so.
+    inputs : a tensor, a sequence of positional arguments, or a mapping of keyword arguments. Shapes, dtypes and
+        strides matter; values only where the module asks for them (`Captured.decided`), so that the tensors may be on
+        the meta device. Where their floating-point dtype is not that of the parameters, the copy is cast to it, as by
+        ``module.to(dtype)``; ``cast_to`` says so.
     backward : whether gradients of all parameters are computed, too, of ``loss`` or the sum of the output.
     optimizer : "adamw" (foreach), "adamw-fused", "sgd", "adam8bit", or "" for none; counted by its formula.
     loss : turns the output into a scalar.
@@ -61,8 +62,8 @@ def capture(
     Raises
     ------
     UsageError
-        When the inputs do not fit the module, their dtypes are several and none is that of the parameters, a value of
-        a tensor decides what runs next, or ``optimizer`` is unknown.
+        When the inputs do not fit the module, their dtypes are several and none is that of the parameters, a value that
+        nobody knows decides what runs next, or ``optimizer`` is unknown.
     """
     if optimizer and optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
@@ -76,6 +77,7 @@ def capture(
         modules=tuple(_facts(net, saved)),
         cast_to=MODULE_DTYPES[cast] if cast is not None else "",
         recurrent=tuple(_recurrent(net, calls)),
+        decided=tuple(recorder.known.decided),
     )
 
 
@@ -190,6 +192,11 @@ def _recorded(
     with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
         state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
+        for name, buffer in net.named_buffers(remove_duplicate=False):
+            recorder.known.keep(state[name], buffer)
+        for fake, real in zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True):
+            if isinstance(real, torch.Tensor):
+                recorder.known.keep(fake, real)
         saved = _Saved(recorder, state.values())
         with (
             explained(type(net).__name__),

@@ -17,6 +17,7 @@ from torch.utils.module_tracker import ModuleTracker
 from perfmodel.errors import UsageError
 from perfmodel.formats.torch_trace.call import Argument, Call, Shape, describe, shape_of
 from perfmodel.formats.torch_trace.operators.aten import operator_of
+from perfmodel.module_capture.known import KnownValues
 from perfmodel.module_capture.result import CapturedCall, Phase
 
 #: PyTorch's names of dtypes in traces
@@ -94,12 +95,14 @@ class Recorder(TorchDispatchMode):
     ----------
     tracker : knows the modules that are active.
     phase : of everything that follows.
+    known : the values of tensors that no parameter changes.
     """
 
     def __init__(self, tracker: ModuleTracker) -> None:
         super().__init__()
         self.tracker = tracker
         self.phase = Phase.FORWARD
+        self.known = KnownValues()
         self._counts: Counter[_Key] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -112,7 +115,7 @@ class Recorder(TorchDispatchMode):
         """
         if func in _PRODUCTS:
             _check_dtypes(func, args, self.module())
-        out = func(*args, **(kwargs or {}))
+        out = self.known.run(func, args, kwargs or {})
         if _runs_a_kernel(func):
             phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
             moved = _bytes(args, kwargs or {}, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfmodel.errors import UsageError, first_line
@@ -37,19 +37,19 @@ def explained(name: str) -> Iterator[None]:
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise UsageError(
             f"{name} depends on the values of a tensor ({error.func}).",
-            place=_own_line(error),
-            remedy="Operators are captured without values: run and trace it instead, or replace the branch.",
+            place=own_line(traceback.extract_tb(error.__traceback__)),
+            remedy="Operators are captured without the values of parameters and of inputs that are shapes alone: run and "
+            "trace it instead, or replace the branch.",
         ) from error
     except Exception as error:
         raise UsageError(
-            f"{name} fails: {first_line(error)}.", place=_own_line(error), remedy="Do the inputs fit it?"
+            f"{name} fails: {first_line(error)}.", place=own_line(traceback.extract_tb(error.__traceback__)), remedy="Do the inputs fit it?"
         ) from error
     finally:
         log.disabled = silent
 
 
-def _own_line(error: BaseException) -> str:
-    """Return file and line of the innermost frame outside of PyTorch and perfmodel."""
-    frames = traceback.extract_tb(error.__traceback__)
+def own_line(frames: Iterable[traceback.FrameSummary]) -> str:
+    """Return file and line of the innermost of some frames that is outside of PyTorch and perfmodel, or "capture"."""
     own = [frame for frame in frames if "/torch/" not in frame.filename and Path(frame.filename).parent != _HERE]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "capture"

@@ -183,6 +183,7 @@ def _facts(captured: Captured, whole: WholeModel | None) -> dict[str, Any]:
         "not_modelled_share_of_bytes": captured.not_modelled_share(),
         "cast_to": captured.cast_to,
         "recurrent": list(captured.recurrent),
+        "decided": list(captured.decided),
         "measured_backward_s": captured.measured_backward_s,
         "measured_on": captured.measured_on,
     }
@@ -240,6 +241,9 @@ def _reservations(captured: Captured) -> Iterator[str]:
             f"{', '.join(captured.recurrent)}: every step is counted by PyTorch's general operators. A GPU computes "
             "the same products in fewer kernels (cuDNN), so that traffic and times are upper limits."
         )
+    if captured.decided:
+        lines = ", ".join(captured.decided[:_NAMES])
+        yield f"Values of inputs or buffers decide what runs ({lines}): other values may run other operators."
     missing = captured.not_modelled_share()
     if missing:
         names = _names(call for call in captured.calls if call.op is None)

@@ -1,0 +1,115 @@
+"""Values that follow from sizes, buffers and inputs are known; those of parameters and random numbers are not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from tests.module_capture import modules
+
+
+class Asks(nn.Module):
+    """A function of the input and of a buffer, which may ask for values, beside a product."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.function = function
+        self.register_buffer("limit", torch.tensor([0, 2, 4]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.function(self, x))
+
+
+def products(captured) -> list[int]:
+    return [call.op.params()["m"] for call in captured.calls if call.op is not None and call.op.op == "gemm"]
+
+
+def masked(net: Asks, x: torch.Tensor) -> torch.Tensor:
+    mask = torch.empty(4, 4).fill_(float("-inf")).triu_(1)
+    return x if bool((mask == nn.Transformer.generate_square_subsequent_mask(4)).all()) else torch.cat([x, x])
+
+
+def limited(net: Asks, x: torch.Tensor) -> torch.Tensor:
+    return x[: int(net.limit[1:].max())]
+
+
+def chosen(net: Asks, x: torch.Tensor) -> torch.Tensor:
+    return x[torch.where(x[:, 0] > 0)[0]]
+
+
+@pytest.mark.parametrize(
+    ("function", "rows", "decided"), [(masked, 6, False), (limited, 4, True), (chosen, 2, True)],
+    ids=["from sizes", "a buffer", "an input"],
+)  # fmt: skip
+def test_what_is_asked_for_is_answered_as_in_a_run(function, rows: int, decided: bool) -> None:
+    net, x = Asks(function), torch.zeros(6, 8)
+    x[1], x[3] = 1.0, 2.0
+    assert net(x).shape[0] == rows
+    captured = pm.capture(net, x)
+    assert products(captured) == [rows]
+    assert bool(captured.decided) == decided
+    assert all("test_known.py:" in line for line in captured.decided)
+    notes = " ".join(captured.report().notes)
+    assert ("decide what runs" in notes) == decided
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda net, x: x if net.linear.bias.sum() > 0 else x[:1],
+        lambda net, x: x if torch.rand(3).sum() > 0 else x[:1],
+        lambda net, x: x if net.limit.add_(net.linear.bias[:3].long()).sum() > 0 else x[:1],
+        lambda net, x: x if torch.zeros(3).add_(net.linear.bias[:3]).sum() > 0 else x[:1],
+    ],
+    ids=["a parameter", "random numbers", "a buffer that changed", "a tensor that changed"],
+)
+def test_what_nobody_knows_is_refused(function) -> None:
+    with pytest.raises(UsageError, match="depends on the values"):
+        pm.capture(Asks(function), torch.ones(2, 8))
+
+
+def test_a_view_of_a_changed_tensor_is_not_known_either() -> None:
+    def changed(net: Asks, x: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros(4, 8)
+        row = zeros[1]
+        zeros.add_(net.linear.weight[:4])
+        return x if row.sum() > 0 else x[:1]
+
+    with pytest.raises(UsageError, match="depends on the values"):
+        pm.capture(Asks(changed), torch.ones(2, 8))
+
+
+def test_inputs_and_buffers_keep_their_values() -> None:
+    def writes(net: Asks, x: torch.Tensor) -> torch.Tensor:
+        net.limit.add_(1)
+        return x.mul_(2.0)
+
+    net, x = Asks(writes), torch.ones(2, 8)
+    pm.capture(net, x)
+    assert net.limit.tolist() == [0, 2, 4]
+    assert x.sum() == 16
+
+
+def test_a_tensor_in_no_state_is_known_and_stays_as_it_is() -> None:
+    held = torch.tensor([1, 1, 1])
+    captured = pm.capture(Asks(lambda net, x: x[: int((held + 1).sum())]), torch.ones(8, 8))
+    assert products(captured) == [6]
+    assert held.tolist() == [1, 1, 1]
+
+
+def test_masks_of_pytorch_s_transformer_are_recognised() -> None:
+    net = nn.Transformer(32, 4, 1, 1, 64, batch_first=True)
+    x, mask = torch.empty(2, 8, 32, device="meta"), net.generate_square_subsequent_mask(8)
+    captured = pm.capture(net, {"src": x, "tgt": x, "tgt_mask": mask})
+    assert captured.flop > 0
+    assert captured.decided
+
+
+def test_values_are_not_asked_of_shapes() -> None:
+    with pytest.raises(UsageError, match="depends on the values"):
+        pm.capture(modules.Branches(), torch.ones(3, device="meta"))
+    assert pm.capture(modules.Branches(), torch.ones(3)).decided
