@@ -24,7 +24,8 @@ from perfmodel.module_capture.result import CapturedCall, Phase
 _DTYPES = {
     torch.float64: "double", torch.float32: "float", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
     torch.int64: "long int", torch.int32: "int", torch.int8: "signed char", torch.uint8: "unsigned char",
-    torch.bool: "bool", torch.float8_e4m3fn: "c10::Float8_e4m3fn", torch.float8_e5m2: "c10::Float8_e5m2",
+    torch.complex64: "c10::complex<float>", torch.complex128: "c10::complex<double>", torch.bool: "bool",
+    torch.float8_e4m3fn: "c10::Float8_e4m3fn", torch.float8_e5m2: "c10::Float8_e5m2",
 }  # fmt: skip
 #: operators that run no kernel although they return a tensor of their own
 _NO_KERNEL = (

@@ -38,12 +38,14 @@ def explained(name: str) -> Iterator[None]:
         raise UsageError(
             f"{name} depends on the values of a tensor ({error.func}).",
             place=own_line(traceback.extract_tb(error.__traceback__)),
-            remedy="Operators are captured without the values of parameters and of inputs that are shapes alone: run and "
-            "trace it instead, or replace the branch.",
+            remedy="Parameters, and inputs that are shapes alone, have no values here: run and trace it instead, or "
+            "replace the branch.",
         ) from error
     except Exception as error:
         raise UsageError(
-            f"{name} fails: {first_line(error)}.", place=own_line(traceback.extract_tb(error.__traceback__)), remedy="Do the inputs fit it?"
+            f"{name} fails: {first_line(error)}.",
+            place=own_line(traceback.extract_tb(error.__traceback__)),
+            remedy="Do the inputs fit it?",
         ) from error
     finally:
         log.disabled = silent

@@ -77,7 +77,9 @@ class KnownValues:
                 self.decided[own_line(traceback.extract_stack())] = None
             return self._as_fake(self._computed(func, args, kwargs), given)
         if known and all(tensor.numel() <= LARGEST for tensor in _tensors(out)):
-            with contextlib.suppress(RuntimeError, IndexError, ValueError):  # a device or a kernel that is not here, a wrong value
+            with contextlib.suppress(
+                RuntimeError, IndexError, ValueError
+            ):  # a device or a kernel that is not here, a wrong value
                 for fake, real in zip(_tensors(out), _tensors(self._computed(func, args, kwargs)), strict=True):
                     self._values[fake] = _Value(real, given)
                 return out
@@ -85,7 +87,7 @@ class KnownValues:
         return out
 
     def _are_known(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether the values that an operator returns follow from known ones, and change none of the caller's."""
+        """Return whether what an operator returns follows from known values, and it changes none of the caller's."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             return False
         known = all(

@@ -283,3 +283,15 @@ def test_a_module_with_two_names_stays_as_it_is_and_counts_once() -> None:
 def test_what_is_no_list_of_arguments_is_told_what_to_pass(inputs) -> None:
     with pytest.raises(UsageError, match=r"is no tensor or list of arguments\. Pass a torch\.Tensor"):
         pm.capture(modules.Mlp(64), inputs)
+
+
+def test_a_rotation_by_complex_numbers_moves_what_it_does_in_parts() -> None:
+    class Rotation(torch.nn.Module):
+        def forward(self, x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+            return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)
+
+    x, turns = torch.empty(2, 16, 4, 64), torch.empty(1, 16, 1, 32, dtype=torch.complex64)
+    (call,) = pm.capture(Rotation(), [x, turns]).calls
+    assert call.op is not None
+    # x is read and written; the turns are smaller than the result, and not counted
+    assert call.moved_bytes == 2 * x.numel() * 4

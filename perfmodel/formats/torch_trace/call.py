@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -38,6 +38,8 @@ DTYPES = {
     "long": "int64",
     "long long": "int64",
 }
+#: numbers of two parts, by their names in traces -> the dtype of a part
+COMPLEX = {"c10::complex<float>": "fp32", "c10::complex<double>": "fp64", "c10::complex<c10::half>": "fp16"}
 _LISTS = ("TensorList", "GenericList")
 #: longer lists of tensors are named by their number and elements
 _LONGEST_LIST = 4
@@ -171,6 +173,35 @@ def modelled(shape: Shape) -> Shape:
     if shape.numel < 1:
         raise NotModelledError("a tensor has no elements")
     return shape
+
+
+def in_parts(call: Call) -> Call:
+    """Return a call on complex numbers as one on their two parts, along an axis of its own; any other as it is.
+
+    Tensors of real numbers have one element along this axis, so that they broadcast as before.
+    """
+    if not any(_part(shape) for shape in call.all_tensors()):
+        return call
+
+    def parted(argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(_parted(shape) for shape in argument)
+        return argument and _parted(argument)
+
+    return replace(call, arguments=tuple(parted(argument) for argument in call.arguments))
+
+
+def _parted(shape: Shape) -> Shape:
+    part = _part(shape)
+    if not part:
+        return replace(shape, dims=(*shape.dims, 1))
+    inner = None if shape.inner is None else len(shape.dims)
+    return replace(shape, dims=(*shape.dims, 2), dtype=part, distinct=2 * shape.distinct, inner=inner)
+
+
+def _part(shape: Shape) -> str:
+    """Return the dtype of the parts of complex numbers, or ""."""
+    return COMPLEX.get(shape.dtype.strip("()").lower(), "")
 
 
 def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ()) -> Call:

@@ -52,6 +52,30 @@ def test_the_kernels_name_says_whether_it_computes_the_address_of_each_element(k
     assert mapped("aten::add", [[64, 32], [64, 1]], kernels=[kernel, "Memset (Device)"]).strided is strided
 
 
+COMPLEX = "c10::complex<float>"
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "types", "moved"),
+    [
+        ("aten::mul", [[4, 128, 8, 32], [1, 128, 1, 32]], [COMPLEX, COMPLEX], 2 * 8 * 4 * 128 * 8 * 32),
+        ("aten::add", [[64, 32], [64, 32]], [COMPLEX, COMPLEX], 3 * 8 * 64 * 32),
+        # a real number multiplies both parts
+        ("aten::mul_", [[64, 32], [64, 1]], [COMPLEX, FLOAT], 2 * 8 * 64 * 32),
+        ("aten::copy_", [[64, 32], [64, 32]], ["c10::complex<double>"] * 2, 2 * 16 * 64 * 32),
+        ("aten::polar", [[64, 32], [64, 32]], [FLOAT, FLOAT], 2 * 8 * 64 * 32),
+    ],
+)
+def test_complex_numbers_move_both_parts(name, dims, types, moved):
+    assert mapped(name, dims, types).work().bytes == moved
+
+
+def test_functions_of_complex_numbers_are_refused():
+    assert "complex" in refused("aten::exp", [[64, 32]], [COMPLEX])
+    assert "complex" in refused("aten::mm", [[64, 32], [32, 8]], [COMPLEX, COMPLEX])
+    assert "expanded" in refused("aten::polar", [[64, 32], [1, 32]], [FLOAT, FLOAT])
+
+
 @pytest.mark.parametrize(
     ("name", "dims", "flop"),
     [

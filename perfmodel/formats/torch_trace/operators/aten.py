@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import UsageError
 from perfmodel.formats.kernel_names import computes_addresses
-from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
+from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape, in_parts
 from perfmodel.formats.torch_trace.operators import attention, convolution, lookups, matrix, memory, network, norms
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
@@ -60,6 +60,12 @@ _REDUCTIONS = (
 #: operators that make images of another size
 _ENLARGED = ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact2d",
              "upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_bicubic2d")  # fmt: skip
+#: operators that do the same to both parts of complex numbers. A product takes 6 FLOP for the two, and its bytes decide
+_OF_PARTS = frozenset(
+    f"aten::{name}{end}"
+    for name in (*_BROADCAST, "copy_", "cat", "stack", "where", "neg", "masked_fill", "fill_", "zero_", "zeros_like")
+    for end in ("", "_")
+)
 #: operators with their own order of arguments
 _SINGLE: dict[str, Mapping] = {
     "mm": matrix.mm,
@@ -166,6 +172,7 @@ _SINGLE: dict[str, Mapping] = {
     "log_softmax": memory.softmax,
     "where": memory.where,
     "copy_": memory.copy,
+    "polar": memory.polar,
     "cat": memory.joined,
     "_cat": memory.joined,
     "stack": memory.joined,
@@ -227,6 +234,7 @@ def operator_of(call: Call) -> tuple[Operator | None, str]:
     if not call.has_shapes:
         return None, "the trace has no shapes (record_shapes=True records them)"
     try:
+        call = in_parts(call) if call.name in _OF_PARTS else call
         return _as_run(mapping(call), call), ""
     except NotModelledError as reason:
         return None, str(reason)

@@ -143,6 +143,14 @@ def joined(call: Call) -> Operator:
     return Elementwise(numel=sum(shape.numel for shape in listed(call, 0)), kind="copy", dtype=dtype)
 
 
+def polar(call: Call) -> Operator:
+    """aten::polar(abs, angle): reads two numbers, and writes two parts; cosine and sine are not counted."""
+    size, angle = call.tensor(0), call.tensor(1)
+    if size.distinct != angle.distinct:
+        raise NotModelledError("one of its tensors is expanded")
+    return Elementwise(numel=2 * size.distinct, kind="copy", dtype=size.dtype)
+
+
 def foreach(kind: str) -> Callable[[Call], Operator]:
     """Return the mapping of an aten::_foreach_ operator, whose arguments are numbers and lists of equal tensors."""
 
