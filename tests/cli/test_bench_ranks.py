@@ -121,12 +121,12 @@ def signal_rank(rank: int, path: Path, number: int) -> None:
     os.kill(ranks[rank], number)
 
 
-@pytest.mark.slow
+@pytest.mark.waiting
 @pytest.mark.parametrize(
     ("rank", "number", "message"),
     [
         (1, signal.SIGKILL, "rank 1 of 2 failed: signal 9 ended it; "),
-        pytest.param(0, signal.SIGSTOP, "rank 0 did not answer within 3 s; ", marks=pytest.mark.waiting),
+        (0, signal.SIGSTOP, "rank 0 did not answer within 3 s; "),
     ],
 )
 def test_a_rank_that_ends_or_stops_is_named_and_no_finished_row_is_lost(

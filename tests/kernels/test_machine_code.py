@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+pytestmark = pytest.mark.waiting  # they are compiled for seconds
+
 _PROGRAM = r"""
 import json, re, sys
 from perfmodel.kernels.registry import find_kernels
@@ -77,25 +79,20 @@ def found(tmp_path_factory):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
-@pytest.mark.waiting
 def test_declaring_kernels_imports_no_triton(found):
     assert "triton.gemm.tma" in found["names"]
     assert found["declaring_imports_triton"] is False
 
 
-@pytest.mark.slow
 def test_the_product_uses_the_tensor_cores_and_the_copy_engine_of_hopper_and_spills_nothing(found):
     assert (found["product"], found["copy"], found["spills"]) == (True, True, False)
 
 
-@pytest.mark.slow
 def test_no_load_leaves_its_loop(found):
     # 16 blocks of 1024 floats by 128 threads, 4 floats a load: 32 loads
     assert found["loads"] == 32
 
 
-@pytest.mark.slow
 def test_chains_are_multiply_adds_alone_with_one_factor_and_one_shift(found):
     # 8 chains of a thread by 32 steps; three vector registers of its own would stall an instruction in 1 of 3 cycles
     assert found["multiply_adds"] == [256, 256]

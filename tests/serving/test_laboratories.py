@@ -154,10 +154,8 @@ def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) ->
     assert because(made.elsewhere) == ""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["users", "offline", *(pytest.param(kind, marks=pytest.mark.waiting) for kind in ("static", "stream", "arrivals"))],
-)
+@pytest.mark.waiting
+@pytest.mark.parametrize("kind", ["users", "offline", "static", "stream", "arrivals"])
 def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str) -> None:
     """Runs that nobody here had seen, as far as most lie inside; before intervals counted laboratories 19 to 45 % did.
 

@@ -387,6 +387,11 @@ SCENES = {
 }
 
 
+#: scenes that take a second and more to draw are for `make check`
+LARGE = {"12 points", "60 points", "300 points", "bench", "many kernels", "three machines", "two machines"}
+DRAWN = [pytest.param(scene, marks=pytest.mark.waiting) if scene in LARGE else scene for scene in SCENES]
+
+
 @functools.cache
 def drawn(scene):
     """Each scene is drawn once for all the tests that look at it: the figure and what drew it."""
@@ -496,7 +501,7 @@ def test_a_sustained_bandwidth_stands_clear_below_its_line(name):
     assert across > 3.0 * figure.dpi / 72
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", DRAWN)
 def test_every_point_ceiling_and_ridge_lies_inside_the_axes(scene):
     for axes in drawn(scene)[0].axes:
         left, right = axes.get_xlim()
@@ -508,7 +513,7 @@ def test_every_point_ceiling_and_ridge_lies_inside_the_axes(scene):
             assert np.all((y >= bottom * 0.999) & (y <= top * 1.001))
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", DRAWN)
 def test_legend_and_keys_stand_below_the_axes(scene):
     figure, renderer = drawn(scene)
     for axes in figure.axes:
