@@ -1,6 +1,7 @@
 """Convolutions of PyTorch and their gradients as operators of the model: FLOP and bytes by hand."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -161,12 +162,44 @@ def test_two_sizes_do_not():
 def test_convolutions_that_are_not_modelled():
     values = ["", "", "", "[2, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
     assert "the stride differs by direction" in refused("aten::convolution", CONV, values=values)
+    # two strides of a film
     video = [[1, 3, 16, 32, 32], [16, 3, 3, 3, 3]]
-    assert "in 3 dimensions" in refused("aten::convolution", video, values=values)
+    assert "does not say the stride" in refused("aten::convolution", video, values=values)
     unsaid = [*values[:3], "[2, 2]", "[]", *values[5:]]
     assert "does not say the padding" in refused("aten::convolution", CONV, values=unsaid)
     assert "no values" in refused("aten::cudnn_convolution", CONV)
-    assert "3 dimensions" in refused("aten::convolution", [[1, 2, 3, 4, 5], [2, 2, 1, 1, 1]], values=values)
     # a filter larger than the image: the operator itself refuses
     large = [[1, 1, 2, 2], [1, 1, 9, 9]]
     assert "fit no conv2d" in refused("aten::conv2d", large, values=["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "1"])
+
+
+FILM = [2, 3, 8, 56, 56]
+
+
+@pytest.mark.parametrize(
+    ("weight", "stride", "padding"),
+    [
+        ([64, 3, 1, 7, 7], (1, 2, 2), (0, 3, 3)),  # each picture by itself
+        ([64, 3, 1, 3, 3], (2, 1, 1), (0, 1, 1)),  # every second picture
+        ([64, 3, 3, 1, 1], (1, 1, 1), (0, 0, 0)),  # over time
+        ([64, 3, 2, 14, 14], (2, 14, 14), (0, 0, 0)),  # a vision transformer's patches of films
+    ],
+)
+def test_films_whose_filters_do_not_overlap_in_both_are_images(weight, stride, padding):
+    numbers = [str(list(stride)), str(list(padding)), "[1, 1, 1]", "False", "[0, 0, 0]", "1"]
+    operator = mapped("aten::convolution", [FILM, weight], values=["", "", "", *numbers])
+    outputs = [(size + 2 * own - taps) // step + 1
+               for size, own, taps, step in zip(FILM[2:], padding, weight[2:], stride, strict=True)]  # fmt: skip
+    assert operator.flop() == 2 * FILM[0] * math.prod(outputs) * math.prod(weight)
+    skipped = stride[0] if weight[2] == 1 else 1  # pictures that no filter touches are not read
+    read = math.prod(FILM) / skipped + math.prod(weight)
+    assert operator.work().bytes == 2 * (read + FILM[0] * weight[0] * math.prod(outputs))
+    gradient = ["", "", "", "", *numbers, "[True, True, False]"]
+    both = mapped("aten::convolution_backward", [[*FILM[:1], weight[0], *outputs], FILM, weight], values=gradient)
+    assert both.flop() == 2 * operator.flop()
+
+
+def test_films_whose_filters_overlap_in_both_are_not_modelled():
+    values = ["", "", "", "[1, 1, 1]", "[1, 1, 1]", "[1, 1, 1]", "False", "[0, 0, 0]", "1"]
+    assert "in 3 dimensions" in refused("aten::convolution", [FILM, [64, 3, 3, 3, 3]], values=values)
+    assert "different dimensions" in refused("aten::convolution", [FILM, [64, 3, 3, 3]], values=values)

@@ -6,6 +6,7 @@ arguments is that of PyTorch's native_functions.yaml.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,10 @@ from perfmodel.operators.conv2d import Conv2d
 _LARGEST_STRIDE = 32
 
 
+#: a value of each direction
+Sizes = tuple[int, ...]
+
+
 def _sizes(x: Shape, weight: Shape) -> dict[str, Any]:
     """Return the sizes of a convolution of images [n, c, h, w] with a weight [k, c / groups, r, s]."""
     return dict(zip("nchwkrs", (*x.dims, weight.dims[0], *weight.dims[2:]), strict=True))
@@ -30,19 +35,30 @@ def _convolution(
     """Return a convolution, or a ``gradient`` of it.
 
     The numbers are positions of arguments, with input and weight at ``first`` and after it. A signal is an image of one
-    row. Where directions have different padding, what one has beyond the other counts as part of the image.
+    row, a film what `_folded` makes of it. Where directions have different padding, what one has beyond the other
+    counts as part of the image.
     """
-    x, weight = (_image(call.tensor(position)) for position in (first, first + 1))
+    x, weight = (call.tensor(position) for position in (first, first + 1))
     if not call.has_values and len(call.result) == 4:
-        return _from_sizes(call, x, weight, call.result)
-    paddings = _pair(call, padding, call.tensor(first), "padding")
+        return _from_sizes(call, _image(x), _image(weight), call.result)
+    count = len(x.dims) - 2
+    steps, paddings, gaps = (
+        _directions(call, name, position, count)
+        for name, position in (("stride", stride), ("padding", padding), ("dilation", dilation))
+    )
+    of_groups = x.dims[1] if groups is None else _one(call, "groups", groups)
+    if count == 3:
+        x, weight, steps, paddings, gaps = _folded(x, weight, steps, paddings, gaps, of_groups)
+    elif count == 1:  # of the one row nothing is told
+        paddings = (0, *paddings)
+    x, weight = _image(x), _image(weight)
     padded = [size + 2 * (own - min(paddings)) for size, own in zip(x.dims[2:], paddings, strict=True)]
     return Conv2d(
         **_sizes(replace(x, dims=(*x.dims[:2], *padded)), weight),
-        stride=_one(call, "stride", stride),
+        stride=_equal("stride", steps),
         padding=min(paddings),
-        dilation=_one(call, "dilation", dilation),
-        groups=x.dims[1] if groups is None else _one(call, "groups", groups),
+        dilation=_equal("dilation", gaps),
+        groups=of_groups,
         layout="nhwc" if x.channels_last else "nchw",
         dtype=math_dtype(call, x),
         backward=bool(gradient),
@@ -96,6 +112,40 @@ def _image(tensor: Shape) -> Shape:
     return tensor
 
 
+def _folded(
+    x: Shape, weight: Shape, steps: Sizes, paddings: Sizes, gaps: Sizes, groups: int
+) -> tuple[Shape, Shape, Sizes, Sizes, Sizes]:
+    """Return a convolution over time, height and width as one of images with the same FLOP and bytes.
+
+    It is one of each picture by itself where a filter spans one of them; one over time, with the pixels of a picture in
+    a row, where a filter spans one pixel; and one of single pixels where each filter has a block of its own, as where a
+    vision transformer cuts a film into patches.
+
+    Raises
+    ------
+    NotModelledError
+        When a filter spans both pictures and pixels that another filter spans too.
+    """
+    (n, c, *sizes), (k, per_group, *taps) = x.dims, weight.dims
+    if len(taps) != 3 or len(sizes) != 3:
+        raise NotModelledError("its input and its filters have different dimensions")
+    outputs = [
+        (size + 2 * padding - gap * (tap - 1) - 1) // step + 1
+        for size, padding, gap, tap, step in zip(sizes, paddings, gaps, taps, steps, strict=True)
+    ]
+    if taps[0] == 1 and paddings[0] == 0:
+        x, weight = replace(x, dims=(n * outputs[0], c, *sizes[1:])), replace(weight, dims=(k, per_group, *taps[1:]))
+        return x, weight, steps[1:], paddings[1:], gaps[1:]
+    if taps[1:] == [1, 1] and steps == (1, 1, 1) and paddings[1:] == (0, 0):
+        x = replace(x, dims=(n, c, sizes[0], sizes[1] * sizes[2]))
+        return x, replace(weight, dims=(k, per_group, taps[0], 1)), (1,), (paddings[0], 0), gaps[:1]
+    if list(steps) == taps and set(paddings) == {0} and set(gaps) == {1} and groups == 1:
+        each = math.prod(taps)
+        x = replace(x, dims=(n, c * each, outputs[0], outputs[1] * outputs[2]))
+        return x, replace(weight, dims=(k, c * each, 1, 1)), (1,), (0, 0), (1,)
+    raise NotModelledError("it is a convolution in 3 dimensions")
+
+
 def _pair(call: Call, index: int, x: Shape, name: str) -> tuple[int, int]:
     """Return an argument for both directions of an image; a signal has none across."""
     given = call.ints(index)
@@ -104,12 +154,27 @@ def _pair(call: Call, index: int, x: Shape, name: str) -> tuple[int, int]:
     return (0 if len(x.dims) == 3 else given[0], given[-1])
 
 
+def _directions(call: Call, name: str, index: int, count: int) -> Sizes:
+    """Return the values of an argument in each direction, where it may have one for all of them."""
+    given = call.ints(index)
+    if len(given) not in (1, count):
+        raise NotModelledError(f"the trace does not say the {name}")
+    return given * count if len(given) == 1 else given
+
+
 def _one(call: Call, name: str, index: int) -> int:
     """Return the value of an argument that has to be equal in all directions."""
-    values = set(call.ints(index))
-    if len(values) != 1:
-        raise NotModelledError(f"the {name} differs by direction" if values else f"the trace does not say the {name}")
-    return values.pop()
+    values = call.ints(index)
+    if not values:
+        raise NotModelledError(f"the trace does not say the {name}")
+    return _equal(name, values)
+
+
+def _equal(name: str, values: Sizes) -> int:
+    """Return a value that has to be equal in all directions."""
+    if len(set(values)) != 1:
+        raise NotModelledError(f"the {name} differs by direction")
+    return values[0]
 
 
 def convolution(call: Call) -> Operator:
