@@ -52,6 +52,53 @@ def test_the_kernels_name_says_whether_it_computes_the_address_of_each_element(k
     assert mapped("aten::add", [[64, 32], [64, 1]], kernels=[kernel, "Memset (Device)"]).strided is strided
 
 
+INT, CHAR, FP8 = "int", "signed char", "c10::Float8_e4m3fn"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sizes_of_groups"),
+    [
+        # tokens of experts times their weights; the transposed; gradients of the weights; and a batch
+        ([1024, 256], [8, 256, 512], {"batch": 8, "m": 128, "n": 512, "k": 256}),
+        ([8, 512, 256], [256, 1024], {"batch": 8, "m": 512, "n": 128, "k": 256}),
+        ([256, 1024], [1024, 512], {"batch": 8, "m": 256, "n": 512, "k": 128}),
+        ([8, 16, 32], [8, 32, 64], {"batch": 8, "m": 16, "n": 64, "k": 32}),
+        # five tokens have five experts at most
+        ([5, 256], [8, 256, 512], {"batch": 5, "m": 1, "n": 512, "k": 256}),
+    ],
+)
+def test_grouped_products_share_rows_or_k_among_their_groups(a, b, sizes_of_groups):
+    operator = mapped("aten::_grouped_mm", [a, b, [8], [], []], [BF16, BF16, INT, "", ""], [""] * 5)
+    assert operator.op == "gemm"
+    assert {name: getattr(operator, name) for name in sizes_of_groups} == sizes_of_groups
+    scaled = [a, b, [a[0]], [8, b[-1]], [8], [], [], [], []]
+    types = [FP8, FP8, FLOAT, FLOAT, INT, "", "", "", "Scalar"]
+    quantised = mapped("aten::_scaled_grouped_mm", scaled[:8], types[:8], [""] * 7 + ["15"])
+    assert (quantised.dtype, quantised.out_dtype, quantised.flop()) == ("fp8", "bf16", operator.flop())
+
+
+def test_groups_that_are_none_are_refused():
+    assert "do not form groups" in refused(
+        "aten::_grouped_mm", [[16, 32], [8, 16, 64], [8]], [BF16, BF16, INT], [""] * 3
+    )
+    assert "do not form groups" in refused("aten::_grouped_mm", [[16, 32], [8, 32, 64]], [BF16, BF16], [""] * 2)
+    assert "do not form groups" in refused("aten::_grouped_mm", [[32], [32, 64], [8]], [BF16, BF16, INT], [""] * 3)
+
+
+def test_products_of_narrow_weights_read_them_as_they_are():
+    whole = mapped("aten::_int_mm", [[64, 128], [128, 256]], [CHAR, CHAR])
+    assert (whole.work().bytes, whole.flop()) == (64 * 128 + 128 * 256 + 4 * 64 * 256, 2 * 64 * 128 * 256)
+    eight = mapped("aten::_weight_int8pack_mm", [[64, 128], [256, 128], [256]], [BF16, CHAR, BF16])
+    assert (eight.m, eight.n, eight.k, eight.dtype, eight.weight_dtype) == (64, 256, 128, "bf16", "int8")
+    # [n / 8, k / (4 16), 32, 2] packed weights, and scale and zero of each 32 of them
+    packed, scales = [512, 64, 32, 2], [128, 4096, 2]
+    dims, types, values = [[16, 4096], packed, [], scales], [BF16, INT, "Scalar", BF16], ["", "", "32", ""]
+    four = mapped("aten::_weight_int4pack_mm", dims, types, values)
+    assert (four.m, four.n, four.k, four.weight_dtype, four.scale) == (16, 4096, 4096, "int4", "group:32")
+    assert "weights" in refused("aten::_weight_int4pack_mm", dims, types, ["", "", "", ""])
+    assert "form a product" in refused("aten::_weight_int8pack_mm", [[64, 128], [128, 256], [256]], [BF16, CHAR, BF16])
+
+
 COMPLEX = "c10::complex<float>"
 
 

@@ -7,6 +7,8 @@ arguments is that of PyTorch's native_functions.yaml.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
 from perfmodel.operators import Operator
@@ -95,6 +97,66 @@ def _matrix_vector(call: Call, matrix: Shape, *, bias: bool) -> Operator:
 
 def scaled_mm(call: Call) -> Operator:
     """aten::_scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)."""
-    out = call.ints(6) if call.has_values else ()
-    dtype = _SCALAR_TYPES.get(out[0], "") if out else ""
-    return _product(call, call.tensor(0), call.tensor(1), bias=call.optional(4) is not None, out_dtype=dtype)
+    return _product(call, call.tensor(0), call.tensor(1), bias=call.optional(4) is not None, out_dtype=_out(call, 6))
+
+
+def scaled_mm_by_recipe(call: Call) -> Operator:
+    """aten::_scaled_mm_v2(self, mat2, scales, recipe and swizzle of each, bias, out_dtype, ...)."""
+    return _product(call, call.tensor(0), call.tensor(1), bias=call.optional(8) is not None, out_dtype=_out(call, 9))
+
+
+def int_mm(call: Call) -> Operator:
+    """aten::_int_mm(self, mat2): int8 times int8 in int32."""
+    return _product(call, call.tensor(0), call.tensor(1), out_dtype="int32")
+
+
+def grouped_mm(offsets: int, out_dtype: int) -> Callable[[Call], Operator]:
+    """Return the mapping of aten::_grouped_mm(self, mat2, offs, bias, out_dtype) and of that with scales.
+
+    Rows of one operand, or a part of k, belong to each group. A trace does not say which: groups of one size are
+    assumed, and rows beyond a whole number for each are not counted.
+
+    Parameters
+    ----------
+    offsets, out_dtype : positions of these arguments.
+    """
+
+    def build(call: Call) -> Operator:
+        a, b, ends = call.tensor(0), call.tensor(1), call.optional(offsets)
+        ranks = (len(a.dims), len(b.dims))
+        out = _out(call, out_dtype)
+        if ranks == (3, 3):
+            return _product(call, a, b, out_dtype=out)
+        if not {*ranks} <= {2, 3} or ends is None or a.dims[-1] != b.dims[-2]:
+            raise NotModelledError(f"shapes {a.text()} and {b.text()} do not form groups of products")
+        sizes: dict[str, Any] = {"m": a.dims[-2], "n": b.dims[-1], "k": a.dims[-1]}
+        shared = {(2, 3): "m", (3, 2): "n", (2, 2): "k"}[ranks]
+        groups = max(1, min(ends.numel, sizes[shared]))
+        sizes[shared] //= groups
+        return Gemm(**sizes, batch=groups, dtype=math_dtype(call, a), out_dtype=out)
+
+    return build
+
+
+def int4_weights(call: Call) -> Operator:
+    """aten::_weight_int4pack_mm(self [m, k], mat2, qGroupSize, qScaleAndZeros [k / group, n, 2])."""
+    a, scales, group = call.tensor(0), call.tensor(3), call.ints(2)
+    if len(a.dims) != 2 or len(scales.dims) != 3 or len(group) != 1:
+        raise NotModelledError("the trace does not say the sizes of its weights")
+    sizes: dict[str, Any] = {"m": a.dims[0], "n": scales.dims[1], "k": a.dims[1]}
+    return Gemm(**sizes, dtype=a.dtype, weight_dtype="int4", scale=f"group:{group[0]}")
+
+
+def int8_weights(call: Call) -> Operator:
+    """aten::_weight_int8pack_mm(self [m, k], mat2 [n, k], scales [n])."""
+    a, weight = call.tensor(0), call.tensor(1)
+    if len(a.dims) != 2 or len(weight.dims) != 2 or a.dims[1] != weight.dims[1]:
+        raise NotModelledError(f"shapes {a.text()} and {weight.text()} do not form a product")
+    sizes: dict[str, Any] = {"m": a.dims[0], "n": weight.dims[0], "k": a.dims[1]}
+    return Gemm(**sizes, dtype=a.dtype, weight_dtype="int8", scale="column")
+
+
+def _out(call: Call, index: int) -> str:
+    """Return the dtype of the result that an argument names by its number, or "" where it names none."""
+    given = call.ints(index) if call.has_values else ()
+    return _SCALAR_TYPES.get(given[0], "") if given else ""
