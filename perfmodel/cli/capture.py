@@ -17,8 +17,8 @@ def command(
         str,
         typer.Argument(
             metavar="MODULE:NAME",
-            help="A torch.nn.Module, its class, or a function that builds one: package.module:build. The current "
-            "folder is searched first.",
+            help="A torch.nn.Module, its class, or a function that builds one, or one and its inputs: "
+            "package.module:build. The current folder is searched first.",
         ),
     ],
     inputs: Annotated[
@@ -84,13 +84,14 @@ def _with_times(captured: Any, target: Any, inputs: Any, backward: bool) -> Any:
     import dataclasses
 
     from perfmodel.kernels.device import open_device
-    from perfmodel.module_capture.capture import module_of
+    from perfmodel.module_capture.capture import built
     from perfmodel.module_capture.run import run_module
     from perfmodel.module_capture.spec import DTYPES, parse_inputs
 
     device = open_device()
-    net = module_of(target, device=device.kind).to(device.kind, DTYPES.get(captured.cast_to))
-    forward_s, backward_s = run_module(net, parse_inputs(inputs, device=device.kind), backward=backward)
+    net, args, kwargs = built(target, parse_inputs(inputs, device=device.kind), device=device.kind)
+    net = net.to(device.kind, DTYPES.get(captured.cast_to))
+    forward_s, backward_s = run_module(net, kwargs or args, backward=backward)
     return dataclasses.replace(
         captured, measured_s=forward_s, measured_backward_s=backward_s, measured_on=f"{device.kind} ({device.name})"
     )

@@ -49,8 +49,9 @@ def capture(
     Parameters
     ----------
     module : a `torch.nn.Module`, compiled or exported ones too, or a function without arguments that builds one. A
-        function is called with the meta device as default, so that a large model takes no memory. A module stays as
-        it is: what runs is a copy without values.
+        function is called with the meta device as default, so that a large model takes no memory. It may return the
+        module and its inputs, which count where none are given. A module stays as it is: what runs is a copy without
+        values.
     inputs : a tensor, a sequence of positional arguments, or a mapping of keyword arguments. Shapes, dtypes and
         strides matter; values only where the module asks for them (`Captured.decided`), so that the tensors may be on
         the meta device. Where their floating-point dtype is not that of the parameters, the copy is cast to it, as by
@@ -67,8 +68,7 @@ def capture(
     """
     if optimizer and optimizer not in OPTIMIZERS:
         raise unknown_name("optimizer", optimizer, OPTIMIZERS)
-    net = module_of(module)
-    args, kwargs = arguments_of(inputs)
+    net, args, kwargs = built(module, inputs)
     recorder, saved, cast = _recorded_in_one_dtype(net, args, kwargs, backward=backward, loss=loss)
     calls = merged([*recorder.calls(), *_optimizer(net, optimizer, cast)])
     return Captured(
@@ -81,25 +81,38 @@ def capture(
     )
 
 
-def module_of(module: Any, *, device: str = "meta") -> torch.nn.Module:
-    """Return the module itself: of a compiled or exported one, or what a function builds with a default device.
+def built(
+    module: Any, inputs: Any = (), *, device: str = "meta"
+) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """Return the module itself, and its positional and keyword arguments.
+
+    It is that of a compiled or exported one, or what a function builds with a default device: a module, or one with its
+    inputs behind it, which count where none are given.
 
     Raises
     ------
     UsageError
-        When there is none.
+        When there is none, or the inputs are no arguments.
     """
-    module = _plain(module)
+    module, example = _plain(module), ()
     if not isinstance(module, torch.nn.Module) and callable(module):
         with torch.device(device), explained(getattr(module, "__name__", "the builder")):
-            module = _plain(module())
+            made = module()
+        match made:
+            case (torch.nn.Module() as net, example):
+                module = _plain(net)
+            case (torch.nn.Module() as net, _, _, *_):
+                module, example = _plain(net), made[1:]
+            case _:
+                module = _plain(made)
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
             f"{type(module).__name__} is no torch.nn.Module.",
             place="capture",
-            remedy="Pass a module or what builds one.",
+            remedy="Pass a module, or a function that returns one, or one and its inputs.",
         )
-    return module
+    none_given = isinstance(inputs, (Sequence, Mapping)) and not inputs
+    return module, *arguments_of(example if none_given else inputs)
 
 
 def _plain(module: Any) -> Any:

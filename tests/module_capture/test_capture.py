@@ -295,3 +295,27 @@ def test_a_rotation_by_complex_numbers_moves_what_it_does_in_parts() -> None:
     assert call.op is not None
     # x is read and written; the turns are smaller than the result, and not counted
     assert call.moved_bytes == 2 * x.numel() * 4
+
+
+@pytest.mark.parametrize("inputs", [torch.empty(8, 64), (torch.empty(8, 64),), {"x": torch.empty(8, 64)}])
+def test_a_function_may_return_the_module_and_its_inputs(inputs) -> None:
+    def build():
+        return modules.Mlp(), inputs
+
+    assert pm.capture(build).calls == pm.capture(modules.Mlp(), torch.empty(8, 64)).calls
+    assert pm.capture(build, torch.empty(2, 64)).flop == pm.capture(build).flop / 4
+
+
+def test_several_inputs_may_stand_behind_the_module() -> None:
+    def build():
+        return torch.nn.Bilinear(8, 8, 4), torch.empty(2, 8), torch.empty(2, 8)
+
+    assert pm.capture(build).title == "Bilinear(2x8 float32, 2x8 float32)"
+
+
+@pytest.mark.parametrize("made", [(modules.Mlp(),), (torch.empty(8, 64), modules.Mlp()), None])
+def test_a_function_that_returns_anything_else_is_refused(made) -> None:
+    with pytest.raises(UsageError, match=r"no torch\.nn\.Module"):
+        pm.capture(lambda: made, torch.empty(8, 64))
+    with pytest.raises(UsageError, match="tensor or list of arguments"):
+        pm.capture(lambda: (modules.Mlp(), 5))
