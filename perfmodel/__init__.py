@@ -162,6 +162,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.operators.dropout import Dropout as Dropout
     from perfmodel.operators.elementwise import Elementwise as Elementwise
     from perfmodel.operators.embedding import Embedding as Embedding
+    from perfmodel.operators.embedding_bag import EmbeddingBag as EmbeddingBag
     from perfmodel.operators.gated_delta import GatedDelta as GatedDelta
     from perfmodel.operators.gather import Gather as Gather
     from perfmodel.operators.geglu import Geglu as Geglu

@@ -47,7 +47,7 @@ _AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
 
 
 #: operators that read rows of a table, whose gradients are sums of different lengths
-_LOOKUPS = ("embedding", "gather", "index_select")
+_LOOKUPS = ("embedding", "embedding_bag", "gather", "index_select")
 
 
 class Part(NamedTuple):
@@ -77,6 +77,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "group_norm": Part("n", 0, ("x",)),
         "batch_norm": Part("c", 1, ("x",)),
         "embedding": Part("dim", -1, ("table",)),
+        "embedding_bag": Part("dim", -1, ("table",)),
         "index_select": Part("cols", -1, ("table",)),
         "scatter_add": Part("cols", -1, ("x",)),
         "attention": Part("batch", 0, ("q", "k", "v")),

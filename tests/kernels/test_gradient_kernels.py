@@ -35,6 +35,7 @@ def _operators(dtype):
     yield pm.Pool2d(n=2, c=3, h=9, w=8, k=3, stride=2, padding=1, **each)
     yield pm.Pool2d(n=2, c=3, h=9, w=8, k=2, kind="mean", **each)
     yield pm.Embedding(tokens=20, vocab=50, dim=16, **each)
+    yield pm.EmbeddingBag(bags=20, pooling=3, vocab=50, dim=16, **each)
     yield pm.Gather(numel=100, table=1000, distribution="zipf", **each)
     yield pm.IndexSelect(rows=20, cols=9, table=30, distribution="same", **each)
     yield pm.ScatterAdd(rows=200, cols=3, table=30, **each)

@@ -36,6 +36,7 @@ def _operators(dtype):
     yield pm.Pool2d(n=2, c=3, h=9, w=8, k=2, ceil_mode=True, indices=False, dtype=dtype)
     yield pm.Pool2d(n=2, c=3, h=9, w=8, k=2, kind="mean", dtype=dtype)
     yield pm.Embedding(tokens=20, vocab=50, dim=16, dtype=dtype)
+    yield pm.EmbeddingBag(bags=20, pooling=3, vocab=50, dim=16, dtype=dtype)
     yield pm.CrossEntropy(rows=9, vocab=1000, dtype=dtype)
     yield pm.LinearCrossEntropy(rows=20, hidden=16, vocab=100, chunk=8, dtype=dtype)
     yield pm.LinearCrossEntropy(rows=20, hidden=16, vocab=100, gradients=False, dtype=dtype)

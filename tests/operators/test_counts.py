@@ -147,7 +147,19 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("gather", {"numel": 100, "backward": True}, 100, 400 + 800 + 3200, 3200),
     # 5 columns of 4 B lie in a sector of 32 B
     ("index_select", {"rows": 3, "cols": 5}, 0, 24 + 96, 60),
+    # two bags of three of many rows of 8 fp32: 2 2 8 additions; 6 indices, 6 rows of 32 B; two rows
+    ("embedding_bag", {"bags": 2, "pooling": 3, "vocab": 10**6, "dim": 8}, 32, 48 + 192, 64),
+    # all the same row, a sector and a quarter
+    ("embedding_bag", {"bags": 2, "pooling": 3, "vocab": 9, "dim": 10, "distribution": "same"}, 40, 48 + 64, 80),
     ("index_select", {"rows": 300, "cols": 8, "table": 10}, 0, 2400 + 320, 9600),
+    # zeros of the table; six rows of one sector are read and written again
+    (
+        "embedding_bag",
+        {"bags": 2, "pooling": 3, "vocab": 10**6, "dim": 8, "backward": True},
+        48,
+        48 + 64 + 192,
+        32 * 10**6 + 192,
+    ),
     ("index_select", {"rows": 3, "cols": 5, "table": 10**6, "backward": True}, 15, 60 + 24 + 96, 2 * 10**7 + 96),
     # 100 elements into 7 sectors that are read and written
     ("scatter_add", {"rows": 100, "cols": 1, "table": 7}, 100, 400 + 800 + 224, 224),

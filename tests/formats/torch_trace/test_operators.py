@@ -99,6 +99,27 @@ def test_products_of_narrow_weights_read_them_as_they_are():
     assert "form a product" in refused("aten::_weight_int8pack_mm", [[64, 128], [128, 256], [256]], [BF16, CHAR, BF16])
 
 
+def test_bags_of_an_embedding_are_told_by_their_offsets():
+    dims, types = [[1000, 64], [1280], [64]], [FLOAT, LONG, LONG]
+    values = ["", "", "", "False", "0", "False", "", "False", "-1"]
+    bags = mapped("aten::_embedding_bag", dims, types, values)
+    assert sizes(bags) == (
+        "embedding_bag",
+        {"bags": 64, "pooling": 20, "vocab": 1000, "dim": 64, "distribution": "same"},
+    )
+    # the last offset is the end of the last bag
+    values[7] = "True"
+    assert mapped("aten::_embedding_bag", [*dims[:2], [65]], types, values).bags == 64
+    dy = [[64, 64], [1280], [64], [1280], [64], [64], [], [], [], [], [], []]
+    back = mapped("aten::_embedding_bag_backward", dy, [FLOAT, *[LONG] * 5], [""] * 6 + ["1000", *[""] * 5])
+    assert (back.backward, back.pooling, back.vocab) == (True, 20, 1000)
+    dense = [*dy[:2], *dy[3:]]
+    told = [""] * 5 + ["1000", *[""] * 5]
+    assert mapped("aten::_embedding_bag_dense_backward", dense, [FLOAT, *[LONG] * 4], told).params() == back.params()
+    assert "not of 2000 bags" in refused("aten::_embedding_bag", [*dims[:2], [2000]], types, [*values[:7], "False"])
+    assert "rows of the table" in refused("aten::_embedding_bag_backward", dy, [FLOAT, *[LONG] * 5], [""] * 12)
+
+
 COMPLEX = "c10::complex<float>"
 
 

@@ -8,11 +8,13 @@ moves, the least possible is counted, so that a bound stays a bound.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
 from perfmodel.formats.torch_trace.operators.memory import rows_of
 from perfmodel.operators import Operator
 from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.embedding_bag import EmbeddingBag
 from perfmodel.operators.gather import Gather
 from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.sampling import Sampling
@@ -34,6 +36,42 @@ def embedding_backward(call: Call) -> Operator:
     if len(vocab) != 1:
         raise NotModelledError("the trace does not say the rows of the table")
     return Embedding(tokens=index.numel, vocab=vocab[0], dim=dy.dims[-1], unique=1, backward=True, dtype=dy.dtype)
+
+
+def embedding_bag(call: Call) -> Operator:
+    """aten::_embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, weights, include_last, ...)."""
+    table, index, offsets = (call.tensor(position) for position in range(3))
+    if len(table.dims) != 2:
+        raise NotModelledError(f"its table has the shape {table.text()}")
+    bags = offsets.numel - (call.has_values and call.true(7))
+    return _bags(index.numel, bags, table.dims[0], table.dims[1], table.dtype)
+
+
+def embedding_bag_backward(vocab: int) -> Callable[[Call], Operator]:
+    """Return the mapping of a gradient of bags, whose rows of the table are told by an argument."""
+
+    def build(call: Call) -> Operator:
+        dy, index, rows = call.tensor(0), call.tensor(1), call.ints(vocab)
+        if len(rows) != 1 or len(dy.dims) != 2:
+            raise NotModelledError("the trace does not say the rows of the table")
+        return _bags(index.numel, dy.dims[0], rows[0], dy.dims[1], dy.dtype, backward=True)
+
+    return build
+
+
+def _bags(tokens: int, bags: int, vocab: int, dim: int, dtype: str, *, backward: bool = False) -> Operator:
+    """Return the look-up of bags of one size; indices beyond a whole number for each are not counted."""
+    if not 0 < bags <= tokens:
+        raise NotModelledError(f"{tokens} indices are not of {bags} bags")
+    return EmbeddingBag(
+        bags=bags,
+        pooling=tokens // bags,
+        vocab=vocab,
+        dim=dim,
+        distribution=_LEAST,
+        dtype=dtype,
+        backward=backward,
+    )
 
 
 def gather(call: Call) -> Operator:

@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import Number, plain
 from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.embedding_bag import EmbeddingBag
 from perfmodel.operators.gather import Gather
 from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.lookup import SECTOR_BYTES, distinct, harmonic
 from perfmodel.operators.scatter_add import ScatterAdd
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.eager.passes import Kernels, Pass, among, eager_family, is_eager
 from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -46,6 +50,10 @@ THREAD_WORK, COLD_LOAD = 4.0, 1900.0
 #: in `perfmodel.prediction.latency.eager.images`. Six calls of 3 to 88 tokens on an H200 take 3.1 to 4.7 us, of which
 #: five (2026-11-27) were in view
 COPY_WAIT = 1800.0
+
+#: lanes of a warp, warps of embedding_bag, 1024 blocks of eight, and SM cycles of an element of it: a row of a warp
+#: takes 25 instructions, counted in EmbeddingBag.cu (EmbeddingBag_updateOutputKernel_sum_mean), of four schedulers
+LANES, BAG_WARPS, BAG_CYCLES = 32.0, 8192.0, 0.2
 
 JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
 ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
@@ -147,6 +155,25 @@ def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     return [*converted, Pass(1.0, moved, 1.0, 0.0, c["element"] * numel, waited)]
 
 
+def _embedding_bag(op: EmbeddingBag, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return embedding_bag: a thread of a bag and a column walks through the rows of the bag (EmbeddingBag.cu).
+
+    `BAG_WARPS` warps take the bags and their groups of 32 columns one after another, and write the bag of each index.
+    A step waits for an element alone, half of `COPY_WAIT`: its index lies beside the last one, in the same line.
+    The gradient is that of an embedding, whose rows of dy are those of the bags (EmbeddingBackwardKernel.cu).
+    """
+    if op.backward:
+        tokens = Embedding(tokens=op.tokens, vocab=op.vocab, dim=op.dim, unique=op.unique, backward=True)
+        return _embedding(tokens, size, c, machine)
+    row = 1.0 * op.dim * size
+    moved = (
+        op.tokens * 2.0 * INDEX_BYTES + _random(op.tokens, op.vocab, row, op.distribution, machine, c) + op.bags * row
+    )
+    walks = np.ceil(op.bags * np.ceil(op.dim / LANES) / BAG_WARPS)
+    waited = walks * op.pooling * 0.5 * COPY_WAIT / machine.clock_hz
+    return [Pass(1.0, moved, 1.0, op.tokens * _sectors(row), BAG_CYCLES * op.tokens * op.dim, waited)]
+
+
 def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return the gradient of an embedding: zeros, a sort of the indices, partial sums in fp32, and their sums.
 
@@ -172,6 +199,7 @@ KERNELS: dict[str, Kernels] = {
     "scatter_add": _scatter_add,
     "kv_write": _kv_write,
     "embedding": _embedding,
+    "embedding_bag": _embedding_bag,
 }
 
 
@@ -179,4 +207,11 @@ def _applies(op: Any, machine: Machine, library: str) -> bool:
     return is_eager(op, machine, library) and (op.op != "embedding" or op.backward)
 
 
-FAMILY = eager_family("eager_lookup", (JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED), KERNELS, _applies)
+def _is_of_bags(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    return bool(op.op == "embedding_bag")
+
+
+#: bags, of which no table has a row: a factor of two, as for every kind of kernel without rows
+BAGS = Doubt(ErrorSource.KERNEL, _is_of_bags, (0.54, 0.54, 0.54))
+
+FAMILY = eager_family("eager_lookup", (JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED), KERNELS, _applies, (BAGS,))

@@ -12,7 +12,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.doubts import PYTORCH_1, ROWS_ELSEWHERE
+from perfmodel.prediction.latency.doubts import PYTORCH_1, ROWS_ELSEWHERE, Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import IDLE
@@ -91,6 +91,7 @@ def eager_family(
     own: Sequence[Constant],
     kernels: Mapping[str, Kernels],
     applies: Callable[[Any, Machine, str], Any] = is_eager,
+    doubts: Sequence[Doubt] = (),
 ) -> Family:
     """Return a family of PyTorch's kernels.
 
@@ -100,6 +101,7 @@ def eager_family(
     own : its constants beside those of `STREAM`.
     kernels : operator's name -> what lists the kernels of a call.
     applies : as in `Family`.
+    doubts : of its own calls, beside those of all of PyTorch's kernels.
     """
 
     def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -115,5 +117,5 @@ def eager_family(
         applies,
         streams=True,
         by_dtype=False,
-        doubts=(ROWS_ELSEWHERE, PYTORCH_1),
+        doubts=(*doubts, ROWS_ELSEWHERE, PYTORCH_1),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ CASES: list[tuple[str, dict[str, Any], str, tuple[int, int]]] = [
     ("scatter_add", {"cols": 64, "table": 10**5}, "rows", (100, 10**7)),
     ("kv_write", {"kv_heads": 8, "head_dim": 128, "dtype": "bf16"}, "tokens", (1, 10**6)),
     ("embedding", {"vocab": 32000, "dim": 512, "backward": True}, "tokens", (4000, 10**6)),
+    ("embedding_bag", {"pooling": 20, "vocab": 10**6, "dim": 64}, "bags", (10, 10**6)),
+    ("embedding_bag", {"bags": 4096, "vocab": 10**6, "dim": 64}, "pooling", (1, 500)),
+    ("embedding_bag", {"pooling": 20, "vocab": 10**5, "dim": 64, "backward": True}, "bags", (200, 10**5)),
     ("pool2d", {"c": 64, "h": 56, "w": 56, "k": 3}, "n", (1, 1000)),
     ("batch_norm", {"c": 64, "hw": 3136}, "n", (1, 1000)),
     ("batch_norm", {"n": 64, "c": 64, "backward": True}, "hw", (49, 10**5)),
@@ -93,6 +97,17 @@ def test_other_libraries_keep_the_one_kernel(op: str, fixed: dict[str, Any], nam
     # gradients of no library are PyTorch's where their forward pass is
     unnamed = op in ("layer_norm", "softmax") and bool(fixed.get("backward"))
     assert [name.startswith("eager_") for name in families.values()] == [unnamed, False, True]
+
+
+def test_bags_that_nobody_measured_are_known_to_a_factor_of_two() -> None:
+    bags = pm.EmbeddingBag(bags=8192, pooling=20, vocab=10**6, dim=128)
+    found = pm.predict(bags, "h100", library="torch")
+    assert "kernel" in {str(source) for source in found.estimate.uncertainty}
+    assert found.predicted_time_high_s / found.predicted_time_low_s > 4.0
+    # bags of one row are look-ups, whose intervals are those of the rows measured
+    alone = pm.predict(pm.IndexSelect(rows=8192, cols=128, table=10**6), "h100", library="torch")
+    one = pm.predict(replace(bags, pooling=1), "h100", library="torch")
+    assert one.predicted_time_s == pytest.approx(alone.predicted_time_s, rel=0.3)
 
 
 def test_a_sort_moves_its_indices() -> None:
