@@ -20,7 +20,8 @@ from torch.utils.module_tracker import ModuleTracker
 from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
 from perfmodel.module_capture.dispatch import GpuDropout, Recorder
 from perfmodel.module_capture.dtypes import MODULE_DTYPES, casts_to_try, dtype_after
-from perfmodel.module_capture.failures import explained
+from perfmodel.module_capture.failures import ASKED, explained
+from perfmodel.module_capture.known import KnownValues
 from perfmodel.module_capture.result import Captured, CapturedCall, ModuleFacts, Phase, merged
 from perfmodel.operators.optimizer import Optimizer
 
@@ -77,7 +78,7 @@ def capture(
         modules=tuple(_facts(net, saved)),
         cast_to=MODULE_DTYPES[cast] if cast is not None else "",
         recurrent=tuple(_recurrent(net, calls)),
-        decided=tuple(recorder.known.decided),
+        decided=tuple(recorder.known.decided) if recorder.known else (),
     )
 
 
@@ -183,11 +184,21 @@ def _recorded_in_one_dtype(
     leaves = torch.utils._pytree.tree_leaves((args, kwargs))
     first, *others = casts_to_try(net.parameters(), [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
     try:
-        return *_recorded(net, args, kwargs, first, **options), first
+        return *_recorded_as_asked(net, args, kwargs, first, **options), first
     except UsageError:
         if not others:
             raise
-    return *_recorded(net, args, kwargs, others[0], **options), others[0]
+    return *_recorded_as_asked(net, args, kwargs, others[0], **options), others[0]
+
+
+def _recorded_as_asked(*args: Any, **options: Any) -> tuple[Recorder, dict[str, float]]:
+    """Return what `_recorded` does, with the values that are known where the module asks for some."""
+    try:
+        return _recorded(*args, **options)
+    except UsageError as error:
+        if not isinstance(error.__cause__, ASKED):
+            raise
+    return _recorded(*args, **options, known=KnownValues())
 
 
 def _recorded(
@@ -198,18 +209,20 @@ def _recorded(
     *,
     backward: bool,
     loss: Callable[[Any], Any] | None,
+    known: KnownValues | None = None,
 ) -> tuple[Recorder, dict[str, float]]:
     """Run a copy of a module without values; return the operators, and module -> bytes that it saves."""
     tracker = ModuleTracker()
-    recorder = Recorder(tracker)
+    recorder = Recorder(tracker, known)
     with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
         state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
-        for name, buffer in net.named_buffers(remove_duplicate=False):
-            recorder.known.keep(state[name], buffer)
-        for fake, real in zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True):
-            if isinstance(real, torch.Tensor):
-                recorder.known.keep(fake, real)
+        if known is not None:
+            buffers = [(state[name], buffer) for name, buffer in net.named_buffers(remove_duplicate=False)]
+            given = zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True)
+            for fake, real in (*buffers, *given):
+                if isinstance(real, torch.Tensor):
+                    known.keep(fake, real)
         saved = _Saved(recorder, state.values())
         with (
             explained(type(net).__name__),

@@ -96,14 +96,14 @@ class Recorder(TorchDispatchMode):
     ----------
     tracker : knows the modules that are active.
     phase : of everything that follows.
-    known : the values of tensors that no parameter changes.
+    known : the values of tensors that no parameter changes, where the module asks for some.
     """
 
-    def __init__(self, tracker: ModuleTracker) -> None:
+    def __init__(self, tracker: ModuleTracker, known: KnownValues | None = None) -> None:
         super().__init__()
         self.tracker = tracker
         self.phase = Phase.FORWARD
-        self.known = KnownValues()
+        self.known = known
         self._counts: Counter[_Key] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -116,7 +116,8 @@ class Recorder(TorchDispatchMode):
         """
         if func in _PRODUCTS:
             _check_dtypes(func, args, self.module())
-        out = self.known.run(func, args, kwargs or {})
+        run = self.known.run if self.known else _run
+        out = run(func, args, kwargs or {})
         if _runs_a_kernel(func):
             phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
             moved = _bytes(args, kwargs or {}, out)
@@ -137,6 +138,10 @@ class Recorder(TorchDispatchMode):
             op, reason = operator_of(key.call)
             found.append(CapturedCall(key.module, key.phase, describe(key.call), op, count, key.bytes, reason))
         return found
+
+
+def _run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
 def _runs_a_kernel(func: Any) -> bool:

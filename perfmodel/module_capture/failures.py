@@ -8,8 +8,12 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
 from perfmodel.errors import UsageError, first_line
 
+#: what PyTorch raises where an operator asks for the values of a tensor without values
+ASKED = (DataDependentOutputException, DynamicOutputShapeException)
 _HERE = Path(__file__).parent
 
 
@@ -26,15 +30,13 @@ def explained(name: str) -> Iterator[None]:
     UsageError
         When the block raises; its cause is what PyTorch raised.
     """
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-
     log = logging.getLogger("torch._subclasses.fake_tensor")
     silent, log.disabled = log.disabled, True
     try:
         yield
     except UsageError:
         raise
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+    except ASKED as error:
         raise UsageError(
             f"{name} depends on the values of a tensor ({error.func}).",
             place=own_line(traceback.extract_tb(error.__traceback__)),

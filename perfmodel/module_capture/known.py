@@ -14,19 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    unset_fake_temporarily,
-)
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from perfmodel.module_capture.failures import own_line
+from perfmodel.module_capture.failures import ASKED, own_line
 
-#: elements of the largest tensor whose values are kept: a mask of 2,048 x 2,048, 16 MB in fp32
-LARGEST = 2**22
+#: elements of the largest tensor whose values are kept, a mask of 8,192 x 8,192, and bytes of all that are worked out
+LARGEST, MOST_BYTES = 2**26, 2**32
 
 
 class _Value(NamedTuple):
@@ -46,6 +41,7 @@ class KnownValues:
 
     def __init__(self) -> None:
         self.decided: dict[str, None] = {}
+        self._left_bytes = MOST_BYTES
         self._values: Any = WeakTensorKeyDictionary()
         #: storages of tensors whose values are somebody else's, and must not change; held, for addresses are used again
         self._borrowed: dict[int, Any] = {}
@@ -70,21 +66,30 @@ class KnownValues:
         given = known and any(self._values[one].given for one in _tensors((args, kwargs)) if one in self._values)
         try:
             out = func(*args, **kwargs)
-        except (DataDependentOutputException, DynamicOutputShapeException):
+        except ASKED:
             if not known:
                 raise
             if given:
                 self.decided[own_line(traceback.extract_stack())] = None
             return self._as_fake(self._computed(func, args, kwargs), given)
-        if known and all(tensor.numel() <= LARGEST for tensor in _tensors(out)):
-            with contextlib.suppress(
-                RuntimeError, IndexError, ValueError
-            ):  # a device or a kernel that is not here, a wrong value
+        if known and self._has_room(out, (args, kwargs)):
+            # a device or a kernel that is not here, or a wrong value
+            with contextlib.suppress(RuntimeError, IndexError, ValueError):
                 for fake, real in zip(_tensors(out), _tensors(self._computed(func, args, kwargs)), strict=True):
                     self._values[fake] = _Value(real, given)
                 return out
         self._forget(_written(func, args, kwargs))
         return out
+
+    def _has_room(self, out: Any, given: Any) -> bool:
+        """Return whether the values of a result may be kept, and count their bytes; views of arguments take none."""
+        storages = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+        made = [tensor for tensor in _tensors(out) if tensor.untyped_storage()._cdata not in storages]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in made)
+        if size > self._left_bytes or any(tensor.numel() > LARGEST for tensor in made):
+            return False
+        self._left_bytes -= size
+        return True
 
     def _are_known(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Return whether what an operator returns follows from known values, and it changes none of the caller's."""
