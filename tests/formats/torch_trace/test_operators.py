@@ -449,6 +449,32 @@ def test_generated_kernels():
 
 
 @pytest.mark.parametrize(
+    ("name", "dims"),
+    [
+        ("triton_tem_fused_mm_0", [[64, 32], [32, 16], [64, 16]]),
+        # what is added, and a factor that is fused behind the product
+        ("triton_tem_fused_addmm_mul_3", [[16], [64, 32], [32, 16], [64, 16], [64, 16]]),
+        ("triton_tem_fused_bmm_1", [[3, 64, 32], [3, 32, 16], [3, 64, 16]]),
+        # factors of one size are one product, whichever is the first
+        ("triton_tem_fused_mm_2", [[64, 64], [64, 64], [64, 64], []]),
+    ],
+)
+def test_products_of_inductor_s_templates_are_told_by_their_tensors(name, dims):
+    product = mapped(name, dims, [BF16] * len(dims), [""] * len(dims))
+    batch, (m, n) = dims[1][:-2], [size for size in dims if size][-1][-2:]
+    k = 64 if name.endswith("2") else 32
+    assert (product.op, product.flop()) == ("gemm", 2 * (batch or [1])[0] * m * n * k)
+
+
+@pytest.mark.parametrize(
+    "dims", [[[64, 32], [16, 8], [64, 8]], [[64], [64]], [[64, 32], [32, 64], [64, 64], [64, 64], [64, 64]]]
+)
+def test_templates_that_do_not_tell_their_product_are_refused(dims):
+    said = refused("triton_tem_fused_mm_0", dims, [BF16] * len(dims), [""] * len(dims))
+    assert "which of them it multiplies" in said
+
+
+@pytest.mark.parametrize(
     ("name", "elements", "op", "size"),
     [
         ("allreduce", (1000, 1000), "all_reduce", 2000),

@@ -277,6 +277,8 @@ def _generated(name: str) -> Mapping | None:
     """Return the mapping of a kernel that TorchInductor generated, from its name."""
     if name.startswith("triton_poi_"):
         return memory.triton_pointwise
+    if name.startswith("triton_tem_") and "mm" in name:
+        return matrix.triton_product
     return memory.triton_reduction if name.startswith(("triton_red_", "triton_per_")) else None
 
 

@@ -6,11 +6,12 @@ arguments is that of PyTorch's native_functions.yaml.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
-from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
+from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape, modelled
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.profile.arithmetic import uses_tf32
@@ -154,6 +155,23 @@ def int8_weights(call: Call) -> Operator:
         raise NotModelledError(f"shapes {a.text()} and {weight.text()} do not form a product")
     sizes: dict[str, Any] = {"m": a.dims[0], "n": weight.dims[0], "k": a.dims[1]}
     return Gemm(**sizes, dtype=a.dtype, weight_dtype="int8", scale="column")
+
+
+def triton_product(call: Call) -> Operator:
+    """triton_tem_..._mm, ..._bmm, ..._addmm(tensors, ...), a product by a template of TorchInductor.
+
+    Its tensors are what it adds, the two factors, what is fused behind it, and the result; it is the one product of two
+    of them, in their order, that has the size of the last one.
+    """
+    tensors = [shape for shape in map(modelled, call.all_tensors()) if len(shape.dims) > 1]
+    found = {
+        (a.dims, b.dims): (a, b)
+        for a, b in itertools.combinations(tensors[:-1], 2)
+        if a.dims[-1] == b.dims[-2] and (*a.dims[:-1], b.dims[-1]) == tensors[-1].dims and a.dims[:-2] == b.dims[:-2]
+    }
+    if len(found) != 1:
+        raise NotModelledError("its tensors do not say which of them it multiplies")
+    return _product(call, *found.popitem()[1], out_dtype=tensors[-1].dtype)
 
 
 def _out(call: Call, index: int) -> str:
