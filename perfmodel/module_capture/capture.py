@@ -192,13 +192,14 @@ def _recorded_in_one_dtype(
 
 
 def _recorded_as_asked(*args: Any, **options: Any) -> tuple[Recorder, dict[str, float]]:
-    """Return what `_recorded` does, with the values that are known where the module asks for some."""
-    try:
-        return _recorded(*args, **options)
-    except UsageError as error:
-        if not isinstance(error.__cause__, ASKED):
-            raise
-    return _recorded(*args, **options, known=KnownValues())
+    """Return what `_recorded` does, with the values that are known, then those of parameters, if the module asks."""
+    for known in (None, KnownValues()):
+        try:
+            return _recorded(*args, known=known, **options)
+        except UsageError as error:
+            if not isinstance(error.__cause__, ASKED):
+                raise
+    return _recorded(*args, known=KnownValues(), parameters=True, **options)
 
 
 def _recorded(
@@ -210,17 +211,22 @@ def _recorded(
     backward: bool,
     loss: Callable[[Any], Any] | None,
     known: KnownValues | None = None,
+    parameters: bool = False,
 ) -> tuple[Recorder, dict[str, float]]:
-    """Run a copy of a module without values; return the operators, and module -> bytes that it saves."""
+    """Run a copy of a module without values; return the operators, and module -> bytes that it saves.
+
+    The values of inputs and buffers, and of ``parameters`` if asked, are ``known``.
+    """
     tracker = ModuleTracker()
     recorder = Recorder(tracker, known)
     with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
         state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
         if known is not None:
-            buffers = [(state[name], buffer) for name, buffer in net.named_buffers(remove_duplicate=False)]
+            held = [*net.named_buffers(remove_duplicate=False)]
+            held += net.named_parameters(remove_duplicate=False) if parameters else []
             given = zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True)
-            for fake, real in (*buffers, *given):
+            for fake, real in (*((state[name], tensor) for name, tensor in held), *given):
                 if isinstance(real, torch.Tensor):
                     known.keep(fake, real)
         saved = _Saved(recorder, state.values())

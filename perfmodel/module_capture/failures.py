@@ -40,8 +40,8 @@ def explained(name: str) -> Iterator[None]:
         raise UsageError(
             f"{name} depends on the values of a tensor ({error.func}).",
             place=own_line(traceback.extract_tb(error.__traceback__)),
-            remedy="Parameters, inputs that are shapes alone and very large tensors have no values here: run and trace "
-            "it instead, or replace the branch.",
+            remedy="Modules and inputs that are shapes alone, random numbers and what takes long to work out have no "
+            "values here: run and trace it instead, or replace the branch.",
         ) from error
     except Exception as error:
         raise UsageError(

@@ -1,9 +1,9 @@
-"""Values of tensors that are known although operators are captured without values: those that no parameter changes.
+"""Values of tensors that are known although operators are captured without values.
 
-What a module builds from sizes, such as a mask, its buffers and its inputs are worked out beside the tensors without
-values, so that a question about them ("is this mask the causal one?") is answered as in a run. What depends on a
-parameter, on random numbers, or on a large tensor has no value: nobody can answer a question about it without running
-the module.
+What a module builds from sizes, such as a mask, its buffers, its inputs and, where the question is about them, its
+parameters are worked out beside the tensors without values, so that a question ("is this mask the causal one?", "which
+tokens go to this expert?") is answered as in a run. What depends on random numbers, on tensors that are shapes alone,
+or on more than a moment's work has no value: nobody can answer a question about it without running the module.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from perfmodel.module_capture.failures import ASKED, own_line
 
 #: elements of the largest tensor whose values are kept, a mask of 8,192 x 8,192, and bytes of all that are worked out
 LARGEST, MOST_BYTES = 2**26, 2**32
+#: FLOP of all products that are worked out: some seconds of a processor
+MOST_FLOP = 1e12
 
 
 class _Value(NamedTuple):
-    """The values of a tensor, and whether they follow from an input or a buffer."""
+    """The values of a tensor, and whether they follow from an input, a buffer or a parameter."""
 
     tensor: torch.Tensor
     given: bool
@@ -36,19 +39,20 @@ class KnownValues:
 
     Attributes
     ----------
-    decided : the lines that asked for values which follow from an input or a buffer, as "file:line".
+    decided : the lines that asked for values which follow from an input, a buffer or a parameter, as "file:line".
     """
 
     def __init__(self) -> None:
         self.decided: dict[str, None] = {}
-        self._left_bytes = MOST_BYTES
+        self._left_bytes, self._left_flop = MOST_BYTES, MOST_FLOP
         self._values: Any = WeakTensorKeyDictionary()
         #: storages of tensors whose values are somebody else's, and must not change; held, for addresses are used again
         self._borrowed: dict[int, Any] = {}
 
     def keep(self, fake: torch.Tensor, real: torch.Tensor) -> None:
-        """Keep the values of a tensor of the caller's; one without values, or a large one, remains unknown."""
-        if real.layout == torch.strided and _has_values(real):
+        """Keep the values of a tensor of the caller's; one without values, or a large one to copy, remains unknown."""
+        in_place = real.device.type == "cpu" and real.dtype == fake.dtype
+        if real.layout == torch.strided and (in_place or _has_values(real)):
             storage = fake.untyped_storage()
             self._borrowed[storage._cdata] = storage
             with unset_fake_temporarily():
@@ -72,7 +76,7 @@ class KnownValues:
             if given:
                 self.decided[own_line(traceback.extract_stack())] = None
             return self._as_fake(self._computed(func, args, kwargs), given)
-        if known and self._has_room(out, (args, kwargs)):
+        if known and self._has_room(func, args, kwargs, out):
             # a device or a kernel that is not here, or a wrong value
             with contextlib.suppress(RuntimeError, IndexError, ValueError):
                 for fake, real in zip(_tensors(out), _tensors(self._computed(func, args, kwargs)), strict=True):
@@ -81,14 +85,16 @@ class KnownValues:
         self._forget(_written(func, args, kwargs))
         return out
 
-    def _has_room(self, out: Any, given: Any) -> bool:
-        """Return whether the values of a result may be kept, and count their bytes; views of arguments take none."""
-        storages = {tensor.untyped_storage()._cdata for tensor in _tensors(given)}
+    def _has_room(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> bool:
+        """Return whether a result may be worked out, and count its FLOP and bytes; views of arguments have none."""
+        storages = {tensor.untyped_storage()._cdata for tensor in _tensors((args, kwargs))}
         made = [tensor for tensor in _tensors(out) if tensor.untyped_storage()._cdata not in storages]
         size = sum(tensor.numel() * tensor.element_size() for tensor in made)
-        if size > self._left_bytes or any(tensor.numel() > LARGEST for tensor in made):
+        counted = flop_registry.get(func.overloadpacket)
+        flop = float(counted(*args, **kwargs, out_val=out)) if counted else 0.0
+        if size > self._left_bytes or flop > self._left_flop or any(tensor.numel() > LARGEST for tensor in made):
             return False
-        self._left_bytes -= size
+        self._left_bytes, self._left_flop = self._left_bytes - size, self._left_flop - flop
         return True
 
     def _are_known(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -243,7 +243,7 @@ def _reservations(captured: Captured) -> Iterator[str]:
         )
     if captured.decided:
         lines = ", ".join(captured.decided[:_NAMES])
-        yield f"Values of inputs or buffers decide what runs ({lines}): other values may run other operators."
+        yield f"Values decide what runs ({lines}): other inputs, buffers or parameters may run other operators."
     missing = captured.not_modelled_share()
     if missing:
         names = _names(call for call in captured.calls if call.op is None)

@@ -97,8 +97,8 @@ class Captured(Reportable):
     cast_to : dtype that the parameters were cast to, which is that of the inputs; empty where they kept their own.
     recurrent : classes of the recurrent layers that ran. Their steps are PyTorch's general operators; a GPU computes
         the same products in fewer kernels, so that traffic and times are upper limits for them.
-    decided : lines ("file:line") at which values of inputs or buffers decided what runs: other values may run other
-        operators.
+    decided : lines ("file:line") at which values of inputs, buffers or parameters decided what runs: other values may
+        run other operators.
     measured_s : path -> measured time of the forward pass [s], where it was run.
     measured_backward_s : of the whole backward pass [s], None where it was not run.
     measured_on : the device that it ran on, or empty.
