@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
-from perfmodel.formats.torch_trace.operators.memory import rows_of
+from perfmodel.formats.torch_trace.operators.memory import broadcast, rows_of
 from perfmodel.operators import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.embedding_bag import EmbeddingBag
@@ -80,12 +80,15 @@ def gather(call: Call) -> Operator:
 
 
 def index(call: Call) -> Operator:
-    """aten::index(self, indices) with indices along the first axis."""
+    """aten::index(self, indices) with indices along the first axes, which broadcast: one for each row of the result."""
     table, lists = call.tensor(0), call.argument(1)
     indices = lists if isinstance(lists, tuple) else (lists,) if isinstance(lists, Shape) else ()
-    if len(indices) != 1:
-        raise NotModelledError("it has indices along several axes")
-    return IndexSelect(rows=indices[0].numel, cols=_row(table), distribution=_LEAST, dtype=table.dtype)
+    if not all(index.dims for index in indices) or not 0 < len(indices) <= len(table.dims):
+        raise NotModelledError("it has indices along other axes than the first ones")
+    if any(index.dtype == "int8" for index in indices):
+        raise NotModelledError("its mask does not say how many elements it selects")
+    cols = math.prod(table.dims[len(indices) :])
+    return IndexSelect(rows=broadcast(indices), cols=cols, distribution=_LEAST, dtype=table.dtype)
 
 
 def index_add(call: Call) -> Operator:

@@ -52,13 +52,13 @@ def _elementwise(kind: str, tensors: Sequence[Shape], out_dtype: str = "") -> Op
     """
     if not tensors:
         raise NotModelledError("no argument is a tensor")
-    numel = _broadcast(tensors)
+    numel = broadcast(tensors)
     full = [shape for shape in tensors if shape.distinct == numel]
     dtypes = sorted((shape.dtype for shape in full or tensors), key=dtype_bytes)
     return Elementwise(numel=numel, kind=kind, num_inputs=len(full), dtype=dtypes[0], out_dtype=out_dtype or dtypes[-1])
 
 
-def _broadcast(tensors: Sequence[Shape]) -> int:
+def broadcast(tensors: Sequence[Shape]) -> int:
     """Return the number of elements after broadcasting."""
     rank = max(len(shape.dims) for shape in tensors)
     axes = zip(*((1,) * (rank - len(shape.dims)) + shape.dims for shape in tensors), strict=True)
