@@ -92,6 +92,10 @@ PROFILES = (
     b"Start (ns),Duration (ns),CorrId,GrdX,Bytes (MB),Device,Strm,Name\n1,5,1,1,,A (0),7,f\n9,2,2,,8.3,A (0),7,g\n",
     b'==1== NVPROF is profiling\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,ms,\n'
     b'"GPU activities",100,3.0,3,1000,900,1.1,"f"\n',
+    b'"Kind","Agent_Id","Queue_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    b'"KERNEL_DISPATCH","Agent 2",1,"f",7,1000,5000\n"KERNEL_DISPATCH","Agent 2",1,"g",8,6000,9000\n'
+    b'"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    b'"HIP_RUNTIME_API","hipLaunchKernel",3,3,7,500,900\n',
     b'"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","f","gpu__time_duration.sum","us","1,234.5"\n'
     b'"0","f","dram__bytes.sum","Kbyte","10"\n',
     b"------  ------  ------  ------\nName    Self CPU  Self CUDA  # of Calls\n------  ------  ------  ------\n"

@@ -87,5 +87,5 @@ def untraced_notes(run: MeasuredRun) -> tuple[str, ...]:
         return ("The trace contains no GPU work: the times are CPU times.",)
     return (
         "The profile has no time line: fractions refer to the listed time, not to the wall time, and launch, sync and "
-        "idle time are unknown. A trace (torch.profiler, nsys) contains them.",
+        "idle time are unknown. A trace (torch.profiler, nsys, rocprofv3) contains them.",
     )

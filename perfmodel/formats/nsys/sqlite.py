@@ -61,6 +61,11 @@ _DIRECTIONS = {
     10: CopyDirection.BETWEEN_DEVICES,
 }
 _PAGEABLE, _PINNED = 0, 1
+#: databases of other profilers: how the name of a table begins, the program, and what makes a readable file of it
+_OTHERS = (
+    ("StringTable", "nvprof", "Give nvprof's CSV: nvprof -i FILE --csv."),
+    ("rocpd_", "rocprofv3", "Give its CSV, *_kernel_trace.csv: rocpd convert --output-format csv -i FILE."),
+)
 #: NVTX events that are ranges with a start and an end: PushPop and StartEnd, and those read from NVTX's own text format
 #: (ENUM_NSYS_EVENT_TYPE)
 _NVTX_RANGES = (59, 60, 70, 71)
@@ -167,15 +172,12 @@ class _Reader:
         """Raise if another program wrote the file."""
         if "StringIds" in self.tables:
             return
+        what, remedy = "not an export of Nsight Systems", "Export: nsys export --type sqlite FILE.nsys-rep."
+        for table, program, command in _OTHERS:
+            if any(name.startswith(table) for name in self.tables):
+                what, remedy = f"a database of {program}", command
         listed = ", ".join(sorted(self.tables)[:8]) or "none"
-        nvprof = "StringTable" in self.tables
-        raise InputFileError(
-            f"is {'a database of nvprof' if nvprof else 'not an export of Nsight Systems'}; its tables are: {listed}.",
-            place=self.place,
-            remedy="Give nvprof's CSV: nvprof -i FILE --csv."
-            if nvprof
-            else "Export: nsys export --type sqlite FILE.nsys-rep.",
-        )
+        raise InputFileError(f"is {what}; its tables are: {listed}.", place=self.place, remedy=remedy)
 
     def _rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Return columns of a table, None for columns that this version lacks; nothing without the table."""

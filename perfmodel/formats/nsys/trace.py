@@ -1,4 +1,4 @@
-"""The traces of ``nsys stats`` (``cuda_gpu_trace``, ``cuda_api_trace``) and of ``nvprof`` as a time line."""
+"""The traces of ``nsys stats`` (``cuda_gpu_trace``, ``cuda_api_trace``), ``nvprof`` and ``rocprof`` as a time line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
+from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, column, seconds
 from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, entries_of
 from perfmodel.formats.text.numbers import NumberFormat
@@ -19,6 +21,8 @@ from perfmodel.profile.timeline import Timeline
 
 #: "NVIDIA A100 (0)": name and number
 _DEVICE = re.compile(r"(.*?)\s*\((\d{1,9})\)")
+#: "Agent 4", "GPU 0" and "4" are numbers without a name
+_NUMBERED = re.compile(r"(?:(?:Agent|[CG]PU)[ -]?)?(\d{1,9})")
 _PINNED = {"pinned": 1, "pageable": 0}
 
 
@@ -141,7 +145,7 @@ def _gpu_event(row: _Row, names: Interned[str], calls: Mapping[str, int], device
         stream=row.stream,
         launch=calls.get(row.correlation, -1),
         bytes=row.bytes,
-        direction=-1 if math.isnan(row.bytes) else copy_direction(row.name),
+        direction=copy_direction(row.name) if event_kind(row.name) is EventKind.MEMCPY else -1,
         pinned=row.pinned,
     )
 
@@ -151,6 +155,7 @@ def _device_number(written: str, devices: dict[str, int]) -> int:
     if not written:
         return -1
     if written not in devices:
-        match = _DEVICE.fullmatch(written)
-        devices[written] = int(match.group(2)) if match else len(devices)
+        named, numbered = _DEVICE.fullmatch(written), _NUMBERED.fullmatch(written)
+        number = named.group(2) if named else numbered.group(1) if numbered else len(devices)
+        devices[written] = int(number)
     return devices[written]

@@ -17,6 +17,8 @@ _RULE = re.compile(r"\s*-{2,}(?:\s+-{2,})+\s*")
 _BORDER = re.compile(r"\s*[|+][\s|+:-]*")
 _GAP = re.compile(r"\s{2,}|\t")
 _NUMBER = re.compile(r"\s*\"?[+-]?[\d.,]+")
+#: a cell with nothing but a number, which no header has
+_NUMBER_CELL = re.compile(r"[,\t|] *\"?\d+\"? *[,\t|]")
 #: a quoted name may contain line ends, but over this many lines its closing quote is missing
 _LONGEST_CELL_LINES = 200
 
@@ -162,8 +164,7 @@ def _read(
         if not line.strip() or _RULE.fullmatch(line) or _BORDER.fullmatch(line):
             number += 1
             continue
-        # headers start with a word, so the rows of long tables, which start with a number, are not tried as headers
-        if not _NUMBER.match(line) and _header(lines, number, rules.is_header)[0] is not None:
+        if _may_be_header(line) and _header(lines, number, rules.is_header)[0] is not None:
             break
         if split in (_commas, _tabs):
             line, taken = _whole(lines, number, rules.place)
@@ -174,6 +175,11 @@ def _read(
             foreign += 1
         number += taken
     return StreamTable(banner, headers, header_line, rows, foreign), number
+
+
+def _may_be_header(line: str) -> bool:
+    """Whether a line may be a header, which has words alone; trying each row of a long table takes most of the time."""
+    return _NUMBER.match(line) is None and _NUMBER_CELL.search(line) is None
 
 
 def _whole(lines: Sequence[str], number: int, place: str) -> tuple[str, int]:
