@@ -52,6 +52,19 @@ API_TRACE = """Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread 
 58000,1500,cudaLaunchKernel,0,102,7,8,20,main
 500,52000,cudaMemcpy,0,101,7,8,20,main
 """
+PROJECTED = """Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,\
+NumGPUOps,Lvl,NumChild,RangeId,ParentId,RangeStack
+:step,1000,3000,500,5000,PushPop,1,2,6,0,2,10,,:10
+:forward,1000,900,600,1200,PushPop,1,2,2,1,0,11,10,:10:11
+:forward,2000,1000,1900,1300,PushPop,1,2,2,1,1,12,10,:10:12
+:mlp,2100,400,1950,900,PushPop,1,2,1,2,0,13,12,:10:12:13
+"""
+PROJECTED_SUMS = """Range,Style,Total Proj Time (ns),Total Range Time (ns),Range Instances,Proj Avg (ns),Proj Med (ns),\
+Proj Min (ns),Proj Max (ns),Proj StdDev (ns),Total GPU Ops,Avg GPU Ops,Avg Range Lvl,Avg Num Child
+:step,PushPop,3000,5000,1,3000.0,3000.0,3000,3000,0.0,6,6.0,0.0,2.0
+:forward,PushPop,1900,2500,2,950.0,950.0,900,1000,10.0,4,2.0,1.0,0.5
+:mlp,PushPop,400,900,1,400.0,400.0,400,400,0.0,1,1.0,2.0,0.0
+"""
 
 
 @pytest.fixture
@@ -326,3 +339,33 @@ def test_calls_of_mpi_are_no_kernels(read):
     assert both.notes == ("Left out: calls of MPI (700 ns): they run on the CPU beside the kernels.",)
     alone = read(MPI)
     assert [(entry.name, entry.category) for entry in alone.entries] == [("MPI_Allreduce", EventKind.HOST)]
+
+
+def test_projected_ranges_count_outside_the_ranges_in_them(read):
+    profile = read(PROJECTED)
+    assert times(profile) == {":forward": 1.5e-6, ":step": 1.1e-6, ":mlp": 0.4e-6}
+    assert {entry.name: entry.calls for entry in profile.entries} == {":forward": 2, ":step": 1, ":mlp": 1}
+    # the whole is the outermost range
+    assert profile.total_time_s == pytest.approx(3e-6)
+    lines = PROJECTED.splitlines(keepends=True)
+    assert read("".join((lines[0], *reversed(lines[1:])))).entries == profile.entries
+
+
+def test_sums_of_projected_ranges_count_the_innermost_and_what_is_around_them(read):
+    profile = read(PROJECTED_SUMS)
+    assert times(profile) == {":mlp": 0.4e-6, "(outside the innermost ranges)": 2.6e-6}
+    assert any("nvtx_gpu_proj_trace does" in note for note in profile.notes)
+    # beside kernels, which have their times, they are left out
+    both = read(KERNELS + "\n" + PROJECTED_SUMS)
+    assert both.total_time_s == read(KERNELS).total_time_s
+    assert any(note.startswith("Left out: ranges projected to the GPU (5.3 us)") for note in both.notes)
+
+
+def test_overlap_of_projected_ranges_is_told(read):
+    profile = read(PROJECTED.replace(":mlp,2100,400", ":mlp,2100,1500"))
+    assert times(profile)[":mlp"] == 1.5e-6
+    assert any("overlap on the GPU by 500 ns" in note for note in profile.notes)
+
+
+def test_ranges_of_the_host_name_the_report_with_kernels(read):
+    assert any("add --report cuda_gpu_kern_sum, or nvtx_gpu_proj_trace" in note for note in read(RANGES).notes)
