@@ -277,3 +277,14 @@ def test_a_tensor_is_dense_in_some_order_of_its_axes(dims, strides, dense):
 def test_strides_that_are_no_numbers_are_none(strides):
     found = shape_of([4, 8], strides, "float")
     assert (found.inner, found.dense, found.distinct) == (None, True, 32)
+
+
+@pytest.mark.parametrize("stream_above_bytes", [0, 10**9])
+def test_two_lists_of_events_are_refused_and_the_word_in_a_name_is_not(path, stream_above_bytes):
+    again = TRACE[:-1] + b', "traceEvents" :[' + json.dumps(EVENTS[3]).encode() + b"]}"
+    path.write_bytes(again)
+    with pytest.raises(InputFileError, match='the key "traceEvents" several times'):
+        read_profile(path, stream_above_bytes=stream_above_bytes)
+    named = [*EVENTS, event("python_function", 'json.py(3): {"traceEvents": []}', 0, 2)]
+    path.write_bytes(json.dumps({"traceEvents": named}).encode())
+    assert read_profile(path, stream_above_bytes=stream_above_bytes).total_time_s == pytest.approx(6e-6)
