@@ -143,6 +143,10 @@ def test_the_order_of_the_files_and_of_their_rows_changes_nothing(read):
     assert one.timeline.gpu.start_s.tolist() == other.timeline.gpu.start_s.tolist()
 
 
+def test_a_file_that_is_joined_twice_counts_once(read):
+    assert read(KERNELS + COPIES + KERNELS).entries == read(KERNELS + COPIES).entries
+
+
 def test_statistics_agree_with_the_trace(read):
     trace, sums = read(KERNELS), read(STATISTICS)
     assert times(sums) == times(trace)

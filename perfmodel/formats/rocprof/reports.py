@@ -128,7 +128,12 @@ def traces(tables: Iterable[StreamTable]) -> Traces:
     """
     result = Traces()
     timed = {Report.KERNELS, Report.COUNTERS, Report.COPIES, Report.CALLS}
-    chosen = [table for table in tables if report_of(table.headers) in timed]
+    chosen: list[StreamTable] = []
+    for table in tables:
+        rows = [cells for _, cells in table.rows]
+        # a pattern may match a file twice
+        if report_of(table.headers) in timed and all(rows != [cells for _, cells in one.rows] for one in chosen):
+            chosen.append(table)
     hip = any(_is_hip(table) for table in chosen)
     every = [(table, _events(table, result.skipped, hip=hip)) for table in chosen]
     origin_ns = min((start for _, events in every for start, *_ in events), default=0)

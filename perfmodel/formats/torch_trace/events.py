@@ -83,7 +83,8 @@ class _RawDocument(Header):
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _DOCUMENT, _EVENTS = msgspec.json.Decoder(_Document), msgspec.json.Decoder(list[Event])
 _RAW_DOCUMENT, _RAW_EVENTS = msgspec.json.Decoder(_RawDocument), msgspec.json.Decoder(list[msgspec.Raw])
-_EVENT = msgspec.json.Decoder(Event)
+#: of an event with a field of a wrong type, numbers that are written as text count
+_EVENT = msgspec.json.Decoder(Event, strict=False)
 _VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
