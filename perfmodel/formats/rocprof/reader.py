@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
@@ -85,7 +85,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         entries, notes = _sums(sums, skipped, place) if sums else (_calls(timed.api), ())
         profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
     if not profile.total_time_s > 0:
-        raise _nothing(reports, place)
+        raise _nothing(reports, timed.skipped, place)
     return profile
 
 
@@ -173,7 +173,7 @@ def _percent_notes(table: StreamTable, entries: Sequence[ProfileEntry]) -> tuple
     return percent_notes(percents, [entry.time_s for entry in entries], table.headers[at])
 
 
-def _nothing(reports: set[Report], place: str) -> InputFileError:
+def _nothing(reports: set[Report], skipped: Mapping[str, int], place: str) -> InputFileError:
     """Return the error for a file without times of kernels, copies or calls."""
     if Report.UNTIMED in reports:
         remedy = "Run rocprof --timestamp on, or rocprofv3 --kernel-trace --output-format csv."
@@ -181,4 +181,6 @@ def _nothing(reports: set[Report], place: str) -> InputFileError:
     what = " and ".join(sorted(report.value for report in reports))
     if not what:
         return InputFileError("has no rows.", place=place, remedy="Was anything run on the GPU?")
-    return InputFileError(f"holds {what}, and no times of kernels, copies or calls.", place=place, remedy=_REMEDY)
+    left_out = "".join(f"; left out: {count} x {reason}" for reason, count in skipped.items())
+    message = f"holds {what}, and no times of kernels, copies or calls{left_out}."
+    return InputFileError(message, place=place, remedy=_REMEDY)

@@ -130,9 +130,9 @@ def traces(tables: Iterable[StreamTable]) -> Traces:
     timed = {Report.KERNELS, Report.COUNTERS, Report.COPIES, Report.CALLS}
     chosen: list[StreamTable] = []
     for table in tables:
-        rows = [cells for _, cells in table.rows]
+        own = [cells for _, cells in table.rows]
         # a pattern may match a file twice
-        if report_of(table.headers) in timed and all(rows != [cells for _, cells in one.rows] for one in chosen):
+        if report_of(table.headers) in timed and all(own != [cells for _, cells in one.rows] for one in chosen):
             chosen.append(table)
     hip = any(_is_hip(table) for table in chosen)
     every = [(table, _events(table, result.skipped, hip=hip)) for table in chosen]

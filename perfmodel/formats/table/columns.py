@@ -21,6 +21,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAMES = (
     *("name", "kernel name", "kernel", "op name", "op", "operator", "operation", "function name", "function"),
     *("region", "range", "event", "label", "layer", "module", "stage", "phase", "section", "task", "part"),
+    *("op category", "category"),
 )
 _CALLS = (
     *("calls", "count", "instances", "# of calls", "num calls", "number of calls", "ncalls", "n calls"),

@@ -13,7 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel import storage
@@ -32,7 +32,14 @@ from perfmodel.formats.text.double_counting import (
     without_kernels,
     without_total,
 )
-from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, long_unit_s, whole_count
+from perfmodel.formats.text.numbers import (
+    LONGEST_TIME_S,
+    MISSING,
+    NumberFormat,
+    long_unit_s,
+    number_format,
+    whole_count,
+)
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "table"
@@ -43,17 +50,22 @@ _DELIMITERS = ",\t;|"
 _RULE, _EMPHASIS = re.compile(r"\|(?:\s*:?-+:?\s*\|)+"), re.compile(r"^(\*\*|`)(.+)\1$")
 _CELL = re.compile(r"([+-]?[\d.,'_ \u00a0\u202f]+(?:[eE][+-]?\d+)?)([A-Za-zµμ]*)")
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'_ \u00a0\u202f])\d{3}(?:\1\d{3})*(\.\d*)?(?:[eE][+-]?\d+)?")
+_EUROPEAN = NumberFormat(",")
 #: whole numbers in JSON have any size; above this one they do not convert to float64 (at most 1.8e308)
 _LARGEST_INTEGER = 1e300
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Headers and rows as written, each row with its place ("line 7") and its cells."""
+    """Headers and rows as written, each row with its place ("line 7") and its cells.
+
+    ``european`` says that numbers have a decimal comma.
+    """
 
     headers: list[str]
     rows: list[tuple[str, list[Any]]]
     delimiter: str = ""
+    european: bool = False
 
 
 def sniff(head: bytes) -> bool:
@@ -86,6 +98,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     table = _load(path, place)
     refuse_own_columns(table.headers, place)
     columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
+    table = replace(table, european=_is_european(table, columns, place))
     skipped: Counter[str] = Counter()
     timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
     names = [_name(cells, columns) for cells, _ in timed]
@@ -184,7 +197,8 @@ def _from_text(text: str, place: str) -> _Table:
         body = [_from_markdown(line) for line in body]
     rows = _split(body, delimiter, start, place)
     _, headers = next(rows, (0, []))
-    return _Table([header.strip() for header in headers], list(rows), delimiter)
+    # tables that were joined repeat their header
+    return _Table([header.strip() for header in headers], [row for row in rows if row[1] != headers], delimiter)
 
 
 def _from_markdown(line: str) -> str:
@@ -241,11 +255,11 @@ def _entry(
         )
     cells = [*cells, *([None] * (len(table.headers) - len(cells)))]
     context = f"{where}, column {columns.time.header!r}"
-    value = _time_s(cells[columns.time.index], columns.time.unit_s, table.delimiter, context, place)
+    value = _time_s(cells[columns.time.index], columns.time.unit_s, table, context, place)
     if value is None:
         skipped["row without a time"] += 1
         return None
-    calls = None if columns.calls is None else _calls(cells[columns.calls], f"{where}, calls", place)
+    calls = None if columns.calls is None else _calls(cells[columns.calls], table, f"{where}, calls", place)
     if columns.time.kind != "total":
         value = _plausible(value * (1 if calls is None else calls), context, place)
     name = _name(cells, columns).strip()
@@ -301,11 +315,25 @@ def _unit_in_cells(table: _Table, index: int) -> bool:
     return any(match is not None and long_unit_s(match.group(2)) is not None for match in map(_CELL.fullmatch, cells))
 
 
-def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, place: str) -> float | None:
+def _is_european(table: _Table, columns: Columns, place: str) -> bool:
+    """Whether the times or the calls of a table can only have a decimal comma, as "12,5" and "1.234.567".
+
+    Raises
+    ------
+    InputFileError
+        When others can only have a decimal point.
+    """
+    chosen = [columns.time.index, *([] if columns.calls is None else [columns.calls])]
+    cells = (cells[index] for _, cells in table.rows for index in chosen if index < len(cells))
+    matches = (_CELL.fullmatch(cell.strip()) for cell in cells if isinstance(cell, str))
+    return number_format((match.group(1) for match in matches if match), place=place).decimal == ","
+
+
+def _time_s(cell: Any, column_unit_s: float | None, table: _Table, where: str, place: str) -> float | None:
     """Return the time in a cell [s], or None if it holds none."""
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING):
         return None
-    number, unit = _number(cell, delimiter, where, place)
+    number, unit = _number(cell, table, where, place)
     if math.isnan(number):
         return None
     if unit is None:
@@ -319,7 +347,7 @@ def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, 
     return _plausible(number * unit, where, place)
 
 
-def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, float | None]:
+def _number(cell: Any, table: _Table, where: str, place: str) -> tuple[float, float | None]:
     """Return the number in a cell and its unit of time [s], None without a unit."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
         # a comparison with NaN is false, so NaN takes the first way
@@ -330,8 +358,11 @@ def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, f
         shown = str(cell).strip()[:40]
         raise InputFileError(f"{where}: {shown!r} is not a time.", place=place, remedy="Write it as in '12.5 ms'.")
     text = match.group(1).strip()
+    if table.european and (number := _EUROPEAN.parse(text)) is not None:
+        return number, unit
     grouped = _GROUPED.fullmatch(text)
-    if grouped and not (delimiter == ";" and grouped.group(1) == "," and text.count(",") == 1 and "." not in text):
+    may_be_decimal = table.delimiter == ";" and text.count(",") == 1 and "." not in text
+    if grouped and not (may_be_decimal and grouped.group(1) == ","):
         text = text.replace(grouped.group(1), "")
     try:
         return float(text), unit
@@ -349,11 +380,12 @@ def _plausible(time_s: float, where: str, place: str) -> float:
     return time_s
 
 
-def _calls(cell: Any, where: str, place: str) -> int | None:
+def _calls(cell: Any, table: _Table, where: str, place: str) -> int | None:
     """Return a number of calls, or None if the cell holds none."""
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING):
         return None
-    number, unit = _number(cell, ",", where, place)
+    # a count has no decimal mark, whatever separates the cells
+    number, unit = _number(cell, replace(table, delimiter=","), where, place)
     calls = whole_count(number)
     if unit is not None or calls is None or calls != number:
         raise InputFileError(f"{where}: {str(cell)[:40]!r} is not a whole number of calls.", place=place)

@@ -369,3 +369,10 @@ def test_overlap_of_projected_ranges_is_told(read):
 
 def test_ranges_of_the_host_name_the_report_with_kernels(read):
     assert any("add --report cuda_gpu_kern_sum, or nvtx_gpu_proj_trace" in note for note in read(RANGES).notes)
+
+
+def test_a_spreadsheet_writes_semicolons_and_decimal_commas(read):
+    rows = list(csv.reader(KERNELS.splitlines()))
+    for decimal in ".,":
+        text = "\n".join(";".join(f'"{c}"' if "," in c else c.replace(".", decimal) for c in row) for row in rows)
+        assert read(text).entries == read(KERNELS).entries
