@@ -321,3 +321,15 @@ def test_a_trace_merged_with_itself_counts_once(path, stream_above_bytes):
         assert (len(profile.timeline.gpu), len(profile.timeline.exchanges)) == (5, 1)
         reason = "event of the GPU that the trace lists twice"
         assert profile.skipped == ({reason: 5 * (copies - 1)} if copies > 1 else {})
+
+
+def test_steps_that_are_counted_are_told_once_and_from_the_gpu_where_the_host_has_none(path):
+    def counted(events):
+        path.write_bytes(json.dumps({"traceEvents": events}).encode())
+        return next(note for note in read_profile(path).notes if note.startswith("Counted"))
+
+    step, *others = EVENTS
+    assert "(1 step, " in counted(EVENTS)
+    # a second process of one file has the steps, too
+    assert "(1 step, " in counted([step, step | {"pid": 10}, *others])
+    assert "on the GPU (1 step, " in counted([step | {"cat": "gpu_user_annotation"}, *others])
