@@ -164,6 +164,8 @@ def test_each_release_names_its_columns_its_own_way(read, text):
 
 def test_kernels_under_counters_have_no_time_line_of_the_program(read):
     assert read(COUNTERS).timeline is None
+    wide = OLD.replace('"DispatchNs"', '"FetchSize","DispatchNs"').replace(",0x7f,", ",0x7f,2048.0,")
+    assert (read(wide).timeline, read(wide).entries) == (None, read(OLD).entries)
     assert read(OLD).timeline is not None
 
 

@@ -54,6 +54,13 @@ _COLUMNS = {
     "duration": ("durationnsec", "durationusec", "durationmsec", "durationsec"),
 }
 _MARKS = re.compile(r"[\W_]+")
+#: what rocprof and rocprofv2 write of each launch; a further column is a counter
+_DISPATCH = {
+    *("", "index", "kernelname", "gpuid", "queueid", "queueindex", "pid", "tid", "grd", "wgr", "lds", "scr", "vgpr"),
+    *("fbar", "archvgpr", "accumvgpr", "sgpr", "wavesize", "sig", "obj", "dispatchns", "beginns", "endns"),
+    *("completens", "durationns", "dispatchid", "gridsize", "workgroupsize", "ldsperworkgroup", "scratchperworkitem"),
+    *("kernelid", "starttimestamp", "endtimestamp", "correlationid", "agentid", "threadid", "processid"),
+}
 #: the columns that both traces get, as nsys writes them
 _GPU_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Device", "Strm")
 _API_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Tid")
@@ -73,9 +80,13 @@ def positions(headers: Sequence[str]) -> dict[str, int]:
     >>> positions(["Kernel_Name", "BeginNs", "EndNs"])
     {'start': 1, 'end': 2, 'kernel': 0}
     """
-    plain = [_MARKS.sub("", header.lower()) for header in headers]
+    plain = list(map(_plain, headers))
     found = {key: [plain.index(name) for name in names if name in plain] for key, names in _COLUMNS.items()}
     return {key: places[0] for key, places in found.items() if places}
+
+
+def _plain(header: str) -> str:
+    return _MARKS.sub("", header.lower())
 
 
 def report_of(headers: Sequence[str]) -> Report | None:
@@ -88,8 +99,10 @@ def report_of(headers: Sequence[str]) -> Report | None:
         by_dispatch = {"kernel", "dispatch", "device", "queue"} <= has
         return Report.UNTIMED if by_dispatch or {"kernel", "counter"} <= has else None
     if "kernel" in has:
-        known = has & {"domain", "dispatch", "device", "correlation"}
-        return (Report.COUNTERS if "counter" in has else Report.KERNELS) if known else None
+        if not has & {"domain", "dispatch", "device", "correlation"}:
+            return None
+        counted = "counter" in has or ("domain" not in has and not _DISPATCH.issuperset(map(_plain, headers)))
+        return Report.COUNTERS if counted else Report.KERNELS
     if not has & {"domain", "correlation"}:
         return None
     if "call" in has:
