@@ -89,6 +89,7 @@ PROFILES = (
     b"name,time_ms,calls,%\na,1.5,3,60\nb,1,1,40\ntotal,2.5,4,100\n",
     b'{"rows": [{"name": "a", "time": "12 ms", "calls": 3}, {"name": "b", "time": "1 s", "calls": null}]}',
     b"Time (%),Total Time (ns),Instances,Name\n75.0,3000,3,f\n25.0,1000,1,[CUDA memcpy HtoD]\n",
+    b'[{"Time (%)": 75.0, "Total Time (ns)": 3000, "Instances": 3, "Name": "f"}]',
     b"Start (ns),Duration (ns),CorrId,GrdX,Bytes (MB),Device,Strm,Name\n1,5,1,1,,A (0),7,f\n9,2,2,,8.3,A (0),7,g\n",
     b'==1== NVPROF is profiling\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,ms,\n'
     b'"GPU activities",100,3.0,3,1000,900,1.1,"f"\n',

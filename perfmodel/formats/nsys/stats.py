@@ -1,4 +1,4 @@
-"""Output of ``nsys stats``, as CSV or as text: sums by kernel, copy, API call and range, and the trace of the GPU.
+"""Output of ``nsys stats``, as CSV, JSON or text: sums by kernel, copy, API call and range, and the trace of the GPU.
 
 One stream may contain several reports, between banners and progress. Kernels and copies of the GPU become the
 entries. API calls run beside them on the CPU, and ranges contain them, so these are entries only without GPU work.
@@ -20,6 +20,7 @@ from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
+from perfmodel.formats.nsys.documents import is_report, report_in
 from perfmodel.formats.nsys.projected import projected_sum, projected_trace
 from perfmodel.formats.nsys.reports import (
     API_SUM,
@@ -62,6 +63,8 @@ _ADD = "add --report cuda_gpu_kern_sum, or nvtx_gpu_proj_trace for those within 
 def sniff(head: bytes) -> bool:
     """Recognise the reports of ``nsys stats`` by their headers."""
     text = head.decode("utf-8-sig", "replace")
+    if is_report(text):
+        return True
     try:
         return bool(tables(text, lambda cells: bool(kind_of(cells)), place=""))
     except InputFileError:
@@ -119,7 +122,9 @@ def _all(reports: dict[str, list[StreamTable]]) -> list[StreamTable]:
 def _reports(text: str, place: str) -> dict[str, list[StreamTable]]:
     """Return the tables of a stream by the kind of report, without duplicates."""
     reports: dict[str, list[StreamTable]] = {}
-    for table in tables(text, lambda cells: bool(kind_of(cells)), place=place):
+    is_json = is_report(text)
+    found = [report_in(text, place)] if is_json else tables(text, lambda cells: bool(kind_of(cells)), place=place)
+    for table in found:
         several = reports.setdefault(report_kind(table), [])
         # `nsys profile --stats` prints the reports that `nsys stats` prints again
         if all([cells for _, cells in table.rows] != [cells for _, cells in other.rows] for other in several):

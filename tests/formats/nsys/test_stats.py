@@ -1,6 +1,8 @@
 """``nsys stats``: every kind of report, as CSV and text, several in one stream, and real files against hand sums."""
 
 import csv
+import io
+import json
 
 import numpy as np
 import pytest
@@ -376,3 +378,33 @@ def test_a_spreadsheet_writes_semicolons_and_decimal_commas(read):
     for decimal in ".,":
         text = "\n".join(";".join(f'"{c}"' if "," in c else c.replace(".", decimal) for c in row) for row in rows)
         assert read(text).entries == read(KERNELS).entries
+
+
+def as_json(report):
+    """Write a CSV report as ``nsys stats --format json`` does: numbers as numbers, empty cells as null."""
+
+    def value(cell):
+        try:
+            return int(cell) if cell.isdigit() else float(cell)
+        except ValueError:
+            return cell or None
+
+    return json.dumps([{k: value(v) for k, v in row.items()} for row in csv.DictReader(io.StringIO(report))])
+
+
+@pytest.mark.parametrize(
+    "report", [KERNELS, KERNELS.replace("float *", "f{lambda(int)#1}"), TRACE, CALLS, RANGES, PROJECTED]
+)
+def test_json_says_the_same_as_csv(read, report):
+    a, b = read(as_json(report)), read(report)
+    assert a.entries == b.entries
+    assert a.notes == b.notes
+    if b.timeline:
+        assert a.timeline.gpu.start_s.tolist() == b.timeline.gpu.start_s.tolist()
+
+
+def test_damaged_json_is_told(read):
+    with pytest.raises(InputFileError, match="is not valid JSON"):
+        read(as_json(KERNELS)[:-5])
+    with pytest.raises(InputFileError, match="row 2 has other keys"):
+        read(as_json(KERNELS)[:-1].rpartition("{")[0] + '{"Name": "f"}]')
