@@ -185,6 +185,17 @@ def test_a_copy_between_gpus_is_not_within_one(read):
     assert directions == [CopyDirection.BETWEEN_DEVICES, CopyDirection.DEVICE_TO_DEVICE]
 
 
+def test_statistics_of_several_processes_and_kinds_are_added(read):
+    copies = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"MEMORY_COPY_HOST_TO_DEVICE",4,900,225,100.0\n'
+    calls = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"hipLaunchKernel",4,700,175,100.0\n'
+    other = STATISTICS.replace("200003", "300000")
+    profile = read(STATISTICS + other + copies + calls + STATISTICS)
+    assert times(profile)[GEMM] == 500_003e-9
+    assert times(profile)["MEMORY_COPY_HOST_TO_DEVICE"] == 900e-9
+    assert {entry.name: entry.category for entry in profile.entries}["MEMORY_COPY_HOST_TO_DEVICE"] is EventKind.MEMCPY
+    assert "hipLaunchKernel" not in times(profile)
+
+
 def test_a_summary_counts_the_gpu_once(read):
     profile = read(SUMMARY)
     assert times(profile) == {"f(int, ...)": 1100e-6}

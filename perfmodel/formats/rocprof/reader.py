@@ -21,7 +21,7 @@ from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
 from perfmodel.formats.nsys.timeline import device_notes
 from perfmodel.formats.nsys.trace import Tables, gpu_trace
-from perfmodel.formats.rocprof.reports import Report, kernel_name, positions, report_of, traces
+from perfmodel.formats.rocprof.reports import Report, different, kernel_name, positions, report_of, traces
 from perfmodel.formats.table.columns import words
 from perfmodel.formats.text.double_counting import percent_notes
 from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, NumberFormat, unit_s
@@ -63,7 +63,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         When the file cannot be read, holds no such times, or a row is incomplete.
     """
     place = os.fspath(path)
-    found = tables(read_text(path), _is_header, place=place, blank_ends=False)
+    found = different(tables(read_text(path), _is_header, place=place, blank_ends=False))
     reports = {report for table in found if table.rows and (report := report_of(table.headers))}
     timed = traces(found)
     sums = [table for table in found if report_of(table.headers) is Report.SUMS]
@@ -115,19 +115,22 @@ def _sums(
     several: Sequence[StreamTable], skipped: Counter[str], place: str
 ) -> tuple[list[ProfileEntry], tuple[str, ...]]:
     """Return the entries of statistics, the work of the GPU where there is any."""
-    rows: dict[tuple[str, str], ProfileEntry] = {}
+    summary: dict[tuple[str, str], ProfileEntry] = {}
+    entries: list[ProfileEntry] = []
     notes: list[str] = []
     for table in several:
-        listed = [(domain, entry) for domain, entry in _rows(table, skipped, place)]
+        listed = _rows(table, skipped, place)
         if listed and all(_DOMAIN.fullmatch(entry.name) for _, entry in listed):
             notes.append("Left out: sums by domain, which hold those by name.")
             continue
         if len(several) == 1:
             notes.extend(_percent_notes(table, [entry for _, entry in listed]))
-        # a summary of all domains repeats those of each
-        rows.update({(entry.name, domain): entry for domain, entry in listed})
-    gpu = [entry for entry in rows.values() if entry.category != EventKind.HOST]
-    host = [entry for entry in rows.values() if entry.category == EventKind.HOST]
+        # a summary of all domains repeats those of each; files of several processes have rows of one name
+        summary.update({(entry.name, domain): entry for domain, entry in listed if domain})
+        entries.extend(entry for domain, entry in listed if not domain)
+    entries.extend(summary.values())
+    gpu = [entry for entry in entries if entry.category != EventKind.HOST]
+    host = [entry for entry in entries if entry.category == EventKind.HOST]
     if gpu and host:
         host_s = math.fsum(entry.time_s for entry in host)
         notes.append(f"Left out: API calls ({format_si(host_s, 's')}): they run on the CPU beside the kernels.")

@@ -134,6 +134,16 @@ class Traces:
         }
 
 
+def different(tables: Iterable[StreamTable]) -> list[StreamTable]:
+    """Return the tables without those that are there already: a pattern may match a file twice."""
+    chosen: list[StreamTable] = []
+    for table in tables:
+        rows = [cells for _, cells in table.rows]
+        if all(rows != [cells for _, cells in one.rows] for one in chosen):
+            chosen.append(table)
+    return chosen
+
+
 def traces(tables: Iterable[StreamTable]) -> Traces:
     """Return the traces in some tables; other tables have no effect.
 
@@ -141,12 +151,7 @@ def traces(tables: Iterable[StreamTable]) -> Traces:
     """
     result = Traces()
     timed = {Report.KERNELS, Report.COUNTERS, Report.COPIES, Report.CALLS}
-    chosen: list[StreamTable] = []
-    for table in tables:
-        own = [cells for _, cells in table.rows]
-        # a pattern may match a file twice
-        if report_of(table.headers) in timed and all(own != [cells for _, cells in one.rows] for one in chosen):
-            chosen.append(table)
+    chosen = [table for table in tables if report_of(table.headers) in timed]
     hip = any(_is_hip(table) for table in chosen)
     every = [(table, _events(table, result.skipped, hip=hip)) for table in chosen]
     origin_ns = min((start for _, events in every for start, *_ in events), default=0)
