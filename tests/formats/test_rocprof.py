@@ -210,6 +210,12 @@ def test_calls_alone_are_work_of_the_host(read):
     assert {entry.category for entry in read(sums).entries} == {EventKind.HOST}
 
 
+def test_time_stamps_that_another_program_wrote_as_floats_keep_their_digits(read):
+    first = f"{ZERO + 1_000}"
+    for text in (f"{first}.0", f"{first[0]}.{first[1:]}e+18"):
+        assert read(KERNELS.replace(first, text)).entries == read(KERNELS).entries
+
+
 def test_rows_without_times_are_left_out_and_counted(read):
     lines = KERNELS.splitlines(keepends=True)
     never, backwards = lines[1].replace(f"{ZERO + 1_000}", "0"), lines[1].replace(f"{ZERO + 3_565}", f"{ZERO + 5}")

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE
 from perfmodel.formats.text.stream import StreamTable
@@ -66,6 +67,9 @@ _GPU_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Device", "Strm
 _API_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Tid")
 #: rocprof names the symbol of a kernel's descriptor in place of the kernel: "gemm(int) [clone .kd]", "gemm.kd"
 _DESCRIPTOR = re.compile(r"(?:\.kd| \[clone \.kd\])$")
+#: nanoseconds since 1970 have 19 digits
+_MOST_DIGITS = 19
+_FLOAT = re.compile(r"\d{1,19}\.\d{0,19}(?:[eE]\+?1?\d)?")
 _COPY = "MEMORY_COPY_"
 _NO_TIME = "event without a start or an end"
 _BACKWARDS = "event that ends before it starts"
@@ -208,8 +212,13 @@ def _not_counted(cell: dict[str, str], seen: set[tuple[str, str]], *, hip: bool)
 
 
 def _whole(text: str) -> int:
-    """Return a time stamp, 0 for anything else."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 20 else 0
+    """Return a time stamp with all of its digits, 0 for anything else.
+
+    A program that filters the rows may write it as "172352210005122.0" or "1.72352210005122e+14".
+    """
+    if text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    return int(Decimal(text)) if _FLOAT.fullmatch(text) else 0
 
 
 def _api_row(cell: dict[str, str]) -> list[str]:
