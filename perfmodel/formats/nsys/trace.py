@@ -57,9 +57,14 @@ def gpu_trace(tables: Tables, by: str) -> tuple[list[ProfileEntry], Timeline, st
     names = Interned[str]()
     api: list[HostEvent] = []
     calls: dict[str, int] = {}
+    process_of: dict[str, str] = {}
     for table in tables.by_report.get(API_TRACE, ()):
         for row in _rows(table, tables):
-            calls.setdefault(row.correlation, len(api))
+            # processes count alike, and the work of the GPU does not say whose it is
+            if process_of.setdefault(row.correlation, row.process) != row.process:
+                calls[row.correlation] = -1
+            elif row.correlation:
+                calls.setdefault(row.correlation, len(api))
             api.append(HostEvent(row.start_s, row.duration_s, names[row.name], row.thread))
     gpu: list[GpuEvent] = []
     devices: dict[str, int] = {}
@@ -79,6 +84,7 @@ class _Row:
     name: str
     correlation: str
     device: str
+    process: str
     stream: int
     thread: int
     bytes: float
@@ -90,6 +96,7 @@ _TEXTS = {
     "name": ("name",),
     "correlation": ("corrid", "correlation_id"),
     "device": ("device",),
+    "process": ("pid",),
     "stream": ("strm", "stream"),
     "thread": ("tid",),
     "bytes": ("bytes", "size"),
@@ -121,6 +128,7 @@ def _rows(table: StreamTable, tables: Tables) -> Iterator[_Row]:
             texts["name"] or "(unnamed)",
             texts["correlation"],
             texts["device"],
+            texts["process"],
             stream=_number(tables.numbers, texts["stream"]),
             thread=_number(tables.numbers, texts["thread"]),
             bytes=math.nan if size is None else size * unit_bytes,

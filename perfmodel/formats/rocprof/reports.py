@@ -64,7 +64,7 @@ _DISPATCH = {
 }
 #: the columns that both traces get, as nsys writes them
 _GPU_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Device", "Strm")
-_API_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Tid")
+_API_HEADERS = ("Start (ns)", "Duration (ns)", "Name", "CorrId", "Tid", "Pid")
 #: rocprof names the symbol of a kernel's descriptor in place of the kernel: "gemm(int) [clone .kd]", "gemm.kd"
 _DESCRIPTOR = re.compile(r"(?:\.kd| \[clone \.kd\])$")
 #: nanoseconds since 1970 have 19 digits
@@ -222,7 +222,7 @@ def _whole(text: str) -> int:
 
 
 def _api_row(cell: dict[str, str]) -> list[str]:
-    return [cell["call"], _correlation(cell), cell.get("thread", "")]
+    return [cell["call"], _correlation(cell), cell.get("thread", ""), cell.get("process", "")]
 
 
 def _gpu_row(table: StreamTable) -> Callable[[dict[str, str]], list[str]]:

@@ -408,3 +408,16 @@ def test_damaged_json_is_told(read):
         read(as_json(KERNELS)[:-5])
     with pytest.raises(InputFileError, match="row 2 has other keys"):
         read(as_json(KERNELS)[:-1].rpartition("{")[0] + '{"Name": "f"}]')
+
+
+def test_calls_of_two_processes_with_one_number_launch_nothing_that_is_known(read):
+    assert read(TRACE + "\n" + API_TRACE).timeline.gpu.launch.tolist() == [0, 1, -1]
+    other = "70000,1500,cudaLaunchKernel,0,102,9,10,20,main\n"
+    profile = read(TRACE + "\n" + API_TRACE + other)
+    assert profile.timeline.gpu.launch.tolist() == [0, -1, -1]
+    assert len(profile.timeline.api) == 3
+
+
+def test_work_without_a_number_is_of_no_call(read):
+    trace, calls = TRACE.replace(",103,", ",,"), API_TRACE + "70000,1500,cudaDeviceSynchronize,0,,7,8,20,main\n"
+    assert read(trace + "\n" + calls).timeline.gpu.launch.tolist() == [0, 1, -1]
