@@ -25,7 +25,7 @@ _NAMES = (
 )
 _CALLS = (
     *("calls", "count", "instances", "# of calls", "num calls", "number of calls", "ncalls", "n calls"),
-    *("# calls", "call count", "invocations", "launches", "occurrences"),
+    *("# calls", "call count", "invocations", "launches", "occurrences", "# occurrences"),
 )
 _TIME = {"time", "duration", "dur", "latency", "elapsed", "runtime"}
 _PERCENTAGE = {"%", "percent", "percentage", "pct"}

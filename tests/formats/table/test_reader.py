@@ -462,3 +462,17 @@ def test_a_time_of_over_30_years_has_the_wrong_unit(read, seconds, is_read):
 def test_copies_and_exchanges_are_known_by_their_names(read, name, kind):
     (entry,) = read(f"name,time_ms\n{name},3\n").entries
     assert entry.category == kind
+
+
+def test_an_object_a_line_is_a_row(read):
+    lines = '{"name": "a", "time_ms": 1, "calls": 2}\n\n{"name": "b", "time_ms": 2.5}\n'
+    assert [(entry.name, entry.time_s, entry.calls) for entry in read(lines, ".jsonl").entries] == [
+        ("a", 1e-3, 2),
+        ("b", 2.5e-3, None),
+    ]
+    with pytest.raises(InputFileError, match="line 3 is not valid JSON"):
+        read(lines[:-5], ".jsonl")
+
+
+def test_occurrences_are_calls(read):
+    assert read("Operation,#Occurrences,Total self time (us)\nfusion,5,80\n").entries[0].calls == 5
