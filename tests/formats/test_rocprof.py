@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
-from perfmodel.formats import read_profile, rocprof
+from perfmodel.formats import read_profile
 from perfmodel.formats.detect import find_format
+from perfmodel.formats.rocprof import reader as rocprof
 from perfmodel.profile.timeline import CallKind, CopyDirection
 
 #: whole nanoseconds since 1970, of which float64 resolves 256

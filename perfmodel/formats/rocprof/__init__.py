@@ -1,5 +1,7 @@
-"""AMD's rocprofv3, rocprofv2 and rocprof: the CSV of their traces, counters and statistics."""
+"""AMD's rocprofv3, rocprofv2 and rocprof: their traces, counters and statistics as CSV, and rocprofv3's database."""
 
-from perfmodel.formats.rocprof.reader import NAME, PRECEDENCE, read, sniff
+from perfmodel.formats.rocprof import reader, rocpd
 
-__all__ = ["NAME", "PRECEDENCE", "read", "sniff"]
+READERS = (rocpd, reader)
+
+__all__ = ["READERS"]

@@ -21,7 +21,15 @@ from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
 from perfmodel.formats.nsys.timeline import device_notes
 from perfmodel.formats.nsys.trace import Tables, gpu_trace
-from perfmodel.formats.rocprof.reports import Report, different, kernel_name, positions, report_of, traces
+from perfmodel.formats.rocprof.reports import (
+    COUNTED_ALONE,
+    Report,
+    different,
+    kernel_name,
+    positions,
+    report_of,
+    traces,
+)
 from perfmodel.formats.table.columns import words
 from perfmodel.formats.text.double_counting import percent_notes
 from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, NumberFormat, unit_s
@@ -36,7 +44,6 @@ _HOST_CALL = re.compile(r"(?:__)?hip[A-Z]\w*|hsa_\w+|(?:rccl|nccl|roctx)[A-Z]\w*
 #: kinds of events that a summary by domain has in place of names
 _DOMAIN = re.compile(r"KERNEL_DISPATCH|MEMORY_(?:COPY|ALLOCATION)|SCRATCH_MEMORY|[A-Z_]+_API(?:_EXT)?")
 _GPU_DOMAINS = ("KERNEL_DISPATCH", "MEMORY_COPY")
-_COUNTERS = "Counters are collected from one kernel at a time, so there is no time line of the program."
 #: AMD's profilers print decimal points on every system, and no marks between thousands but in summaries for people
 _NUMBERS = NumberFormat()
 
@@ -71,7 +78,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     if timed.gpu:
         entries, line, _ = gpu_trace(Tables(timed.tables(), _NUMBERS, timed.skipped, place), options.by)
         alone = Report.COUNTERS in reports
-        notes = (*device_notes(line), *((_COUNTERS,) if alone else _missing(reports)))
+        notes = (*device_notes(line), *((COUNTED_ALONE,) if alone else _missing(reports)))
         profile = Profile.from_entries(
             entries,
             source=place,

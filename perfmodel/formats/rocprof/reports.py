@@ -74,7 +74,8 @@ _COPY = "MEMORY_COPY_"
 _NO_TIME = "event without a start or an end"
 _BACKWARDS = "event that ends before it starts"
 _REPEATED = "row with another counter of a launch that is counted"
-_UNDER_HIP = "call of HSA, which calls of HIP make"
+UNDER_HIP = "call of HSA, which calls of HIP make"
+COUNTED_ALONE = "Counters are collected from one kernel at a time, so there is no time line of the program."
 _MARK = "range or mark of the program (ROCTX)"
 
 
@@ -208,7 +209,7 @@ def _not_counted(cell: dict[str, str], seen: set[tuple[str, str]], *, hip: bool)
     domain = cell.get("domain", "") if "call" in cell else ""
     if domain.startswith(("MARKER", "ROCTX")):
         return _MARK
-    return _UNDER_HIP if hip and domain.startswith("HSA") else ""
+    return UNDER_HIP if hip and domain.startswith("HSA") else ""
 
 
 def _whole(text: str) -> int:
