@@ -45,6 +45,10 @@ class Database:
         # the names come from the readers and exist in the file
         return self._base.execute(f'SELECT {wanted} FROM "{table}"').fetchall()  # noqa: S608
 
+    def has_rows(self, table: str) -> bool:
+        """Return whether a table of the file has any row."""
+        return self._base.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None  # noqa: S608
+
     def timed(self, table: str, skipped: Counter[str], *columns: str) -> list[tuple[Any, ...]]:
         """Return start and end [ns] and the columns of each row; rows without a time are skipped and counted."""
         rows = []

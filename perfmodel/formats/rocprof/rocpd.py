@@ -61,7 +61,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         processes = sorted(name.removeprefix(_KERNELS) for name in base.tables if name.startswith(f"{_KERNELS}_"))
         for process in processes or [""]:
             run.add(process)
-        counted = any(base.rows(name, "id") for name in base.tables if name.startswith(_COUNTERS))
+        counted = any(base.has_rows(name) for name in base.tables if name.startswith(_COUNTERS))
     if not run.gpu:
         raise InputFileError(
             "holds no kernels and no copies.", place=place, remedy="Trace them: rocprofv3 --sys-trace -- PROGRAM."
