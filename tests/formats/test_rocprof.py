@@ -129,10 +129,12 @@ def test_the_files_of_a_run_joined_are_one_time_line(read):
     assert [CopyDirection(d).word for d in timeline.gpu.direction if d >= 0] == ["h2d", "d2h"]
     assert set(timeline.gpu.device.tolist()) == {2}
     assert profile.total_time_s == pytest.approx((200_003 + 80_000 + 2_565 + 900 + 20_000) * 1e-9)
-    assert profile.skipped == {
-        "call of HSA, which calls of HIP make": 1,
-        "range or mark of the program (ROCTX)": 1,
-    }
+    assert [timeline.names[name] for name in timeline.annotations.name] == ["step"]
+    assert profile.skipped == {"call of HSA, which calls of HIP make": 1}
+    mark = f'"MARKER_CORE_API","here",70,70,33,{ZERO + 4_000},{ZERO + 4_000}\n'
+    marked = read(KERNELS + COPIES + CALLS + mark)
+    assert marked.skipped["mark of the program (ROCTX), which has no length"] == 1
+    assert len(marked.timeline.annotations) == 1
     assert not any("cat the files" in note for note in profile.notes)
 
 

@@ -17,6 +17,8 @@ MEMORY_TIME, MEMORY_SIZE, GPU_SUM = "memory time", "memory size", "gpu sum"
 NVTX_SUM, GPU_TRACE, API_TRACE = "nvtx sum", "gpu trace", "api trace"
 KERNEL_EXEC, NVTX_KERNELS, MPI_SUM = "kernel exec", "nvtx kernels", "mpi sum"
 PROJECTED_SUM, PROJECTED_TRACE = "projected sum", "projected trace"
+#: ranges of the program on the CPU, which a reader puts beside a trace; no report of nsys is read as one
+RANGES = "ranges"
 
 #: report -> what its rows are
 SUMS = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
 from perfmodel.formats.kernel_names import event_kind
-from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, column, seconds
+from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, RANGES, column, seconds
 from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, entries_of
 from perfmodel.formats.text.numbers import NumberFormat
 from perfmodel.formats.text.stream import StreamTable
@@ -70,7 +70,12 @@ def gpu_trace(tables: Tables, by: str) -> tuple[list[ProfileEntry], Timeline, st
     devices: dict[str, int] = {}
     for table in tables.by_report[GPU_TRACE]:
         gpu.extend(_gpu_event(row, names, calls, devices) for row in _rows(table, tables))
-    timeline = build_timeline(names, gpu, api)
+    ranges = [
+        HostEvent(row.start_s, row.duration_s, names[row.name], row.thread)
+        for table in tables.by_report.get(RANGES, ())
+        for row in _rows(table, tables)
+    ]
+    timeline = build_timeline(names, gpu, api, (), ranges)
     named = [match.group(1) for name in devices if (match := _DEVICE.fullmatch(name))]
     return *entries_of(timeline, by), named[0] if named else ""
 

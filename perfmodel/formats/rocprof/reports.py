@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE
+from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, RANGES
 from perfmodel.formats.text.stream import StreamTable
 
 
@@ -76,7 +76,7 @@ _BACKWARDS = "event that ends before it starts"
 _REPEATED = "row with another counter of a launch that is counted"
 UNDER_HIP = "call of HSA, which calls of HIP make"
 COUNTED_ALONE = "Counters are collected from one kernel at a time, so there is no time line of the program."
-_MARK = "range or mark of the program (ROCTX)"
+_MARK = "mark of the program (ROCTX), which has no length"
 
 
 def positions(headers: Sequence[str]) -> dict[str, int]:
@@ -124,18 +124,21 @@ class Traces:
     Attributes
     ----------
     gpu, api : rows of `_GPU_HEADERS` and `_API_HEADERS`, each with its line.
+    ranges : ranges of the program, as rows of `_API_HEADERS`.
     skipped : reason -> number of rows.
     """
 
     gpu: list[tuple[int, list[str]]] = field(default_factory=list)
     api: list[tuple[int, list[str]]] = field(default_factory=list)
+    ranges: list[tuple[int, list[str]]] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
     def tables(self) -> dict[str, list[StreamTable]]:
-        """Return both traces as `perfmodel.formats.nsys.trace.gpu_trace` takes them."""
+        """Return the traces as `perfmodel.formats.nsys.trace.gpu_trace` takes them."""
         return {
             GPU_TRACE: [StreamTable("", _GPU_HEADERS, 1, self.gpu)],
             API_TRACE: [StreamTable("", _API_HEADERS, 1, self.api)],
+            RANGES: [StreamTable("", _API_HEADERS, 1, self.ranges)],
         }
 
 
@@ -163,8 +166,8 @@ def traces(tables: Iterable[StreamTable]) -> Traces:
     for table, events in every:
         is_api = report_of(table.headers) is Report.CALLS
         row_of = _api_row if is_api else _gpu_row(table)
-        rows = result.api if is_api else result.gpu
         for start, end, line, cell in events:
+            rows = result.ranges if _is_mark(cell) else result.api if is_api else result.gpu
             rows.append((line, [str(start - origin_ns), str(end - start), *row_of(cell)]))
     return result
 
@@ -206,10 +209,14 @@ def _not_counted(cell: dict[str, str], seen: set[tuple[str, str]], *, hip: bool)
         if launch in seen:
             return _REPEATED  # there is one row a counter
         seen.add(launch)
-    domain = cell.get("domain", "") if "call" in cell else ""
-    if domain.startswith(("MARKER", "ROCTX")):
-        return _MARK
-    return UNDER_HIP if hip and domain.startswith("HSA") else ""
+    if _is_mark(cell):
+        return _MARK if cell["start"] == cell["end"] else ""
+    return UNDER_HIP if hip and "call" in cell and cell.get("domain", "").startswith("HSA") else ""
+
+
+def _is_mark(cell: dict[str, str]) -> bool:
+    """Whether a row of a trace of calls is a range or a mark of the program (ROCTX)."""
+    return "call" in cell and cell.get("domain", "").startswith(("MARKER", "ROCTX"))
 
 
 def _whole(text: str) -> int:
