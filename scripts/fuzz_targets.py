@@ -85,13 +85,41 @@ def _sqlite() -> bytes:
         return path.read_bytes()
 
 
+def _rocpd() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.db"
+        base = sqlite3.connect(path)
+        base.executescript(
+            """
+            CREATE TABLE rocpd_string_00 (id, string);
+            INSERT INTO rocpd_string_00 VALUES (1, 'HIP_RUNTIME_API'), (2, 'hipLaunchKernel');
+            CREATE TABLE rocpd_event_00 (id, category_id, stack_id);
+            INSERT INTO rocpd_event_00 VALUES (1, 1, 9), (2, 1, 9);
+            CREATE TABLE rocpd_info_kernel_symbol_00 (id, kernel_name, display_name);
+            INSERT INTO rocpd_info_kernel_symbol_00 VALUES (1, 'f.kd', 'f');
+            CREATE TABLE rocpd_region_00 (start, end, tid, name_id, event_id);
+            INSERT INTO rocpd_region_00 VALUES (500, 900, 1, 2, 1);
+            CREATE TABLE rocpd_kernel_dispatch_00 (start, end, agent_id, kernel_id, queue_id, event_id);
+            INSERT INTO rocpd_kernel_dispatch_00 VALUES (2000, 5000, 1, 1, 1, 2);
+            """
+        )
+        base.commit()
+        base.close()
+        return path.read_bytes()
+
+
 PROFILES = (
     b"name,time_ms,calls,%\na,1.5,3,60\nb,1,1,40\ntotal,2.5,4,100\n",
     b'{"rows": [{"name": "a", "time": "12 ms", "calls": 3}, {"name": "b", "time": "1 s", "calls": null}]}',
     b"Time (%),Total Time (ns),Instances,Name\n75.0,3000,3,f\n25.0,1000,1,[CUDA memcpy HtoD]\n",
+    b'[{"Time (%)": 75.0, "Total Time (ns)": 3000, "Instances": 3, "Name": "f"}]',
     b"Start (ns),Duration (ns),CorrId,GrdX,Bytes (MB),Device,Strm,Name\n1,5,1,1,,A (0),7,f\n9,2,2,,8.3,A (0),7,g\n",
     b'==1== NVPROF is profiling\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,ms,\n'
     b'"GPU activities",100,3.0,3,1000,900,1.1,"f"\n',
+    b'"Kind","Agent_Id","Queue_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    b'"KERNEL_DISPATCH","Agent 2",1,"f",7,1000,5000\n"KERNEL_DISPATCH","Agent 2",1,"g",8,6000,9000\n'
+    b'"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    b'"HIP_RUNTIME_API","hipLaunchKernel",3,3,7,500,900\n',
     b'"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","f","gpu__time_duration.sum","us","1,234.5"\n'
     b'"0","f","dram__bytes.sum","Kbyte","10"\n',
     b"------  ------  ------  ------\nName    Self CPU  Self CUDA  # of Calls\n------  ------  ------  ------\n"
@@ -125,7 +153,7 @@ def targets(data: Path | None, folder: Path) -> list[Target]:
         found = sorted(folder.glob(pattern)) if folder else []
         return tuple(path.read_bytes() for path in found if path.stat().st_size <= LARGEST_SEED_BYTES)
 
-    profiles: tuple[bytes, ...] = (*PROFILES, _trace(), _sqlite(), gzip.compress(_trace(), mtime=0))
+    profiles: tuple[bytes, ...] = (*PROFILES, _trace(), _sqlite(), _rocpd(), gzip.compress(_trace(), mtime=0))
     real = [data and data / name for name in ("traces", "nsys", "ncu", "torch_profiler", "profile_tables")]
     profiles = (*profiles, *(content for folder in real for content in files(folder, "*")))
     table = b"hardware,op,m,n,k,dtype,time_s\na100-sxm4-40gb,gemm,64,64,64,fp16,9.5e-6\n"

@@ -168,8 +168,8 @@ JobArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="PROFILE...",
-        help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
-        "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls. Several traces are the ranks of "
+        help="A trace, an export of nsys, ncu, nvprof or rocprof, key_averages, or a table with a name, a time with "
+        "its unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls. Several traces are the ranks of "
         "one job. Also addresses (s3://, gs://, https://) and patterns ('s3://bucket/run/rank*.json.gz').",
     ),
 ]

@@ -9,10 +9,11 @@ import typer
 from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option, option
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
-from perfmodel.errors import unknown_name
+from perfmodel.errors import InputFileError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.comparison.compare import Comparison
+    from perfmodel.comparison.pairing import BenchRun
 
 
 def command(
@@ -78,15 +79,14 @@ def command(
     """
     from perfmodel.comparison.compare import THRESHOLD, Rules, compare
     from perfmodel.core.report import report
-    from perfmodel.records.runs import read_bench_run
 
     least = THRESHOLD if fail_on is None else min(THRESHOLD, fail_on)
     rules = Rules(threshold=least if threshold is None else threshold, limit=fail_on, drift=drift)
     chosen = _across(across or [])
     destination = Destination.of("compare", format_, output, wide=wide)
     check_plot(plot)
-    first = [read_bench_run(path) for path in storage.expand([before, *(repeat_before or ())])]
-    second = [read_bench_run(path) for path in storage.expand([after, *(repeat_after or ())])]
+    first = _read([before, *(repeat_before or ())])
+    second = _read([after, *(repeat_after or ())])
     comparison = compare(first, second, rules, chosen)
     facts = context(fail_on=fail_on, across=chosen)
     destination.write(report(comparison, context=facts, everything=everything))
@@ -96,6 +96,24 @@ def command(
     for sentence in broken:
         status(sentence)
     return BAD_FINDING if broken else 0
+
+
+def _read(paths: list[str]) -> list[BenchRun]:
+    """Return benchmark records; the error for a profile says what compares those."""
+    from perfmodel.formats.detect import find_format
+    from perfmodel.formats.table import NAME as TABLE
+    from perfmodel.records.runs import read_bench_run
+
+    runs = []
+    for path in storage.expand(paths):
+        try:
+            runs.append(read_bench_run(path))
+        except InputFileError:
+            if (name := find_format(path).reader.NAME) == TABLE:
+                raise
+            remedy = "Compare profiles by: perfmodel diagnose BEFORE --against AFTER"
+            raise InputFileError(f"is a profile ({name}), not a benchmark record.", place=path, remedy=remedy) from None
+    return runs
 
 
 def _across(settings: list[str]) -> tuple[str, ...]:

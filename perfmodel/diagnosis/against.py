@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfmodel.core.report import Reportable
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.result import Diagnosis
 from perfmodel.diagnosis.work_done import work_done
 from perfmodel.errors import UsageError, expect
@@ -260,7 +260,7 @@ def _notes(before: Diagnosis, after: Diagnosis, steps: tuple[int, int]) -> tuple
         notes.append(f"Different devices: {devices[0]} before, {devices[1]} after.")
     counts = [len(side.decomposition.devices) if side.decomposition else 0 for side in (before, after)]
     if counts[0] != counts[1]:
-        notes.append(f"{counts[0]} GPUs before, {counts[1]} after; times are means over the GPUs.")
+        notes.append(f"{format_count(counts[0], 'GPU')} before, {counts[1]} after; times are means over the GPUs.")
     formats = [side.profile.format or "unknown" for side in (before, after)]
     if formats[0] != formats[1]:
         notes.append(f"Different formats: {formats[0]} before, {formats[1]} after; the names of entries may differ.")

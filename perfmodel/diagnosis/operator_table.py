@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.diagnosis.result import Diagnosis
+from perfmodel.profile.profile import ProfileEntry
 from perfmodel.profile.timeline import Floats, Timeline
 
 
@@ -60,7 +62,7 @@ def operator_rows(diagnosis: Diagnosis) -> tuple[OperatorRow, ...]:
     """Return one row for each entry of a diagnosed profile, the longest first."""
     profile = diagnosis.profile
     wall_s = {entry.name: entry.time_s for entry in diagnosis.wall.entries}
-    calls_s = call_times(profile.timeline, len(profile.entries)) if profile.timeline else {}
+    calls_s = call_times(profile.timeline, profile.entries) if profile.timeline else {}
     rows = [
         _row(limit, calls_s.get(index), wall_s.get(limit.entry.name, 0.0), diagnosis.total_s)
         for index, limit in enumerate(diagnosis.limits)
@@ -68,23 +70,32 @@ def operator_rows(diagnosis: Diagnosis) -> tuple[OperatorRow, ...]:
     return tuple(sorted(rows, key=lambda row: -row.time_s))
 
 
-def call_times(timeline: Timeline, entries: int) -> dict[int, Floats]:
-    """Return entry -> the time of each of its calls [s]: of all kernels that one call of an operator launched."""
+def call_times(timeline: Timeline, entries: Sequence[ProfileEntry]) -> dict[int, Floats]:
+    """Return entry -> the time of each of its calls [s].
+
+    Each event is a call of an entry that counts as many calls as it has events, as kernels by name do. A call of other
+    entries is all that one operator launched; what was launched before the trace is of no operator in it, and left out
+    where others are known.
+    """
     gpu = timeline.gpu
     if not gpu.entry.size:
         return {}
     events = np.flatnonzero((gpu.entry >= 0) & timeline.in_window())
-    # an event without an operator is a call of its own; the numbers of operators are below those of events
-    call = np.where(gpu.op[events] >= 0, gpu.op[events], len(timeline.ops) + events)
-    key = gpu.entry[events] * (len(timeline.ops) + len(gpu) + 1) + call
-    keys, first, which = np.unique(key, return_index=True, return_inverse=True)
+    entry, op = gpu.entry[events], gpu.op[events]
+    counted = np.bincount(entry, minlength=len(entries))
+    single = np.array([count == one.calls for count, one in zip(counted.tolist(), entries, strict=True)], dtype=bool)
+    launched = np.bincount(entry, weights=op >= 0, minlength=len(entries)) > 0
+    kept = single[entry] | (op >= 0) | ~launched[entry]
+    events, entry, op = events[kept], entry[kept], op[kept]
+    # the numbers of operators are below those of events
+    call = np.where(single[entry] | (op < 0), len(timeline.ops) + events, op)
+    keys, which = np.unique(entry * (len(timeline.ops) + len(gpu) + 1) + call, return_inverse=True)
     times_s: Floats = np.bincount(which, weights=gpu.duration_s[events], minlength=keys.size).astype(np.float64)
-    entry = gpu.entry[events][first]
-    order = np.argsort(entry, kind="stable")
-    edges = np.searchsorted(entry[order], np.arange(entries + 1))
+    # the keys are in the order of the entries
+    edges = np.searchsorted(keys // (len(timeline.ops) + len(gpu) + 1), np.arange(len(entries) + 1))
     return {
-        index: times_s[order[edges[index] : edges[index + 1]]]
-        for index in range(entries)
+        index: times_s[edges[index] : edges[index + 1]]
+        for index in range(len(entries))
         if edges[index + 1] > edges[index]
     }
 

@@ -12,10 +12,12 @@ from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Evidence, Part
 from perfmodel.profile.profile import ProfileEntry
 
-#: words in the names of CUDA and HIP API calls, by the dimension that such calls are evidence for
+#: how calls of CUDA, HIP and HSA begin
+_APIS = ("cuda", "hip", "cu", "__hip", "hsa_")
+#: words in the names of such calls, by the dimension that they are evidence for
 _CALLS = {
-    Dimension.SYNC: ("synchronize", "waitevent"),
-    Dimension.TRANSFER: ("memcpy", "memset"),
+    Dimension.SYNC: ("synchronize", "waitevent", "hsa_signal_wait"),
+    Dimension.TRANSFER: ("memcpy", "memset", "async_copy"),
     Dimension.LAUNCH: ("launch",),
 }
 #: dimensions that a table of kernels and copies can tell
@@ -48,9 +50,9 @@ def untraced_parts(run: MeasuredRun) -> tuple[Part, ...]:
 
 
 def _api_dimension(entry: ProfileEntry) -> Dimension | None:
-    """Return the dimension that a call of the CUDA or HIP API is evidence for; None for other entries."""
+    """Return the dimension that a call of the CUDA, HIP or HSA API is evidence for; None for other entries."""
     name = entry.name.lower()
-    if entry.category != EventKind.HOST or not name.startswith(("cuda", "hip", "cu")):
+    if entry.category != EventKind.HOST or not name.startswith(_APIS):
         return None
     matching = (dimension for dimension, words in _CALLS.items() if any(word in name for word in words))
     return next(matching, Dimension.IDLE)
@@ -87,5 +89,5 @@ def untraced_notes(run: MeasuredRun) -> tuple[str, ...]:
         return ("The trace contains no GPU work: the times are CPU times.",)
     return (
         "The profile has no time line: fractions refer to the listed time, not to the wall time, and launch, sync and "
-        "idle time are unknown. A trace (torch.profiler, nsys) contains them.",
+        "idle time are unknown. A trace (torch.profiler, nsys, rocprofv3) contains them.",
     )

@@ -15,6 +15,8 @@ NO_SHAPES = "the profiler does not record shapes"
 #: names whose kind is kept: a trace repeats a few hundred, each of which takes up to 0.1 ms to look at
 _MOST_NAMES = 4096
 _STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORECASE)
+#: copies of rocprofv3 ("MEMORY_COPY_HOST_TO_DEVICE") and of rocprof ("CopyHostToDevice")
+_COPY_OF_ROCM = re.compile(r"MEMORY_COPY_[A-Z]|Copy(?:Host|Device)To(?:Host|Device)")
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
 _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
@@ -54,7 +56,7 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
     """
     if not recorded_as and (copy := _STARTS_AS_COPY.match(name)):
         recorded_as = copy.group(1).lower()
-    if "memcpy" in recorded_as:
+    if "memcpy" in recorded_as or (not recorded_as and _COPY_OF_ROCM.match(name)):
         return EventKind.MEMCPY
     if "memset" in recorded_as:
         return EventKind.MEMSET

@@ -10,9 +10,9 @@ from perfmodel.profile.timeline import CopyDirection
 #: Level Zero writes M for the memory of a host that is not pinned: "zeCommandListAppendMemoryCopy(M2D)"
 _DIRECTIONS = (
     (re.compile(r"P(?:to|2)P|Peer", re.IGNORECASE), CopyDirection.BETWEEN_DEVICES),
-    (re.compile(r"H(?:to|2)D|\(M2D\)|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
-    (re.compile(r"D(?:to|2)H|\(D2M\)|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
-    (re.compile(r"D(?:to|2)D|Device-?to-?Device", re.IGNORECASE), CopyDirection.DEVICE_TO_DEVICE),
+    (re.compile(r"H(?:to|2)D|\(M2D\)|Host[-_]?to[-_]?Device", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
+    (re.compile(r"D(?:to|2)H|\(D2M\)|Device[-_]?to[-_]?Host", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
+    (re.compile(r"D(?:to|2)D|Device[-_]?to[-_]?Device", re.IGNORECASE), CopyDirection.DEVICE_TO_DEVICE),
 )  # fmt: skip
 #: names whose direction is kept: a trace repeats a few
 _MOST_NAMES = 4096

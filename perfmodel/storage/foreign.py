@@ -25,6 +25,10 @@ _SHEETS = (".xlsx", ".xlsm", ".ods", ".xls", ".numbers")
 _NSYS = (".nsys-rep", ".qdrep")
 #: Nsight Compute's own files by name and first bytes
 _NCU, _NCU_MAGIC = ".ncu-rep", b"NVR\x00"
+#: traces of AMD's profilers in forms other than CSV: what stands in the first bytes of each
+_ROCPROF_JSON, _ROCPROF_EVENTS = b'"rocprofiler-sdk-tool"', (b'"traceEvents"', b'"BeginNs"', b'"EndNs"')
+_PERFETTO = ".pftrace"
+_AS_CSV = "Write CSV: rocprofv3 --kernel-trace --memory-copy-trace --hip-trace --output-format csv -- PROGRAM"
 #: byte order marks of texts that are not UTF-8; UTF-32's begins with that of UTF-16
 _MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -57,6 +61,12 @@ def foreign(path: AnyPath, head: bytes) -> Foreign | None:
     if suffix == _NCU or head.startswith(_NCU_MAGIC):
         command = f"ncu --csv --page raw --import {place} > FILE.csv"
         return Foreign("is a report of Nsight Compute.", f"Export it first: {command}")
+    if suffix == _PERFETTO:
+        return Foreign("is a binary trace of Perfetto.", _AS_CSV)
+    if _ROCPROF_JSON in head:
+        return Foreign("is the JSON of rocprofv3.", _AS_CSV)
+    if all(key in head for key in _ROCPROF_EVENTS):
+        return Foreign("is the JSON of rocprof.", "Give results.csv or results.stats.csv, which stand beside it.")
     if suffix in _SHEETS and b"\0" in head:
         return Foreign("is a spreadsheet.", "Save it as CSV first.")
     for magic, (packer, command) in _PACKED.items():

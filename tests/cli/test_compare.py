@@ -250,3 +250,23 @@ def test_the_widest_believable_scatter_overflows_nowhere(perfmodel, tmp_path):
             numbers = [value for row in ran.json["rows"] for value in row.values() if isinstance(value, float)]
             assert all(map(math.isfinite, numbers))
     assert perfmodel("compare", short, long, "--drift", "1e300").code in (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("trace.json", '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]}'),
+        ("sums.csv", "Time (%),Total Time (ns),Instances,Name\n100.0,3000,3,f\n"),
+    ],
+)
+def test_profiles_are_told_what_compares_them(perfmodel, tmp_path, name, text):
+    good, profile = _hyperfine(tmp_path / "good.json", 1.0, 1.1, 1.0), tmp_path / name
+    profile.write_text(text)
+    for sides in ((profile, profile), (good, profile)):
+        ran = perfmodel("compare", *sides)
+        assert ran.code == 3
+        assert f"{name}: is a profile (" in ran.err
+        assert "perfmodel diagnose BEFORE --against AFTER" in ran.err
+    # a file of no kind keeps its message
+    (tmp_path / "other.json").write_text("{}")
+    assert "is not a benchmark record" in perfmodel("compare", good, tmp_path / "other.json").err

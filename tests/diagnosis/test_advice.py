@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -221,3 +222,18 @@ def test_three_pieces_of_host_work_are_listed(traced):
     (advice,) = of_kind(diagnose(host_gaps(traced, calls)), "host-work")
     assert advice.text.startswith("move this CPU work")
     assert [part.split()[-1] for part in advice.basis.split("; ")] == ["work4", "work3", "work2"]
+
+
+@pytest.mark.parametrize(
+    ("launches", "said"),
+    [
+        ((), "the trace has no calls of the host.*rocprofv3 --hip-trace"),
+        ((0, 20_699), "shows no activity of the host"),
+    ],
+)
+def test_a_gap_without_any_call_of_the_host_asks_for_them(traced, launches, said):
+    kernels = [(start, start + 95, "k", "kernel", i if launches else -1) for i, start in enumerate((5, 20_705))]
+    line = traced((5, 20_800), gpu=kernels, api=[(at, at + 1, "cudaLaunchKernel", "launch") for at in launches])
+    profile = Profile((ProfileEntry("k", 190 * US, 2, "kernel"),), timeline=line)
+    (advice,) = [item for item in diagnose(profile).advice if item.candidate.name == "find untraced host code"]
+    assert re.search(said, advice.text)

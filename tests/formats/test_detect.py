@@ -126,6 +126,7 @@ def test_a_reader_that_holds_no_file_in_memory_takes_any_size(tmp_path, monkeypa
     assert {one.reader.NAME for one in formats() if getattr(one.reader, "ANY_SIZE", False)} == {
         "torch trace",
         "nsys sqlite",
+        "rocpd",
     }
 
 

@@ -296,3 +296,48 @@ def test_a_summary_has_the_means_of_all_launches_of_one_grid_and_block(tmp_path)
     path.write_text(path.read_text().replace(",9.0,2000000000,SOL", ",9.0,2000000000000000,SOL"))
     with pytest.raises(InputFileError, match=r"'1\.0' us of 2000000000000000 launches is negative or over 30 years"):
         ncu.read(path)
+
+
+def test_details_and_raw_page_in_one_file_count_each_launch_once(read):
+    details = LONG + "".join(
+        row(number, name, metric, unit, value, "(1, 1, 1)").replace('"host"', '"h"').replace("(256,", "(8,")
+        for number, name, metric, unit, value in (
+            (0, "f", "Duration", "ms", "0.50"),
+            (0, "f", "Achieved Occupancy", "%", "40.12"),
+            (1, "g", "Duration", "us", "249.90"),
+            (1, "g", "Achieved Occupancy", "%", "20.00"),
+        )
+    )
+    alone = read(RAW)
+    for text in (details + "\n" + RAW, RAW + "\n" + details):
+        profile = read(text)
+        assert [(e.name, e.time_s, e.calls, e.bytes) for e in profile.entries] == [
+            (e.name, e.time_s, e.calls, e.bytes) for e in alone.entries
+        ]
+        occupancy = {e.name: e.metrics["achieved_occupancy"] for e in profile.entries}
+        assert occupancy == {"f": pytest.approx(0.4012), "g": pytest.approx(0.2)}
+        assert "2 launches are on several pages; each counts once." in profile.notes
+
+
+def test_one_page_twice_counts_once_and_another_run_counts(read):
+    page = LONG + row(0, "f", "gpu__time_duration.sum", "us", "3.00")
+    assert read(page + page).total_time_s == pytest.approx(3e-6)
+    # processes of two containers have one number
+    other = LONG + row(0, "f", "gpu__time_duration.sum", "us", "5.00")
+    assert read(page + other).total_time_s == pytest.approx(8e-6)
+    assert read(page + page.replace('"0","1",', '"0","2",')).total_time_s == pytest.approx(6e-6)
+    raw = f'{ID},"gpu__time_duration.sum"\n"0","1","python","h","f","1","7","(256, 1, 1)","(4, 1, 1)","0","9.0","5.0"\n'
+    assert read(page + raw).entries[0].calls == 2
+
+
+def test_a_summary_beside_single_launches_does_not_count(read):
+    summary = (
+        '"Process ID","Process Name","Host Name","Device","CC","Kernel Name","Block Size","Grid Size","Invocations",'
+        '"Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+        '"1","python","host","0","9.0","f","(256, 1, 1)","(4, 1, 1)","1","S","Duration","us","3.00","3.00","3.00"\n'
+    )
+    page = LONG + row(0, "f", "gpu__time_duration.sum", "us", "3.00")
+    profile = read(summary + page)
+    assert profile.total_time_s == pytest.approx(3e-6)
+    assert any(note.startswith("Left out: a summary of kernels") for note in profile.notes)
+    assert read(summary).total_time_s == pytest.approx(3e-6)

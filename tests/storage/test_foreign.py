@@ -47,6 +47,13 @@ def _tar() -> bytes:
         ("trace.json.zst", b"\x28\xb5\x2f\xfd\x00\x00", "packed with zstd. Unpack it first: unzstd "),
         ("trace.zip", _zip(), "packed with zip. Unpack it first: unzip "),
         ("times.xlsx", _zip(), "Save it as CSV first"),
+        ("1_results.pftrace", b"\x0a\x00\x12" * 500, "binary trace of Perfetto. Write CSV: rocprofv3 "),
+        ("1_results.json", b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "JSON of rocprofv3. Write CSV: rocprofv3 "),
+        (
+            "results.json",
+            b'{ "traceEvents":[{}\n,{"ph":"X","ts":"1","dur":"2","args":{"BeginNs":"1000","EndNs":"3000"}}]}',
+            "JSON of rocprof. Give results.csv or results.stats.csv",
+        ),
         ("trace.tar.gz", _tar(), "tar archive. Unpack it first: tar xf "),
         ("trace.json", TRACE.decode().encode("utf-16"), "is UTF-16 text. Save it as UTF-8"),
         ("trace.json", TRACE.decode().encode("utf-32"), "is UTF-32 text. Save it as UTF-8"),

@@ -200,16 +200,26 @@ def _host_work(run: MeasuredRun) -> Advice | None:
     )
 
 
+_FIND_OUT = (
+    "the trace shows no activity of the host here: record Python (with_stack=True), and look for I/O, logging and locks"
+)
+_TRACE_HOST = (
+    "the trace has no calls of the host, so launches, waits and other work in the gaps are not told apart: record them "
+    "(ProfilerActivity.CPU, nsys profile --trace cuda,nvtx, rocprofv3 --hip-trace)"
+)
+
+
 def _untraced(run: MeasuredRun) -> Advice | None:
     """Return the advice to find out what the host did outside the framework, between two pieces of GPU work."""
     saved_s = sum(float(gaps.untraced_s[(gaps.before >= 0) & (gaps.after >= 0)].sum()) for gaps in run.all_gaps())
+    timeline = run.profile.timeline
+    host_traced = timeline is None or len(timeline.api) or len(timeline.ops)
     return suggest(
         run,
         effort.HOST_WORK,
         Dimension.IDLE,
         name="find untraced host code",
-        text="the trace shows no activity of the host here: record Python (with_stack=True), and look for I/O, logging "
-        "and locks",
+        text=_FIND_OUT if host_traced else _TRACE_HOST,
         targets=(wall.idle_name(IdleReason.UNTRACED),),
         saved_s=saved_s / run.num_gpus,
         basis=_listed(_idle_evidence(run, IdleReason.UNTRACED)),

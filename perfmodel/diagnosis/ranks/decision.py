@@ -52,12 +52,13 @@ def _found(job: Job) -> str:
     early, share = most_waiting(job.step_waits_s)
     if share >= MOST and len(job.ranks) > 2:
         return f"No rank is late in most steps: rank {job.numbers[early]} comes early, with {share:.0%} of the waits."
-    _, share = most_waited_for(job.step_waits_s)
+    late, share = most_waited_for(job.step_waits_s)
     if not share:
         return "No rank waits for another one."
     if share < MOST:
         return "No rank is late in most steps: the waits are spread over the ranks."
-    return "No rank is late in most steps by more than the steps differ."
+    waits = f"rank {job.numbers[late]} has {share:.0%} of the waits"
+    return f"No rank is late in most steps beyond what even ranks are by chance; {waits}."
 
 
 def _late(late: Straggler, *, of_host: bool) -> str:

@@ -36,6 +36,8 @@ _MESSAGE = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
 _PROGRESS = re.compile(rb"^(?:[ \t]*(?:\xef\xbb\xbf)?==(?:PROF|ERROR|WARNING)== |[ \t]+Section: )", re.MULTILINE)
 #: readings that add up over the launches of a kernel; all others are averaged, weighted by the launches' times
 _ADDED = re.compile(r".*\.sum|gpu__time_duration\.\w+|(?:sm|smsp)__cycles_elapsed\.(?:avg|max|sum)")
+#: the details page prints a duration with two decimals, of 1 or more of its unit
+_ROUNDED = 0.01
 _NOTE = (
     "Nsight Compute runs each kernel alone, by default at base clocks and with cold caches, so its times differ from "
     "those in the program."
@@ -44,12 +46,20 @@ _NOTE = (
 
 @dataclass
 class _Launch:
-    """One measured launch of a kernel; ``shape`` is its grid and block, ``count`` how many launches it stands for."""
+    """One measured launch of a kernel.
+
+    Attributes
+    ----------
+    shape : its grid and block.
+    is_long : whether it is from a page with a row for each metric, in which readings are rounded.
+    count : how many launches it stands for.
+    """
 
     name: str
     shape: str
     device: str
     capability: str
+    is_long: bool
     count: int = 1
     readings: dict[str, float] = field(default_factory=dict)
 
@@ -70,7 +80,8 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     launches, FLOP and DRAM bytes as far as counters give them (`perfmodel.diagnosis.counters`), and ``metrics``: every
     reading under ncu's own name in SI units (percentages 0..100), and what is derived from them (`counters.derived`,
     and ``flop_TYPE_ENGINE``). Launches of one entry are summed; readings that do not add up are averaged by time.
-    Numbers may have English or European decimal marks; units are those of each row or column.
+    Numbers may have English or European decimal marks; units are those of each row or column. A launch that several
+    pages of one report list counts once, with the readings of all of them.
 
     Raises
     ------
@@ -82,7 +93,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     pages = tables(text, _is_header, place=place, least=_least, blank_ends=False)
     skipped: Counter[str] = Counter()
     numbers = number_format((value for page in pages for value in _values(page)), place=place)
-    launches = [launch for page in pages for launch in _launches(page, numbers, skipped, place)]
+    launches, notes = _all_launches(pages, numbers, skipped, place)
     if not launches:
         raise _nothing(text, place)
     timed = [launch for launch in launches if counters.time_s(launch.readings) is not None]
@@ -98,7 +109,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     return Profile.from_entries(
         _entries(timed),
         source=place,
-        notes=(_NOTE, *_flop_notes(timed)),
+        notes=(_NOTE, *notes, *_flop_notes(timed)),
         skipped=skipped,
         format=NAME,
         device=" and ".join(devices),
@@ -151,8 +162,48 @@ def _nothing(text: str, place: str) -> InputFileError:
     return InputFileError(f"holds no measured kernel{reason}.", place=place, remedy=remedy)
 
 
-def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], place: str) -> list[_Launch]:
-    """Return the launches on a page of either kind."""
+def _all_launches(
+    pages: Sequence[StreamTable], numbers: NumberFormat, skipped: Counter[str], place: str
+) -> tuple[list[_Launch], tuple[str, ...]]:
+    """Return the launches of all pages, each once, and a note on pages that repeat others."""
+    # the raw page has all digits, so its readings count where the details page has them, too
+    in_order = sorted(pages, key=lambda page: _is_long(page.headers))
+    single = [page for page in in_order if "ID" in page.headers]
+    every: dict[tuple[str, ...], list[_Launch]] = {}
+    repeated = 0
+    for page in single or in_order:
+        for key, launch in _launches(page, numbers, skipped, place).items():
+            same = next((one for one in every.get(key, ()) if _is_same(one, launch)), None)
+            if same is None:
+                every.setdefault(key, []).append(launch)
+            else:
+                repeated += launch.count
+                same.readings = launch.readings | same.readings
+    notes = []
+    if repeated:
+        notes.append(f"{repeated} launches are on several pages; each counts once.")
+    if len(single) not in (0, len(in_order)):
+        notes.append("Left out: a summary of kernels, whose launches are listed one by one.")
+    return [launch for several in every.values() for launch in several], tuple(notes)
+
+
+def _is_same(one: _Launch, other: _Launch) -> bool:
+    """Whether two pages list the same launch under one number of process and launch.
+
+    The details page rounds what the raw page has in full. Pages of one kind have equal readings if they were printed
+    twice. Other readings are of another run, whose process may have the same number in its container.
+    """
+    if one.is_long == other.is_long:
+        shared = one.readings.keys() & other.readings.keys()
+        return all(one.readings[name] == other.readings[name] for name in shared)
+    times = [time_s for launch in (one, other) if (time_s := counters.time_s(launch.readings)) is not None]
+    return len(times) < 2 or math.isclose(*times, rel_tol=_ROUNDED)
+
+
+def _launches(
+    table: StreamTable, numbers: NumberFormat, skipped: Counter[str], place: str
+) -> dict[tuple[str, ...], _Launch]:
+    """Return the launches on a page of either kind, by what tells them apart."""
     at = {header: index for index, header in reversed(list(enumerate(table.headers)))}
     launches: dict[tuple[str, ...], _Launch] = {}
     units: Mapping[int, str] = {}
@@ -165,8 +216,9 @@ def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], 
         cell = {header: cells[index] for header, index in at.items()}
         by = ("Process ID", "ID", "Kernel Name") if "ID" in cell else ("Process ID", "Device", "Kernel Name", *_SHAPE)
         key = tuple(cell.get(name, "") for name in by)
-        # a page without IDs has one row for each launch
-        launch = launches.setdefault((*key, str(line)) if wide else key, _launch(cell))
+        # a raw page without IDs has one row for each launch
+        one_row = wide and "ID" not in cell
+        launch = launches.setdefault((*key, str(line)) if one_row else key, _launch(cell, is_long=not wide))
         where = f"{place}, line {line}"
         if wide:
             for index in metrics:
@@ -174,13 +226,15 @@ def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], 
         elif cell["Metric Name"]:
             unit = cell.get("Metric Unit", "")
             _add(launch, cell["Metric Name"], unit, cell[_value_header(table.headers)], numbers, skipped, where)
-    return list(launches.values())
+    return launches
 
 
-def _launch(cell: Mapping[str, str]) -> _Launch:
+def _launch(cell: Mapping[str, str], *, is_long: bool) -> _Launch:
     shape = " x ".join(cell[name] for name in _SHAPE if cell.get(name))
     count = NumberFormat().count(cell.get("Invocations", "1")) or 1
-    return _Launch(cell["Kernel Name"] or "(unnamed)", shape, cell.get("Device", ""), cell.get("CC", ""), count)
+    return _Launch(
+        cell["Kernel Name"] or "(unnamed)", shape, cell.get("Device", ""), cell.get("CC", ""), is_long, count
+    )
 
 
 def _count(launches: Iterable[_Launch]) -> int:

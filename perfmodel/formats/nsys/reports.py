@@ -16,6 +16,9 @@ KERNEL_SUM, API_SUM, OS_SUM = "kernel sum", "api sum", "os sum"
 MEMORY_TIME, MEMORY_SIZE, GPU_SUM = "memory time", "memory size", "gpu sum"
 NVTX_SUM, GPU_TRACE, API_TRACE = "nvtx sum", "gpu trace", "api trace"
 KERNEL_EXEC, NVTX_KERNELS, MPI_SUM = "kernel exec", "nvtx kernels", "mpi sum"
+PROJECTED_SUM, PROJECTED_TRACE = "projected sum", "projected trace"
+#: ranges of the program on the CPU, which a reader puts beside a trace; no report of nsys is read as one
+RANGES = "ranges"
 
 #: report -> what its rows are
 SUMS = {
@@ -29,6 +32,8 @@ SUMS = {
     KERNEL_EXEC: "sums by kernel and call",
     NVTX_KERNELS: "sums by range and kernel",
     MPI_SUM: "calls of MPI",
+    PROJECTED_SUM: "ranges projected to the GPU",
+    PROJECTED_TRACE: "trace of ranges projected to the GPU",
     GPU_TRACE: "trace of the GPU",
     API_TRACE: "trace of API calls",
 }
@@ -101,6 +106,10 @@ def kind_of(headers: Sequence[str]) -> str:
         return KERNEL_EXEC
     if {"nvtx range", "total time", "kernel name"} <= names:
         return NVTX_KERNELS
+    if {"range", "total proj time"} <= names:
+        return PROJECTED_SUM
+    if {"name", "projected start", "projected duration"} <= names:
+        return PROJECTED_TRACE
     if units.get("time") == "%" and "total time" in names:
         return _kind_of_shares(names)
     if "total" in names and "time" not in names and names & {"count", "operations"} and names & {"operation", "name"}:

@@ -10,32 +10,24 @@ from __future__ import annotations
 import math
 import os
 import re
-import sqlite3
 from collections import Counter
-from contextlib import closing
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
-from perfmodel import storage
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
+from perfmodel.formats.database import MAGIC, Database, open_database, whole
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.interned import Interned
 from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, device_notes, entries_of
-from perfmodel.formats.text.numbers import LONGEST_TIME_S
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import CallKind, CopyDirection, Timeline
-from perfmodel.storage import gzipped
 
 NAME = "nsys sqlite"
 PRECEDENCE = 100
 #: queries read the file from the disk
 ANY_SIZE = True
-#: start of every SQLite 3 file (https://www.sqlite.org/fileformat.html)
-_MAGIC = b"SQLite format 3\0"
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 #: a launch of a CUDA graph as a whole, which Nsight Systems records in place of its kernels unless told otherwise
 _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -61,6 +53,11 @@ _DIRECTIONS = {
     10: CopyDirection.BETWEEN_DEVICES,
 }
 _PAGEABLE, _PINNED = 0, 1
+#: databases of other profilers: how the name of a table begins, the program, and what makes a readable file of it
+_OTHERS = (
+    ("StringTable", "nvprof", "Give nvprof's CSV: nvprof -i FILE --csv."),
+    ("rocpd_", "rocprofv3", "Give its CSV, *_kernel_trace.csv: rocpd convert --output-format csv -i FILE."),
+)
 #: NVTX events that are ranges with a start and an end: PushPop and StartEnd, and those read from NVTX's own text format
 #: (ENUM_NSYS_EVENT_TYPE)
 _NVTX_RANGES = (59, 60, 70, 71)
@@ -70,7 +67,7 @@ _OP = re.compile(r"[^,]+, (?:seq|op_id) = \d+.*|aten::\w.*", re.DOTALL)
 
 def sniff(head: bytes) -> bool:
     """Recognise any SQLite file; its tables show later which program wrote it."""
-    return head.startswith(_MAGIC)
+    return head.startswith(MAGIC)
 
 
 def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
@@ -86,42 +83,16 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     InputFileError
         When it is not a complete SQLite file, not from Nsight Systems, or holds no work of a GPU.
     """
-    place = os.fspath(path)
-    try:
-        file = storage.local(path)
-        with open(file, "rb") as stream:
-            head = stream.read(len(_MAGIC))
-        if head.startswith(gzipped.MAGIC):
-            raise InputFileError("is packed with gzip.", place=place, remedy="Unpack it first: gunzip FILE.")
-        if head != _MAGIC:
-            raise InputFileError("is not an SQLite file.", place=place, remedy="Export it: nsys export --type sqlite.")
-        # immutable: reads without locks, also in a folder that is not writable
-        with closing(sqlite3.connect(f"file:{quote(str(Path(file).resolve()))}?mode=ro&immutable=1", uri=True)) as base:
-            base.text_factory = lambda text: text.decode("utf-8", "replace")
-            return _Reader(base, place).profile(options.by)
-    except OSError as error:
-        raise InputFileError(f"cannot be read: {error.strerror or error}.", place=place) from None
-    # UnicodeDecodeError: a damaged schema breaks even the message about it
-    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())  # a damaged name may hold line ends
-        raise InputFileError(
-            f"is not a complete SQLite file of Nsight Systems: {reason}.",
-            place=place,
-            remedy="Export or copy it again.",
-        ) from None
+    with open_database(path, "Nsight Systems", "Export it: nsys export --type sqlite.") as base:
+        return _Reader(base, os.fspath(path)).profile(options.by)
 
 
 class _Reader:
     """One open file: its tables with their columns, its texts, and what was skipped."""
 
-    def __init__(self, base: sqlite3.Connection, place: str) -> None:
+    def __init__(self, base: Database, place: str) -> None:
         self.base = base
         self.place = place
-        self.tables = {
-            name: {row[1] for row in base.execute(f'PRAGMA table_info("{name}")')}
-            for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
-            if isinstance(name, str) and '"' not in name
-        }
         self.names = Interned[str]()
         self.skipped: Counter[str] = Counter()
         self.notes: list[str] = []
@@ -133,10 +104,10 @@ class _Reader:
     def profile(self, by: str) -> Profile:
         """Return the profile of the file."""
         self._check()
-        self.texts = dict(self._rows("StringIds", "id", "value"))
+        self.texts = dict(self.base.rows("StringIds", "id", "value"))
         self.gpus = {
             (process, number): gpu
-            for process, number, gpu in self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId")
+            for process, number, gpu in self.base.rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId")
             if isinstance(gpu, int)
         }
         api, calls = self._api()
@@ -165,37 +136,19 @@ class _Reader:
 
     def _check(self) -> None:
         """Raise if another program wrote the file."""
-        if "StringIds" in self.tables:
+        if "StringIds" in self.base.tables:
             return
-        listed = ", ".join(sorted(self.tables)[:8]) or "none"
-        nvprof = "StringTable" in self.tables
-        raise InputFileError(
-            f"is {'a database of nvprof' if nvprof else 'not an export of Nsight Systems'}; its tables are: {listed}.",
-            place=self.place,
-            remedy="Give nvprof's CSV: nvprof -i FILE --csv."
-            if nvprof
-            else "Export: nsys export --type sqlite FILE.nsys-rep.",
-        )
-
-    def _rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return columns of a table, None for columns that this version lacks; nothing without the table."""
-        if table not in self.tables:
-            return []
-        wanted = ", ".join(f'"{name}"' if name in self.tables[table] else "NULL" for name in columns)
-        # the names come from this module and exist in the file
-        return self.base.execute(f'SELECT {wanted} FROM "{table}"').fetchall()  # noqa: S608
+        what, remedy = "not an export of Nsight Systems", "Export: nsys export --type sqlite FILE.nsys-rep."
+        for table, program, command in _OTHERS:
+            if any(name.startswith(table) for name in self.base.tables):
+                what, remedy = f"a database of {program}", command
+        listed = ", ".join(sorted(self.base.tables)[:8]) or "none"
+        raise InputFileError(f"is {what}; its tables are: {listed}.", place=self.place, remedy=remedy)
 
     def _timed(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Return start and duration [s] and the columns of each row; rows without a time are skipped and counted."""
-        rows = []
-        for start, end, *rest in self._rows(table, "start", "end", *columns):
-            if not isinstance(start, (int, float)) or not isinstance(end, (int, float)):
-                self.skipped["event without a start or an end"] += 1
-            elif end < start or max(abs(start), abs(end)) > LONGEST_TIME_S * 1e9:
-                self.skipped["event that ends before it starts, or is 30 years away"] += 1
-            else:
-                rows.append((start * 1e-9, (end - start) * 1e-9, *rest))
-        return rows
+        rows = self.base.timed(table, self.skipped, *columns)
+        return [(start * 1e-9, (end - start) * 1e-9, *rest) for start, end, *rest in rows]
 
     def _text(self, number: Any, missing: str) -> int:
         """Return the number in ``names`` of a text of the file."""
@@ -208,12 +161,12 @@ class _Reader:
         calls: dict[tuple[int, int], int] = {}
         for start, duration, thread, correlation, name in self._timed(_RUNTIME, "globalTid", "correlationId", "nameId"):
             if correlation is not None:
-                calls.setdefault((_process(_whole(thread)), _whole(correlation)), len(events))
-            events.append(HostEvent(start, duration, self._text(name, "(unnamed call)"), _whole(thread)))
+                calls.setdefault((_process(whole(thread)), whole(correlation)), len(events))
+            events.append(HostEvent(start, duration, self._text(name, "(unnamed call)"), whole(thread)))
         # a wait whose call was not traced counts as a call; the numbers of its type differ by version, the labels not
-        labels = dict(self._rows("ENUM_CUPTI_SYNC_TYPE", "id", "label"))
+        labels = dict(self.base.rows("ENUM_CUPTI_SYNC_TYPE", "id", "label"))
         for start, duration, correlation, pid, kind in self._timed(_SYNC, "correlationId", "globalPid", "syncType"):
-            if (_whole(pid), _whole(correlation)) in calls:
+            if (whole(pid), whole(correlation)) in calls:
                 continue
             label = str(labels.get(kind, "Unknown"))
             name = self.names[label if "wait" in label else f"Synchronize ({label})"]
@@ -226,10 +179,10 @@ class _Reader:
 
         def add(row: tuple[Any, ...], name: int, size: Any = None, direction: int = -1, pinned: int = -1) -> None:
             start, duration, device, stream, correlation, pid = row[:6]
-            launch = calls.get((_whole(pid), _whole(correlation)), -1) if correlation is not None else -1
+            launch = calls.get((whole(pid), whole(correlation)), -1) if correlation is not None else -1
             moved = float(size) if isinstance(size, (int, float)) and size >= 0 else math.nan
-            gpu = self.gpus.get((_number(_whole(pid)), device), _whole(device))
-            events.append(GpuEvent(start, duration, name, gpu, _whole(stream), launch, moved, direction, pinned))
+            gpu = self.gpus.get((_number(whole(pid)), device), whole(device))
+            events.append(GpuEvent(start, duration, name, gpu, whole(stream), launch, moved, direction, pinned))
 
         common = ("deviceId", "streamId", "correlationId", "globalPid")
         for row in self._timed(_KERNEL, *common, "demangledName", "shortName", "mangledName"):
@@ -253,7 +206,7 @@ class _Reader:
         """Return the operators of the framework, and the other NVTX ranges."""
         ops: list[HostEvent] = []
         others: list[HostEvent] = []
-        for start, end, kind, text, number, thread in self._rows(
+        for start, end, kind, text, number, thread in self.base.rows(
             "NVTX_EVENTS", "start", "end", "eventType", "text", "textId", "globalTid"
         ):
             # marks have no end, and are not ranges
@@ -268,12 +221,12 @@ class _Reader:
                 continue
             is_op = _OP.fullmatch(label) is not None
             name = self.names[label.split(",")[0] if is_op else label]
-            (ops if is_op else others).append(HostEvent(start * 1e-9, (end - start) * 1e-9, name, _whole(thread)))
+            (ops if is_op else others).append(HostEvent(start * 1e-9, (end - start) * 1e-9, name, whole(thread)))
         return ops, others
 
     def _device(self, used: set[int]) -> str:
         """Return the name of the GPU that was used, if it was recorded; those of all GPUs where numbers do not tell."""
-        listed = [(gpu, name) for gpu, name in self._rows("TARGET_INFO_GPU", "id", "name") if isinstance(name, str)]
+        listed = [(gpu, name) for gpu, name in self.base.rows("TARGET_INFO_GPU", "id", "name") if isinstance(name, str)]
         names = {name for gpu, name in listed if gpu in used} or {name for _, name in listed}
         return " and ".join(sorted(names))
 
@@ -292,11 +245,6 @@ class _Reader:
         if waiting.any():
             wait_s = format_si(float(timeline.api.duration_s[waiting].sum()), "s")
             self.notes.append(f"Calls that wait for the GPU took {wait_s}, summed over the CPU's threads.")
-
-
-def _whole(value: Any) -> int:
-    """Return an integer of the file, or -1 for anything else."""
-    return value if isinstance(value, int) else -1
 
 
 def _process(thread: int) -> int:

@@ -1,4 +1,4 @@
-"""Output of ``nsys stats``, as CSV or as text: sums by kernel, copy, API call and range, and the trace of the GPU.
+"""Output of ``nsys stats``, as CSV, JSON or text: sums by kernel, copy, API call and range, and the trace of the GPU.
 
 One stream may contain several reports, between banners and progress. Kernels and copies of the GPU become the
 entries. API calls run beside them on the CPU, and ranges contain them, so these are entries only without GPU work.
@@ -20,6 +20,8 @@ from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
+from perfmodel.formats.nsys.documents import is_report, report_in
+from perfmodel.formats.nsys.projected import projected_sum, projected_trace
 from perfmodel.formats.nsys.reports import (
     API_SUM,
     API_TRACE,
@@ -33,6 +35,8 @@ from perfmodel.formats.nsys.reports import (
     NVTX_KERNELS,
     NVTX_SUM,
     OS_SUM,
+    PROJECTED_SUM,
+    PROJECTED_TRACE,
     SUMS,
     column,
     kind_of,
@@ -53,11 +57,14 @@ PRECEDENCE = 50
 _KERNELS = (KERNEL_SUM, KERNEL_EXEC, NVTX_KERNELS)
 #: reports of work on the CPU
 _HOST = (NVTX_SUM, API_SUM, OS_SUM, MPI_SUM)
+_ADD = "add --report cuda_gpu_kern_sum, or nvtx_gpu_proj_trace for those within ranges"
 
 
 def sniff(head: bytes) -> bool:
     """Recognise the reports of ``nsys stats`` by their headers."""
     text = head.decode("utf-8-sig", "replace")
+    if is_report(text):
+        return True
     try:
         return bool(tables(text, lambda cells: bool(kind_of(cells)), place=""))
     except InputFileError:
@@ -86,7 +93,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     if foreign:
         skipped["line that is not a row"] = foreign
     stream = _Stream(place, reports, numbers_of(_all(reports), place), skipped, options.by)
-    profile = _from_gpu(stream) or _from_host(stream)
+    profile = _from_gpu(stream) or _from_projections(stream) or _from_host(stream)
     if not profile.total_time_s > 0:
         raise InputFileError("no row has a time above zero.", place=place, remedy="Was anything traced on the GPU?")
     return profile
@@ -103,6 +110,10 @@ class _Stream:
     by: str
     notes: list[str] = field(default_factory=list)
 
+    def tables(self) -> Tables:
+        """Return its tables with what is needed to read their rows."""
+        return Tables(self.reports, self.numbers, self.skipped, self.place)
+
 
 def _all(reports: dict[str, list[StreamTable]]) -> list[StreamTable]:
     return [table for several in reports.values() for table in several]
@@ -111,7 +122,9 @@ def _all(reports: dict[str, list[StreamTable]]) -> list[StreamTable]:
 def _reports(text: str, place: str) -> dict[str, list[StreamTable]]:
     """Return the tables of a stream by the kind of report, without duplicates."""
     reports: dict[str, list[StreamTable]] = {}
-    for table in tables(text, lambda cells: bool(kind_of(cells)), place=place):
+    is_json = is_report(text)
+    found = [report_in(text, place)] if is_json else tables(text, lambda cells: bool(kind_of(cells)), place=place)
+    for table in found:
         several = reports.setdefault(report_kind(table), [])
         # `nsys profile --stats` prints the reports that `nsys stats` prints again
         if all([cells for _, cells in table.rows] != [cells for _, cells in other.rows] for other in several):
@@ -131,7 +144,7 @@ def _from_gpu(stream: _Stream) -> Profile | None:
     """Return the profile of the GPU's work, or None without any."""
     reports = stream.reports
     if reports.get(GPU_TRACE):
-        entries, timeline, device = gpu_trace(Tables(reports, stream.numbers, stream.skipped, stream.place), stream.by)
+        entries, timeline, device = gpu_trace(stream.tables(), stream.by)
         stream.notes.extend(device_notes(timeline))
         used: tuple[str, ...] = (GPU_TRACE, API_TRACE)
     else:
@@ -148,6 +161,17 @@ def _from_gpu(stream: _Stream) -> Profile | None:
     return _profile(stream, entries, timeline=timeline, device=device)
 
 
+def _from_projections(stream: _Stream) -> Profile | None:
+    """Return the profile of ranges of the program by the GPU work in them, or None without any."""
+    for kind, read_table in ((PROJECTED_TRACE, projected_trace), (PROJECTED_SUM, projected_sum)):
+        if stream.reports.get(kind):
+            entries, notes = read_table(stream.tables())
+            stream.notes.extend(notes)
+            stream.notes.extend(_left_out(stream, other) for other in stream.reports if other != kind)
+            return _profile(stream, entries)
+    return None
+
+
 def _from_host(stream: _Stream) -> Profile:
     """Return the profile of ranges or calls on the CPU."""
     for kind, rows in (
@@ -159,7 +183,7 @@ def _from_host(stream: _Stream) -> Profile:
         entries = _sum(stream, kind) if stream.reports.get(kind) else []
         if not entries:
             continue
-        stream.notes.append(f"These are times of {rows}; the file has no times of kernels.")
+        stream.notes.append(f"These are times of {rows}; the file has no times of kernels: {_ADD}.")
         if kind == NVTX_SUM:
             entries, notes = own_times(Profile.from_entries(entries).entries)
             stream.notes.extend(notes)
@@ -168,7 +192,7 @@ def _from_host(stream: _Stream) -> Profile:
     raise InputFileError(
         "its reports have no times of kernels, copies, ranges or calls.",
         place=stream.place,
-        remedy="Add the report cuda_gpu_kern_sum.",
+        remedy=f"{_ADD[0].upper()}{_ADD[1:]}.",
     )
 
 
@@ -253,11 +277,11 @@ def _left_out(stream: _Stream, kind: str) -> str:
     """Return the note on a report that is not counted."""
     reason = {
         **dict.fromkeys((API_SUM, API_TRACE, OS_SUM, MPI_SUM), "they run on the CPU beside the kernels"),
-        NVTX_SUM: "they contain one another and the kernels",
+        **dict.fromkeys((NVTX_SUM, PROJECTED_SUM, PROJECTED_TRACE), "they contain one another and the kernels"),
     }.get(kind, "other reports already count them")
     total_s = 0.0
     for table in stream.reports[kind]:
-        time = column(table, "total time", "total", "duration")
+        time = column(table, "total time", "total", "duration", "total proj time", "projected duration")
         if time is not None and kind != MEMORY_SIZE:
             total_s += math.fsum(
                 stream.numbers.parse(cells[time.index]) or 0.0 for _, cells in table.rows

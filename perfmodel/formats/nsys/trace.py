@@ -1,4 +1,4 @@
-"""The traces of ``nsys stats`` (``cuda_gpu_trace``, ``cuda_api_trace``) and of ``nvprof`` as a time line."""
+"""The traces of ``nsys stats`` (``cuda_gpu_trace``, ``cuda_api_trace``), ``nvprof`` and ``rocprof`` as a time line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
-from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, column, seconds
+from perfmodel.formats.kernel_names import event_kind
+from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, RANGES, column, seconds
 from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, entries_of
 from perfmodel.formats.text.numbers import NumberFormat
 from perfmodel.formats.text.stream import StreamTable
@@ -19,6 +21,8 @@ from perfmodel.profile.timeline import Timeline
 
 #: "NVIDIA A100 (0)": name and number
 _DEVICE = re.compile(r"(.*?)\s*\((\d{1,9})\)")
+#: "Agent 4", "GPU 0" and "4" are numbers without a name
+_NUMBERED = re.compile(r"(?:(?:Agent|[CG]PU)[ -]?)?(\d{1,9})")
 _PINNED = {"pinned": 1, "pageable": 0}
 
 
@@ -53,15 +57,25 @@ def gpu_trace(tables: Tables, by: str) -> tuple[list[ProfileEntry], Timeline, st
     names = Interned[str]()
     api: list[HostEvent] = []
     calls: dict[str, int] = {}
+    process_of: dict[str, str] = {}
     for table in tables.by_report.get(API_TRACE, ()):
         for row in _rows(table, tables):
-            calls.setdefault(row.correlation, len(api))
+            # processes count alike, and the work of the GPU does not say whose it is
+            if process_of.setdefault(row.correlation, row.process) != row.process:
+                calls[row.correlation] = -1
+            elif row.correlation:
+                calls.setdefault(row.correlation, len(api))
             api.append(HostEvent(row.start_s, row.duration_s, names[row.name], row.thread))
     gpu: list[GpuEvent] = []
     devices: dict[str, int] = {}
     for table in tables.by_report[GPU_TRACE]:
         gpu.extend(_gpu_event(row, names, calls, devices) for row in _rows(table, tables))
-    timeline = build_timeline(names, gpu, api)
+    ranges = [
+        HostEvent(row.start_s, row.duration_s, names[row.name], row.thread)
+        for table in tables.by_report.get(RANGES, ())
+        for row in _rows(table, tables)
+    ]
+    timeline = build_timeline(names, gpu, api, (), ranges)
     named = [match.group(1) for name in devices if (match := _DEVICE.fullmatch(name))]
     return *entries_of(timeline, by), named[0] if named else ""
 
@@ -75,6 +89,7 @@ class _Row:
     name: str
     correlation: str
     device: str
+    process: str
     stream: int
     thread: int
     bytes: float
@@ -86,6 +101,7 @@ _TEXTS = {
     "name": ("name",),
     "correlation": ("corrid", "correlation_id"),
     "device": ("device",),
+    "process": ("pid",),
     "stream": ("strm", "stream"),
     "thread": ("tid",),
     "bytes": ("bytes", "size"),
@@ -117,6 +133,7 @@ def _rows(table: StreamTable, tables: Tables) -> Iterator[_Row]:
             texts["name"] or "(unnamed)",
             texts["correlation"],
             texts["device"],
+            texts["process"],
             stream=_number(tables.numbers, texts["stream"]),
             thread=_number(tables.numbers, texts["thread"]),
             bytes=math.nan if size is None else size * unit_bytes,
@@ -141,7 +158,7 @@ def _gpu_event(row: _Row, names: Interned[str], calls: Mapping[str, int], device
         stream=row.stream,
         launch=calls.get(row.correlation, -1),
         bytes=row.bytes,
-        direction=-1 if math.isnan(row.bytes) else copy_direction(row.name),
+        direction=copy_direction(row.name) if event_kind(row.name) is EventKind.MEMCPY else -1,
         pinned=row.pinned,
     )
 
@@ -151,6 +168,7 @@ def _device_number(written: str, devices: dict[str, int]) -> int:
     if not written:
         return -1
     if written not in devices:
-        match = _DEVICE.fullmatch(written)
-        devices[written] = int(match.group(2)) if match else len(devices)
+        named, numbered = _DEVICE.fullmatch(written), _NUMBERED.fullmatch(written)
+        number = named.group(2) if named else numbered.group(1) if numbered else len(devices)
+        devices[written] = int(number)
     return devices[written]

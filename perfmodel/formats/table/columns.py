@@ -21,10 +21,11 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAMES = (
     *("name", "kernel name", "kernel", "op name", "op", "operator", "operation", "function name", "function"),
     *("region", "range", "event", "label", "layer", "module", "stage", "phase", "section", "task", "part"),
+    *("op category", "category"),
 )
 _CALLS = (
     *("calls", "count", "instances", "# of calls", "num calls", "number of calls", "ncalls", "n calls"),
-    *("# calls", "call count", "invocations", "launches", "occurrences"),
+    *("# calls", "call count", "invocations", "launches", "occurrences", "# occurrences"),
 )
 _TIME = {"time", "duration", "dur", "latency", "elapsed", "runtime"}
 _PERCENTAGE = {"%", "percent", "percentage", "pct"}

@@ -1,30 +1,28 @@
 """Plain tables as profiles: a name, a time with its unit, and optionally calls.
 
-Reads delimited text (comma, tab, semicolon, bar, Markdown), JSON (a list of objects, or ``{"rows": [...]}``), TOML and
-YAML (a list of tables). Skipped rows are counted and named in the notes; errors name their line.
+Reads delimited text (comma, tab, semicolon, bar, Markdown), JSON (a list of objects, ``{"rows": [...]}``, or an object
+a line), TOML and YAML (a list of tables). Skipped rows are counted and named in the notes; errors name their line.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from perfmodel import storage
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
-from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
+from perfmodel.files import read_document
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.kernel_names import event_kind
 from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns
-from perfmodel.formats.table.own import own_parts, refuse_own_columns
+from perfmodel.formats.table.load import Table, from_document, from_text, is_document, load_table
+from perfmodel.formats.table.own import refuse_own_columns
 from perfmodel.formats.text.double_counting import (
     may_be_total,
     percent_notes,
@@ -32,28 +30,24 @@ from perfmodel.formats.text.double_counting import (
     without_kernels,
     without_total,
 )
-from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, long_unit_s, whole_count
+from perfmodel.formats.text.numbers import (
+    LONGEST_TIME_S,
+    MISSING,
+    NumberFormat,
+    long_unit_s,
+    number_format,
+    whole_count,
+)
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "table"
 #: asked last: every file that no other format recognises is taken for a table
 PRECEDENCE = 0
-_DELIMITERS = ",\t;|"
-#: what Markdown has below its header, "|---|---:|", and around words: "**total**", "`gemm`"
-_RULE, _EMPHASIS = re.compile(r"\|(?:\s*:?-+:?\s*\|)+"), re.compile(r"^(\*\*|`)(.+)\1$")
 _CELL = re.compile(r"([+-]?[\d.,'_ \u00a0\u202f]+(?:[eE][+-]?\d+)?)([A-Za-zµμ]*)")
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'_ \u00a0\u202f])\d{3}(?:\1\d{3})*(\.\d*)?(?:[eE][+-]?\d+)?")
+_EUROPEAN = NumberFormat(",")
 #: whole numbers in JSON have any size; above this one they do not convert to float64 (at most 1.8e308)
 _LARGEST_INTEGER = 1e300
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Headers and rows as written, each row with its place ("line 7") and its cells."""
-
-    headers: list[str]
-    rows: list[tuple[str, list[Any]]]
-    delimiter: str = ""
 
 
 def sniff(head: bytes) -> bool:
@@ -83,9 +77,10 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         or not a number; a row has more cells than there are columns; or all times are zero.
     """
     place = os.fspath(path)
-    table = _load(path, place)
+    table = load_table(path, place)
     refuse_own_columns(table.headers, place)
     columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
+    table = replace(table, european=_is_european(table, columns, place))
     skipped: Counter[str] = Counter()
     timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
     names = [_name(cells, columns) for cells, _ in timed]
@@ -117,11 +112,11 @@ def holds_profile(path: str | os.PathLike[str], head: bytes) -> bool:
     """
     place = os.fspath(path)
     try:
-        if _is_document(path):
-            table = _from_document(read_document(path), place)
+        if is_document(path):
+            table = from_document(read_document(path), place)
         else:
             whole_lines = head[: head.rfind(b"\n") + 1] or head
-            table = _from_text(whole_lines.decode("utf-8", "replace"), place)
+            table = from_text(whole_lines.decode("utf-8", "replace"), place)
     except InputFileError:
         return False
     is_markdown = head.lstrip().startswith(b"|")  # a report, which can be written again
@@ -129,107 +124,8 @@ def holds_profile(path: str | os.PathLike[str], head: bytes) -> bool:
     return has_both and not is_markdown
 
 
-def _is_document(path: str | os.PathLike[str]) -> bool:
-    return storage.suffix_of(path) in DOCUMENT_SUFFIXES
-
-
-def _load(path: str | os.PathLike[str], place: str) -> _Table:
-    """Read the file as a document or as delimited text."""
-    if _is_document(path):
-        return _from_document(read_document(path), place)
-    return _from_text(read_text(path), place)
-
-
-def _from_document(document: Any, place: str) -> _Table:
-    """Return the list of tables in a document."""
-    if isinstance(document, Mapping):
-        if "traceEvents" in document:
-            raise InputFileError(
-                "is a trace of events, not a table.", place=place, remedy="Export a table of names and times from it."
-            )
-        lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
-        parts = own_parts(document, place)
-        if parts is not None:
-            document = parts
-        else:
-            document = lists.get("rows") or (next(iter(lists.values())) if len(lists) == 1 else None)
-    if not isinstance(document, list) or not document:
-        raise InputFileError(
-            "holds no list of rows.",
-            place=place,
-            remedy='Write [{"name": "a", "time_ms": 1.5}, ...], or the same under "rows".',
-        )
-    for number, row in enumerate(document, start=1):
-        if not isinstance(row, Mapping):
-            raise InputFileError(
-                f"row {number} is not a table with keys, but {str(row)[:40]!r}.",
-                place=place,
-                remedy="Give each row keys.",
-            )
-    headers = list(dict.fromkeys(str(key) for row in document for key in row))
-    rows = [{str(key): value for key, value in row.items()} for row in document]
-    return _Table(headers, [(f"row {n}", [row.get(key) for key in headers]) for n, row in enumerate(rows, start=1)])
-
-
-def _from_text(text: str, place: str) -> _Table:
-    """Split delimited text at the delimiter under which its headers are best recognised."""
-    lines = list(io.StringIO(text, newline=None))
-    start = next((i for i, line in enumerate(lines) if line.strip() and not _is_comment(line)), None)
-    if start is None:
-        raise InputFileError("holds only comments and blank lines.", place=place)
-    # comments become blank lines, so that line numbers stay right
-    body = [lines[start], *("\n" if line.lstrip().startswith("#") else line for line in lines[start + 1 :])]
-    delimiter = max(_DELIMITERS, key=lambda mark: _recognised(lines[start], mark))
-    if lines[start].startswith("|"):
-        body = [_from_markdown(line) for line in body]
-    rows = _split(body, delimiter, start, place)
-    _, headers = next(rows, (0, []))
-    return _Table([header.strip() for header in headers], list(rows), delimiter)
-
-
-def _from_markdown(line: str) -> str:
-    """Return a row of a Markdown table without its outer bars and emphasis, and its rule as a blank line."""
-    if _RULE.fullmatch(line.strip()):
-        return "\n"
-    cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
-    return "|".join(_EMPHASIS.sub(r"\2", cell) for cell in cells) + "\n"
-
-
-def _is_comment(line: str) -> bool:
-    """Whether a line is a comment, and not a header that starts with '#' as "# of Calls,Name,Time (ms)" does."""
-    return line.lstrip().startswith("#") and max(_recognised(line, mark)[0] for mark in _DELIMITERS) < 2
-
-
-def _recognised(line: str, delimiter: str) -> tuple[int, int]:
-    """Return how many of name and time a header has under a delimiter, and its number of cells."""
-    headers = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
-    return (find_name(headers) is not None) + bool(time_columns(headers)), len(headers)
-
-
-def _split(lines: Sequence[str], delimiter: str, offset: int, place: str) -> Iterator[tuple[str, list[Any]]]:
-    """Yield place and cells of each row that is not blank; the first cell keeps the spaces that indent the row."""
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    while True:
-        before = reader.line_num
-        line = offset + before + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise InputFileError(
-                f"line {line} cannot be split: {error}.",
-                place=place,
-                remedy='Close each quote, and double a quote inside quotes: "".',
-            ) from None
-        if cells is None:
-            return
-        if any(cell.strip() for cell in cells):
-            text = lines[before]
-            cells[0] = " " * (len(text) - len(text.lstrip(" "))) + cells[0]
-            yield f"line {line}", cells
-
-
 def _entry(
-    row: tuple[str, list[Any]], table: _Table, columns: Columns, skipped: Counter[str], place: str
+    row: tuple[str, list[Any]], table: Table, columns: Columns, skipped: Counter[str], place: str
 ) -> ProfileEntry | None:
     """Return a row as an entry; None, with a count in ``skipped``, if it has no time."""
     where, cells = row
@@ -241,11 +137,11 @@ def _entry(
         )
     cells = [*cells, *([None] * (len(table.headers) - len(cells)))]
     context = f"{where}, column {columns.time.header!r}"
-    value = _time_s(cells[columns.time.index], columns.time.unit_s, table.delimiter, context, place)
+    value = _time_s(cells[columns.time.index], columns.time.unit_s, table, context, place)
     if value is None:
         skipped["row without a time"] += 1
         return None
-    calls = None if columns.calls is None else _calls(cells[columns.calls], f"{where}, calls", place)
+    calls = None if columns.calls is None else _calls(cells[columns.calls], table, f"{where}, calls", place)
     if columns.time.kind != "total":
         value = _plausible(value * (1 if calls is None else calls), context, place)
     name = _name(cells, columns).strip()
@@ -264,7 +160,7 @@ def _category(name: str) -> EventKind | str:
     return "" if kind is EventKind.KERNEL else kind
 
 
-def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:
+def _unit_notes(table: Table, columns: Columns) -> tuple[str, ...]:
     """Return a note if times have several units."""
     index = columns.time.index
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
@@ -273,7 +169,7 @@ def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:
     return (f"Times have several units ({', '.join(units)}); each is converted.",) if len(units) > 1 else ()
 
 
-def _percent_notes(table: _Table, timed: Sequence[tuple[list[Any], ProfileEntry]]) -> tuple[str, ...]:
+def _percent_notes(table: Table, timed: Sequence[tuple[list[Any], ProfileEntry]]) -> tuple[str, ...]:
     """Check the columns of percentages against the times; no note if one of them fits."""
     rows = [(cells, entry) for cells, entry in timed if not may_be_total(entry.name)]
     first: tuple[str, ...] = ()
@@ -295,17 +191,31 @@ def _percent(cell: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _unit_in_cells(table: _Table, index: int) -> bool:
+def _unit_in_cells(table: Table, index: int) -> bool:
     """Whether any cell of a column is a number with a unit of time."""
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
     return any(match is not None and long_unit_s(match.group(2)) is not None for match in map(_CELL.fullmatch, cells))
 
 
-def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, place: str) -> float | None:
+def _is_european(table: Table, columns: Columns, place: str) -> bool:
+    """Whether the times or the calls of a table can only have a decimal comma, as "12,5" and "1.234.567".
+
+    Raises
+    ------
+    InputFileError
+        When others can only have a decimal point.
+    """
+    chosen = [columns.time.index, *([] if columns.calls is None else [columns.calls])]
+    cells = (cells[index] for _, cells in table.rows for index in chosen if index < len(cells))
+    matches = (_CELL.fullmatch(cell.strip()) for cell in cells if isinstance(cell, str))
+    return number_format((match.group(1) for match in matches if match), place=place).decimal == ","
+
+
+def _time_s(cell: Any, column_unit_s: float | None, table: Table, where: str, place: str) -> float | None:
     """Return the time in a cell [s], or None if it holds none."""
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING):
         return None
-    number, unit = _number(cell, delimiter, where, place)
+    number, unit = _number(cell, table, where, place)
     if math.isnan(number):
         return None
     if unit is None:
@@ -319,7 +229,7 @@ def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, 
     return _plausible(number * unit, where, place)
 
 
-def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, float | None]:
+def _number(cell: Any, table: Table, where: str, place: str) -> tuple[float, float | None]:
     """Return the number in a cell and its unit of time [s], None without a unit."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
         # a comparison with NaN is false, so NaN takes the first way
@@ -330,8 +240,11 @@ def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, f
         shown = str(cell).strip()[:40]
         raise InputFileError(f"{where}: {shown!r} is not a time.", place=place, remedy="Write it as in '12.5 ms'.")
     text = match.group(1).strip()
+    if table.european and (number := _EUROPEAN.parse(text)) is not None:
+        return number, unit
     grouped = _GROUPED.fullmatch(text)
-    if grouped and not (delimiter == ";" and grouped.group(1) == "," and text.count(",") == 1 and "." not in text):
+    may_be_decimal = table.delimiter == ";" and text.count(",") == 1 and "." not in text
+    if grouped and not (may_be_decimal and grouped.group(1) == ","):
         text = text.replace(grouped.group(1), "")
     try:
         return float(text), unit
@@ -349,11 +262,12 @@ def _plausible(time_s: float, where: str, place: str) -> float:
     return time_s
 
 
-def _calls(cell: Any, where: str, place: str) -> int | None:
+def _calls(cell: Any, table: Table, where: str, place: str) -> int | None:
     """Return a number of calls, or None if the cell holds none."""
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING):
         return None
-    number, unit = _number(cell, ",", where, place)
+    # a count has no decimal mark, whatever separates the cells
+    number, unit = _number(cell, replace(table, delimiter=","), where, place)
     calls = whole_count(number)
     if unit is not None or calls is None or calls != number:
         raise InputFileError(f"{where}: {str(cell)[:40]!r} is not a whole number of calls.", place=place)

@@ -1,7 +1,7 @@
 """Finds tables in the output of a profiler, between its banners, its progress and what the program itself printed.
 
-A table is found by its header, never by its position. Cells are separated by commas, tabs or bars, or stand in columns
-under a rule of dashes.
+A table is found by its header, never by its position. Cells are separated by commas, tabs, semicolons or bars, or stand
+in columns under a rule of dashes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _RULE = re.compile(r"\s*-{2,}(?:\s+-{2,})+\s*")
 _BORDER = re.compile(r"\s*[|+][\s|+:-]*")
 _GAP = re.compile(r"\s{2,}|\t")
 _NUMBER = re.compile(r"\s*\"?[+-]?[\d.,]+")
+#: a cell with nothing but a number, which no header has
+_NUMBER_CELL = re.compile(r"[,;\t|] *\"?\d+\"? *[,;\t|]")
 #: a quoted name may contain line ends, but over this many lines its closing quote is missing
 _LONGEST_CELL_LINES = 200
 
@@ -100,7 +102,7 @@ class _Rules:
 def _header(lines: Sequence[str], number: int, is_header: IsHeader) -> tuple[tuple[str, ...] | None, _Split]:
     """Return the headers in a line, or None, and the function that splits the lines below it."""
     line = lines[number]
-    for split in (_commas, _tabs, _bars):
+    for split in (_commas, _tabs, _bars, _semicolons):
         cells = [cell.strip() for cell in split(line)]
         if len(cells) > 1 and is_header(cells):
             return tuple(cells), split
@@ -117,6 +119,10 @@ def _commas(line: str) -> list[str]:
 
 def _tabs(line: str) -> list[str]:
     return _delimited(line, "\t")
+
+
+def _semicolons(line: str) -> list[str]:
+    return _delimited(line, ";")
 
 
 def _delimited(line: str, delimiter: str) -> list[str]:
@@ -162,10 +168,9 @@ def _read(
         if not line.strip() or _RULE.fullmatch(line) or _BORDER.fullmatch(line):
             number += 1
             continue
-        # headers start with a word, so the rows of long tables, which start with a number, are not tried as headers
-        if not _NUMBER.match(line) and _header(lines, number, rules.is_header)[0] is not None:
+        if _may_be_header(line) and _header(lines, number, rules.is_header)[0] is not None:
             break
-        if split in (_commas, _tabs):
+        if split in (_commas, _tabs, _semicolons):
             line, taken = _whole(lines, number, rules.place)
         cells = split(line)
         if _is_row(line, cells, headers, least, number, rules.place):
@@ -174,6 +179,11 @@ def _read(
             foreign += 1
         number += taken
     return StreamTable(banner, headers, header_line, rows, foreign), number
+
+
+def _may_be_header(line: str) -> bool:
+    """Whether a line may be a header, which has words alone; trying each row of a long table takes most of the time."""
+    return _NUMBER.match(line) is None and _NUMBER_CELL.search(line) is None
 
 
 def _whole(lines: Sequence[str], number: int, place: str) -> tuple[str, int]:

@@ -49,6 +49,20 @@ class EventColumns:
         """Return some of the events: those with these indices, or where a mask is true."""
         return type(self)(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
 
+    def repeated(self) -> NDArray[np.bool_]:
+        """Return which events equal an earlier one in every column, as those of a trace that was merged with itself."""
+        repeated = np.zeros(len(self), dtype=bool)
+        together = np.flatnonzero(self.start_us[1:] == self.start_us[:-1])
+        if not together.size:
+            return repeated
+        rows = distinct(np.concatenate((together, together + 1)))
+        columns = [getattr(self, column.name)[rows] for column in fields(self)]
+        # NaN stands for an unknown figure, and equals no number
+        values = np.column_stack([np.nan_to_num(column.astype(np.float64), nan=-1.0) for column in columns])
+        order = np.lexsort(values.T[::-1])
+        repeated[rows[order[1:]]] = (values[order[1:]] == values[order[:-1]]).all(axis=1)
+        return repeated
+
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
         """Return the events of several parts, ordered by start."""

@@ -17,6 +17,8 @@ from perfmodel.errors import InputFileError
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 #: not JSON, but in real traces: PyTorch writes bandwidths and occupancies of 0/0 and 1/0 like this
 _NOT_JSON = re.compile(rb"(?<=[:\[,])(\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+#: the key of the events; behind a backslash it is text within a name
+_KEY, _LIST = b'"traceEvents"', re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _NOTHING = msgspec.Raw(b"")
 
 
@@ -81,7 +83,9 @@ class _RawDocument(Header):
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _DOCUMENT, _EVENTS = msgspec.json.Decoder(_Document), msgspec.json.Decoder(list[Event])
 _RAW_DOCUMENT, _RAW_EVENTS = msgspec.json.Decoder(_RawDocument), msgspec.json.Decoder(list[msgspec.Raw])
-_EVENT = msgspec.json.Decoder(Event)
+#: of an event with a field of a wrong type, numbers that are written as text count
+_EVENT = msgspec.json.Decoder(Event, strict=False)
+_VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
@@ -92,7 +96,7 @@ def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Hea
     Raises
     ------
     InputFileError
-        When the text is not JSON, or has no list of events.
+        When the text is not JSON, or has no list of events, or several.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -110,6 +114,8 @@ def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Hea
 def _decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
     if data[:64].lstrip().startswith(b"["):
         return Header(), decode_events(data, skipped)
+    if _lists_of_events(data) > 1:
+        raise several_lists(place)
     try:
         document = _DOCUMENT.decode(data)
     except msgspec.ValidationError:
@@ -174,6 +180,34 @@ def not_json(error: Exception, place: str) -> InputFileError:
     if isinstance(error, RecursionError):
         return InputFileError("is nested too deeply to be read.", place=place)
     return InputFileError(f"is not valid JSON: {reason}.", place=place, remedy="Export the trace again.")
+
+
+def _lists_of_events(data: bytes) -> int:
+    """Return how many lists of events a trace has, without those within other values; a decoder keeps the last one.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        When the text is not JSON.
+    """
+    if data.count(_KEY) < 2:
+        return 1
+    inner = sum(len(_LIST.findall(bytes(value))) for value in _VALUES.decode(data).values())
+    return len(_LIST.findall(data)) - inner
+
+
+def has_list(text: bytes) -> bool:
+    """Return whether a list of events begins in a piece of a trace."""
+    return _LIST.search(text) is not None
+
+
+def several_lists(place: str) -> InputFileError:
+    """Return the error for a trace with several lists of events."""
+    return InputFileError(
+        'has the key "traceEvents" several times.',
+        place=place,
+        remedy="Put the events in one list if they are of one process, else each list in a file of its own.",
+    )
 
 
 def no_events(place: str) -> InputFileError:

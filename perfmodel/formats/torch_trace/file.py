@@ -18,7 +18,14 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
 from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, Blocks
-from perfmodel.formats.torch_trace.events import Event, Header, decode_document, no_events
+from perfmodel.formats.torch_trace.events import (
+    Event,
+    Header,
+    decode_document,
+    has_list,
+    no_events,
+    several_lists,
+)
 from perfmodel.storage import gzipped
 
 #: bytes that are read first: the keys before the events take a few kB
@@ -27,6 +34,7 @@ _HEAD_BYTES = 65536
 _LONGEST_BYTES = 160_000_000
 #: traces unpack to 11 to 26 times their size, and damage or malice to up to 1032 times, the most that deflate can do
 _LARGEST_RATIO = 200
+_OPENING = b'{"traceEvents":['
 _START = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -128,9 +136,11 @@ class Source:
                 # not kept until the next block is read
                 events.clear()
             elif len(blocks) > _LONGEST_BYTES:
+                if has_list(blocks.rest):
+                    raise several_lists(self.place)
                 raise InputFileError("has an event that does not end.", place=self.place)
         # after the last event come the end of the list and a few keys
-        opening = b"[" if isinstance(self.header, _Bare) else b'{"traceEvents":['
+        opening = b"[" if isinstance(self.header, _Bare) else _OPENING
         tail, events = decode_document(opening + blocks.rest, self.skipped, self.place)
         for name in Header.__struct_fields__:
             setattr(self.header, name, getattr(self.header, name) or getattr(tail, name))

@@ -53,6 +53,8 @@ def is_gpu_category(category: object) -> bool:
 _LATEST_US = 1e19
 #: a process with a larger number is one of the host
 _MOST_DEVICES = 1023
+#: a whole number with fewer digits fits into 64 bits
+_MOST_DIGITS = 19
 #: name of events that have none
 UNNAMED = "(unnamed)"
 _NO_ARGUMENTS = Arguments()
@@ -114,14 +116,19 @@ class Gathered:
 
     def recorded(self) -> Recorded:
         """Return everything that was added."""
+        gpu, exchanges = self._all("gpu", GpuColumns), self._all("exchanges", ExchangeColumns)
+        if (repeated := gpu.repeated()).any():
+            # a GPU runs one piece of work of a stream at a time
+            self.skipped["event of the GPU that the trace lists twice"] += int(repeated.sum())
+            gpu, exchanges = gpu.take(~repeated), exchanges.take(~exchanges.repeated())
         return Recorded(
-            gpu=self._all("gpu", GpuColumns),
+            gpu=gpu,
             api=self._all("api", ApiColumns),
             ops=self._all("ops", OpColumns),
             annotations=self._all("annotations", RangeColumns),
             gpu_annotations=self._all("gpu_annotations", RangeColumns),
             python=self._all("python", RangeColumns),
-            exchanges=self._all("exchanges", ExchangeColumns),
+            exchanges=exchanges,
             names=tuple(self.names),
             calls=tuple(CallTexts(*texts) for texts in self.calls),
             collectives=tuple(Message(*message) for message in self.collectives),
@@ -239,10 +246,17 @@ def _gpu_facts(category: str, name: str, *, collective: bool) -> tuple[int, int,
 
 def _device_of(arguments: Arguments, event: Event) -> int:
     """Return the number of an event's GPU, which the profiler writes as its process, too; -1 where neither tells."""
-    device, process = arguments.device, event.pid
-    if type(device) is int and device >= 0:
+    device, process = _number(arguments.device), _number(event.pid)
+    if device >= 0:
         return device
-    return process if type(process) is int and 0 <= process <= _MOST_DEVICES else -1
+    return process if 0 <= process <= _MOST_DEVICES else -1
+
+
+def _number(value: object) -> int:
+    """Return a number of a stream, device or process, which some programs write as text; -1 for other texts."""
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < _MOST_DIGITS else -1
 
 
 def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns:
@@ -256,7 +270,7 @@ def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns
         category=facts[:, 0],
         direction=facts[:, 1],
         pinned=facts[:, 2],
-        stream=_ints([a.stream if type(a.stream) is int else -1 for a in arguments]),
+        stream=_ints([_number(a.stream) for a in arguments]),
         device=_ints([_device_of(a, event) for a, event in zip(arguments, events, strict=True)]),
         correlation=_ids(arguments, _CORRELATION),
         external=_external(arguments),

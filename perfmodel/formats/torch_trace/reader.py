@@ -134,7 +134,7 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
     total, counted = len(traced.timeline.gpu), int(traced.counted.sum())
     begin, end = traced.timeline.window_s
     if traced.steps:
-        steps = sum(name.startswith(STEP_NAME) for name in _annotated(traced))
+        steps = traced.timeline.count_steps() or len(_steps_on_gpu(recorded))
         rows = f"{counted} of {total} pieces of GPU work, those that start" if total else "operators that start"
         length = f"{format_count(steps, 'step')}, {format_si(end - begin, 's')}"
         notes.append(f"Counted: {rows} within {traced.steps} ({length}); --whole-trace counts the rest.")
@@ -166,9 +166,10 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
     return notes
 
 
-def _annotated(traced: Traced) -> list[str]:
-    timeline = traced.timeline
-    return [timeline.names[name] for name in timeline.annotations.name]
+def _steps_on_gpu(recorded: Recorded) -> set[str]:
+    """Return the names of the profiler's steps on the GPU, of which a trace may have no others."""
+    names = {recorded.names[name] for name in recorded.gpu_annotations.name.tolist()}
+    return {name for name in names if name.startswith(STEP_NAME)}
 
 
 def _device(header: Header, traced: Traced) -> str:

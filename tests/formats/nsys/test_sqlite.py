@@ -217,6 +217,7 @@ def test_impossible_times_are_left_out_and_counted(read):
         ({"StringIds": BASE["StringIds"]}, "no kernels and no copies.*--trace cuda"),
         ({"other": ("a", [(1,)])}, "not an export of Nsight Systems; its tables are: other"),
         ({"StringTable": ("a", []), "CUPTI_ACTIVITY_KIND_KERNEL": ("a", [])}, "a database of nvprof.*--csv"),
+        ({"rocpd_string_00ab": ("a", [(1,)])}, "a database of rocprofv3.*rocpd convert --output-format csv"),
         ({}, "tables are: none|is not an SQLite file"),
     ],
 )

@@ -1,6 +1,8 @@
 """``nsys stats``: every kind of report, as CSV and text, several in one stream, and real files against hand sums."""
 
 import csv
+import io
+import json
 
 import numpy as np
 import pytest
@@ -51,6 +53,19 @@ MPI = """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),
 API_TRACE = """Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name
 58000,1500,cudaLaunchKernel,0,102,7,8,20,main
 500,52000,cudaMemcpy,0,101,7,8,20,main
+"""
+PROJECTED = """Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,PID,TID,\
+NumGPUOps,Lvl,NumChild,RangeId,ParentId,RangeStack
+:step,1000,3000,500,5000,PushPop,1,2,6,0,2,10,,:10
+:forward,1000,900,600,1200,PushPop,1,2,2,1,0,11,10,:10:11
+:forward,2000,1000,1900,1300,PushPop,1,2,2,1,1,12,10,:10:12
+:mlp,2100,400,1950,900,PushPop,1,2,1,2,0,13,12,:10:12:13
+"""
+PROJECTED_SUMS = """Range,Style,Total Proj Time (ns),Total Range Time (ns),Range Instances,Proj Avg (ns),Proj Med (ns),\
+Proj Min (ns),Proj Max (ns),Proj StdDev (ns),Total GPU Ops,Avg GPU Ops,Avg Range Lvl,Avg Num Child
+:step,PushPop,3000,5000,1,3000.0,3000.0,3000,3000,0.0,6,6.0,0.0,2.0
+:forward,PushPop,1900,2500,2,950.0,950.0,900,1000,10.0,4,2.0,1.0,0.5
+:mlp,PushPop,400,900,1,400.0,400.0,400,400,0.0,1,1.0,2.0,0.0
 """
 
 
@@ -326,3 +341,83 @@ def test_calls_of_mpi_are_no_kernels(read):
     assert both.notes == ("Left out: calls of MPI (700 ns): they run on the CPU beside the kernels.",)
     alone = read(MPI)
     assert [(entry.name, entry.category) for entry in alone.entries] == [("MPI_Allreduce", EventKind.HOST)]
+
+
+def test_projected_ranges_count_outside_the_ranges_in_them(read):
+    profile = read(PROJECTED)
+    assert times(profile) == {":forward": 1.5e-6, ":step": 1.1e-6, ":mlp": 0.4e-6}
+    assert {entry.name: entry.calls for entry in profile.entries} == {":forward": 2, ":step": 1, ":mlp": 1}
+    # the whole is the outermost range
+    assert profile.total_time_s == pytest.approx(3e-6)
+    lines = PROJECTED.splitlines(keepends=True)
+    assert read("".join((lines[0], *reversed(lines[1:])))).entries == profile.entries
+
+
+def test_sums_of_projected_ranges_count_the_innermost_and_what_is_around_them(read):
+    profile = read(PROJECTED_SUMS)
+    assert times(profile) == {":mlp": 0.4e-6, "(outside the innermost ranges)": 2.6e-6}
+    assert any("nvtx_gpu_proj_trace does" in note for note in profile.notes)
+    # beside kernels, which have their times, they are left out
+    both = read(KERNELS + "\n" + PROJECTED_SUMS)
+    assert both.total_time_s == read(KERNELS).total_time_s
+    assert any(note.startswith("Left out: ranges projected to the GPU (5.3 us)") for note in both.notes)
+
+
+def test_overlap_of_projected_ranges_is_told(read):
+    profile = read(PROJECTED.replace(":mlp,2100,400", ":mlp,2100,1500"))
+    assert times(profile)[":mlp"] == 1.5e-6
+    assert any("overlap on the GPU by 500 ns" in note for note in profile.notes)
+
+
+def test_ranges_of_the_host_name_the_report_with_kernels(read):
+    assert any("add --report cuda_gpu_kern_sum, or nvtx_gpu_proj_trace" in note for note in read(RANGES).notes)
+
+
+def test_a_spreadsheet_writes_semicolons_and_decimal_commas(read):
+    rows = list(csv.reader(KERNELS.splitlines()))
+    for decimal in ".,":
+        text = "\n".join(";".join(f'"{c}"' if "," in c else c.replace(".", decimal) for c in row) for row in rows)
+        assert read(text).entries == read(KERNELS).entries
+
+
+def as_json(report):
+    """Write a CSV report as ``nsys stats --format json`` does: numbers as numbers, empty cells as null."""
+
+    def value(cell):
+        try:
+            return int(cell) if cell.isdigit() else float(cell)
+        except ValueError:
+            return cell or None
+
+    return json.dumps([{k: value(v) for k, v in row.items()} for row in csv.DictReader(io.StringIO(report))])
+
+
+@pytest.mark.parametrize(
+    "report", [KERNELS, KERNELS.replace("float *", "f{lambda(int)#1}"), TRACE, CALLS, RANGES, PROJECTED]
+)
+def test_json_says_the_same_as_csv(read, report):
+    a, b = read(as_json(report)), read(report)
+    assert a.entries == b.entries
+    assert a.notes == b.notes
+    if b.timeline:
+        assert a.timeline.gpu.start_s.tolist() == b.timeline.gpu.start_s.tolist()
+
+
+def test_damaged_json_is_told(read):
+    with pytest.raises(InputFileError, match="is not valid JSON"):
+        read(as_json(KERNELS)[:-5])
+    with pytest.raises(InputFileError, match="row 2 has other keys"):
+        read(as_json(KERNELS)[:-1].rpartition("{")[0] + '{"Name": "f"}]')
+
+
+def test_calls_of_two_processes_with_one_number_launch_nothing_that_is_known(read):
+    assert read(TRACE + "\n" + API_TRACE).timeline.gpu.launch.tolist() == [0, 1, -1]
+    other = "70000,1500,cudaLaunchKernel,0,102,9,10,20,main\n"
+    profile = read(TRACE + "\n" + API_TRACE + other)
+    assert profile.timeline.gpu.launch.tolist() == [0, -1, -1]
+    assert len(profile.timeline.api) == 3
+
+
+def test_work_without_a_number_is_of_no_call(read):
+    trace, calls = TRACE.replace(",103,", ",,"), API_TRACE + "70000,1500,cudaDeviceSynchronize,0,,7,8,20,main\n"
+    assert read(trace + "\n" + calls).timeline.gpu.launch.tolist() == [0, 1, -1]

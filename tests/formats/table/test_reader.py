@@ -121,7 +121,37 @@ def test_marks_between_thousands(read, number):
     assert times(read(f"name,time_us\na,{number}\n")) == {"a": 1.2345675}
 
 
-@pytest.mark.parametrize("text", ["name;time_ms\na;1,234\n", "name;time_ms\na;12,5\n", 'name,time_ms\na,"0,123"\n'])
+@pytest.mark.parametrize(
+    ("text", "times_ms"),
+    [
+        ("name;time_ms\na;12,5\n", [12.5]),
+        ('name,time_ms\na,"0,123"\n', [0.123]),
+        # one that is certain tells those that are not
+        ("name;time_ms;calls\na;1,234;1.001\nb;12,5;2\n", [1.234, 12.5]),
+        ("name;time\na;1.234.567,8 us\nb;1,234 ms\n", [1234.5678, 1.234]),
+        ("name\ttime_ms\na\t6588,415\n", [6588.415]),
+    ],
+)
+def test_decimal_commas_are_read_where_they_are_certain(read, text, times_ms):
+    assert [entry.time_s * 1e3 for entry in read(text).entries] == pytest.approx(times_ms)
+
+
+def test_calls_have_marks_between_thousands(read):
+    assert read("name;time_ms;calls\na;12,5;1.001\n").entries[0].calls == 1001
+
+
+def test_two_decimal_marks_in_a_table_are_an_error(read):
+    with pytest.raises(InputFileError, match=r"'0.5' and '12,5' use different decimal marks"):
+        read("name;time_ms\na;0.5\nb;12,5\n")
+
+
+def test_tables_that_were_joined_repeat_their_header(read):
+    one = "name,time_ms,calls\na,1,2\n"
+    (entry,) = read(one + one).entries
+    assert (entry.time_s, entry.calls) == (pytest.approx(2e-3), 4)
+
+
+@pytest.mark.parametrize("text", ["name;time_ms\na;1,234\n", 'name,time_ms\na,"1,2,3"\nb,1\n'])
 def test_a_comma_that_may_be_a_decimal_mark_is_an_error(read, text):
     with pytest.raises(InputFileError, match=r"line 2, column 'time_ms': .* is ambiguous as a number"):
         read(text)
@@ -432,3 +462,17 @@ def test_a_time_of_over_30_years_has_the_wrong_unit(read, seconds, is_read):
 def test_copies_and_exchanges_are_known_by_their_names(read, name, kind):
     (entry,) = read(f"name,time_ms\n{name},3\n").entries
     assert entry.category == kind
+
+
+def test_an_object_a_line_is_a_row(read):
+    lines = '{"name": "a", "time_ms": 1, "calls": 2}\n\n{"name": "b", "time_ms": 2.5}\n'
+    assert [(entry.name, entry.time_s, entry.calls) for entry in read(lines, ".jsonl").entries] == [
+        ("a", 1e-3, 2),
+        ("b", 2.5e-3, None),
+    ]
+    with pytest.raises(InputFileError, match="line 3 is not valid JSON"):
+        read(lines[:-5], ".jsonl")
+
+
+def test_occurrences_are_calls(read):
+    assert read("Operation,#Occurrences,Total self time (us)\nfusion,5,80\n").entries[0].calls == 5

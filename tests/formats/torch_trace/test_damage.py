@@ -277,3 +277,59 @@ def test_a_tensor_is_dense_in_some_order_of_its_axes(dims, strides, dense):
 def test_strides_that_are_no_numbers_are_none(strides):
     found = shape_of([4, 8], strides, "float")
     assert (found.inner, found.dense, found.distinct) == (None, True, 32)
+
+
+@pytest.mark.parametrize("stream_above_bytes", [0, 10**9])
+def test_two_lists_of_events_are_refused_and_the_word_in_a_name_is_not(path, stream_above_bytes):
+    again = TRACE[:-1] + b', "traceEvents" :[' + json.dumps(EVENTS[3]).encode() + b"]}"
+    path.write_bytes(again)
+    with pytest.raises(InputFileError, match='the key "traceEvents" several times'):
+        read_profile(path, stream_above_bytes=stream_above_bytes)
+    named = [*EVENTS, event("python_function", 'json.py(3): {"traceEvents": []}', 0, 2)]
+    path.write_bytes(json.dumps({"traceEvents": named}).encode())
+    assert read_profile(path, stream_above_bytes=stream_above_bytes).total_time_s == pytest.approx(6e-6)
+
+
+def test_numbers_written_as_text_are_numbers(path):
+    def as_text(value):
+        if isinstance(value, dict):
+            return {key: item if key.startswith("Input") else as_text(item) for key, item in value.items()}
+        return str(value) if isinstance(value, int) else value
+
+    path.write_bytes(TRACE)
+    good = read_profile(path)
+    path.write_bytes(json.dumps({"traceEvents": [as_text(one) for one in EVENTS]}).encode())
+    read = read_profile(path)
+    assert (read.entries, read.skipped) == (good.entries, {})
+    gpu, same = read.timeline.gpu, good.timeline.gpu
+    assert (gpu.stream.tolist(), gpu.device.tolist()) == (same.stream.tolist(), same.device.tolist())
+    path.write_bytes(json.dumps({"traceEvents": [*EVENTS, EVENTS[3] | {"ts": "soon"}]}).encode())
+    assert read_profile(path).skipped == {"event with a field of the wrong type": 1}
+
+
+@pytest.mark.parametrize("stream_above_bytes", [0, 10**9])
+def test_a_trace_merged_with_itself_counts_once(path, stream_above_bytes):
+    allreduce = {"Collective name": "allreduce", "In msg nelems": 8, "Group size": 2, "dtype": "Float"}
+    events = [*EVENTS, event("kernel", "ncclDevKernel_AllReduce", 30, 5, tid=8, stream=8, device=0, **allreduce)]
+    # the same name at the same moment on another stream, and for another time, is other work
+    events.append(event("kernel", "sgemm", 12, 4, tid=9, correlation=8, stream=9, device=0))
+    events.append(event("kernel", "sgemm", 12, 3, tid=9, correlation=9, stream=9, device=0))
+    for copies in (1, 2, 3):
+        path.write_bytes(json.dumps({"traceEvents": events * copies}).encode())
+        profile = read_profile(path, stream_above_bytes=stream_above_bytes)
+        assert profile.total_time_s == pytest.approx(18e-6)
+        assert (len(profile.timeline.gpu), len(profile.timeline.exchanges)) == (5, 1)
+        reason = "event of the GPU that the trace lists twice"
+        assert profile.skipped == ({reason: 5 * (copies - 1)} if copies > 1 else {})
+
+
+def test_steps_that_are_counted_are_told_once_and_from_the_gpu_where_the_host_has_none(path):
+    def counted(events):
+        path.write_bytes(json.dumps({"traceEvents": events}).encode())
+        return next(note for note in read_profile(path).notes if note.startswith("Counted"))
+
+    step, *others = EVENTS
+    assert "(1 step, " in counted(EVENTS)
+    # a second process of one file has the steps, too
+    assert "(1 step, " in counted([step, step | {"pid": 10}, *others])
+    assert "on the GPU (1 step, " in counted([step | {"cat": "gpu_user_annotation"}, *others])
