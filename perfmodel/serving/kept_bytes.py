@@ -15,7 +15,7 @@ def kv_token_bytes(part: Shard, kv: str) -> float:
     """
     index = part.index_layers * index_key_bytes(part) / part.index_ratio
     if not part.compressed_layers:
-        return all_kept_width(part) * vector_bytes(part, kv) / part.kept_width + index
+        return all_kept_width(part) * vector_bytes(part, kv) / max(1, part.kept_width) + index
     return sum(layers / reach.ratio for reach, layers in part.reaches if reach.ratio) * vector_bytes(part, kv) + index
 
 

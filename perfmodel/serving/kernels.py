@@ -330,23 +330,29 @@ class Kernels:
     def _exchange(self, cost: Cost, tokens: Array) -> None:
         """Add the reductions over tp, and for experts apart from the attention the exchange of tokens.
 
-        Attention and a state beside it share one: their outputs are summed before it (SGLang).
+        Attention and a state beside it share one: their outputs are summed before it (SGLang). Channels of a scan that
+        GPUs share out have their queries, keys and steps summed first (vLLM's ``MambaMixer``).
         """
         shard, parallel = self.shard, self.parallel
-        message = np.maximum(2.0, np.round(tokens * shard.hidden) * 2.0)
         spread = parallel.copies_share
         if parallel.tp > 1:
             each = shard.layers if shard.parallel_block else 2.0 * shard.layers - shard.bare_layers
-            times = each - (shard.moe_layers if spread else 0.0)
-            op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
-            inside = parallel.tp <= most_joined(self.hardware)  # engines' own kernels read the memory of other GPUs
-            time, deviation = kernel(op, self.hardware, self.engine.all_reduce if inside else "nccl")
-            time = self.engine.exchange_slower * time
-            if inside:
-                time = np.minimum(time, self._through_host(message))
-            cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
+            self._all_reduce(cost, tokens * shard.hidden, each - (shard.moe_layers if spread else 0.0))
+            if shard.state and shard.state.summed_width:
+                self._all_reduce(cost, tokens * shard.state.summed_width, shard.linear_layers)
         if spread:
             self._dispatch(cost, tokens)
+
+    def _all_reduce(self, cost: Cost, numel: Array, times: float) -> None:
+        """Add sums of so many numbers over the ranks of tp."""
+        gpus, message = self.parallel.tp, np.maximum(2.0, np.round(numel) * 2.0)
+        op = AllReduce(bytes=message, num_gpus=gpus, dtype=self.dtype)
+        inside = gpus <= most_joined(self.hardware)  # engines' own kernels read the memory of other GPUs
+        time, deviation = kernel(op, self.hardware, self.engine.all_reduce if inside else "nccl")
+        time = self.engine.exchange_slower * time
+        if inside:
+            time = np.minimum(time, self._through_host(message))
+        cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
 
     @property
     def dispatcher(self) -> Dispatcher:

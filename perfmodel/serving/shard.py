@@ -179,7 +179,7 @@ class Shard:
     def attentions(self) -> tuple[tuple[Shard, float], ...]:
         """The part with the heads of each kind of layers that attend to keys, and how many of these there are."""
         if self.windowed is None:
-            return ((self, self.attending_layers),)
+            return ((self, self.attending_layers),) if self.attending_layers else ()
         return ((self, self.attending_layers - self.window_layers), (self.windowed, self.window_layers))
 
     @property
@@ -240,7 +240,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         hidden=config.hidden,
         layers=stage,
         heads=config.heads // tp,
-        kv_heads=max(1, config.kv_heads // tp),
+        kv_heads=min(config.kv_heads, max(1, config.kv_heads // tp)),
         head_dim=config.head_dim,
         ffn=math.ceil(config.ffn / tp),
         vocab=math.ceil(config.vocab / tp),
@@ -340,7 +340,7 @@ def _uneven_heads(config: ModelConfig, tp: int) -> tuple[str, int] | None:
     for part, of in ((config, ""), (config.windowed, " of layers with a window")):
         if part.heads % tp:
             return f"query heads{of}", part.heads
-        if part.kv_heads % tp and tp % part.kv_heads:
+        if part.kv_heads and part.kv_heads % tp and tp % part.kv_heads:
             return f"key and value heads{of}", part.kv_heads
     if config.output_groups % tp:
         return "groups of heads of the output", config.output_groups

@@ -259,6 +259,12 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     if not config.linear_layers:
         return
+    if config.state_layer.summed_width and plan.tp > 1:
+        raise refused(
+            f"tp = {plan.tp} with a selective scan (Mamba of the first kind), whose steps its ranks would have to sum "
+            "before it: it is not modelled",
+            "Use tp=1",
+        )
     _divides("tp", plan.tp, "key heads of layers with a state", config.linear_key_heads)
     if plan.cp > 1:
         raise refused(

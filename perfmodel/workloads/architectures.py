@@ -44,6 +44,7 @@ class Architecture:
     head_gate : a gate of one number a head multiplies what attention gives, computed by a matrix of its own.
     router_scale : the router's input is scaled column by column.
     activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
+    state_inner_norms : steps, keys and queries of Mamba of the first kind have a norm each.
     state_norm : a norm follows Mamba-2's states, beside their gate.
     state_bias, state_conv_bias, state_output_bias : the matrix before Mamba-2's states, the convolution behind it and
         the matrix after the states have a bias; of LFM2's layers the first and the third say so, and the first of the
@@ -84,6 +85,7 @@ class Architecture:
     head_gate: bool = False
     router_scale: bool = False
     activation_parameters: int = 0
+    state_inner_norms: bool = False
     state_norm: bool = True
     state_bias: bool = False
     state_conv_bias: bool = True
@@ -135,6 +137,7 @@ ARCHITECTURES = MappingProxyType(
         "exaone_moe": _QK_NORM_ROUTED,
         "falcon": _FALCON,
         "falcon_h1": _LLAMA,
+        "falcon_mamba": Architecture(rotary=False, tied=True),
         "flex_olmo": Architecture(qk_norm=True, qk_norm_all=True),
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
@@ -168,6 +171,7 @@ ARCHITECTURES = MappingProxyType(
         "hyperclovax": Architecture(norms=4),
         "internlm3": _LLAMA,
         "iquestcoder": _LLAMA,
+        "jamba": Architecture(rotary=False, state_inner_norms=True),
         "jais2": Architecture(**_LAYER_NORM, **_BIASES),
         "kimi_linear": Architecture(rotary=False, router_bias=True),
         "kolibri1": Architecture(qk_norm=True, norms=4, router_bias=True),
@@ -175,6 +179,8 @@ ARCHITECTURES = MappingProxyType(
         "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": Architecture(chunked=True),
+        "mamba": Architecture(rotary=False, tied=True, state_bias=True, state_output_bias=True),
+        "mamba2": Architecture(rotary=False),
         "mellum": _QK_NORM,
         "minicpm3": Architecture(tied=True),
         "mimo_v2_flash": Architecture(window_sinks=True, router_bias=True),
@@ -271,8 +277,6 @@ _OF_IMAGES = "experts for images beside those for text"
 #: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
     {
-        **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
-        "mamba2": "Mamba layers alone, none of which attends to keys",
         "hymba": "attention and Mamba of the first kind side by side in a layer",
         **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),

@@ -10,12 +10,13 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.workloads import compressed, families, hybrids
+from perfmodel.workloads import compressed, families, hybrids, mamba_ssm
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
 from perfmodel.workloads.config_values import LARGEST, SPELLINGS, Values, WrongValueError, alike, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
+from perfmodel.workloads.state_layer import Rule
 from perfmodel.workloads.windowed import HEADS, OWN, heads_problem, window_keys, window_layers
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
@@ -56,6 +57,7 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "lfm2_moe": {"num_dense_layers": 2},
     "kimi_linear": {"first_k_dense_replace": 1},
     **dict.fromkeys(compressed.COMPRESSED, compressed.DEFAULTS),
+    "jamba": {"num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2, "max_position_embeddings": 262144},
     "falcon_h1": {"num_key_value_heads": 8, "hidden_act": "silu"},
 }
 #: keys that state the width of the experts that every token visits, together
@@ -68,6 +70,8 @@ _SHARED_WIDTHS = (
 )
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
+#: families whose activation is SiLU where a configuration states none
+_SILU = ("jamba", "lfm2", "lfm2_moe", *hybrids.STATES_ALONE)
 #: keys of lists with an entry for each layer
 _LISTS = ("layer_types", "mlp_layer_types", "moe_layer_freq", "hybrid_layer_pattern", "attn_type_list")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
@@ -103,7 +107,7 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         As `read_model_config`.
     """
     # Multimodal models keep the shapes of their language model one level down.
-    raw = language_keys(document)
+    raw = _stated_keys(document, place)
     parts = [raw[key] for key in _PARTS if isinstance(raw.get(key), dict)]
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
@@ -118,6 +122,16 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
     return dataclasses.replace(config, name=_stated_name(document), stored=stored_format(document))
+
+
+def _stated_keys(document: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return the keys of the language model, by the names of transformers."""
+    if not mamba_ssm.is_mamba_ssm(document):
+        return language_keys(document)
+    try:
+        return mamba_ssm.as_transformers(document)
+    except WrongValueError as error:
+        raise Values(document, place, "").wrong(str(error)) from None
 
 
 def _of_layers(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,13 +183,9 @@ class _Reader(Values):
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
         shape = self.facts()
-        hidden, heads, hybrid = self.size("hidden"), self.size("heads"), self.hybrid()
+        hidden, hybrid, alone = self.size("hidden"), self.hybrid(), self.kind in hybrids.STATES_ALONE
         layers = hybrid.total if hybrid else self.layers()
-        kv_heads = self.kv_heads(heads)
-        latent = self.latent()
-        head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
-        own = HEADS.get(self.kind)
-        sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
+        sizes = dict.fromkeys(("heads", "kv_heads", "head_dim"), 0) if alone else self.heads(hidden)
         compression = self.compression(layers)
         windowed = 0 if hybrid else window_layers(self.kind, self.raw, layers)
         window = window_keys(self.kind, self.raw) if windowed or compression else 0
@@ -185,8 +195,7 @@ class _Reader(Values):
             model_type=self.kind,
             hidden=hidden,
             layers=layers,
-            heads=heads,
-            ffn=self.ffn(hidden),
+            ffn=0 if alone else self.ffn(hidden),
             vocab=self.size("vocab"),
             positions=self.positions(),
             activation=self.activation(),
@@ -210,6 +219,13 @@ class _Reader(Values):
         if problem := heads_problem(config):
             raise self.wrong(problem)
         return config
+
+    def heads(self, hidden: int) -> dict[str, Any]:
+        """Return the heads of attention and their sizes."""
+        heads, latent, own = self.size("heads"), self.latent(), HEADS.get(self.kind)
+        sizes = {"heads": heads, "kv_heads": self.kv_heads(heads), **latent}
+        head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
+        return {**sizes, "head_dim": head_dim, **(own(self) if own else {})}
 
     def facts(self) -> Architecture:
         """Return the architecture's facts, with those that this configuration changes."""
@@ -238,8 +254,6 @@ class _Reader(Values):
         if self.kind not in hybrids.RULES:
             return None
         found = hybrids.layers_of(self.kind, self.raw, self.layers())
-        if found.states - found.joint >= found.total:
-            raise self.wrong(f"none of its {found.total} layers attends to keys")
         if found.bare < 0:
             raise self.wrong(f"it has {-found.bare} MLPs more than layers of attention and states")
         return found
@@ -311,7 +325,7 @@ class _Reader(Values):
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
-        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon")
+        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.STATES_ALONE)
         if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0
         return self.size("positions")
@@ -322,7 +336,7 @@ class _Reader(Values):
         given = nested.get("name") if isinstance(nested, dict) else None
         t5 = str(self.raw.get("feed_forward_proj") or "").removeprefix("gated-")
         keys = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
-        return str(given or t5 or self.first(keys) or ("silu" if self.kind.startswith("lfm2") else "gelu"))
+        return str(given or t5 or self.first(keys) or ("silu" if self.kind in _SILU else "gelu"))
 
     def biases(self, shape: Architecture) -> dict[str, Any]:
         """Return which matrices of a layer have a bias."""
@@ -378,6 +392,7 @@ class _Reader(Values):
             return {"bare_layers": layers.bare}
         own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
         names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
+        names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind] is Rule.MAMBA1 else ()))
         sizes = {name: own.size(name) for name in names}
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:

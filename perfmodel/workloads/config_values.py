@@ -47,6 +47,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "linear_head_dim": ("linear_key_head_dim",),
     "linear_value_dim": ("linear_value_head_dim",),
     "linear_conv": ("linear_conv_kernel_dim",),
+    "linear_rank": ("linear_rank",),
 }
 #: the most layers or experts, and the largest other size, of a model that is believed
 MOST_LAYERS, LARGEST = 100_000, 10**9

@@ -39,6 +39,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "nemotron_h": ("", "", "mlp_bias"),
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
         "mimo_v2_flash": ("attention_bias", "", ""),
+        **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
@@ -72,8 +73,8 @@ MIXTURES = frozenset(
         ),
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
         *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
-        *("gemma4_text", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "mimo_v2_flash", "minimax"),
-        *("minimax_m2", "mistral4", "step3p5"),
+        *("gemma4_text", "jamba", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "mimo_v2_flash"),
+        *("minimax", "minimax_m2", "mistral4", "step3p5"),
         *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
         *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
@@ -151,6 +152,8 @@ def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
         return (index for index, sparse in enumerate(listed) if sparse)
     if kind == "step3p5":
         return _step_layers(raw, layers)
+    if kind == "jamba":
+        return (index for index in range(layers) if hybrids.periodic(raw, "expert", 2, 1, index))
     first = first_dense(kind, raw, layers)
     every = stated_number(raw, "moe_layer_freq", 1, least=1)
     step = stated_number(raw, "decoder_sparse_step", 1, least=1)
@@ -314,9 +317,15 @@ def _olmo_hybrid(raw: Raw) -> dict[str, Any]:
 
 
 def _mamba2_biases(raw: Raw, into: str, out: str, conv: str = "mamba_conv_bias") -> dict[str, Any]:
-    """Mamba-2's convolution has a bias unless its key says otherwise, the matrices around the states have none."""
+    """Mamba's convolution has a bias unless its key says otherwise, the matrices around the states have none."""
     stated = {"state_bias": raw.get(into), "state_output_bias": raw.get(out), "state_conv_bias": raw.get(conv, True)}
     return {name: bool(value) for name, value in stated.items()}
+
+
+def _mamba(raw: Raw) -> dict[str, Any]:
+    """Mamba's matrices have a bias by default; LayerNorm stands for RMSNorm where mamba-ssm says so."""
+    biases = _mamba2_biases({"use_bias": True, **raw}, "use_bias", "use_bias", "use_conv_bias")
+    return {"rms_norm": bool(raw.get("rms_norm", True)), **biases}
 
 
 def _bamba(raw: Raw) -> dict[str, Any]:
@@ -352,13 +361,16 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,
         "falcon_h1": _falcon_h1,
+        **dict.fromkeys(("falcon_mamba", "mamba2"), lambda raw: _mamba({"use_bias": False, **raw})),
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
         "granitemoehybrid": _granite,
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm3": _internlm,
+        "jamba": _bamba,
         "lfm2": _lfm2,
+        "mamba": _mamba,
         "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True)), **_lfm2(raw)},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,

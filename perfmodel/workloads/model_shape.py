@@ -36,8 +36,8 @@ class ModelShape:
     layers : transformer layers, each attention or what stands for it, and an MLP; of an encoder with a decoder, those
         of the decoder.
     heads, kv_heads, head_dim : query heads, key and value heads, size of a query's head; ``heads head_dim`` need not be
-        ``hidden``.
-    ffn : width inside the MLP of a dense layer.
+        ``hidden``; 0 where no layer attends to keys (Mamba).
+    ffn : width inside the MLP of a dense layer, 0 where no layer has an MLP.
     vocab : size of the vocabulary.
     positions : the longest sequence.
     activation : activation of the MLP ("gelu", "gelu_new", "relu", "silu").
@@ -91,6 +91,7 @@ class ModelShape:
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
     linear_conv : taps of the convolution over neighbouring tokens before it, 0 for none.
+    linear_rank : rank of the steps of Mamba of the first kind.
     linear_state_dtype : dtype in which the model asks engines to keep its states between steps; "" for none.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
@@ -159,6 +160,7 @@ class ModelShape:
     keys_are_values: bool = False
     joint_layers: int = 0
     linear_state_dtype: str = ""
+    linear_rank: int = 0
     dense_at: tuple[int, ...] = ()
     index_ratio: int = 1
     pool_layers: int = 0
@@ -282,6 +284,7 @@ class ModelShape:
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
             self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
             facts.state_output_bias, self.linear_state_dtype or USUAL_DTYPE,
+            self.linear_rank, facts.state_inner_norms,
         )  # fmt: skip
 
     @property

@@ -114,7 +114,7 @@ def heads_problem(config: ModelConfig) -> str:
     wrong = (
         f"{of} ({one.heads}) are not a multiple of key and value heads ({one.kv_heads})"
         for of, one in kinds.items()
-        if one.heads % one.kv_heads
+        if one.kv_heads and one.heads % one.kv_heads
     )
     return next(wrong, "")
 
