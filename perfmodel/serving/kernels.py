@@ -250,7 +250,7 @@ class Kernels:
         if shard.has_latent_experts:
             self.product(cost, "weights", tokens, shard.expert_hidden, shard.hidden, shard.moe_layers)
             self.product(cost, "weights", tokens, shard.hidden, shard.expert_hidden, shard.moe_layers)
-        self._product(cost, "experts", (tokens, shard.experts, shard.hidden), shard.moe_layers, None)
+        self._product(cost, "experts", (tokens, shard.scored_experts, shard.hidden), shard.moe_layers, None)
 
     def _measured_experts(self, tokens: Array) -> tuple[Array, Array | Deviation]:
         """Return the time of one layer's experts in 16 bits [s]: that of libraries' kernels, less what graphs hide."""

@@ -289,7 +289,7 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
     tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
-    sixteen = part.moe_layers * part.experts * hidden + 2 * part.layers * config.mixing_parameters
+    sixteen = part.moe_layers * part.scored_experts * hidden + 2 * part.layers * config.mixing_parameters
     sixteen += sum(layers * one.parameters for one, layers in part.compressors)
     for matrix in part.state.matrices() if part.state else ():
         if matrix.name in IN_SIXTEEN_BITS:

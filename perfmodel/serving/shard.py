@@ -70,6 +70,7 @@ class Shard:
     gated, qk_norm, parallel_block : an MLP with a gate; norms of queries and keys; attention and MLP side by side.
     moe_layers, experts, top_k, expert_ffn, shared_ffn : layers with experts; experts of the whole model and those that
         a token visits; this GPU's width of each, and of the expert that all tokens visit.
+    scored_experts : experts that the router scores, those without weights among them.
     expert_hidden : width of what goes into an expert and comes out; other than ``hidden`` two matrices lead there and
         back.
     bare_layers : layers without an MLP.
@@ -138,6 +139,7 @@ class Shard:
     output_groups: int = 0
     output_lora: int = 0
     residual_streams: int = 1
+    scored_experts: int = 0
 
     @property
     def router(self) -> Router:
@@ -283,6 +285,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         output_groups=config.output_groups // tp,
         output_lora=config.output_lora,
         residual_streams=config.residual_streams,
+        scored_experts=config.scored_experts,
     )
 
 

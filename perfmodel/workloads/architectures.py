@@ -179,6 +179,9 @@ ARCHITECTURES = MappingProxyType(
         "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": Architecture(chunked=True),
+        # a layer is two: attention with experts and a dense MLP beside them, and attention with a dense MLP; what the
+        # experts give is added after both, which engines may use to compute them meanwhile
+        "longcat_flash": _ROUTED,
         "mamba": Architecture(rotary=False, tied=True, state_bias=True, state_output_bias=True),
         "mamba2": Architecture(rotary=False),
         "mellum": _QK_NORM,
@@ -287,7 +290,7 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
-        "longcat_flash": "layers of two attentions",
+        "longcat_flash_ngram": "tables of n-grams",
         "albert": "layers that share their weights",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",

@@ -12,7 +12,16 @@ from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import compressed, families, hybrids, mamba_ssm
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
-from perfmodel.workloads.config_values import LARGEST, SPELLINGS, Values, WrongValueError, alike, language_keys
+from perfmodel.workloads.class_defaults import CLASS_DEFAULTS
+from perfmodel.workloads.config_values import (
+    LARGEST,
+    SPELLINGS,
+    Values,
+    WrongValueError,
+    alike,
+    language_keys,
+    stated_number,
+)
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
@@ -23,43 +32,6 @@ _ENCODER_DECODER = ("t5", "mt5", "bart")
 #: tables of keys within a configuration, and the families that have them
 _PARTS, _WITH_PARTS = ("attn_config", "ffn_config"), ("dbrx", "mpt")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
-#: keys that these classes need not state, because their default is a model's value
-_CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "gemma3_text": {
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "vocab_size": 262208,
-        "max_position_embeddings": 131072,
-    },
-    "gemma2": {"head_dim": 256},
-    "gemma": {"head_dim": 256},
-    "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
-    "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
-    **{kind: {"head_dim": 128} for kind in ("hy_v3", "internlm3", "ministral3", "solar_open")},
-    "afmoe": {"head_dim": 128, "sliding_window": 1024},
-    "cohere2_moe": {"head_dim": 128, "sliding_window": 4096},
-    "kolibri1": {"head_dim": 128, "shared_expert_intermediate_size": 512, "sliding_window": 513},
-    "muse_glimmer_text": {"head_dim": 128, "sliding_window": 2048},
-    "cwm": {"head_dim": 128, "sliding_window": 8192},
-    "gemma4_text": {"sliding_window": 512},
-    "gemma4_unified_text": {"sliding_window": 1024},
-    "mimo_v2_flash": {"head_dim": 192, "sliding_window": 129},
-    "step3p5": {"head_dim": 128, "moe_num_experts": 288, "moe_intermediate_size": 1280, "share_expert_dim": 1280},
-    "dots1": {"sliding_window": 4096},
-    "exaone_moe": {"sliding_window": 4096},
-    **{kind: {"sliding_window": 128} for kind in ("granite_swa", "granitemoe_swa")},
-    "mellum": {"head_dim": 128, "sliding_window": 1024},
-    "minicpm3": {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
-    "sarvam_moe": {"head_dim": 64},
-    "vaultgemma": {"head_dim": 256, "sliding_window": 4096},
-    **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
-    "lfm2_moe": {"num_dense_layers": 2},
-    "kimi_linear": {"first_k_dense_replace": 1},
-    **dict.fromkeys(compressed.COMPRESSED, compressed.DEFAULTS),
-    "jamba": {"num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2, "max_position_embeddings": 262144},
-    "falcon_h1": {"num_key_value_heads": 8, "hidden_act": "silu"},
-}
 #: keys that state the width of the experts that every token visits, together
 _SHARED_WIDTHS = (
     "shared_expert_intermediate_size",
@@ -112,7 +84,7 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
     kind = ALIASES.get(kind, kind)
-    reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
+    reader = _Reader({**CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
     try:
         _check_layers(kind, flat, place)
         _check_kind(kind, raw, place)
@@ -238,6 +210,8 @@ class _Reader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
+        if self.kind in families.PAIRED:
+            return 2 * self.of(("num_layers",), "layers", None)
         key, types = hybrids.listing(self.raw)
         unlisted = hybrids.UNLISTED.get(self.kind) if not types else None
         layers = self.size("layers", len(types or unlisted or ()) or None)
@@ -430,9 +404,11 @@ class _Reader(Values):
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
         stated = self.kind not in _ONE_WIDTH and self.first(SPELLINGS["expert_ffn"]) is not None
         width = self.size("expert_ffn" if stated else "ffn")
+        zeros = stated_number(self.raw, "zero_expert_num", 0) if self.kind in families.PAIRED else 0
         return {
             "experts": experts,
-            "top_k": top_k,
+            "top_k": max(1, round(top_k * experts / (experts + zeros))),
+            "zero_experts": zeros,
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
             "shared_gate": self.kind in families.GATED_SHARED,
@@ -460,7 +436,9 @@ class _Reader(Values):
         """Return the width of the experts that every token visits."""
         if self.kind == "llama4_text":
             return width
-        if self.kind == "gemma4_text":  # the dense MLP of a layer stands beside its experts
+        if (
+            self.kind in families.PAIRED or self.kind == "gemma4_text"
+        ):  # the dense MLP of a layer stands beside its experts
             return self.size("ffn")
         stated = alike(self.first(_SHARED_WIDTHS))
         given = self.of(_SHARED_WIDTHS, "width of shared experts", None) if stated else 0

@@ -32,7 +32,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
         *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
         *("moe_top_k", "moe_topk", "moe_k", "top_k_experts"),
     ),
-    "expert_ffn": ("moe_intermediate_size",),
+    "expert_ffn": ("moe_intermediate_size", "expert_ffn_hidden_size"),
     "expert_hidden": ("moe_latent_size",),
     "q_lora": ("q_lora_rank",),
     "kv_lora": ("kv_lora_rank",),

@@ -50,6 +50,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("sarvam_mla", "vaultgemma", "youtu"), ("attention_bias", "attention_bias", "")),
         # these classes read no such key
         **dict.fromkeys(("exaone_moe", "glm4v_text", "glm_ocr_text", "internlm3", "kolibri1"), ("", "", "")),
+        "longcat_flash": ("attention_bias", "attention_bias", ""),
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
@@ -73,8 +74,8 @@ MIXTURES = frozenset(
         ),
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
         *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
-        *("gemma4_text", "jamba", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "mimo_v2_flash"),
-        *("minimax", "minimax_m2", "mistral4", "step3p5"),
+        *("gemma4_text", "jamba", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "longcat_flash", "mellum"),
+        *("mimo_v2_flash", "minimax", "minimax_m2", "mistral4", "step3p5"),
         *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
         *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
@@ -111,6 +112,10 @@ _FIRST_DENSE = MappingProxyType(
         1,
     )
 )
+
+
+#: families whose layers are two each: attention and a dense MLP twice, with experts beside the first of them
+PAIRED = frozenset(("longcat_flash",))
 
 
 def bias_keys(kind: str) -> tuple[str, str, str]:
@@ -152,6 +157,8 @@ def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
         return (index for index, sparse in enumerate(listed) if sparse)
     if kind == "step3p5":
         return _step_layers(raw, layers)
+    if kind in PAIRED:
+        return range(0, layers, 2)
     if kind == "jamba":
         return (index for index in range(layers) if hybrids.periodic(raw, "expert", 2, 1, index))
     first = first_dense(kind, raw, layers)
@@ -220,6 +227,13 @@ def _unlike_gated(raw: Raw) -> str:
     return "gates without the biases of its other matrices" if raw.get("attention_bias") else ""
 
 
+def _unlike_longcat(raw: Raw) -> str:
+    zeros = raw.get("zero_expert_type")
+    if zeros not in (None, "identity"):
+        return f"experts without weights of the type {zeros!r}"
+    return "routers with a bias beside their correction" if raw.get("router_bias") else ""
+
+
 def _unlike_nemotron_h(raw: Raw) -> str:
     biased = raw.get("mlp_bias") and "moe" in hybrids.listed(raw)
     return "experts without the biases of its other matrices" if biased else ""
@@ -240,6 +254,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "ernie4_5_moe": lambda raw: "experts without the biases of its other matrices" if raw.get("use_bias") else "",
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _unlike_gemma4),
         "hunyuan_v1_moe": _unlike_hunyuan,
+        "longcat_flash": _unlike_longcat,
         "nemotron_h": _unlike_nemotron_h,
     }
 )

@@ -197,7 +197,7 @@ class ModelConfig(ModelShape):
         stacks += self.mixer_surplus(self.linear_layers, self.layers - self.attending_layers)
         stacks -= self.bare_layers * self.bare_layer_lack
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
-        stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.experts * self.router_bias
+        stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property

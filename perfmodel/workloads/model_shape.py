@@ -52,6 +52,8 @@ class ModelShape:
         for those of the others.
     keys_are_values : in layers without a window, no matrix computes values: keys before their norm are values, too.
     experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
+    zero_experts : experts beside these that give back what they are given (LongCat-Flash): they have scores, and no
+        weights. A token takes some of them in place of others, so that ``top_k`` is how many it visits in the mean.
     expert_hidden : width of what goes into the experts and comes out, where two matrices of a layer lead there and
         back; 0 for ``hidden``.
     expert_groups, token_groups : groups of neighbouring experts, and from how many of them a token's come
@@ -161,6 +163,7 @@ class ModelShape:
     joint_layers: int = 0
     linear_state_dtype: str = ""
     linear_rank: int = 0
+    zero_experts: int = 0
     dense_at: tuple[int, ...] = ()
     index_ratio: int = 1
     pool_layers: int = 0
@@ -250,6 +253,11 @@ class ModelShape:
     def mlp_layers(self) -> int:
         """Layers with one dense MLP."""
         return self.layers - self.moe_layers - self.bare_layers
+
+    @property
+    def scored_experts(self) -> int:
+        """Experts that the router scores: all that a token may take."""
+        return self.experts + self.zero_experts
 
     @property
     def expert_width(self) -> int:
@@ -412,7 +420,7 @@ class ModelShape:
         """
         if not self.experts:
             return ()
-        router = (Linear("router", self.experts, self.hidden, self.router_bias),)
+        router = (Linear("router", self.scored_experts, self.hidden, self.router_bias),)
         shared = self.mlp_linears(self.shared_ffn) if self.shared_ffn else ()
         gate = (Linear("shared_gate", 1, self.hidden),) if self.shared_gate else ()
         return (*router, *self.latent_linears(), *shared, *gate)

@@ -166,7 +166,7 @@ def _check_every(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError
 _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
     "kv_lora": ("q_lora", "rope_head_dim", "nope_head_dim"),
     "experts": (
-        *("top_k", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
+        *("top_k", "zero_experts", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
         *("shared_ffn", "shared_gate", "dense_layers", "hash_layers"),
     ),
     "index_heads": ("index_head_dim", "index_keys", "index_layers", "index_ratio"),
