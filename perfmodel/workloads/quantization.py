@@ -46,6 +46,9 @@ def stored_format(document: Mapping[str, Any]) -> str:
 
 def _format(quantised: Mapping[str, Any]) -> str:
     """Return the format that a method and its keys name, "" for others."""
+    nested = quantised.get("quantization")
+    if isinstance(nested, Mapping):  # as modelopt writes hf_quant_config.json
+        return _format({"quant_method": "modelopt", **nested})
     method = str(quantised.get("quant_method") or "").lower()
     if method in _METHODS:
         return _METHODS[method]

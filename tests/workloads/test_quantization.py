@@ -30,6 +30,8 @@ CONFIGS = [
     ({"quant_method": "awq", "w_bit": 4}, "int4"),
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
     ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+    ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}, "fp8"),
+    ({"quantization": {"quant_algo": "MIXED_PRECISION"}}, "other"),
     (compressed(group(8, "float", {"num_bits": 8}, strategy="channel")), "fp8"),
     (compressed(group(8, "float", {"num_bits": 8}, block_structure=[128, 128])), "fp8_block"),
     (compressed(group(8, "int", {"num_bits": 8})), "int8"),
