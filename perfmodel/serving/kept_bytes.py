@@ -67,7 +67,7 @@ def all_kept_width(part: Shard) -> float:
 
 def kept_in_windows(part: Shard) -> float:
     """Return those that layers with a window keep."""
-    return part.window_layers * (part.windowed or part).kept_width
+    return (part.window_layers - part.kv_shared_window_layers) * (part.windowed or part).kept_width
 
 
 def state_bytes(part: Shard) -> float:

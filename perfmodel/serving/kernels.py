@@ -60,6 +60,9 @@ MLP_KERNELS = 4.0
 #: norm, and the addition of what both give. Falcon-H1's products by fixed numbers are not counted: some engines fuse
 #: them (SGLang's ``FalconH1HybridAttentionDecoderLayer`` does not)
 JOINT_KERNELS = 6.0
+#: kernels of a layer's own embedding: a product with its activation and the embedding multiplied in, a second product,
+#: and the addition with a norm (vLLM's ``Gemma4DecoderLayer``)
+LAYER_EMBEDDING_KERNELS = 4.0
 #: graphs hold batches of 1, 2 and multiples of 4 or 8, up to some hundreds, and smaller ones are padded to the next
 #: (``cudagraph_capture_sizes`` of vLLM, ``cuda_graph_bs`` of SGLang, ``enable_padding`` of TensorRT-LLM)
 GRAPH_ROWS, MOST_GRAPH_ROWS = 4.0, 512.0
@@ -90,8 +93,10 @@ class Kernels:
         """Return the cost of all layers of a stage without attention, for numbers of tokens of a GPU."""
         cost, shard = Cost(), self.shard
         self._attention_products(cost, tokens)
-        if shard.dense_layers > 0:
-            self._mlp(cost, tokens, shard.ffn, shard.dense_layers)
+        for width, layers in shard.mlps:
+            self._mlp(cost, tokens, width, layers)
+        if shard.layer_embedding:
+            self._layer_embeddings(cost, tokens)
         if shard.moe_layers > 0:
             if shard.shared_ffn:
                 self._mlp(cost, tokens, shard.shared_ffn, shard.moe_layers)
@@ -113,7 +118,7 @@ class Kernels:
         attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
         attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * (shard.residual_streams > 1)
         attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
-        attention += JOINT_KERNELS * joint
+        attention += JOINT_KERNELS * joint + LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
         if shard.state:
             attention += linear * shard.state.more_kernels
@@ -236,6 +241,22 @@ class Kernels:
             form = None if matrix.name in IN_SIXTEEN_BITS else self.beside
             self._product(cost, "weights", (tokens, matrix.n, matrix.k), self.shard.linear_layers, form)
 
+    def _layer_embeddings(self, cost: Cost, tokens: Array) -> None:
+        """Add the embeddings that layers have of their own, which each GPU computes all of.
+
+        Before the layers: a product from the embedding, its norm, and the sum with what the table has of the token,
+        which is read. In each layer a product, whose result the embedding is multiplied into, and one back.
+        """
+        shard, width = self.shard, self.shard.layer_embedding
+        every = shard.layers * width
+        self.product(cost, "weights", tokens, round(every), shard.hidden, 1.0)
+        self.stream(cost, "kernels", tokens * every, 1, "copy", 2.0)
+        self.stream(cost, "kernels", tokens * every, 2, "add", 1.0)
+        self.product(cost, "weights", tokens, width, shard.hidden, shard.layers)
+        self.stream(cost, "kernels", tokens * width, 2, "silu_mul", shard.layers)
+        self.product(cost, "weights", tokens, shard.hidden, width, shard.layers)
+        self._residuals(cost, tokens, shard.layers)
+
     def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
         hidden = self.shard.hidden
         self.product(cost, "weights", tokens, (2 if self.shard.gated else 1) * ffn, hidden, layers)
@@ -298,7 +319,8 @@ class Kernels:
         for part, layers in shard.attentions:
             self.stream(cost, "kernels", tokens * part.heads_width, 1, "copy", layers)
             if part.qk_norm:
-                self.stream(cost, "kernels", tokens * (part.heads + part.kv_heads) * part.head_dim, 1, "copy", layers)
+                heads = part.heads + part.kv_heads * (not part.borrows_keys)
+                self.stream(cost, "kernels", tokens * heads * part.head_dim, 1, "copy", layers)
             if part.output_gate or part.head_gate:
                 self.stream(cost, "kernels", tokens * part.heads * part.value_dim, 2, "mul", layers)
         if shard.state:  # the convolution, and the norm of the output with its gate
@@ -308,9 +330,9 @@ class Kernels:
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
         if shard.joint_layers:  # the sum of what attention and states give
             self.stream(cost, "kernels", tokens * shard.hidden, 2, "add", shard.joint_layers)
-        if shard.dense_layers > 0:
-            self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
-                        "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
+        for width, layers in shard.mlps:
+            self.stream(cost, "kernels", tokens * width, 2 if shard.gated else 1,
+                        "silu_mul" if shard.gated else "gelu", layers)  # fmt: skip
 
     def _residuals(self, cost: Cost, tokens: Array, norms: float) -> None:
         """Add what stands between blocks: an addition with a norm, or a hyper-connection of m residual streams.

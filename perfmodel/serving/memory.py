@@ -271,7 +271,13 @@ def activation_bytes(part: Shard, tokens: int) -> float:
     What the matrix before a state gives, values beside gates, counts once.
     """
     into = part.state.matrices()[0].n if part.state else 0
-    width = max(2.0 * part.ffn, 2.0 * part.top_k * part.expert_ffn, into)
+    width = max(
+        2.0 * part.ffn,
+        2.0 * part.kv_shared_ffn,
+        part.layers * part.layer_embedding,
+        2.0 * part.top_k * part.expert_ffn,
+        into,
+    )
     return tokens * (2.0 * part.hidden + width) * 2.0
 
 
@@ -285,10 +291,12 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     index = (part.q_lora or hidden) * part.index_heads * part.index_head_dim
     index += 0 if part.index_compressors else hidden * part.index_head_dim
     matrices = _attention_parameters(part) + part.index_layers * index
-    matrices += part.dense_layers * gates * hidden * part.ffn
+    matrices += sum(layers * gates * hidden * width for width, layers in part.mlps)
+    matrices += 3 * part.layers * hidden * part.layer_embedding
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
-    tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
+    tables: float = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
+    tables += part.layer_embedding_vocab * part.layers * part.layer_embedding
     sixteen = part.moe_layers * part.scored_experts * hidden + 2 * part.layers * config.mixing_parameters
     sixteen += sum(layers * one.parameters for one, layers in part.compressors)
     for matrix in part.state.matrices() if part.state else ():

@@ -70,6 +70,11 @@ class Shard:
     gated, qk_norm, parallel_block : an MLP with a gate; norms of queries and keys; attention and MLP side by side.
     moe_layers, experts, top_k, expert_ffn, shared_ffn : layers with experts; experts of the whole model and those that
         a token visits; this GPU's width of each, and of the expert that all tokens visit.
+    kv_shared_layers, kv_shared_window_layers, kv_shared_ffn : layers with the keys and values of others, those of them
+        with a window, and this GPU's width inside their MLPs.
+    borrows_keys : the part of such a layer: it computes and keeps no keys and values.
+    layer_embedding, layer_embedding_vocab : width of layers' own embeddings, whose matrices each GPU has all of, and
+        this GPU's rows of their table.
     scored_experts : experts that the router scores, those without weights among them.
     expert_hidden : width of what goes into an expert and comes out; other than ``hidden`` two matrices lead there and
         back.
@@ -140,6 +145,12 @@ class Shard:
     output_lora: int = 0
     residual_streams: int = 1
     scored_experts: int = 0
+    kv_shared_layers: float = 0.0
+    kv_shared_window_layers: float = 0.0
+    kv_shared_ffn: int = 0
+    borrows_keys: bool = False
+    layer_embedding: int = 0
+    layer_embedding_vocab: int = 0
 
     @property
     def router(self) -> Router:
@@ -180,21 +191,34 @@ class Shard:
     @property
     def attentions(self) -> tuple[tuple[Shard, float], ...]:
         """The part with the heads of each kind of layers that attend to keys, and how many of these there are."""
-        if self.windowed is None:
+        windowed, borrowed = self.windowed or self, self.kv_shared_window_layers
+        if self.windowed is None and not self.kv_shared_layers:
             return ((self, self.attending_layers),) if self.attending_layers else ()
-        return ((self, self.attending_layers - self.window_layers), (self.windowed, self.window_layers))
+        kinds = (
+            (self, self.attending_layers - self.window_layers, self.kv_shared_layers - borrowed),
+            (windowed, self.window_layers, borrowed),
+        )
+        own = tuple((part, layers - shared) for part, layers, shared in kinds)
+        return (*own, *((replace(part, borrows_keys=True), shared) for part, _, shared in kinds if shared))
+
+    @property
+    def mlps(self) -> tuple[tuple[int, float], ...]:
+        """Width inside the dense MLPs of layers, and how many of these have it."""
+        wider = self.kv_shared_layers if self.kv_shared_ffn else 0.0
+        found = ((self.ffn, self.dense_layers - wider), (self.kv_shared_ffn, wider))
+        return tuple((width, layers) for width, layers in found if layers > 0)
 
     @property
     def values_width(self) -> int:
         """Width of the values that are kept beside keys; of latent attention they count as its keys do."""
-        if self.shared_vector:
+        if self.shared_vector or self.borrows_keys:
             return 0
         return self.kv_heads * (self.head_dim if self.kv_lora else self.value_dim)
 
     @property
     def keys_width(self) -> int:
-        """Width of keys and values."""
-        return self.kv_heads * self.head_dim + self.values_width
+        """Width of keys and values that are computed."""
+        return self.kv_heads * self.head_dim * (not self.borrows_keys) + self.values_width
 
     @property
     def kept_width(self) -> int:
@@ -286,6 +310,11 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         output_lora=config.output_lora,
         residual_streams=config.residual_streams,
         scored_experts=config.scored_experts,
+        kv_shared_layers=config.kv_shared_layers / parallel.pp,
+        kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,
+        kv_shared_ffn=math.ceil(config.kv_shared_ffn / tp),
+        layer_embedding=config.layer_embedding,
+        layer_embedding_vocab=math.ceil(config.layer_embedding_vocab / tp),
     )
 
 
@@ -320,6 +349,13 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
             f"pp={pp} is more than the model's {config.layers} layers.",
             place="deployment",
             remedy=f"Give 1 to {config.layers} stages.",
+        )
+    if pp > 1 and config.kv_shared_layers:
+        raise UsageError(
+            f"pp={pp}, and the last {config.kv_shared_layers} layers share keys and values of layers before them, "
+            "which lie on another stage: it is not modelled.",
+            place="deployment",
+            remedy="Leave pp at 1.",
         )
     if ep > 1 and not config.experts:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")

@@ -248,6 +248,14 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
             place=PLACE,
             remedy="Serving of it is: perfmodel serve.",
         )
+    if config.kv_shared_layers or config.layer_embedding:
+        what = ["layers that share keys and values"] * (config.kv_shared_layers > 0)
+        what += ["embeddings of layers"] * (config.layer_embedding > 0)
+        raise UsageError(
+            f"the model has {' and '.join(what)}, whose training is not modelled.",
+            place=PLACE,
+            remedy="Serving of it is: perfmodel serve.",
+        )
     if config.window_layers:
         _divides("tp", plan.tp, "heads of layers with a window", config.windowed.heads)
     _divides("tp", plan.tp, "groups of heads of the output", config.output_groups)

@@ -26,7 +26,7 @@ from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
 from perfmodel.workloads.state_layer import Rule
-from perfmodel.workloads.windowed import HEADS, OWN, heads_problem, window_keys, window_layers
+from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 #: tables of keys within a configuration, and the families that have them
@@ -184,6 +184,7 @@ class _Reader(Values):
             **self.biases(shape),
             **self.indexer(layers),
             **compression,
+            **(shared_keys(self, layers) if self.kind in SHARING else {}),
             **(self.states(hybrid) if hybrid else {}),
             **self.experts(layers, shape, hybrid),
             **self.encoder(),

@@ -240,11 +240,8 @@ def _unlike_nemotron_h(raw: Raw) -> str:
 
 
 def _unlike_gemma4(raw: Raw) -> str:
-    if raw.get("num_kv_shared_layers"):
-        return "layers that share keys and values"
-    unified = str(raw.get("model_type")).startswith("gemma4_unified")
-    own = stated_number(raw, "hidden_size_per_layer_input", 0 if unified else 256)
-    return "embeddings of each layer" if own else ""
+    wide = raw.get("use_double_wide_mlp") and raw.get("num_kv_shared_layers")
+    return "wider MLPs beside experts" if wide and raw.get("enable_moe_block") else ""
 
 
 #: family -> what a configuration has that is not modelled

@@ -64,6 +64,33 @@ class ModelConfig(ModelShape):
         compressed = tuple(matrix for one in compressors for matrix in one.matrices)
         return (*(self.index_linears() if indexed else ()), *compressed)
 
+    @cached_property
+    def key_value_parameters(self) -> int:
+        """Parameters of one attention that a layer with the keys and values of another one has not."""
+        shape = self.architecture
+        matrices = count_parameters(tuple(one for one in self.attention_linears() if one.name in ("key", "value")))
+        return matrices + self.head_dim * shape.qk_norm * (int(shape.qk_norm_scale) + shape.qk_norm_bias)
+
+    @cached_property
+    def kv_sharing_surplus(self) -> int:
+        """Parameters that layers with the keys and values of others have beyond those that compute them."""
+        windowed = self.kv_shared_window_layers
+        lacking = (self.kv_shared_layers - windowed) * self.key_value_parameters
+        lacking += windowed * self.windowed.key_value_parameters
+        wider = count_parameters(self.mlp_linears(self.kv_shared_ffn)) - count_parameters(self.mlp_linears())
+        return self.kv_shared_layers * wider - lacking
+
+    @cached_property
+    def layer_embedding_parameters(self) -> int:
+        """Parameters of what leads from layers' own embeddings to the residual stream, without their table.
+
+        One matrix computes a second part of all of them from the embedding, with a norm of their width; each layer has
+        two matrices and a norm (``Gemma4TextModel`` of transformers).
+        """
+        width = self.layer_embedding
+        each = count_parameters(self.layer_embedding_linears()) + self.norm_parameters + self.hidden * width
+        return self.layers * each + width if width else 0
+
     @property
     def window_layer_surplus(self) -> int:
         """Parameters of a layer with a window beyond those of one that attends to all keys."""
@@ -168,10 +195,11 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def embedding_parameters(self) -> int:
-        """Parameters of the tables that are looked up: tokens, positions, token types, relative positions."""
+        """Parameters of the tables that are looked up: tokens, for layers too, positions, token types, distances."""
         shape, stacks = self.architecture, 2 if self.encoder_layers else 1
         rows = stacks * (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
-        return self.vocab * self.embedding_dim + rows * self.hidden + stacks * self.position_buckets * self.heads
+        own = self.layer_embedding_vocab * self.layers * self.layer_embedding
+        return self.vocab * self.embedding_dim + own + rows * self.hidden + stacks * self.position_buckets * self.heads
 
     @cached_property
     def head_parameters(self) -> int:
@@ -198,6 +226,7 @@ class ModelConfig(ModelShape):
         stacks -= self.bare_layers * self.bare_layer_lack
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
+        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -227,9 +256,16 @@ class ModelConfig(ModelShape):
 
     @property
     def _kept(self) -> tuple[tuple[Reach, float, int], ...]:
-        """What layers attend to, how many they are, and the numbers that each keeps of a key."""
-        widths = [self.windowed._kept_width if reach.ratio == 0 else self._kept_width for reach, _ in self.reaches]
-        return tuple((reach, layers, width) for (reach, layers), width in zip(self.reaches, widths, strict=True))
+        """What layers attend to, how many of them keep keys, and the numbers that each keeps of a key."""
+        shared = {True: self.kv_shared_window_layers, False: self.kv_shared_layers - self.kv_shared_window_layers}
+        return tuple(
+            (
+                reach,
+                layers - shared[reach.ratio == 0],
+                self.windowed._kept_width if reach.ratio == 0 else self._kept_width,
+            )
+            for reach, layers in self.reaches
+        )
 
     @property
     def _kept_width(self) -> int:

@@ -51,6 +51,11 @@ class ModelShape:
     window_heads, window_kv_heads, window_head_dim, window_value_dim : heads and their sizes in layers with a window, 0
         for those of the others.
     keys_are_values : in layers without a window, no matrix computes values: keys before their norm are values, too.
+    kv_shared_layers, kv_shared_window_layers : last layers that attend to the keys and values of the last layer before
+        them of their kind, and compute and keep none (Gemma 4 E2B), and those of them with a window.
+    kv_shared_ffn : width inside the MLPs of these layers, 0 for ``ffn``.
+    layer_embedding, layer_embedding_vocab : width of an embedding that each layer has of its own for a token, and rows
+        of its table; 0 for none (Gemma 4 E2B).
     experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
     zero_experts : experts beside these that give back what they are given (LongCat-Flash): they have scores, and no
         weights. A token takes some of them in place of others, so that ``top_k`` is how many it visits in the mean.
@@ -164,6 +169,11 @@ class ModelShape:
     linear_state_dtype: str = ""
     linear_rank: int = 0
     zero_experts: int = 0
+    kv_shared_layers: int = 0
+    kv_shared_window_layers: int = 0
+    kv_shared_ffn: int = 0
+    layer_embedding: int = 0
+    layer_embedding_vocab: int = 0
     dense_at: tuple[int, ...] = ()
     index_ratio: int = 1
     pool_layers: int = 0
@@ -382,6 +392,15 @@ class ModelShape:
         return (
             Linear("output_down", ranks, values // self.output_groups),
             Linear("output", self.hidden, ranks, self.output_bias),
+        )
+
+    def layer_embedding_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of a layer's own embedding: a gate, and what brings it to the residual stream."""
+        if not self.layer_embedding:
+            return ()
+        return (
+            Linear("layer_embedding_gate", self.layer_embedding, self.hidden),
+            Linear("layer_embedding_out", self.hidden, self.layer_embedding),
         )
 
     def attention_matrices(self) -> tuple[Linear, ...]:

@@ -179,6 +179,9 @@ _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
         *("joint_layers", "linear_rank", "linear_state_dtype"),
     ),
     "encoder_layers": ("encoder_ffn",),
+    "kv_shared_layers": ("kv_shared_window_layers", "kv_shared_ffn"),
+    "layer_embedding": ("layer_embedding_vocab",),
+    "layer_embedding_vocab": ("layer_embedding",),
 }
 
 
@@ -299,6 +302,12 @@ def _problem(config: ModelConfig) -> str:
         f"{config.hash_layers} layers with a table of tokens' experts of {config.moe_layers} with experts": (
             config.hash_layers > config.moe_layers
         ),
+        f"{config.kv_shared_layers} layers with keys of others of {config.attending_layers} that attend to keys": (
+            config.kv_shared_layers > 0 and config.kv_shared_layers >= config.attending_layers
+        ),
+        f"{config.kv_shared_window_layers} layers with a window and keys of others, of {config.window_layers} with a "
+        f"window and {config.kv_shared_layers} with keys of others": config.kv_shared_window_layers
+        > min(config.window_layers, config.kv_shared_layers),
         "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
         f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),

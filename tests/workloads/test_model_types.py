@@ -389,7 +389,6 @@ def test_the_experts_of_glm_flash_may_come_from_some_groups():
 @pytest.mark.parametrize(
     ("kind", "changes", "said"),
     [
-        ("gemma4_text", {}, "(gemma4_text) has embeddings of each layer"),
         ("laguna", {}, "heads of attention differ"),
         ("gemma3n_text", {}, "embeddings of each layer"),
         ("ernie4_5_vl_moe_text", {}, "experts for images beside those for text"),
