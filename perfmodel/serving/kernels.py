@@ -412,7 +412,8 @@ class Kernels:
         fp8 has one scale for all numbers, blocks have one of 4 B for 128 numbers, nvfp4 one of 1 B for 16.
         """
         form = self.weights
-        narrow = form.name in self.engine.narrow_dispatch.split(",") or dispatcher == Dispatcher.DEEPEP
+        listed = self.engine.narrow_dispatch.split(",")
+        narrow = form.name.removesuffix("_experts") in listed or dispatcher == Dispatcher.DEEPEP
         if not narrow or form.weight_only or form.compute in SIXTEEN:
             return 2.0
         if form.compute == "fp4":

@@ -32,6 +32,12 @@ CONFIGS = [
     ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
     ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}, "fp8"),
     ({"quantization": {"quant_algo": "MIXED_PRECISION"}}, "other"),
+    (
+        {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "model.layers.0.self_attn*"]},
+        "nvfp4_experts",
+    ),
+    ({"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["model.layers.0.self_attn*"]}}, "nvfp4_experts"),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, "nvfp4"),
     (compressed(group(8, "float", {"num_bits": 8}, strategy="channel")), "fp8"),
     (compressed(group(8, "float", {"num_bits": 8}, block_structure=[128, 128])), "fp8_block"),
     (compressed(group(8, "int", {"num_bits": 8})), "int8"),
