@@ -97,6 +97,8 @@ class Kernels:
             self._mlp(cost, tokens, width, layers)
         if shard.layer_embedding:
             self._layer_embeddings(cost, tokens)
+        if shard.shared_blocks:
+            self._around_blocks(cost, tokens)
         if shard.moe_layers > 0:
             if shard.shared_ffn:
                 self._mlp(cost, tokens, shard.shared_ffn, shard.moe_layers)
@@ -118,7 +120,8 @@ class Kernels:
         attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
         attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * (shard.residual_streams > 1)
         attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
-        attention += JOINT_KERNELS * joint + LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
+        attention += joint * (JOINT_KERNELS + len(shard.block_matrices) + (shard.shared_blocks > 0))
+        attention += LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
         if shard.state:
             attention += linear * shard.state.more_kernels
@@ -200,7 +203,7 @@ class Kernels:
         self._compressors(cost, tokens)
         if not shard.is_latent:
             for part, count in shard.attentions:
-                self.product(cost, "weights", tokens, part.qkv_width, part.hidden, count)
+                self.product(cost, "weights", tokens, part.qkv_width, part.attention_input, count)
                 self._output_products(cost, tokens, part, count)
             return
         nope = shard.head_dim - shard.rope_dim
@@ -240,6 +243,16 @@ class Kernels:
         for matrix in state.matrices():
             form = None if matrix.name in IN_SIXTEEN_BITS else self.beside
             self._product(cost, "weights", (tokens, matrix.n, matrix.k), self.shard.linear_layers, form)
+
+    def _around_blocks(self, cost: Cost, tokens: Array) -> None:
+        """Add what layers do of their own around a block that they share: adapters, and the matrix behind it.
+
+        The residual stream is joined with the embedding, and the norm is of both.
+        """
+        shard, layers = self.shard, self.shard.joint_layers
+        for n, k in shard.block_matrices:
+            self.product(cost, "weights", tokens, n, k, layers)
+        self.stream(cost, "kernels", tokens * shard.attention_input, 1, "copy", 2.0 * layers)
 
     def _layer_embeddings(self, cost: Cost, tokens: Array) -> None:
         """Add the embeddings that layers have of their own, which each GPU computes all of.
@@ -359,6 +372,7 @@ class Kernels:
         spread = parallel.copies_share
         if parallel.tp > 1:
             each = shard.layers if shard.parallel_block else 2.0 * shard.layers - shard.bare_layers
+            each += shard.joint_layers * (shard.shared_blocks > 0)  # a state behind a block has one of its own
             self._all_reduce(cost, tokens * shard.hidden, each - (shard.moe_layers if spread else 0.0))
             if shard.state and shard.state.summed_width:
                 self._all_reduce(cost, tokens * shard.state.summed_width, shard.linear_layers)

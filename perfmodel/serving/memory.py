@@ -291,7 +291,8 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     index = (part.q_lora or hidden) * part.index_heads * part.index_head_dim
     index += 0 if part.index_compressors else hidden * part.index_head_dim
     matrices = _attention_parameters(part) + part.index_layers * index
-    matrices += sum(layers * gates * hidden * width for width, layers in part.mlps)
+    matrices += sum(part.held(layers) * gates * hidden * width for width, layers in part.mlps)
+    matrices += part.joint_layers * sum(n * k for n, k in part.block_matrices)
     matrices += 3 * part.layers * hidden * part.layer_embedding
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
@@ -311,8 +312,10 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
 def _attention_parameters(part: Shard) -> float:
     """Return the parameters of the matrices of attention of all layers."""
     if not part.is_latent:
-        kinds = ((layers, one.qkv_width + one.heads * one.value_dim) for one, layers in part.attentions)
-        return sum(layers * part.hidden * width for layers, width in kinds)
+        return sum(
+            part.held(layers) * (part.attention_input * one.qkv_width + part.hidden * one.heads * one.value_dim)
+            for one, layers in part.attentions
+        )
     nope = part.head_dim - part.rope_dim
     each = part.hidden * (part.kept_width + part.q_lora)
     each += (part.q_lora or part.hidden) * part.heads * part.head_dim

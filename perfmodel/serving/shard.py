@@ -73,6 +73,8 @@ class Shard:
     kv_shared_layers, kv_shared_window_layers, kv_shared_ffn : layers with the keys and values of others, those of them
         with a window, and this GPU's width inside their MLPs.
     borrows_keys : the part of such a layer: it computes and keeps no keys and values.
+    shared_blocks : blocks of attention and an MLP that ``joint_layers`` share, whose weights this GPU has once.
+    block_matrices : columns and rows of the matrices that each of these layers has of its own, adapters and others.
     layer_embedding, layer_embedding_vocab : width of layers' own embeddings, whose matrices each GPU has all of, and
         this GPU's rows of their table.
     scored_experts : experts that the router scores, those without weights among them.
@@ -151,6 +153,8 @@ class Shard:
     borrows_keys: bool = False
     layer_embedding: int = 0
     layer_embedding_vocab: int = 0
+    shared_blocks: int = 0
+    block_matrices: tuple[tuple[int, int], ...] = ()
 
     @property
     def router(self) -> Router:
@@ -207,6 +211,15 @@ class Shard:
         wider = self.kv_shared_layers if self.kv_shared_ffn else 0.0
         found = ((self.ffn, self.dense_layers - wider), (self.kv_shared_ffn, wider))
         return tuple((width, layers) for width, layers in found if layers > 0)
+
+    @property
+    def attention_input(self) -> int:
+        """Width of what goes into attention: the residual stream, beside the embedding in blocks that are shared."""
+        return self.hidden * (1 + (self.shared_blocks > 0))
+
+    def held(self, layers: float) -> float:
+        """Return how many sets of weights so many layers with attention, or with an MLP, have."""
+        return float(self.shared_blocks) if self.shared_blocks else layers
 
     @property
     def values_width(self) -> int:
@@ -313,9 +326,20 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         kv_shared_layers=config.kv_shared_layers / parallel.pp,
         kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,
         kv_shared_ffn=math.ceil(config.kv_shared_ffn / tp),
+        shared_blocks=config.shared_blocks,
+        block_matrices=_block_matrices(config, tp),
         layer_embedding=config.layer_embedding,
         layer_embedding_vocab=math.ceil(config.layer_embedding_vocab / tp),
     )
+
+
+def _block_matrices(config: ModelConfig, tp: int) -> tuple[tuple[int, int], ...]:
+    """Return columns and rows of the matrices that a layer has of its own around a block that it shares.
+
+    GPUs share out what leads from the rank of adapters; each has all of the others (assumed of engines).
+    """
+    ups = "adapter_up"
+    return tuple((math.ceil(one.n / tp) if one.name == ups else one.n, one.k) for one in config.block_linears())
 
 
 def stage_parts(config: ModelConfig, part: Shard, stages: int) -> tuple[Shard, ...]:
@@ -350,13 +374,7 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
             place="deployment",
             remedy=f"Give 1 to {config.layers} stages.",
         )
-    if pp > 1 and config.kv_shared_layers:
-        raise UsageError(
-            f"pp={pp}, and the last {config.kv_shared_layers} layers share keys and values of layers before them, "
-            "which lie on another stage: it is not modelled.",
-            place="deployment",
-            remedy="Leave pp at 1.",
-        )
+    _check_sharing(config, pp)
     if ep > 1 and not config.experts:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
     if ep > 1 and config.experts % ep:
@@ -366,6 +384,19 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
             f"ep={ep} does not divide the {tp * parallel.dp} GPUs of tp x dp.",
             place="deployment",
             remedy="The GPUs of a stage share the experts: ep is one of their divisors.",
+        )
+
+
+def _check_sharing(config: ModelConfig, pp: int) -> None:
+    """Raise where layers of several stages would share weights, or keys and values."""
+    blocks = f"{config.joint_layers} layers share {config.shared_blocks} blocks of attention and an MLP"
+    keys = f"the last {config.kv_shared_layers} layers share keys and values of layers before them"
+    shared = blocks if config.shared_blocks else keys if config.kv_shared_layers else ""
+    if pp > 1 and shared:
+        raise UsageError(
+            f"pp={pp}, and {shared}, which lie on other stages: it is not modelled.",
+            place="deployment",
+            remedy="Leave pp at 1.",
         )
 
 

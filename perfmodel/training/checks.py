@@ -248,9 +248,10 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
             place=PLACE,
             remedy="Serving of it is: perfmodel serve.",
         )
-    if config.kv_shared_layers or config.layer_embedding:
-        what = ["layers that share keys and values"] * (config.kv_shared_layers > 0)
-        what += ["embeddings of layers"] * (config.layer_embedding > 0)
+    what = ["layers that share keys and values"] * (config.kv_shared_layers > 0)
+    what += ["embeddings of layers"] * (config.layer_embedding > 0)
+    what += ["blocks that layers share"] * (config.shared_blocks > 0)
+    if what:
         raise UsageError(
             f"the model has {' and '.join(what)}, whose training is not modelled.",
             place=PLACE,

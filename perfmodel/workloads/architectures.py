@@ -231,6 +231,7 @@ ARCHITECTURES = MappingProxyType(
         "vaultgemma": Architecture(tied=True),
         "xlm-roberta": Architecture(**_BERT),
         "youtu": Architecture(tied=True),
+        "zamba2": Architecture(tied=True, rotary=False),
     }
 )
 #: other names of the same layers: releases before Hugging Face had the class, models inside others, and copies
@@ -281,7 +282,7 @@ _OF_IMAGES = "experts for images beside those for text"
 REFUSED = MappingProxyType(
     {
         "hymba": "attention and Mamba of the first kind side by side in a layer",
-        **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
+        **dict.fromkeys(("zamba", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",

@@ -186,6 +186,7 @@ class _Reader(Values):
             **compression,
             **(shared_keys(self, layers) if self.kind in SHARING else {}),
             **(self.states(hybrid) if hybrid else {}),
+            **(self.blocks() if self.kind in hybrids.BLOCKS else {}),
             **self.experts(layers, shape, hybrid),
             **self.encoder(),
         )
@@ -258,7 +259,7 @@ class _Reader(Values):
         given = self.first(SPELLINGS["head_dim"])
         if given is None and hidden % heads:
             raise self.wrong(f"hidden size ({hidden}) is not a multiple of the heads ({heads})")
-        return self.size("head_dim", hidden // heads)
+        return self.size("head_dim", (1 + (self.kind in hybrids.BLOCKS)) * hidden // heads)
 
     def ffn(self, hidden: int) -> int:
         """Return the width of a dense layer's MLP."""
@@ -381,6 +382,15 @@ class _Reader(Values):
             "linear_state_dtype": self.state_dtype(),
             "bare_layers": layers.bare,
             **sizes,
+        }
+
+    def blocks(self) -> dict[str, Any]:
+        """Return the blocks that layers share, and the adapters of these layers."""
+        keys = ("use_shared_attention_adapter", "use_shared_attention_lora")
+        return {
+            "shared_blocks": self.of(("num_mem_blocks",), "blocks that layers share", 1),
+            "block_rank": self.of(("adapter_rank", "lora_rank"), "rank of adapters", 128),
+            "block_adapters": any(self.flag(key, False) for key in keys),
         }
 
     def state_dtype(self) -> str:

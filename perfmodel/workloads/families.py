@@ -40,6 +40,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
         "mimo_v2_flash": ("attention_bias", "", ""),
         **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
+        "zamba2": ("", "", "add_bias_linear"),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
@@ -363,6 +364,11 @@ def _nemotron_h(raw: Raw) -> dict[str, Any]:
     return _mamba2_biases(raw, "use_bias", "use_bias", conv)
 
 
+def _zamba2(raw: Raw) -> dict[str, Any]:
+    biases = _mamba2_biases(raw, "add_bias_linear", "add_bias_linear", "")
+    return {"rotary": bool(raw.get("use_mem_rope")), **biases}
+
+
 #: family -> the facts that its configuration changes
 FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
@@ -397,5 +403,6 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "stablelm": _stablelm,
         "step3p5": _step,
         "t5": _t5,
+        "zamba2": _zamba2,
     }
 )

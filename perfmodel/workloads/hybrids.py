@@ -35,6 +35,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "qwen3_5_moe_text": Rule.GATED_DELTA,
         "qwen3_5_text": Rule.GATED_DELTA,
         "qwen3_next": Rule.GATED_DELTA,
+        "zamba2": Rule.MAMBA2,
     }
 )
 #: families -> dtype of their states where a configuration states none: those of Qwen3.5 state fp32, vLLM takes it for
@@ -50,7 +51,9 @@ TORCH_DTYPES: Mapping[str, str] = MappingProxyType({"float32": "fp32", "bfloat16
 STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
 JOINT = frozenset(("falcon_h1",))
-#: how the classes of these families list a layer
+#: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
+BLOCKS = frozenset(("zamba2",))
+#: how the classes of these families list a layer with both
 _JOINT_KIND = "hybrid"
 #: kinds of layer as configurations of the other families list them -> what they are
 STATE, ATTENTION, MLP, EXPERTS = "state", "attention", "MLP", "experts"
@@ -66,7 +69,16 @@ KINDS: Mapping[str, str] = MappingProxyType(
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 #: families that list their layers -> those of a configuration without a list, none where its class needs one
 UNLISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"lfm2_moe": (), "nemotron_h": ("mamba", "moe", "attention", "mlp")}
+    {
+        "lfm2_moe": (),
+        "nemotron_h": ("mamba", "moe", "attention", "mlp"),
+        # Zamba2-2.7B
+        "zamba2": (
+            "mamba",
+            *(*("mamba",) * 5, "hybrid") * 7,
+            *(*("mamba",) * 4, "hybrid", *("mamba",) * 3, "hybrid", *("mamba",) * 2),
+        ),
+    }
 )
 
 
@@ -108,7 +120,7 @@ def listed(raw: Raw) -> list[str]:
 
 def unknown_kinds(kind: str, raw: Raw) -> list[str]:
     """Return the kinds of layer in a configuration of one of these families that its class has not."""
-    known = (_JOINT_KIND,) if kind in JOINT else KINDS
+    known = (_JOINT_KIND,) if kind in JOINT else ("mamba", "linear_attention", _JOINT_KIND) if kind in BLOCKS else KINDS
     return sorted({name for name in listed(raw) if name not in known})
 
 
@@ -122,6 +134,9 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
         return Layers(layers, layers, joint=layers)
     if kind in STATES_ALONE:
         return Layers(layers, layers, bare=layers)
+    if kind in BLOCKS:
+        joint = (listed(raw) or UNLISTED[kind]).count(_JOINT_KIND)
+        return Layers(layers, layers, bare=layers - joint, joint=joint)
     kinds = _kinds(kind, raw, layers)
     mixers = kinds.count(ATTENTION) + kinds.count(STATE)
     mlps = kinds.count(MLP) + kinds.count(EXPERTS)
@@ -193,6 +208,20 @@ def _mamba2_heads(raw: Raw, width: int) -> dict[str, Any]:
         "linear_key_head_dim": raw.get("mamba_d_state") or 256,
         "linear_value_head_dim": given if isinstance(given, int) else width // max(1, int(heads)),
         "linear_conv_kernel_dim": raw.get("mamba_d_conv") or 4,
+    }
+
+
+def _zamba2(raw: Raw) -> dict[str, Any]:
+    """Zamba2's first configurations have other names for its sizes."""
+    expanded = raw.get("mamba_expand") or raw.get("expansion_factor") or 2
+    width = int(float(expanded) * int(raw.get("hidden_size") or 2560))
+    heads = raw.get("n_mamba_heads") or width // int(raw.get("mamba_headdim") or width // 8)
+    return {
+        "linear_num_value_heads": heads,
+        "linear_num_key_heads": raw.get("mamba_ngroups") or 1,
+        "linear_key_head_dim": raw.get("mamba_d_state") or raw.get("state_size") or 64,
+        "linear_value_head_dim": width // max(1, int(heads)),
+        "linear_conv_kernel_dim": raw.get("mamba_d_conv") or raw.get("conv_dimension") or 4,
     }
 
 
@@ -317,5 +346,6 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "qwen3_5_moe_text": _qwen,
         "qwen3_5_text": _qwen,
         "qwen3_next": _qwen,
+        "zamba2": _zamba2,
     }
 )

@@ -76,6 +76,8 @@ def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     dense = frozenset(config.dense_at or range(config.dense_layers)) if config.experts else frozenset[int]()
     without = iter(_evenly(config.layers - len(dense), config.bare_layers))
     bare = [index not in dense and next(without) for index in range(config.layers)]
+    if config.shared_blocks:  # a block has attention and an MLP
+        bare = [not found for found in joint]
     return tuple(
         Kind(
             bool(config.experts) and index not in dense and not bare[index], own[index][0],

@@ -81,6 +81,23 @@ class ModelConfig(ModelShape):
         return self.kv_shared_layers * wider - lacking
 
     @cached_property
+    def block_parameters(self) -> int:
+        """Parameters of a block that layers share: attention, an MLP, and norms of what goes into both; 0 without."""
+        if not self.shared_blocks:
+            return 0
+        norms = self.norm_parameters + self.norm_parameters * self.attention_input // self.hidden
+        return self.attention_parameters + count_parameters(self.mlp_linears()) + norms
+
+    @property
+    def block_surplus(self) -> int:
+        """Parameters of blocks that layers share beyond those of as many layers with attention and an MLP each."""
+        if not self.shared_blocks:
+            return 0
+        apart = self.attention_parameters + count_parameters(self.mlp_linears()) + self.norm_parameters
+        own = self.joint_layers * (count_parameters(self.block_linears()) - apart)
+        return self.shared_blocks * self.block_parameters + own
+
+    @cached_property
     def layer_embedding_parameters(self) -> int:
         """Parameters of what leads from layers' own embeddings to the residual stream, without their table.
 
@@ -226,7 +243,7 @@ class ModelConfig(ModelShape):
         stacks -= self.bare_layers * self.bare_layer_lack
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
-        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters
+        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -236,8 +253,12 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def multiplied_parameters(self) -> int:
-        """Parameters that multiply a token, the N of 6 N FLOP: active ones without lookups, with a tied head."""
-        return self.active_parameters - self.embedding_parameters + self.vocab * self.embedding_dim * self.tied
+        """Parameters that multiply a token, the N of 6 N FLOP: active ones without lookups, with a tied head.
+
+        Those of a block that layers share count once for each of these layers.
+        """
+        again = (self.joint_layers - self.shared_blocks) * self.block_parameters
+        return self.active_parameters + again - self.embedding_parameters + self.vocab * self.embedding_dim * self.tied
 
     def kv_bytes_per_token(self, dtype_bytes: float = 2.0) -> float:
         """Return what one token adds to the cache of all layers while no window is full [B].

@@ -94,6 +94,11 @@ class ModelShape:
         ``joint_layers``; they alternate evenly with those that attend to keys.
     joint_layers : of these, those that attend to keys as well: both read the same normed input, and what they give is
         summed (Falcon-H1).
+    shared_blocks : blocks of attention and an MLP, before the state of ``joint_layers``, which these share in turn
+        (Zamba2): they read the residual stream beside the embedding, and a matrix of the layer's own brings what they
+        give to what goes into its state; 0 where each layer has its own.
+    block_rank : rank of adapters that each of these layers has of the MLP's matrices, 0 for none.
+    block_adapters : they have adapters of queries, keys and values, too.
     linear_rule : how a token changes that state, as `Rule` names it.
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
@@ -174,6 +179,9 @@ class ModelShape:
     kv_shared_ffn: int = 0
     layer_embedding: int = 0
     layer_embedding_vocab: int = 0
+    shared_blocks: int = 0
+    block_rank: int = 0
+    block_adapters: bool = False
     dense_at: tuple[int, ...] = ()
     index_ratio: int = 1
     pool_layers: int = 0
@@ -285,6 +293,11 @@ class ModelShape:
         return self.value_head_dim or self.head_dim
 
     @property
+    def attention_input(self) -> int:
+        """Width of what goes into attention: the residual stream, beside the embedding in blocks that are shared."""
+        return self.hidden * (1 + (self.shared_blocks > 0))
+
+    @property
     def query_width(self) -> int:
         """Width of all query heads."""
         return self.heads * self.head_dim
@@ -333,7 +346,7 @@ class ModelShape:
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
         widths = {"query": queries, "key": self.kv_width, "value": self.computed_value_width}
         gates = (Linear("gate", self.heads, self.hidden),) if self.architecture.head_gate else ()
-        found = (Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items() if width)
+        found = (Linear(name, width, self.attention_input, self.qkv_bias) for name, width in widths.items() if width)
         return (*found, *gates)
 
     def index_linears(self) -> tuple[Linear, ...]:
@@ -393,6 +406,22 @@ class ModelShape:
             Linear("output_down", ranks, values // self.output_groups),
             Linear("output", self.hidden, ranks, self.output_bias),
         )
+
+    def block_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices that a layer has of its own around a block that it shares: adapters, and one behind it.
+
+        Those that lead to a rank come before those that lead from it, of queries, keys and values and of the MLP.
+        """
+        if not self.shared_blocks:
+            return ()
+        rank, inner = self.block_rank, self.ffn * (1 + self.gated)
+        widths = (self.query_width, self.kv_width, self.kv_heads * self.value_dim) if self.block_adapters else ()
+        pairs = [(self.attention_input, width) for width in widths] + [(self.hidden, inner)]
+        adapters = (
+            *(Linear("adapter_down", rank, into) for into, _ in pairs),
+            *(Linear("adapter_up", width, rank) for _, width in pairs),
+        )
+        return (*(adapters if rank else ()), Linear("block_out", self.hidden, self.hidden))
 
     def layer_embedding_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of a layer's own embedding: a gate, and what brings it to the residual stream."""

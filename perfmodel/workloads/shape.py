@@ -179,6 +179,7 @@ _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
         *("joint_layers", "linear_rank", "linear_state_dtype"),
     ),
     "encoder_layers": ("encoder_ffn",),
+    "shared_blocks": ("block_rank", "block_adapters"),
     "kv_shared_layers": ("kv_shared_window_layers", "kv_shared_ffn"),
     "layer_embedding": ("layer_embedding_vocab",),
     "layer_embedding_vocab": ("layer_embedding",),
@@ -308,6 +309,11 @@ def _problem(config: ModelConfig) -> str:
         f"{config.kv_shared_window_layers} layers with a window and keys of others, of {config.window_layers} with a "
         f"window and {config.kv_shared_layers} with keys of others": config.kv_shared_window_layers
         > min(config.window_layers, config.kv_shared_layers),
+        f"{config.shared_blocks} blocks shared by {config.joint_layers} layers with keys beside a state": (
+            config.shared_blocks > config.joint_layers
+        ),
+        f"{config.bare_layers} layers without an MLP of {config.layers}, and {config.joint_layers} with a block that "
+        "has one": config.shared_blocks and config.bare_layers + config.joint_layers != config.layers,
         "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
         f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),

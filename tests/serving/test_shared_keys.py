@@ -112,7 +112,7 @@ def test_what_cannot_be_is_named(change, said):
 
 
 def test_what_is_not_modelled_is_refused():
-    with pytest.raises(UsageError, match="share keys and values of layers before them, which lie on another stage"):
+    with pytest.raises(UsageError, match="share keys and values of layers before them, which lie on other stages"):
         Deployment(E2B, H100, engine="vllm", pp=2)
     with pytest.raises(UsageError, match="share keys and values and embeddings of layers, whose training is not"):
         train(E2B, Cluster.of(H100, 8), TrainingPlan(batch=8, seq=1024))
