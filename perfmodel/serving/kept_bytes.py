@@ -76,5 +76,6 @@ def state_bytes(part: Shard) -> float:
 
 
 def index_key_bytes(part: Shard) -> float:
-    """Return what an indexer keeps of one token: a key in 8 bits, and its scale in fp32 [B]."""
-    return (part.index_head_dim + 4.0) * (part.index_heads > 0)
+    """Return what an indexer keeps of one token: a key in 8 bits with its scale in fp32, of blocks in 16 bits [B]."""
+    each = 2.0 * part.index_head_dim if part.block_indexer else part.index_head_dim + 4.0
+    return each * (part.index_heads > 0)

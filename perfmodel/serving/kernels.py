@@ -222,12 +222,14 @@ class Kernels:
     def _index_products(self, cost: Cost, tokens: Array) -> None:
         """Add the products of indexers, all of which each GPU computes: queries, and keys beside heads' weights.
 
-        Keys that are compressed come with what compresses tokens.
+        Those of blocks have no such weights, and their heads are shared out. Keys that are compressed come with what
+        compresses tokens.
         """
         shard, layers = self.shard, self.shard.index_layers
         into = shard.q_lora or shard.hidden
         self.product(cost, "weights", tokens, shard.index_heads * shard.index_head_dim, into, layers)
-        width = shard.index_heads + (0 if shard.index_compressors else shard.index_head_dim)
+        width = shard.index_heads * (not shard.block_indexer)
+        width += 0 if shard.index_compressors else shard.index_head_dim
         self._product(cost, "weights", (tokens, width, shard.hidden), layers, None)
 
     def _compressors(self, cost: Cost, tokens: Array) -> None:

@@ -90,6 +90,8 @@ class Shard:
     expert_groups, token_groups : groups of experts, and from how many a token's come.
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
     index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
+    block_indexer : its heads are shared out with those of keys, for each of which it chooses blocks; layers without one
+        attend to all keys.
     index_ratio, index_compressors : tokens that each of these keys stands for, and what compresses them.
     pool_layers, pool_ratio, pool_compressors : layers that attend to all compressed keys, beside a window.
     shared_vector : one vector a token, which each GPU computes and keeps, is key and value of all heads.
@@ -155,6 +157,7 @@ class Shard:
     layer_embedding_vocab: int = 0
     shared_blocks: int = 0
     block_matrices: tuple[tuple[int, int], ...] = ()
+    block_indexer: bool = False
 
     @property
     def router(self) -> Router:
@@ -300,7 +303,8 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         expert_groups=config.router.groups,
         token_groups=config.router.chosen,
         index_layers=config.index_layers / parallel.pp,
-        index_heads=config.index_heads,
+        index_heads=max(1, config.index_heads // tp) if config.block_indexer else config.index_heads,
+        block_indexer=config.block_indexer,
         index_head_dim=config.index_head_dim,
         index_keys=config.index_keys,
         output_gate=config.architecture.output_gate,

@@ -51,6 +51,8 @@ class Architecture:
         convolution, too.
     chunked : the window is a chunk: the sequence is cut into pieces of that many tokens, and a query attends to the
         keys of its own piece alone (Llama 4), half of them in the mean.
+    block_indexer : an indexer chooses blocks of keys for each head of these (MiniMax-M3): it has no weights of its
+        heads, keeps its keys in 16 bits, and layers without one attend to all keys.
     shared_vector : a layer computes and keeps one vector of ``head_dim`` for each token, which is the key and the value
         of all heads at once (DeepSeek-V4).
     """
@@ -92,6 +94,7 @@ class Architecture:
     state_output_bias: bool = False
     chunked: bool = False
     shared_vector: bool = False
+    block_indexer: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -189,6 +192,7 @@ ARCHITECTURES = MappingProxyType(
         "mimo_v2_flash": Architecture(window_sinks=True, router_bias=True),
         "minimax": _LLAMA,
         "ministral3": _LLAMA,
+        "minimax_m3_vl_text": Architecture(qk_norm=True, router_bias=True, block_indexer=True),
         "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
         "mistral": _LLAMA,
         "mistral4": _LLAMA,
@@ -256,6 +260,7 @@ ALIASES = MappingProxyType(
         "llama4": "llama4_text",
         "mimo": "qwen2",
         "minimax_m1": "minimax",
+        "minimax_m3_vl": "minimax_m3_vl_text",
         "minimax_text_01": "minimax",
         "ministral": "mistral",
         "mistral3": "mistral",
@@ -276,6 +281,8 @@ ALIASES = MappingProxyType(
         "qwen3_vl_text": "qwen3",
     }
 )
+#: types of whole models whose language model may state another type than its class has -> that of its class
+OF_WHOLES = MappingProxyType({"minimax_m3_vl": "minimax_m3_vl_text"})
 _RECURRENT = "recurrent layers"
 _OF_IMAGES = "experts for images beside those for text"
 #: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
@@ -288,7 +295,6 @@ REFUSED = MappingProxyType(
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
         **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
-        **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
         "longcat_flash_ngram": "tables of n-grams",

@@ -11,7 +11,7 @@ from typing import Any
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import compressed, families, hybrids, mamba_ssm
-from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
+from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, OF_WHOLES, REFUSED, Architecture
 from perfmodel.workloads.class_defaults import CLASS_DEFAULTS
 from perfmodel.workloads.config_values import (
     LARGEST,
@@ -83,7 +83,8 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     parts = [raw[key] for key in _PARTS if isinstance(raw.get(key), dict)]
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
-    kind = ALIASES.get(kind, kind)
+    whole = str(document.get("model_type"))  # a part may state the type of a plainer model than it is
+    kind = OF_WHOLES.get(whole, whole if whole in REFUSED else ALIASES.get(kind, kind))
     reader = _Reader({**CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
     try:
         _check_layers(kind, flat, place)
@@ -126,6 +127,7 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
         others, mamba = hybrids.unknown_kinds(kind, raw), False
     else:
         modelled = (*_KINDS_OF_LAYER, *compressed.KINDS * (kind in compressed.COMPRESSED))
+        modelled = (*modelled, *(families.BLOCK_SPARSE,) * (kind in families.BLOCK_INDEXED))
         others = sorted({name for name in hybrids.listed(raw) if name not in modelled})
         mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
     reason = REFUSED.get(kind) or families.unlike(kind, raw)
@@ -267,6 +269,8 @@ class _Reader(Values):
             return self.of(("intermediate_size_mlp",), "ffn", None)
         if self.kind == "bart":
             return self.of(("decoder_ffn_dim",), "ffn", None)
+        if self.kind == "minimax_m3_vl_text":
+            return self.of(("dense_intermediate_size",), "ffn", 12288)
         if self.kind == "cohere2_moe":
             return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
@@ -357,6 +361,8 @@ class _Reader(Values):
 
     def indexer(self, layers: int) -> dict[str, Any]:
         """Return the indexer of sparse attention."""
+        if self.kind in families.BLOCK_INDEXED:
+            return families.block_indexer(self.raw, layers)
         if self.kind not in families.INDEXED:
             return {}
         sizes = {name: self.size(name) for name in ("index_heads", "index_head_dim", "index_keys")}

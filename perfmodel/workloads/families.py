@@ -41,7 +41,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "mimo_v2_flash": ("attention_bias", "", ""),
         **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
         "zamba2": ("", "", "add_bias_linear"),
-        **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
+        **dict.fromkeys(("lfm2", "lfm2_moe", "minimax", "minimax_m3_vl_text"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
         **dict.fromkeys(("afmoe", "apertus", "cohere2_moe", "dots1"), ("attention_bias", "attention_bias", "")),
@@ -76,7 +76,7 @@ MIXTURES = frozenset(
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
         *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
         *("gemma4_text", "jamba", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "longcat_flash", "mellum"),
-        *("mimo_v2_flash", "minimax", "minimax_m2", "mistral4", "step3p5"),
+        *("mimo_v2_flash", "minimax", "minimax_m2", "minimax_m3_vl_text", "mistral4", "step3p5"),
         *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
         *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
@@ -135,6 +135,34 @@ def index_layers(raw: Raw, layers: int) -> int:
     every = stated_number(raw, "index_topk_freq", 1, least=1)
     first = stated_number(raw, "index_skip_topk_offset", 2)
     return sum(max(index - first + 1, 0) % every == 0 for index in range(layers))
+
+
+#: families whose indexers choose blocks of keys, and how they list layers with one
+BLOCK_INDEXED, BLOCK_SPARSE = frozenset(("minimax_m3_vl_text",)), "minimax_m3_sparse"
+
+
+def block_indexer(raw: Raw, layers: int) -> dict[str, int]:
+    """Return the indexers of blocks of keys: as ``sparse_attention_config`` states them, or transformers' keys."""
+    own = raw.get("sparse_attention_config")
+    own = own if isinstance(own, dict) else {}
+    names = {
+        "index_n_heads": ("sparse_num_index_heads", 4),
+        "index_head_dim": ("sparse_index_dim", 128),
+        "index_block_size": ("sparse_block_size", 128),
+        "index_topk_blocks": ("sparse_topk_blocks", 16),
+    }
+    stated = {key: own.get(other, raw.get(key)) for key, (other, _) in names.items()}
+    heads, dim, size, blocks = (stated_number(stated, key, usual, least=1) for key, (_, usual) in names.items())
+    types, listed = raw.get("layer_types"), own.get("sparse_attention_freq")
+    if isinstance(types, list) and types:
+        found = sum(str(name) == BLOCK_SPARSE for name in types)
+    else:
+        found = sum(map(bool, listed)) if isinstance(listed, list) else 0
+    if isinstance(listed, list) and len(listed) != layers:
+        raise WrongValueError(f"sparse_attention_freq has {len(listed)} entries for {layers} layers")
+    if not found:
+        return {}
+    return {"index_heads": heads, "index_head_dim": dim, "index_keys": size * blocks, "index_layers": found}
 
 
 def dense_places(kind: str, raw: Raw, layers: int) -> tuple[int, ...]:

@@ -55,7 +55,8 @@ def reach_of(config: ModelConfig, kind: Kind) -> Reach:
         return found.windowed
     if kind.pooled:
         return found.pooled
-    return found.indexed if kind.indexed and found.indexed.compresses else found.full
+    apart = found.indexed.compresses or config.block_indexer
+    return found.indexed if kind.indexed and apart else found.full
 
 
 @functools.lru_cache(maxsize=1024)

@@ -132,6 +132,8 @@ class ModelConfig(ModelShape):
     def index_parameters(self) -> int:
         """Parameters of one indexer: its matrices, and the norm of its key with a scale and a shift; 0 without one.
 
+        One of blocks has two norms with a scale, of its queries and of its key, which are as many.
+
         Where it chooses among compressed keys, what compresses them and its own keys counts in place of that norm.
         """
         if not self.index_compressors:
@@ -300,7 +302,8 @@ class ModelConfig(ModelShape):
     @property
     def index_key_bytes(self) -> float:
         """What an indexer keeps of one token, or of one compressed key [B]."""
-        return (self.index_head_dim + 4.0) * (self.index_heads > 0)
+        each = 2.0 * self.index_head_dim if self.block_indexer else self.index_head_dim + 4.0
+        return each * (self.index_heads > 0)
 
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.

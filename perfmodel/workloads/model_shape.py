@@ -78,8 +78,8 @@ class ModelShape:
     encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
     position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
     head_bias : the head has a bias.
-    index_heads, index_head_dim : heads of an indexer that chooses which keys latent attention reads (DeepSeek sparse
-        attention), 0 for none, and the size of one; all of them share one key.
+    index_heads, index_head_dim : heads of an indexer that chooses which keys attention reads (DeepSeek sparse
+        attention, and in blocks MiniMax-M3), 0 for none, and the size of one; all of them share one key.
     index_keys : keys that it leaves each query.
     index_layers : layers with an indexer of their own; the others take what the one before them chose.
     index_ratio : tokens that each key which an indexer chooses among stands for: 1, or more where layers with an
@@ -253,6 +253,11 @@ class ModelShape:
         return self.architecture.chunked
 
     @property
+    def block_indexer(self) -> bool:
+        """Whether an indexer chooses blocks of keys, and layers without one attend to all keys."""
+        return self.architecture.block_indexer
+
+    @property
     def compressed_layers(self) -> int:
         """Layers that attend to keys which stand for several tokens, beside a window."""
         return int(compressed_layers(self))
@@ -352,16 +357,18 @@ class ModelShape:
     def index_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head.
 
-        The keys of an indexer that chooses among compressed ones are compressed, too.
+        One that chooses blocks for each head of keys has no such weights. The keys of an indexer that chooses among
+        compressed ones are compressed, too.
         """
         if not self.index_heads:
             return ()
         compressors = self.index_compressors
         keys = compressors[-1].matrices if compressors else (Linear("index_key", self.index_head_dim, self.hidden),)
+        weights = () if self.block_indexer else (Linear("index_weight", self.index_heads, self.hidden),)
         return (
             Linear("index_query", self.index_heads * self.index_head_dim, self.q_lora or self.hidden),
             *keys,
-            Linear("index_weight", self.index_heads, self.hidden),
+            *weights,
         )
 
     @property

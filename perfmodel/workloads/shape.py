@@ -288,7 +288,7 @@ def _problem(config: ModelConfig) -> str:
         "latent attention (kv_lora) has no rope_head_dim, or no nope_head_dim": config.kv_lora
         and not (config.rope_head_dim and config.nope_head_dim),
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
-        and not (config.kv_lora or config.architecture.shared_vector),
+        and not (config.kv_lora or config.architecture.shared_vector or config.block_indexer),
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
         "layers with compressed keys attend to a window, too, and the model has none": config.compressed_layers
         and not config.window,

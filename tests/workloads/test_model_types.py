@@ -392,7 +392,6 @@ def test_the_experts_of_glm_flash_may_come_from_some_groups():
         ("laguna", {}, "heads of attention differ"),
         ("gemma3n_text", {}, "embeddings of each layer"),
         ("ernie4_5_vl_moe_text", {}, "experts for images beside those for text"),
-        ("minimax_m3_vl_text", {}, "attention to blocks of keys"),
         ("deepseek_v41", {}, "layers that share compressed keys"),
         ("mistral_large4_text", {}, "layers that share keys and values"),
         ("bailing_hybrid", {}, "latent attention with a gate for each head"),
