@@ -268,9 +268,10 @@ def _kv_tokens(held: Held, room: float) -> float:
 def activation_bytes(part: Shard, tokens: int) -> float:
     """Return the bytes of activations of the largest step: the residual stream and the widest MLP, twice each [B].
 
-    What the matrix before a state gives, values beside gates, counts once.
+    Where no layer has an MLP, what the matrix before a state gives, values beside gates, stands for it.
     """
-    into = part.state.matrices()[0].n if part.state else 0
+    alone = part.state if part.bare_layers == part.layers else None
+    into = alone.matrices()[0].n if alone else 0
     width = max(
         2.0 * part.ffn,
         2.0 * part.kv_shared_ffn,
