@@ -128,6 +128,9 @@ def test_other_spellings_of_a_name(text, name):
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "qwen2.5-7b", "w8a16"),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b", ""),
         ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b", ""),
+        # the language model of models that also read images has the shape of the text model
+        ("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "qwen2.5-7b", "int4"),
+        ("Qwen/Qwen3-VL-32B-Instruct-FP8", "qwen3-32b", "fp8"),
     ],
 )
 def test_names_of_pages_with_how_a_model_was_tuned_and_stored(text, name, stored):
