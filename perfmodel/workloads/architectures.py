@@ -215,6 +215,7 @@ ARCHITECTURES = MappingProxyType(
         "phi3": Architecture(fused_qkv=True),
         "phi4_multimodal": Architecture(fused_qkv=True),
         "phimoe": Architecture(rms_norm=False),
+        "qwen": Architecture(qkv_bias=True, fused_qkv=True),
         "qwen2": Architecture(qkv_bias=True),
         "qwen2_moe": Architecture(qkv_bias=True),
         "qwen3": _QK_NORM,

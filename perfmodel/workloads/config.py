@@ -43,7 +43,7 @@ _SHARED_WIDTHS = (
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 #: families whose activation is SiLU where a configuration states none
-_SILU = ("jamba", "lfm2", "lfm2_moe", *hybrids.STATES_ALONE)
+_SILU = ("jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
 #: keys of lists with an entry for each layer
 _LISTS = ("layer_types", "mlp_layer_types", "moe_layer_freq", "hybrid_layer_pattern", "attn_type_list")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
@@ -275,6 +275,8 @@ class _Reader(Values):
             return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
             return self.expanded(hidden)
+        if self.kind == "qwen":  # what it states is the gate and the other half together
+            return self.size("ffn") // 2
         if self.kind == "granitemoehybrid" and not self.first(SPELLINGS["experts"]):
             return self.of(("shared_intermediate_size",), "ffn", 1024)
         if self.kind == "lfm2":

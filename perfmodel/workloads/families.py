@@ -53,7 +53,8 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("exaone_moe", "glm4v_text", "glm_ocr_text", "internlm3", "kolibri1"), ("", "", "")),
         "longcat_flash": ("attention_bias", "attention_bias", ""),
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
-        **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
+        **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
+        **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
@@ -426,6 +427,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},
         "phi": _phi,
         "phimoe": lambda raw: {"head_bias": bool(raw.get("lm_head_bias", True))},
+        "qwen": lambda raw: dict.fromkeys(("output_bias", "mlp_bias"), not raw.get("no_bias", True)),
         "sarvam_moe": _sarvam,
         "mimo_v2_flash": lambda raw: {"window_sinks": bool(raw.get("add_swa_attention_sink_bias", True))},
         "stablelm": _stablelm,
