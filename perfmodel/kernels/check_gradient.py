@@ -83,7 +83,7 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "attention": Part("batch", 0, ("q", "k", "v")),
         "linear_attention": Part("batch", 0, ("q", "k", "v", "decay")),
         "gated_delta": Part("batch", 0, ("q", "k", "v", "decay", "beta")),
-        "ssm_scan": Part("batch", 0, ("x", "dt", "b", "c")),
+        "ssm_scan": Part("batch", 0, ("x", "dt", "b", "c", "z")),
     }
 )
 

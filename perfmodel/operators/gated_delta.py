@@ -117,7 +117,7 @@ class GatedDelta(Operator):
                 Tensor.output("dbeta", tokens, "fp32"),
                 *self._inner(),
             )
-        before, after = carried_states(self)
+        before, after = carried_states(self, self.heads, self.head_dim, self.value_dim)
         return (*inputs, *before, Tensor.output("o", values, self.dtype), *after, *self._inner())
 
     def _inner(self) -> tuple[Tensor, ...]:

@@ -106,7 +106,7 @@ class LinearAttention(Operator):
         if self.algorithm == "chunked":
             kept = (Tensor.intermediate("states", states, "fp32").inner("states"),)
         if not self.backward:
-            before, after = carried_states(self)
+            before, after = carried_states(self, self.heads, self.head_dim, self.value_dim)
             return (*inputs, *before, Tensor.output("o", values, self.dtype), *after, *kept)
         return (
             *inputs,

@@ -1,10 +1,10 @@
-"""What operators with a state of each head share: heads that share keys, and a state carried between steps."""
+"""What operators with a state share: heads that share keys, and a state carried between steps."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from perfmodel.core.work import Tensor
+from perfmodel.core.work import Number, Tensor
 from perfmodel.errors import UsageError
 from perfmodel.operators.checks import check_groups
 
@@ -40,9 +40,9 @@ def check_carried(op: Any) -> None:
         )
 
 
-def carried_states(op: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return the first state, which is read, and the last, which is written [batch, heads, d, e], if any."""
+def carried_states(op: Any, *shape: Number) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the first state, which is read, and the last, which is written [batch, ...shape], if any."""
     if not op.carried:
         return (), ()
-    state = (op.batch, op.heads, op.head_dim, op.value_dim)
+    state = (op.batch, *shape)
     return (Tensor.input("state", state, op.state_dtype),), (Tensor.output("last_state", state, op.state_dtype),)

@@ -86,6 +86,8 @@ class LayerAttention:
         """Return what computes attention of a kind of layers."""
         if self.shard.shared_vector:
             return self._compressed
+        if self.shard.block_indexer and reach.chosen:
+            return self._blocks
         return self._chunked if reach.chunked else self._attention
 
     @property
@@ -113,6 +115,14 @@ class LayerAttention:
         time, deviation = kernel(op, self.hardware, self.engine.library)
         return state.slower * time, deviation.whole
 
+    def _blocks(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
+        """Return the time of attention to blocks of keys that an indexer chooses for each head of these [s].
+
+        Each query attends to as many keys as with a window of all blocks' tokens, whose kernel stands for theirs.
+        """
+        time, deviation = self._attention(shard, Reach(reach.chosen, ratio=0), **sizes)
+        return time, np.where(self._chooses(sizes), COMPRESSED_DEVIATION, deviation)
+
     def _attention(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         library = self.engine.attention_on(self.hardware.matrix_instruction)
         if shard.kv_lora and np.all(sizes["seq_q"] == 1):
@@ -124,7 +134,7 @@ class LayerAttention:
         time, deviation = kernel(op, self.hardware, library)
         if not shard.kv_lora:  # kernels pad the values of latent attention to the width of its keys
             time = time * (shard.head_dim + shard.value_dim) / (2.0 * shard.head_dim)
-        if not shard.index_heads:
+        if not shard.index_heads or shard.block_indexer:
             return time, deviation.whole
         chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])
         return np.where(chosen, sparse, time), np.where(chosen, LATENT_DEVIATION, deviation.whole)
@@ -183,17 +193,19 @@ class LayerAttention:
 
         t = start + max(bytes of the keys / bandwidth, FLOP / peak) + bytes of the scores / bandwidth: 2 heads head_dim
         FLOP for each pair of a query and a key before it. One query reads all keys of its sequence, which may each
-        stand for several tokens.
+        stand for several tokens. Scores of blocks are the largest of their keys', which a kernel keeps on the chip
+        (assumed), and are formed in 16 bits.
         """
         shard, hardware = self.shard, self.hardware
         among = Reach(ratio=shard.index_ratio)
         pairs = prompts * among.pairs(tokens, keys)
         rate = INDEX_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
-        dtype = "fp8" if "fp8" in hardware.dtypes() else self.dtype
+        dtype = "fp8" if "fp8" in hardware.dtypes() and not shard.block_indexer else self.dtype
         flop = 2.0 * pairs * shard.index_heads * shard.index_head_dim
         scores = flop / (INDEX_SHARE * hardware.best_peak(dtype).flop_per_s)
         read = prompts * among.entries(keys) * index_key_bytes(shard) / rate
-        return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * SCORE_BYTES / rate)
+        written = 0.0 if shard.block_indexer else SCORE_BYTES
+        return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * written / rate)
 
     def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:
         """Return the time of latent attention in decode [s]: all heads share one key, which is read once.

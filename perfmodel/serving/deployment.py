@@ -114,6 +114,7 @@ class Deployment:
             given.check_texts(engine=self.engine)
         given.check_utilization(self.utilization)
         given.check_decoder(self.config)
+        given.check_keys(self.config, self.kv, type(self).kv, self.kv_tokens)
         given.check_states(self.config, self.states)
         remedy = "Give perfmodel.serving.speculation.Speculation(tokens=3, acceptance=0.7)."
         expect(self.speculation, Speculation | None, "speculation", place="deployment", remedy=remedy)

@@ -46,6 +46,19 @@ def check_decoder(config: ModelConfig) -> None:
         )
 
 
+def check_keys(config: ModelConfig, kv: str, usual: str, kv_tokens: int | None) -> None:
+    """Raise a UsageError for a format or a room of keys and values where no layer keeps any."""
+    if config.attending_layers:
+        return
+    given = [f"kv={kv!r}"] * (kv != usual) + [f"kv_tokens={kv_tokens}"] * (kv_tokens is not None)
+    if given:
+        raise UsageError(
+            f"{config.name or config.model_type} keeps no keys and values, and {' and '.join(given)} is given.",
+            place=_PLACE,
+            remedy="Leave it out.",
+        )
+
+
 def check_states(config: ModelConfig, dtype: str) -> None:
     """Raise a UsageError for a dtype of states that is unknown, or of a model that keeps none; "" is none given."""
     if dtype and not config.has_states:

@@ -15,7 +15,7 @@ def kv_token_bytes(part: Shard, kv: str) -> float:
     """
     index = part.index_layers * index_key_bytes(part) / part.index_ratio
     if not part.compressed_layers:
-        return all_kept_width(part) * vector_bytes(part, kv) / part.kept_width + index
+        return all_kept_width(part) * vector_bytes(part, kv) / max(1, part.kept_width) + index
     return sum(layers / reach.ratio for reach, layers in part.reaches if reach.ratio) * vector_bytes(part, kv) + index
 
 
@@ -67,7 +67,7 @@ def all_kept_width(part: Shard) -> float:
 
 def kept_in_windows(part: Shard) -> float:
     """Return those that layers with a window keep."""
-    return part.window_layers * (part.windowed or part).kept_width
+    return (part.window_layers - part.kv_shared_window_layers) * (part.windowed or part).kept_width
 
 
 def state_bytes(part: Shard) -> float:
@@ -76,5 +76,6 @@ def state_bytes(part: Shard) -> float:
 
 
 def index_key_bytes(part: Shard) -> float:
-    """Return what an indexer keeps of one token: a key in 8 bits, and its scale in fp32 [B]."""
-    return (part.index_head_dim + 4.0) * (part.index_heads > 0)
+    """Return what an indexer keeps of one token: a key in 8 bits with its scale in fp32, of blocks in 16 bits [B]."""
+    each = 2.0 * part.index_head_dim if part.block_indexer else part.index_head_dim + 4.0
+    return each * (part.index_heads > 0)

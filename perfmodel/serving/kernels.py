@@ -60,6 +60,9 @@ MLP_KERNELS = 4.0
 #: norm, and the addition of what both give. Falcon-H1's products by fixed numbers are not counted: some engines fuse
 #: them (SGLang's ``FalconH1HybridAttentionDecoderLayer`` does not)
 JOINT_KERNELS = 6.0
+#: kernels of a layer's own embedding: a product with its activation and the embedding multiplied in, a second product,
+#: and the addition with a norm (vLLM's ``Gemma4DecoderLayer``)
+LAYER_EMBEDDING_KERNELS = 4.0
 #: graphs hold batches of 1, 2 and multiples of 4 or 8, up to some hundreds, and smaller ones are padded to the next
 #: (``cudagraph_capture_sizes`` of vLLM, ``cuda_graph_bs`` of SGLang, ``enable_padding`` of TensorRT-LLM)
 GRAPH_ROWS, MOST_GRAPH_ROWS = 4.0, 512.0
@@ -90,8 +93,12 @@ class Kernels:
         """Return the cost of all layers of a stage without attention, for numbers of tokens of a GPU."""
         cost, shard = Cost(), self.shard
         self._attention_products(cost, tokens)
-        if shard.dense_layers > 0:
-            self._mlp(cost, tokens, shard.ffn, shard.dense_layers)
+        for width, layers in shard.mlps:
+            self._mlp(cost, tokens, width, layers)
+        if shard.layer_embedding:
+            self._layer_embeddings(cost, tokens)
+        if shard.shared_blocks:
+            self._around_blocks(cost, tokens)
         if shard.moe_layers > 0:
             if shard.shared_ffn:
                 self._mlp(cost, tokens, shard.shared_ffn, shard.moe_layers)
@@ -113,7 +120,8 @@ class Kernels:
         attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
         attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * (shard.residual_streams > 1)
         attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
-        attention += JOINT_KERNELS * joint
+        attention += joint * (JOINT_KERNELS + len(shard.block_matrices) + (shard.shared_blocks > 0))
+        attention += LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
         attention += INDEX_KERNELS * shard.index_layers / shard.layers
         if shard.state:
             attention += linear * shard.state.more_kernels
@@ -195,7 +203,7 @@ class Kernels:
         self._compressors(cost, tokens)
         if not shard.is_latent:
             for part, count in shard.attentions:
-                self.product(cost, "weights", tokens, part.qkv_width, part.hidden, count)
+                self.product(cost, "weights", tokens, part.qkv_width, part.attention_input, count)
                 self._output_products(cost, tokens, part, count)
             return
         nope = shard.head_dim - shard.rope_dim
@@ -214,12 +222,14 @@ class Kernels:
     def _index_products(self, cost: Cost, tokens: Array) -> None:
         """Add the products of indexers, all of which each GPU computes: queries, and keys beside heads' weights.
 
-        Keys that are compressed come with what compresses tokens.
+        Those of blocks have no such weights, and their heads are shared out. Keys that are compressed come with what
+        compresses tokens.
         """
         shard, layers = self.shard, self.shard.index_layers
         into = shard.q_lora or shard.hidden
         self.product(cost, "weights", tokens, shard.index_heads * shard.index_head_dim, into, layers)
-        width = shard.index_heads + (0 if shard.index_compressors else shard.index_head_dim)
+        width = shard.index_heads * (not shard.block_indexer)
+        width += 0 if shard.index_compressors else shard.index_head_dim
         self._product(cost, "weights", (tokens, width, shard.hidden), layers, None)
 
     def _compressors(self, cost: Cost, tokens: Array) -> None:
@@ -236,6 +246,32 @@ class Kernels:
             form = None if matrix.name in IN_SIXTEEN_BITS else self.beside
             self._product(cost, "weights", (tokens, matrix.n, matrix.k), self.shard.linear_layers, form)
 
+    def _around_blocks(self, cost: Cost, tokens: Array) -> None:
+        """Add what layers do of their own around a block that they share: adapters, and the matrix behind it.
+
+        The residual stream is joined with the embedding, and the norm is of both.
+        """
+        shard, layers = self.shard, self.shard.joint_layers
+        for n, k in shard.block_matrices:
+            self.product(cost, "weights", tokens, n, k, layers)
+        self.stream(cost, "kernels", tokens * shard.attention_input, 1, "copy", 2.0 * layers)
+
+    def _layer_embeddings(self, cost: Cost, tokens: Array) -> None:
+        """Add the embeddings that layers have of their own, which each GPU computes all of.
+
+        Before the layers: a product from the embedding, its norm, and the sum with what the table has of the token,
+        which is read. In each layer a product, whose result the embedding is multiplied into, and one back.
+        """
+        shard, width = self.shard, self.shard.layer_embedding
+        every = shard.layers * width
+        self.product(cost, "weights", tokens, round(every), shard.hidden, 1.0)
+        self.stream(cost, "kernels", tokens * every, 1, "copy", 2.0)
+        self.stream(cost, "kernels", tokens * every, 2, "add", 1.0)
+        self.product(cost, "weights", tokens, width, shard.hidden, shard.layers)
+        self.stream(cost, "kernels", tokens * width, 2, "silu_mul", shard.layers)
+        self.product(cost, "weights", tokens, shard.hidden, width, shard.layers)
+        self._residuals(cost, tokens, shard.layers)
+
     def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
         hidden = self.shard.hidden
         self.product(cost, "weights", tokens, (2 if self.shard.gated else 1) * ffn, hidden, layers)
@@ -250,7 +286,7 @@ class Kernels:
         if shard.has_latent_experts:
             self.product(cost, "weights", tokens, shard.expert_hidden, shard.hidden, shard.moe_layers)
             self.product(cost, "weights", tokens, shard.hidden, shard.expert_hidden, shard.moe_layers)
-        self._product(cost, "experts", (tokens, shard.experts, shard.hidden), shard.moe_layers, None)
+        self._product(cost, "experts", (tokens, shard.scored_experts, shard.hidden), shard.moe_layers, None)
 
     def _measured_experts(self, tokens: Array) -> tuple[Array, Array | Deviation]:
         """Return the time of one layer's experts in 16 bits [s]: that of libraries' kernels, less what graphs hide."""
@@ -298,7 +334,8 @@ class Kernels:
         for part, layers in shard.attentions:
             self.stream(cost, "kernels", tokens * part.heads_width, 1, "copy", layers)
             if part.qk_norm:
-                self.stream(cost, "kernels", tokens * (part.heads + part.kv_heads) * part.head_dim, 1, "copy", layers)
+                heads = part.heads + part.kv_heads * (not part.borrows_keys)
+                self.stream(cost, "kernels", tokens * heads * part.head_dim, 1, "copy", layers)
             if part.output_gate or part.head_gate:
                 self.stream(cost, "kernels", tokens * part.heads * part.value_dim, 2, "mul", layers)
         if shard.state:  # the convolution, and the norm of the output with its gate
@@ -308,9 +345,9 @@ class Kernels:
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
         if shard.joint_layers:  # the sum of what attention and states give
             self.stream(cost, "kernels", tokens * shard.hidden, 2, "add", shard.joint_layers)
-        if shard.dense_layers > 0:
-            self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
-                        "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
+        for width, layers in shard.mlps:
+            self.stream(cost, "kernels", tokens * width, 2 if shard.gated else 1,
+                        "silu_mul" if shard.gated else "gelu", layers)  # fmt: skip
 
     def _residuals(self, cost: Cost, tokens: Array, norms: float) -> None:
         """Add what stands between blocks: an addition with a norm, or a hyper-connection of m residual streams.
@@ -330,23 +367,30 @@ class Kernels:
     def _exchange(self, cost: Cost, tokens: Array) -> None:
         """Add the reductions over tp, and for experts apart from the attention the exchange of tokens.
 
-        Attention and a state beside it share one: their outputs are summed before it (SGLang).
+        Attention and a state beside it share one: their outputs are summed before it (SGLang). Channels of a scan that
+        GPUs share out have their queries, keys and steps summed first (vLLM's ``MambaMixer``).
         """
         shard, parallel = self.shard, self.parallel
-        message = np.maximum(2.0, np.round(tokens * shard.hidden) * 2.0)
         spread = parallel.copies_share
         if parallel.tp > 1:
             each = shard.layers if shard.parallel_block else 2.0 * shard.layers - shard.bare_layers
-            times = each - (shard.moe_layers if spread else 0.0)
-            op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
-            inside = parallel.tp <= most_joined(self.hardware)  # engines' own kernels read the memory of other GPUs
-            time, deviation = kernel(op, self.hardware, self.engine.all_reduce if inside else "nccl")
-            time = self.engine.exchange_slower * time
-            if inside:
-                time = np.minimum(time, self._through_host(message))
-            cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
+            each += shard.joint_layers * (shard.shared_blocks > 0)  # a state behind a block has one of its own
+            self._all_reduce(cost, tokens * shard.hidden, each - (shard.moe_layers if spread else 0.0))
+            if shard.state and shard.state.summed_width:
+                self._all_reduce(cost, tokens * shard.state.summed_width, shard.linear_layers)
         if spread:
             self._dispatch(cost, tokens)
+
+    def _all_reduce(self, cost: Cost, numel: Array, times: float) -> None:
+        """Add sums of so many numbers over the ranks of tp."""
+        gpus, message = self.parallel.tp, np.maximum(2.0, np.round(numel) * 2.0)
+        op = AllReduce(bytes=message, num_gpus=gpus, dtype=self.dtype)
+        inside = gpus <= most_joined(self.hardware)  # engines' own kernels read the memory of other GPUs
+        time, deviation = kernel(op, self.hardware, self.engine.all_reduce if inside else "nccl")
+        time = self.engine.exchange_slower * time
+        if inside:
+            time = np.minimum(time, self._through_host(message))
+        cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -384,7 +428,8 @@ class Kernels:
         fp8 has one scale for all numbers, blocks have one of 4 B for 128 numbers, nvfp4 one of 1 B for 16.
         """
         form = self.weights
-        narrow = form.name in self.engine.narrow_dispatch.split(",") or dispatcher == Dispatcher.DEEPEP
+        listed = self.engine.narrow_dispatch.split(",")
+        narrow = form.name.removesuffix("_experts") in listed or dispatcher == Dispatcher.DEEPEP
         if not narrow or form.weight_only or form.compute in SIXTEEN:
             return 2.0
         if form.compute == "fp4":

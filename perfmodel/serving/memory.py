@@ -53,7 +53,7 @@ class Memory(Reportable):
         tokens that no key holds yet [B].
     all_sequence_bytes : the same over all GPUs of a copy of the model [B].
     step_bytes : the part of ``kv_bytes`` that these windows need for the new tokens of the largest step [B].
-    kv_tokens : tokens that fit, in all layers, over all copies of the model.
+    kv_tokens : tokens that fit, in all layers, over all copies of the model; infinite where no layer keeps keys.
     copies : copies with sequences of their own.
     block_tokens : tokens of a block.
     reserve : blocks are reserved for the whole sequence.
@@ -67,7 +67,7 @@ class Memory(Reportable):
     kv_bytes_token: float
     kv_bytes_token_gpu: float
     windows: Windows
-    kv_tokens: int
+    kv_tokens: float
     copies: int
     block_tokens: int
     reserve: bool
@@ -120,6 +120,8 @@ class Memory(Reportable):
     def room(self) -> str:
         """Return the room of the cache in words, for messages."""
         kept = "window takes" if self.sequence_bytes else "states take"
+        if math.isinf(self.kv_tokens):
+            return f"the pool for states holds those of {self.most_states:.0f} sequences"
         states = f", and a sequence's {kept} as much as {self.state_tokens:.0f}" if self.state_tokens else ""
         return f"the KV cache holds {self.kv_tokens} tokens{states}"
 
@@ -230,7 +232,8 @@ def memory_of(
     for_step = max_batched_tokens * held.step_token_bytes
     if left <= for_step and kv_tokens is None:
         raise _does_not_fit(hardware, stored, beside + for_step, share * room, parallel)
-    pool = max(left, 0.0) * engine.state_share if held.state_bytes else 0.0
+    alone = held.state_bytes > 0 and not held.token_bytes  # states have all of the room where there are no keys
+    pool = max(left, 0.0) * (1.0 if alone else engine.state_share) if held.state_bytes else 0.0
     left -= pool
     kept = states * held.state_bytes
     return Memory(
@@ -242,7 +245,7 @@ def memory_of(
         kv_bytes_token=held.token_bytes_all,
         kv_bytes_token_gpu=held.token_bytes,
         windows=tuple((window, size / held.token_bytes) for window, size in held.windows),
-        kv_tokens=int((left - for_step) // held.token_bytes) * parallel.dp if kv_tokens is None else kv_tokens,
+        kv_tokens=_kv_tokens(held, left - for_step) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
@@ -257,10 +260,26 @@ def memory_of(
     )
 
 
+def _kv_tokens(held: Held, room: float) -> float:
+    """Return how many tokens of keys and values have room; infinite for a model that keeps none."""
+    return int(room // held.token_bytes) if held.token_bytes else math.inf
+
+
 def activation_bytes(part: Shard, tokens: int) -> float:
-    """Return the bytes of activations of the largest step: the residual stream and the widest MLP, twice each [B]."""
-    width = max(part.ffn, part.top_k * part.expert_ffn)
-    return tokens * (2.0 * part.hidden + 2.0 * width) * 2.0
+    """Return the bytes of activations of the largest step: the residual stream and the widest MLP, twice each [B].
+
+    Where no layer has an MLP, what the matrix before a state gives, values beside gates, stands for it.
+    """
+    alone = part.state if part.bare_layers == part.layers else None
+    into = alone.matrices()[0].n if alone else 0
+    width = max(
+        2.0 * part.ffn,
+        2.0 * part.kv_shared_ffn,
+        part.layers * part.layer_embedding,
+        2.0 * part.top_k * part.expert_ffn,
+        into,
+    )
+    return tokens * (2.0 * part.hidden + width) * 2.0
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
@@ -273,11 +292,14 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     index = (part.q_lora or hidden) * part.index_heads * part.index_head_dim
     index += 0 if part.index_compressors else hidden * part.index_head_dim
     matrices = _attention_parameters(part) + part.index_layers * index
-    matrices += part.dense_layers * gates * hidden * part.ffn
+    matrices += sum(part.held(layers) * gates * hidden * width for width, layers in part.mlps)
+    matrices += part.joint_layers * sum(n * k for n, k in part.block_matrices)
+    matrices += 3 * part.layers * hidden * part.layer_embedding
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
-    tables = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
-    sixteen = part.moe_layers * part.experts * hidden + 2 * part.layers * config.mixing_parameters
+    tables: float = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
+    tables += part.layer_embedding_vocab * part.layers * part.layer_embedding
+    sixteen = part.moe_layers * part.scored_experts * hidden + 2 * part.layers * config.mixing_parameters
     sixteen += sum(layers * one.parameters for one, layers in part.compressors)
     for matrix in part.state.matrices() if part.state else ():
         if matrix.name in IN_SIXTEEN_BITS:
@@ -291,8 +313,10 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
 def _attention_parameters(part: Shard) -> float:
     """Return the parameters of the matrices of attention of all layers."""
     if not part.is_latent:
-        kinds = ((layers, one.qkv_width + one.heads * one.value_dim) for one, layers in part.attentions)
-        return sum(layers * part.hidden * width for layers, width in kinds)
+        return sum(
+            part.held(layers) * (part.attention_input * one.qkv_width + part.hidden * one.heads * one.value_dim)
+            for one, layers in part.attentions
+        )
     nope = part.head_dim - part.rope_dim
     each = part.hidden * (part.kept_width + part.q_lora)
     each += (part.q_lora or part.hidden) * part.heads * part.head_dim

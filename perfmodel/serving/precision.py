@@ -75,6 +75,8 @@ FORMATS = MappingProxyType(
             Format("q6_k", 210.0 / 256, "fp16", weights="int8", scale="column"),
             Format("q8_0", 1.0 + 2.0 / 32, "fp16", weights="int8", scale="group:32", group=32),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
+            # as NVIDIA released DeepSeek-R1: the same of routed experts alone
+            Format("nvfp4_experts", 0.5 + 1.0 / 16, "fp4", experts_only=True),
             # as OpenAI released gpt-oss: experts alone, multiplied with 8-bit activations where the machine can
             Format("mxfp4", 0.5 + 1.0 / 32, "fp8", "fp4", "group:32", 32, experts_only=True),
             # as DeepSeek released V4: the same, and the other matrices as those of DeepSeek-V3

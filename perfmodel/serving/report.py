@@ -46,7 +46,9 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     rows.append({"part": "not used by the engine", "bytes": rest})
     notes: tuple[str, ...] = (
         f"{memory.kv_tokens} tokens of keys and values fit; {memory.kv_bytes_token:.0f} B for each over all GPUs "
-        "of a copy.",
+        "of a copy."
+        if memory.kv_bytes_token
+        else "No layer keeps keys and values: a sequence takes no more memory as it grows.",
     )
     for window, share in memory.windows:
         where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
@@ -59,9 +61,10 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
             f"{format_binary(memory.step_bytes)} of it first.",
         )
     if memory.state_bytes:
-        worth = f"as much as {memory.state_bytes / memory.kv_bytes_token_gpu:.0f} tokens"
         if memory.state_pool_bytes:
             worth = f"a pool of their own holds those of {memory.most_states:.0f} sequences"
+        else:
+            worth = f"as much as {memory.state_bytes / memory.kv_bytes_token_gpu:.0f} tokens"
         notes += (
             f"Layers with a state keep {format_binary(memory.state_bytes)} of each sequence on one GPU, however long "
             f"it is: {worth}.",

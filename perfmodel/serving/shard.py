@@ -70,6 +70,14 @@ class Shard:
     gated, qk_norm, parallel_block : an MLP with a gate; norms of queries and keys; attention and MLP side by side.
     moe_layers, experts, top_k, expert_ffn, shared_ffn : layers with experts; experts of the whole model and those that
         a token visits; this GPU's width of each, and of the expert that all tokens visit.
+    kv_shared_layers, kv_shared_window_layers, kv_shared_ffn : layers with the keys and values of others, those of them
+        with a window, and this GPU's width inside their MLPs.
+    borrows_keys : the part of such a layer: it computes and keeps no keys and values.
+    shared_blocks : blocks of attention and an MLP that ``joint_layers`` share, whose weights this GPU has once.
+    block_matrices : columns and rows of the matrices that each of these layers has of its own, adapters and others.
+    layer_embedding, layer_embedding_vocab : width of layers' own embeddings, whose matrices each GPU has all of, and
+        this GPU's rows of their table.
+    scored_experts : experts that the router scores, those without weights among them.
     expert_hidden : width of what goes into an expert and comes out; other than ``hidden`` two matrices lead there and
         back.
     bare_layers : layers without an MLP.
@@ -82,6 +90,8 @@ class Shard:
     expert_groups, token_groups : groups of experts, and from how many a token's come.
     index_layers : layers of the stage with an indexer of their own; each GPU has all of it.
     index_heads, index_head_dim, index_keys : its heads and their size, and the keys that it leaves each query.
+    block_indexer : its heads are shared out with those of keys, for each of which it chooses blocks; layers without one
+        attend to all keys.
     index_ratio, index_compressors : tokens that each of these keys stands for, and what compresses them.
     pool_layers, pool_ratio, pool_compressors : layers that attend to all compressed keys, beside a window.
     shared_vector : one vector a token, which each GPU computes and keeps, is key and value of all heads.
@@ -138,6 +148,16 @@ class Shard:
     output_groups: int = 0
     output_lora: int = 0
     residual_streams: int = 1
+    scored_experts: int = 0
+    kv_shared_layers: float = 0.0
+    kv_shared_window_layers: float = 0.0
+    kv_shared_ffn: int = 0
+    borrows_keys: bool = False
+    layer_embedding: int = 0
+    layer_embedding_vocab: int = 0
+    shared_blocks: int = 0
+    block_matrices: tuple[tuple[int, int], ...] = ()
+    block_indexer: bool = False
 
     @property
     def router(self) -> Router:
@@ -178,21 +198,43 @@ class Shard:
     @property
     def attentions(self) -> tuple[tuple[Shard, float], ...]:
         """The part with the heads of each kind of layers that attend to keys, and how many of these there are."""
-        if self.windowed is None:
-            return ((self, self.attending_layers),)
-        return ((self, self.attending_layers - self.window_layers), (self.windowed, self.window_layers))
+        windowed, borrowed = self.windowed or self, self.kv_shared_window_layers
+        if self.windowed is None and not self.kv_shared_layers:
+            return ((self, self.attending_layers),) if self.attending_layers else ()
+        kinds = (
+            (self, self.attending_layers - self.window_layers, self.kv_shared_layers - borrowed),
+            (windowed, self.window_layers, borrowed),
+        )
+        own = tuple((part, layers - shared) for part, layers, shared in kinds)
+        return (*own, *((replace(part, borrows_keys=True), shared) for part, _, shared in kinds if shared))
+
+    @property
+    def mlps(self) -> tuple[tuple[int, float], ...]:
+        """Width inside the dense MLPs of layers, and how many of these have it."""
+        wider = self.kv_shared_layers if self.kv_shared_ffn else 0.0
+        found = ((self.ffn, self.dense_layers - wider), (self.kv_shared_ffn, wider))
+        return tuple((width, layers) for width, layers in found if layers > 0)
+
+    @property
+    def attention_input(self) -> int:
+        """Width of what goes into attention: the residual stream, beside the embedding in blocks that are shared."""
+        return self.hidden * (1 + (self.shared_blocks > 0))
+
+    def held(self, layers: float) -> float:
+        """Return how many sets of weights so many layers with attention, or with an MLP, have."""
+        return float(self.shared_blocks) if self.shared_blocks else layers
 
     @property
     def values_width(self) -> int:
         """Width of the values that are kept beside keys; of latent attention they count as its keys do."""
-        if self.shared_vector:
+        if self.shared_vector or self.borrows_keys:
             return 0
         return self.kv_heads * (self.head_dim if self.kv_lora else self.value_dim)
 
     @property
     def keys_width(self) -> int:
-        """Width of keys and values."""
-        return self.kv_heads * self.head_dim + self.values_width
+        """Width of keys and values that are computed."""
+        return self.kv_heads * self.head_dim * (not self.borrows_keys) + self.values_width
 
     @property
     def kept_width(self) -> int:
@@ -240,7 +282,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         hidden=config.hidden,
         layers=stage,
         heads=config.heads // tp,
-        kv_heads=max(1, config.kv_heads // tp),
+        kv_heads=min(config.kv_heads, max(1, config.kv_heads // tp)),
         head_dim=config.head_dim,
         ffn=math.ceil(config.ffn / tp),
         vocab=math.ceil(config.vocab / tp),
@@ -261,7 +303,8 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         expert_groups=config.router.groups,
         token_groups=config.router.chosen,
         index_layers=config.index_layers / parallel.pp,
-        index_heads=config.index_heads,
+        index_heads=max(1, config.index_heads // tp) if config.block_indexer else config.index_heads,
+        block_indexer=config.block_indexer,
         index_head_dim=config.index_head_dim,
         index_keys=config.index_keys,
         output_gate=config.architecture.output_gate,
@@ -283,7 +326,24 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         output_groups=config.output_groups // tp,
         output_lora=config.output_lora,
         residual_streams=config.residual_streams,
+        scored_experts=config.scored_experts,
+        kv_shared_layers=config.kv_shared_layers / parallel.pp,
+        kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,
+        kv_shared_ffn=math.ceil(config.kv_shared_ffn / tp),
+        shared_blocks=config.shared_blocks,
+        block_matrices=_block_matrices(config, tp),
+        layer_embedding=config.layer_embedding,
+        layer_embedding_vocab=math.ceil(config.layer_embedding_vocab / tp),
     )
+
+
+def _block_matrices(config: ModelConfig, tp: int) -> tuple[tuple[int, int], ...]:
+    """Return columns and rows of the matrices that a layer has of its own around a block that it shares.
+
+    GPUs share out what leads from the rank of adapters; each has all of the others (assumed of engines).
+    """
+    ups = "adapter_up"
+    return tuple((math.ceil(one.n / tp) if one.name == ups else one.n, one.k) for one in config.block_linears())
 
 
 def stage_parts(config: ModelConfig, part: Shard, stages: int) -> tuple[Shard, ...]:
@@ -318,6 +378,7 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
             place="deployment",
             remedy=f"Give 1 to {config.layers} stages.",
         )
+    _check_sharing(config, pp)
     if ep > 1 and not config.experts:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
     if ep > 1 and config.experts % ep:
@@ -327,6 +388,19 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
             f"ep={ep} does not divide the {tp * parallel.dp} GPUs of tp x dp.",
             place="deployment",
             remedy="The GPUs of a stage share the experts: ep is one of their divisors.",
+        )
+
+
+def _check_sharing(config: ModelConfig, pp: int) -> None:
+    """Raise where layers of several stages would share weights, or keys and values."""
+    blocks = f"{config.joint_layers} layers share {config.shared_blocks} blocks of attention and an MLP"
+    keys = f"the last {config.kv_shared_layers} layers share keys and values of layers before them"
+    shared = blocks if config.shared_blocks else keys if config.kv_shared_layers else ""
+    if pp > 1 and shared:
+        raise UsageError(
+            f"pp={pp}, and {shared}, which lie on other stages: it is not modelled.",
+            place="deployment",
+            remedy="Leave pp at 1.",
         )
 
 
@@ -340,7 +414,7 @@ def _uneven_heads(config: ModelConfig, tp: int) -> tuple[str, int] | None:
     for part, of in ((config, ""), (config.windowed, " of layers with a window")):
         if part.heads % tp:
             return f"query heads{of}", part.heads
-        if part.kv_heads % tp and tp % part.kv_heads:
+        if part.kv_heads and part.kv_heads % tp and tp % part.kv_heads:
             return f"key and value heads{of}", part.kv_heads
     if config.output_groups % tp:
         return "groups of heads of the output", config.output_groups

@@ -226,7 +226,7 @@ def _experts(config: ModelConfig, part: Slice) -> float:
     moved = rows * config.expert_width * (part.input_bytes + back)
     latent = part.outer * config.expert_hidden * (part.input_bytes + part.element_bytes)
     shared = _mlp(config, part, part.tokens * config.shared_ffn / part.tp)
-    return routed + moved + latent + shared + _SCORE_BYTES * part.outer * config.experts
+    return routed + moved + latent + shared + _SCORE_BYTES * part.outer * config.scored_experts
 
 
 def layer_activations(config: ModelConfig, part: Slice, kind: Kind, recompute: str) -> LayerActivations:

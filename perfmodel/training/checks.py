@@ -248,6 +248,15 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
             place=PLACE,
             remedy="Serving of it is: perfmodel serve.",
         )
+    what = ["layers that share keys and values"] * (config.kv_shared_layers > 0)
+    what += ["embeddings of layers"] * (config.layer_embedding > 0)
+    what += ["blocks that layers share"] * (config.shared_blocks > 0)
+    if what:
+        raise UsageError(
+            f"the model has {' and '.join(what)}, whose training is not modelled.",
+            place=PLACE,
+            remedy="Serving of it is: perfmodel serve.",
+        )
     if config.window_layers:
         _divides("tp", plan.tp, "heads of layers with a window", config.windowed.heads)
     _divides("tp", plan.tp, "groups of heads of the output", config.output_groups)
@@ -259,6 +268,12 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     if not config.linear_layers:
         return
+    if config.state_layer.summed_width and plan.tp > 1:
+        raise refused(
+            f"tp = {plan.tp} with a selective scan (Mamba of the first kind), whose steps its ranks would have to sum "
+            "before it: it is not modelled",
+            "Use tp=1",
+        )
     _divides("tp", plan.tp, "key heads of layers with a state", config.linear_key_heads)
     if plan.cp > 1:
         raise refused(

@@ -265,7 +265,7 @@ def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Ma
     local, width = config.experts / shard.ep, config.expert_ffn / shard.etp
     rows = shard.imbalance * shard.expert_tokens * config.top_k * shard.ep / config.experts
     found = {
-        "router": _Matrix(shard.outer_tokens, config.experts, hidden),
+        "router": _Matrix(shard.outer_tokens, config.scored_experts, hidden),
         "expert_up": _Matrix(rows, gates * width, config.expert_width, local),
         "expert_down": _Matrix(rows, config.expert_width, width, local),
         **{one.name: _Matrix(shard.outer_tokens, one.n, one.k) for one in config.latent_linears()},

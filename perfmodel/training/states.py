@@ -1,4 +1,4 @@
-"""Layers with a state in training, on one GPU: the delta rules, Mamba-2, lightning attention, LFM2's.
+"""Layers with a state in training, on one GPU: the delta rules, Mamba, lightning attention, LFM2's.
 
 A layer computes queries, keys, values and a gate; a convolution of a few taps passes over queries, keys and values; the
 delta rules scale queries and keys to length 1; a norm and the gate follow (``Qwen3NextGatedDeltaNet``,
@@ -56,7 +56,8 @@ def states_kept(config: ModelConfig, tokens: float, tp: int, element_bytes: floa
     """Return what a layer's states keep for backward [B]: inputs of the rule, its triangle, and its output.
 
     Inputs are queries, keys and values before and after the convolution or activation, those that the delta rules
-    scale, the gate, and a decay and a rate (Mamba-2: a step) a head in fp32. The delta rules keep T [chunk] a token and
+    scale, the gate, and a decay and a rate (Mamba-2: a step) a head in fp32, of a scan a step a channel in the dtype of
+    the activations (``selective_scan_fn`` of mamba-ssm). The delta rules keep T [chunk] a token and
     head. The output counts before and after norm and gate. States are computed anew (flash-linear-attention,
     mamba-ssm). LFM2's keeps values and gates, what the convolution reads and what it gives, and the output.
     """
@@ -65,6 +66,6 @@ def states_kept(config: ModelConfig, tokens: float, tp: int, element_bytes: floa
         return share * e * (state.mixed_width + 2 * state.value_width), 0.0, share * e * state.value_width
     scaled = 2 * state.key_width * state.rule.is_delta
     inputs = e * (2 * state.mixed_width + scaled + state.value_width)
-    rates = 2 * 4.0 * state.heads
+    rates = state.heads * (e if state.summed_width else 2 * 4.0)
     triangle = e * state.heads * state.chunk * state.rule.is_delta
     return share * (inputs + rates), share * triangle, share * 2 * e * state.value_width

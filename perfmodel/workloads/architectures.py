@@ -44,12 +44,15 @@ class Architecture:
     head_gate : a gate of one number a head multiplies what attention gives, computed by a matrix of its own.
     router_scale : the router's input is scaled column by column.
     activation_parameters : parameters of the activation of a dense layer's MLP (xIELU).
+    state_inner_norms : steps, keys and queries of Mamba of the first kind have a norm each.
     state_norm : a norm follows Mamba-2's states, beside their gate.
     state_bias, state_conv_bias, state_output_bias : the matrix before Mamba-2's states, the convolution behind it and
         the matrix after the states have a bias; of LFM2's layers the first and the third say so, and the first of the
         convolution, too.
     chunked : the window is a chunk: the sequence is cut into pieces of that many tokens, and a query attends to the
         keys of its own piece alone (Llama 4), half of them in the mean.
+    block_indexer : an indexer chooses blocks of keys for each head of these (MiniMax-M3): it has no weights of its
+        heads, keeps its keys in 16 bits, and layers without one attend to all keys.
     shared_vector : a layer computes and keeps one vector of ``head_dim`` for each token, which is the key and the value
         of all heads at once (DeepSeek-V4).
     """
@@ -84,12 +87,14 @@ class Architecture:
     head_gate: bool = False
     router_scale: bool = False
     activation_parameters: int = 0
+    state_inner_norms: bool = False
     state_norm: bool = True
     state_bias: bool = False
     state_conv_bias: bool = True
     state_output_bias: bool = False
     chunked: bool = False
     shared_vector: bool = False
+    block_indexer: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -135,6 +140,7 @@ ARCHITECTURES = MappingProxyType(
         "exaone_moe": _QK_NORM_ROUTED,
         "falcon": _FALCON,
         "falcon_h1": _LLAMA,
+        "falcon_mamba": Architecture(rotary=False, tied=True),
         "flex_olmo": Architecture(qk_norm=True, qk_norm_all=True),
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
@@ -168,6 +174,7 @@ ARCHITECTURES = MappingProxyType(
         "hyperclovax": Architecture(norms=4),
         "internlm3": _LLAMA,
         "iquestcoder": _LLAMA,
+        "jamba": Architecture(rotary=False, state_inner_norms=True),
         "jais2": Architecture(**_LAYER_NORM, **_BIASES),
         "kimi_linear": Architecture(rotary=False, router_bias=True),
         "kolibri1": Architecture(qk_norm=True, norms=4, router_bias=True),
@@ -175,11 +182,17 @@ ARCHITECTURES = MappingProxyType(
         "lfm2_moe": Architecture(qk_norm=True, tied=True, router_bias=True),
         "llama": _LLAMA,
         "llama4_text": Architecture(chunked=True),
+        # a layer is two: attention with experts and a dense MLP beside them, and attention with a dense MLP; what the
+        # experts give is added after both, which engines may use to compute them meanwhile
+        "longcat_flash": _ROUTED,
+        "mamba": Architecture(rotary=False, tied=True, state_bias=True, state_output_bias=True),
+        "mamba2": Architecture(rotary=False),
         "mellum": _QK_NORM,
         "minicpm3": Architecture(tied=True),
         "mimo_v2_flash": Architecture(window_sinks=True, router_bias=True),
         "minimax": _LLAMA,
         "ministral3": _LLAMA,
+        "minimax_m3_vl_text": Architecture(qk_norm=True, router_bias=True, block_indexer=True),
         "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
         "mistral": _LLAMA,
         "mistral4": _LLAMA,
@@ -202,6 +215,7 @@ ARCHITECTURES = MappingProxyType(
         "phi3": Architecture(fused_qkv=True),
         "phi4_multimodal": Architecture(fused_qkv=True),
         "phimoe": Architecture(rms_norm=False),
+        "qwen": Architecture(qkv_bias=True, fused_qkv=True),
         "qwen2": Architecture(qkv_bias=True),
         "qwen2_moe": Architecture(qkv_bias=True),
         "qwen3": _QK_NORM,
@@ -222,6 +236,7 @@ ARCHITECTURES = MappingProxyType(
         "vaultgemma": Architecture(tied=True),
         "xlm-roberta": Architecture(**_BERT),
         "youtu": Architecture(tied=True),
+        "zamba2": Architecture(tied=True, rotary=False),
     }
 )
 #: other names of the same layers: releases before Hugging Face had the class, models inside others, and copies
@@ -246,6 +261,7 @@ ALIASES = MappingProxyType(
         "llama4": "llama4_text",
         "mimo": "qwen2",
         "minimax_m1": "minimax",
+        "minimax_m3_vl": "minimax_m3_vl_text",
         "minimax_text_01": "minimax",
         "ministral": "mistral",
         "mistral3": "mistral",
@@ -266,24 +282,23 @@ ALIASES = MappingProxyType(
         "qwen3_vl_text": "qwen3",
     }
 )
+#: types of whole models whose language model may state another type than its class has -> that of its class
+OF_WHOLES = MappingProxyType({"minimax_m3_vl": "minimax_m3_vl_text"})
 _RECURRENT = "recurrent layers"
 _OF_IMAGES = "experts for images beside those for text"
 #: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
     {
-        **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "Mamba (state space) layers of the first kind"),
-        "mamba2": "Mamba layers alone, none of which attends to keys",
         "hymba": "attention and Mamba of the first kind side by side in a layer",
-        **dict.fromkeys(("zamba", "zamba2", "plamo2"), "Mamba layers beside blocks that share their weights"),
+        **dict.fromkeys(("zamba", "plamo2"), "Mamba layers beside blocks that share their weights"),
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
         **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
-        **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to blocks of keys, and indexers of these"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
-        "longcat_flash": "layers of two attentions",
+        "longcat_flash_ngram": "tables of n-grams",
         "albert": "layers that share their weights",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",

@@ -18,16 +18,22 @@ from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 
-#: endings of names that say how a model was tuned or stored, not its shape
-_ENDINGS = re.compile(r"[-_ ](instruct|chat|it|hf|base|fp8|nvfp4|fp4|bf16|fp16|awq|gptq|int4|int8|a2507|2507)$")
-
-#: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
-_REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
 #: endings of names that say how the weights are stored -> their format
 _FORMATS = {
     "fp8": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "bf16": "bf16", "fp16": "fp16", "awq": "int4", "gptq": "int4",
-    "int4": "int4", "int8": "int8",
+    "int4": "int4", "int8": "int8", "w4a16": "int4", "quantized.w4a16": "int4", "w8a16": "w8a16",
+    "quantized.w8a16": "w8a16", "w8a8": "int8", "quantized.w8a8": "int8", "4bit": "int4",
 }  # fmt: skip
+#: methods whose activations stay in 16 bits, beside one of these: "gptq-int8"
+_WEIGHT_ONLY = frozenset(("awq", "gptq"))
+#: words of a name that say how a model was tuned, wherever they stand, and endings that say how it was stored
+_TUNED = ("instruct", "chat", "it", "hf", "base")
+_STORED = (*_FORMATS, "dynamic", "bnb", "unsloth", "a2507", "2507")
+_ENDINGS = re.compile(rf"[-_ ]({'|'.join(map(re.escape, (*_TUNED, *_STORED)))})$")
+_WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
+
+#: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
+_REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
 
 
 def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
@@ -130,8 +136,10 @@ def _unknown(name: str, listed: tuple[str, ...]) -> UsageError:
 
 def _as_named(config: ModelConfig, name: str) -> ModelConfig:
     """Return a model with the format of the weights that its name ends with, if any."""
-    words = reversed(re.split(r"[-_ ]", name.strip().lower()))
-    stored = next((_FORMATS[word] for word in words if word in _FORMATS), "")
+    words = re.split(r"[-_ ]", name.strip().lower())
+    stored = next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), "")
+    if stored == "int8" and _WEIGHT_ONLY & {*words}:
+        stored = "w8a16"
     own = not stored or config.stored.startswith(stored)  # fp8_block is an fp8
     return config if own else dataclasses.replace(config, stored=stored)
 
@@ -141,13 +149,17 @@ def _nameless(listed: tuple[str, ...]) -> UsageError:
 
 
 def _spellings(name: str) -> list[str]:
-    """Return the keys of a name: as it is, without its owner, then without endings that do not change the shape."""
+    """Return the keys of a name: as it is, without its owner, then without what does not change the shape.
+
+    That is endings, and at last words of tuning within a name: "mixtral-8x7b-instruct-v0.1".
+    """
     lower = name.strip().lower()
     short = lower.rsplit("/", 1)[-1]
     keys = [_key(lower), _key(short)]
     while (cut := _ENDINGS.sub("", short)) != short:
         short = cut
         keys.append(_key(short))
+    keys.append(_key(_WITHIN.sub("", short)))
     return [spelling for key in keys for spelling in (key, key.removeprefix("meta"))]
 
 

@@ -10,54 +10,28 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.workloads import compressed, families, hybrids
-from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
-from perfmodel.workloads.config_values import LARGEST, SPELLINGS, Values, WrongValueError, alike, language_keys
+from perfmodel.workloads import compressed, families, hybrids, mamba_ssm
+from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, OF_WHOLES, REFUSED, Architecture
+from perfmodel.workloads.class_defaults import CLASS_DEFAULTS
+from perfmodel.workloads.config_values import (
+    LARGEST,
+    SPELLINGS,
+    Values,
+    WrongValueError,
+    alike,
+    language_keys,
+    stated_number,
+)
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.quantization import stored_format
-from perfmodel.workloads.windowed import HEADS, OWN, heads_problem, window_keys, window_layers
+from perfmodel.workloads.state_layer import Rule
+from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 #: tables of keys within a configuration, and the families that have them
 _PARTS, _WITH_PARTS = ("attn_config", "ffn_config"), ("dbrx", "mpt")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
-#: keys that these classes need not state, because their default is a model's value
-_CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "gemma3_text": {
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "vocab_size": 262208,
-        "max_position_embeddings": 131072,
-    },
-    "gemma2": {"head_dim": 256},
-    "gemma": {"head_dim": 256},
-    "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
-    "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
-    **{kind: {"head_dim": 128} for kind in ("hy_v3", "internlm3", "ministral3", "solar_open")},
-    "afmoe": {"head_dim": 128, "sliding_window": 1024},
-    "cohere2_moe": {"head_dim": 128, "sliding_window": 4096},
-    "kolibri1": {"head_dim": 128, "shared_expert_intermediate_size": 512, "sliding_window": 513},
-    "muse_glimmer_text": {"head_dim": 128, "sliding_window": 2048},
-    "cwm": {"head_dim": 128, "sliding_window": 8192},
-    "gemma4_text": {"sliding_window": 512},
-    "gemma4_unified_text": {"sliding_window": 1024},
-    "mimo_v2_flash": {"head_dim": 192, "sliding_window": 129},
-    "step3p5": {"head_dim": 128, "moe_num_experts": 288, "moe_intermediate_size": 1280, "share_expert_dim": 1280},
-    "dots1": {"sliding_window": 4096},
-    "exaone_moe": {"sliding_window": 4096},
-    **{kind: {"sliding_window": 128} for kind in ("granite_swa", "granitemoe_swa")},
-    "mellum": {"head_dim": 128, "sliding_window": 1024},
-    "minicpm3": {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
-    "sarvam_moe": {"head_dim": 64},
-    "vaultgemma": {"head_dim": 256, "sliding_window": 4096},
-    **{kind: {"head_dim": 256} for kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
-    "lfm2_moe": {"num_dense_layers": 2},
-    "kimi_linear": {"first_k_dense_replace": 1},
-    **dict.fromkeys(compressed.COMPRESSED, compressed.DEFAULTS),
-    "falcon_h1": {"num_key_value_heads": 8, "hidden_act": "silu"},
-}
 #: keys that state the width of the experts that every token visits, together
 _SHARED_WIDTHS = (
     "shared_expert_intermediate_size",
@@ -68,6 +42,8 @@ _SHARED_WIDTHS = (
 )
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
+#: families whose activation is SiLU where a configuration states none
+_SILU = ("jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
 #: keys of lists with an entry for each layer
 _LISTS = ("layer_types", "mlp_layer_types", "moe_layer_freq", "hybrid_layer_pattern", "attn_type_list")
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "attention")
@@ -103,12 +79,13 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         As `read_model_config`.
     """
     # Multimodal models keep the shapes of their language model one level down.
-    raw = language_keys(document)
+    raw = _stated_keys(document, place)
     parts = [raw[key] for key in _PARTS if isinstance(raw.get(key), dict)]
     flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
-    kind = ALIASES.get(kind, kind)
-    reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
+    whole = str(document.get("model_type"))  # a part may state the type of a plainer model than it is
+    kind = OF_WHOLES.get(whole, whole if whole in REFUSED else ALIASES.get(kind, kind))
+    reader = _Reader({**CLASS_DEFAULTS.get(kind, {}), **_of_layers(flat)}, place, kind)
     try:
         _check_layers(kind, flat, place)
         _check_kind(kind, raw, place)
@@ -118,6 +95,16 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
     return dataclasses.replace(config, name=_stated_name(document), stored=stored_format(document))
+
+
+def _stated_keys(document: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return the keys of the language model, by the names of transformers."""
+    if not mamba_ssm.is_mamba_ssm(document):
+        return language_keys(document)
+    try:
+        return mamba_ssm.as_transformers(document)
+    except WrongValueError as error:
+        raise Values(document, place, "").wrong(str(error)) from None
 
 
 def _of_layers(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,6 +127,7 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
         others, mamba = hybrids.unknown_kinds(kind, raw), False
     else:
         modelled = (*_KINDS_OF_LAYER, *compressed.KINDS * (kind in compressed.COMPRESSED))
+        modelled = (*modelled, *(families.BLOCK_SPARSE,) * (kind in families.BLOCK_INDEXED))
         others = sorted({name for name in hybrids.listed(raw) if name not in modelled})
         mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
     reason = REFUSED.get(kind) or families.unlike(kind, raw)
@@ -169,13 +157,9 @@ class _Reader(Values):
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
         shape = self.facts()
-        hidden, heads, hybrid = self.size("hidden"), self.size("heads"), self.hybrid()
+        hidden, hybrid, alone = self.size("hidden"), self.hybrid(), self.kind in hybrids.STATES_ALONE
         layers = hybrid.total if hybrid else self.layers()
-        kv_heads = self.kv_heads(heads)
-        latent = self.latent()
-        head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
-        own = HEADS.get(self.kind)
-        sizes = {"kv_heads": kv_heads, **latent, "head_dim": head_dim, **(own(self) if own else {})}
+        sizes = dict.fromkeys(("heads", "kv_heads", "head_dim"), 0) if alone else self.heads(hidden)
         compression = self.compression(layers)
         windowed = 0 if hybrid else window_layers(self.kind, self.raw, layers)
         window = window_keys(self.kind, self.raw) if windowed or compression else 0
@@ -185,8 +169,7 @@ class _Reader(Values):
             model_type=self.kind,
             hidden=hidden,
             layers=layers,
-            heads=heads,
-            ffn=self.ffn(hidden),
+            ffn=0 if alone else self.ffn(hidden),
             vocab=self.size("vocab"),
             positions=self.positions(),
             activation=self.activation(),
@@ -203,13 +186,22 @@ class _Reader(Values):
             **self.biases(shape),
             **self.indexer(layers),
             **compression,
+            **(shared_keys(self, layers) if self.kind in SHARING else {}),
             **(self.states(hybrid) if hybrid else {}),
+            **(self.blocks() if self.kind in hybrids.BLOCKS else {}),
             **self.experts(layers, shape, hybrid),
             **self.encoder(),
         )
         if problem := heads_problem(config):
             raise self.wrong(problem)
         return config
+
+    def heads(self, hidden: int) -> dict[str, Any]:
+        """Return the heads of attention and their sizes."""
+        heads, latent, own = self.size("heads"), self.latent(), HEADS.get(self.kind)
+        sizes = {"heads": heads, "kv_heads": self.kv_heads(heads), **latent}
+        head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
+        return {**sizes, "head_dim": head_dim, **(own(self) if own else {})}
 
     def facts(self) -> Architecture:
         """Return the architecture's facts, with those that this configuration changes."""
@@ -222,6 +214,8 @@ class _Reader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
+        if self.kind in families.PAIRED:
+            return 2 * self.of(("num_layers",), "layers", None)
         key, types = hybrids.listing(self.raw)
         unlisted = hybrids.UNLISTED.get(self.kind) if not types else None
         layers = self.size("layers", len(types or unlisted or ()) or None)
@@ -238,8 +232,6 @@ class _Reader(Values):
         if self.kind not in hybrids.RULES:
             return None
         found = hybrids.layers_of(self.kind, self.raw, self.layers())
-        if found.states - found.joint >= found.total:
-            raise self.wrong(f"none of its {found.total} layers attends to keys")
         if found.bare < 0:
             raise self.wrong(f"it has {-found.bare} MLPs more than layers of attention and states")
         return found
@@ -269,7 +261,7 @@ class _Reader(Values):
         given = self.first(SPELLINGS["head_dim"])
         if given is None and hidden % heads:
             raise self.wrong(f"hidden size ({hidden}) is not a multiple of the heads ({heads})")
-        return self.size("head_dim", hidden // heads)
+        return self.size("head_dim", (1 + (self.kind in hybrids.BLOCKS)) * hidden // heads)
 
     def ffn(self, hidden: int) -> int:
         """Return the width of a dense layer's MLP."""
@@ -277,10 +269,14 @@ class _Reader(Values):
             return self.of(("intermediate_size_mlp",), "ffn", None)
         if self.kind == "bart":
             return self.of(("decoder_ffn_dim",), "ffn", None)
+        if self.kind == "minimax_m3_vl_text":
+            return self.of(("dense_intermediate_size",), "ffn", 12288)
         if self.kind == "cohere2_moe":
             return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
         if self.kind == "mpt":
             return self.expanded(hidden)
+        if self.kind == "qwen":  # what it states is the gate and the other half together
+            return self.size("ffn") // 2
         if self.kind == "granitemoehybrid" and not self.first(SPELLINGS["experts"]):
             return self.of(("shared_intermediate_size",), "ffn", 1024)
         if self.kind == "lfm2":
@@ -311,7 +307,7 @@ class _Reader(Values):
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
-        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon")
+        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.STATES_ALONE)
         if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0
         return self.size("positions")
@@ -322,7 +318,7 @@ class _Reader(Values):
         given = nested.get("name") if isinstance(nested, dict) else None
         t5 = str(self.raw.get("feed_forward_proj") or "").removeprefix("gated-")
         keys = ("hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation")
-        return str(given or t5 or self.first(keys) or ("silu" if self.kind.startswith("lfm2") else "gelu"))
+        return str(given or t5 or self.first(keys) or ("silu" if self.kind in _SILU else "gelu"))
 
     def biases(self, shape: Architecture) -> dict[str, Any]:
         """Return which matrices of a layer have a bias."""
@@ -367,6 +363,8 @@ class _Reader(Values):
 
     def indexer(self, layers: int) -> dict[str, Any]:
         """Return the indexer of sparse attention."""
+        if self.kind in families.BLOCK_INDEXED:
+            return families.block_indexer(self.raw, layers)
         if self.kind not in families.INDEXED:
             return {}
         sizes = {name: self.size(name) for name in ("index_heads", "index_head_dim", "index_keys")}
@@ -378,6 +376,7 @@ class _Reader(Values):
             return {"bare_layers": layers.bare}
         own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
         names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
+        names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind] is Rule.MAMBA1 else ()))
         sizes = {name: own.size(name) for name in names}
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
@@ -391,6 +390,15 @@ class _Reader(Values):
             "linear_state_dtype": self.state_dtype(),
             "bare_layers": layers.bare,
             **sizes,
+        }
+
+    def blocks(self) -> dict[str, Any]:
+        """Return the blocks that layers share, and the adapters of these layers."""
+        keys = ("use_shared_attention_adapter", "use_shared_attention_lora")
+        return {
+            "shared_blocks": self.of(("num_mem_blocks",), "blocks that layers share", 1),
+            "block_rank": self.of(("adapter_rank", "lora_rank"), "rank of adapters", 128),
+            "block_adapters": any(self.flag(key, False) for key in keys),
         }
 
     def state_dtype(self) -> str:
@@ -415,9 +423,11 @@ class _Reader(Values):
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
         stated = self.kind not in _ONE_WIDTH and self.first(SPELLINGS["expert_ffn"]) is not None
         width = self.size("expert_ffn" if stated else "ffn")
+        zeros = stated_number(self.raw, "zero_expert_num", 0) if self.kind in families.PAIRED else 0
         return {
             "experts": experts,
-            "top_k": top_k,
+            "top_k": max(1, round(top_k * experts / (experts + zeros))),
+            "zero_experts": zeros,
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
             "shared_gate": self.kind in families.GATED_SHARED,
@@ -445,7 +455,9 @@ class _Reader(Values):
         """Return the width of the experts that every token visits."""
         if self.kind == "llama4_text":
             return width
-        if self.kind == "gemma4_text":  # the dense MLP of a layer stands beside its experts
+        if (
+            self.kind in families.PAIRED or self.kind == "gemma4_text"
+        ):  # the dense MLP of a layer stands beside its experts
             return self.size("ffn")
         stated = alike(self.first(_SHARED_WIDTHS))
         given = self.of(_SHARED_WIDTHS, "width of shared experts", None) if stated else 0

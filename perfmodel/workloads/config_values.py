@@ -32,7 +32,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
         *("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
         *("moe_top_k", "moe_topk", "moe_k", "top_k_experts"),
     ),
-    "expert_ffn": ("moe_intermediate_size",),
+    "expert_ffn": ("moe_intermediate_size", "expert_ffn_hidden_size"),
     "expert_hidden": ("moe_latent_size",),
     "q_lora": ("q_lora_rank",),
     "kv_lora": ("kv_lora_rank",),
@@ -47,6 +47,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "linear_head_dim": ("linear_key_head_dim",),
     "linear_value_dim": ("linear_value_head_dim",),
     "linear_conv": ("linear_conv_kernel_dim",),
+    "linear_rank": ("linear_rank",),
 }
 #: the most layers or experts, and the largest other size, of a model that is believed
 MOST_LAYERS, LARGEST = 100_000, 10**9

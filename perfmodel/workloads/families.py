@@ -39,7 +39,9 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "nemotron_h": ("", "", "mlp_bias"),
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
         "mimo_v2_flash": ("attention_bias", "", ""),
-        **dict.fromkeys(("lfm2", "lfm2_moe", "minimax"), ("", "", "")),
+        **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
+        "zamba2": ("", "", "add_bias_linear"),
+        **dict.fromkeys(("lfm2", "lfm2_moe", "minimax", "minimax_m3_vl_text"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
         **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), ("attention_bias", "attention_bias", "mlp_bias")),
         **dict.fromkeys(("afmoe", "apertus", "cohere2_moe", "dots1"), ("attention_bias", "attention_bias", "")),
@@ -49,8 +51,10 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("sarvam_mla", "vaultgemma", "youtu"), ("attention_bias", "attention_bias", "")),
         # these classes read no such key
         **dict.fromkeys(("exaone_moe", "glm4v_text", "glm_ocr_text", "internlm3", "kolibri1"), ("", "", "")),
+        "longcat_flash": ("attention_bias", "attention_bias", ""),
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
-        **dict.fromkeys(("qwen2", "phi", "phi3", "gptj", "codegen", "gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
+        **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
+        **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
@@ -72,8 +76,8 @@ MIXTURES = frozenset(
         ),
         *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
         *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
-        *("gemma4_text", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "mellum", "mimo_v2_flash", "minimax"),
-        *("minimax_m2", "mistral4", "step3p5"),
+        *("gemma4_text", "jamba", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "longcat_flash", "mellum"),
+        *("mimo_v2_flash", "minimax", "minimax_m2", "minimax_m3_vl_text", "mistral4", "step3p5"),
         *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
         *("sarvam_mla", "sarvam_moe", "solar_open"),
     )
@@ -112,6 +116,10 @@ _FIRST_DENSE = MappingProxyType(
 )
 
 
+#: families whose layers are two each: attention and a dense MLP twice, with experts beside the first of them
+PAIRED = frozenset(("longcat_flash",))
+
+
 def bias_keys(kind: str) -> tuple[str, str, str]:
     """Return the keys that state the biases of queries, keys and values, of the output and of the MLP."""
     return _BIAS_KEYS.get(kind, _USUAL_BIASES)
@@ -128,6 +136,34 @@ def index_layers(raw: Raw, layers: int) -> int:
     every = stated_number(raw, "index_topk_freq", 1, least=1)
     first = stated_number(raw, "index_skip_topk_offset", 2)
     return sum(max(index - first + 1, 0) % every == 0 for index in range(layers))
+
+
+#: families whose indexers choose blocks of keys, and how they list layers with one
+BLOCK_INDEXED, BLOCK_SPARSE = frozenset(("minimax_m3_vl_text",)), "minimax_m3_sparse"
+
+
+def block_indexer(raw: Raw, layers: int) -> dict[str, int]:
+    """Return the indexers of blocks of keys: as ``sparse_attention_config`` states them, or transformers' keys."""
+    own = raw.get("sparse_attention_config")
+    own = own if isinstance(own, dict) else {}
+    names = {
+        "index_n_heads": ("sparse_num_index_heads", 4),
+        "index_head_dim": ("sparse_index_dim", 128),
+        "index_block_size": ("sparse_block_size", 128),
+        "index_topk_blocks": ("sparse_topk_blocks", 16),
+    }
+    stated = {key: own.get(other, raw.get(key)) for key, (other, _) in names.items()}
+    heads, dim, size, blocks = (stated_number(stated, key, usual, least=1) for key, (_, usual) in names.items())
+    types, listed = raw.get("layer_types"), own.get("sparse_attention_freq")
+    if isinstance(types, list) and types:
+        found = sum(str(name) == BLOCK_SPARSE for name in types)
+    else:
+        found = sum(map(bool, listed)) if isinstance(listed, list) else 0
+    if isinstance(listed, list) and len(listed) != layers:
+        raise WrongValueError(f"sparse_attention_freq has {len(listed)} entries for {layers} layers")
+    if not found:
+        return {}
+    return {"index_heads": heads, "index_head_dim": dim, "index_keys": size * blocks, "index_layers": found}
 
 
 def dense_places(kind: str, raw: Raw, layers: int) -> tuple[int, ...]:
@@ -151,6 +187,10 @@ def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
         return (index for index, sparse in enumerate(listed) if sparse)
     if kind == "step3p5":
         return _step_layers(raw, layers)
+    if kind in PAIRED:
+        return range(0, layers, 2)
+    if kind == "jamba":
+        return (index for index in range(layers) if hybrids.periodic(raw, "expert", 2, 1, index))
     first = first_dense(kind, raw, layers)
     every = stated_number(raw, "moe_layer_freq", 1, least=1)
     step = stated_number(raw, "decoder_sparse_step", 1, least=1)
@@ -217,17 +257,21 @@ def _unlike_gated(raw: Raw) -> str:
     return "gates without the biases of its other matrices" if raw.get("attention_bias") else ""
 
 
+def _unlike_longcat(raw: Raw) -> str:
+    zeros = raw.get("zero_expert_type")
+    if zeros not in (None, "identity"):
+        return f"experts without weights of the type {zeros!r}"
+    return "routers with a bias beside their correction" if raw.get("router_bias") else ""
+
+
 def _unlike_nemotron_h(raw: Raw) -> str:
     biased = raw.get("mlp_bias") and "moe" in hybrids.listed(raw)
     return "experts without the biases of its other matrices" if biased else ""
 
 
 def _unlike_gemma4(raw: Raw) -> str:
-    if raw.get("num_kv_shared_layers"):
-        return "layers that share keys and values"
-    unified = str(raw.get("model_type")).startswith("gemma4_unified")
-    own = stated_number(raw, "hidden_size_per_layer_input", 0 if unified else 256)
-    return "embeddings of each layer" if own else ""
+    wide = raw.get("use_double_wide_mlp") and raw.get("num_kv_shared_layers")
+    return "wider MLPs beside experts" if wide and raw.get("enable_moe_block") else ""
 
 
 #: family -> what a configuration has that is not modelled
@@ -237,6 +281,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "ernie4_5_moe": lambda raw: "experts without the biases of its other matrices" if raw.get("use_bias") else "",
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _unlike_gemma4),
         "hunyuan_v1_moe": _unlike_hunyuan,
+        "longcat_flash": _unlike_longcat,
         "nemotron_h": _unlike_nemotron_h,
     }
 )
@@ -314,9 +359,15 @@ def _olmo_hybrid(raw: Raw) -> dict[str, Any]:
 
 
 def _mamba2_biases(raw: Raw, into: str, out: str, conv: str = "mamba_conv_bias") -> dict[str, Any]:
-    """Mamba-2's convolution has a bias unless its key says otherwise, the matrices around the states have none."""
+    """Mamba's convolution has a bias unless its key says otherwise, the matrices around the states have none."""
     stated = {"state_bias": raw.get(into), "state_output_bias": raw.get(out), "state_conv_bias": raw.get(conv, True)}
     return {name: bool(value) for name, value in stated.items()}
+
+
+def _mamba(raw: Raw) -> dict[str, Any]:
+    """Mamba's matrices have a bias by default; LayerNorm stands for RMSNorm where mamba-ssm says so."""
+    biases = _mamba2_biases({"use_bias": True, **raw}, "use_bias", "use_bias", "use_conv_bias")
+    return {"rms_norm": bool(raw.get("rms_norm", True)), **biases}
 
 
 def _bamba(raw: Raw) -> dict[str, Any]:
@@ -342,6 +393,11 @@ def _nemotron_h(raw: Raw) -> dict[str, Any]:
     return _mamba2_biases(raw, "use_bias", "use_bias", conv)
 
 
+def _zamba2(raw: Raw) -> dict[str, Any]:
+    biases = _mamba2_biases(raw, "add_bias_linear", "add_bias_linear", "")
+    return {"rotary": bool(raw.get("use_mem_rope")), **biases}
+
+
 #: family -> the facts that its configuration changes
 FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
@@ -352,13 +408,16 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "cohere2_moe": lambda raw: {"rms_norm": raw.get("rms_norm_eps") is not None},
         "falcon": _falcon,
         "falcon_h1": _falcon_h1,
+        **dict.fromkeys(("falcon_mamba", "mamba2"), lambda raw: _mamba({"use_bias": False, **raw})),
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), _gemma4),
         "glm4_moe": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm"))},
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
         "granitemoehybrid": _granite,
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm3": _internlm,
+        "jamba": _bamba,
         "lfm2": _lfm2,
+        "mamba": _mamba,
         "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True)), **_lfm2(raw)},
         "minimax_m2": lambda raw: {"qk_norm": bool(raw.get("use_qk_norm", True))},
         "mpt": _mpt,
@@ -368,10 +427,12 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},
         "phi": _phi,
         "phimoe": lambda raw: {"head_bias": bool(raw.get("lm_head_bias", True))},
+        "qwen": lambda raw: dict.fromkeys(("output_bias", "mlp_bias"), not raw.get("no_bias", True)),
         "sarvam_moe": _sarvam,
         "mimo_v2_flash": lambda raw: {"window_sinks": bool(raw.get("add_swa_attention_sink_bias", True))},
         "stablelm": _stablelm,
         "step3p5": _step,
         "t5": _t5,
+        "zamba2": _zamba2,
     }
 )

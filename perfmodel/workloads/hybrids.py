@@ -5,6 +5,7 @@ Every function takes the keys of one configuration. They follow the classes of H
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,16 +21,21 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "bamba": Rule.MAMBA2,
         "falcon_h1": Rule.MAMBA2,
+        "falcon_mamba": Rule.MAMBA1,
         "granitemoehybrid": Rule.MAMBA2,
+        "jamba": Rule.MAMBA1,
         "kimi_linear": Rule.KIMI_DELTA,
         "lfm2": Rule.SHORT_CONV,
         "lfm2_moe": Rule.SHORT_CONV,
+        "mamba": Rule.MAMBA1,
+        "mamba2": Rule.MAMBA2,
         "minimax": Rule.LIGHTNING,
         "nemotron_h": Rule.MAMBA2,
         "olmo_hybrid": Rule.GATED_DELTA,
         "qwen3_5_moe_text": Rule.GATED_DELTA,
         "qwen3_5_text": Rule.GATED_DELTA,
         "qwen3_next": Rule.GATED_DELTA,
+        "zamba2": Rule.MAMBA2,
     }
 )
 #: families -> dtype of their states where a configuration states none: those of Qwen3.5 state fp32, vLLM takes it for
@@ -41,9 +47,13 @@ STATE_DTYPES: Mapping[str, str] = MappingProxyType(
 STATE_DTYPE_KEYS = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
 #: names that they have for it -> perfmodel's
 TORCH_DTYPES: Mapping[str, str] = MappingProxyType({"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"})
+#: families whose layers keep a state and nothing else: no keys, and no MLP
+STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
 JOINT = frozenset(("falcon_h1",))
-#: how the classes of these families list a layer
+#: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
+BLOCKS = frozenset(("zamba2",))
+#: how the classes of these families list a layer with both
 _JOINT_KIND = "hybrid"
 #: kinds of layer as configurations of the other families list them -> what they are
 STATE, ATTENTION, MLP, EXPERTS = "state", "attention", "MLP", "experts"
@@ -59,7 +69,16 @@ KINDS: Mapping[str, str] = MappingProxyType(
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 #: families that list their layers -> those of a configuration without a list, none where its class needs one
 UNLISTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"lfm2_moe": (), "nemotron_h": ("mamba", "moe", "attention", "mlp")}
+    {
+        "lfm2_moe": (),
+        "nemotron_h": ("mamba", "moe", "attention", "mlp"),
+        # Zamba2-2.7B
+        "zamba2": (
+            "mamba",
+            *(*("mamba",) * 5, "hybrid") * 7,
+            *(*("mamba",) * 4, "hybrid", *("mamba",) * 3, "hybrid", *("mamba",) * 2),
+        ),
+    }
 )
 
 
@@ -101,7 +120,7 @@ def listed(raw: Raw) -> list[str]:
 
 def unknown_kinds(kind: str, raw: Raw) -> list[str]:
     """Return the kinds of layer in a configuration of one of these families that its class has not."""
-    known = (_JOINT_KIND,) if kind in JOINT else KINDS
+    known = (_JOINT_KIND,) if kind in JOINT else ("mamba", "linear_attention", _JOINT_KIND) if kind in BLOCKS else KINDS
     return sorted({name for name in listed(raw) if name not in known})
 
 
@@ -113,6 +132,11 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
     """
     if kind in JOINT:
         return Layers(layers, layers, joint=layers)
+    if kind in STATES_ALONE:
+        return Layers(layers, layers, bare=layers)
+    if kind in BLOCKS:
+        joint = (listed(raw) or UNLISTED[kind]).count(_JOINT_KIND)
+        return Layers(layers, layers, bare=layers - joint, joint=joint)
     kinds = _kinds(kind, raw, layers)
     mixers = kinds.count(ATTENTION) + kinds.count(STATE)
     mlps = kinds.count(MLP) + kinds.count(EXPERTS)
@@ -132,6 +156,8 @@ def _attends(kind: str, raw: Raw, index: int) -> bool:
     """Return whether a layer attends to keys in a configuration that lists no kinds."""
     if kind == "bamba":
         return index in (raw.get("attn_layer_indices") or ())
+    if kind == "jamba":
+        return periodic(raw, "attn", 8, 4, index)
     if kind == "lfm2":
         chosen = raw.get("full_attn_idxs")
         return chosen is None or index in chosen
@@ -144,6 +170,13 @@ def _attends(kind: str, raw: Raw, index: int) -> bool:
     if kind == "granitemoehybrid":
         return False
     return (index + 1) % stated_number(raw, "full_attention_interval", 4, least=1) == 0
+
+
+def periodic(raw: Raw, name: str, period: int, offset: int, index: int) -> bool:
+    """Return whether a layer is one of those that come once in a period, as Jamba states them, with its defaults."""
+    every = stated_number(raw, f"{name}_layer_period", period, least=1)
+    first = stated_number(raw, f"{name}_layer_offset", offset, most=every - 1)
+    return index % every == first
 
 
 def _kimi(raw: Raw) -> Mapping[str, Any]:
@@ -175,6 +208,51 @@ def _mamba2_heads(raw: Raw, width: int) -> dict[str, Any]:
         "linear_key_head_dim": raw.get("mamba_d_state") or 256,
         "linear_value_head_dim": given if isinstance(given, int) else width // max(1, int(heads)),
         "linear_conv_kernel_dim": raw.get("mamba_d_conv") or 4,
+    }
+
+
+def _zamba2(raw: Raw) -> dict[str, Any]:
+    """Zamba2's first configurations have other names for its sizes."""
+    expanded = raw.get("mamba_expand") or raw.get("expansion_factor") or 2
+    width = int(float(expanded) * int(raw.get("hidden_size") or 2560))
+    heads = raw.get("n_mamba_heads") or width // int(raw.get("mamba_headdim") or width // 8)
+    return {
+        "linear_num_value_heads": heads,
+        "linear_num_key_heads": raw.get("mamba_ngroups") or 1,
+        "linear_key_head_dim": raw.get("mamba_d_state") or raw.get("state_size") or 64,
+        "linear_value_head_dim": width // max(1, int(heads)),
+        "linear_conv_kernel_dim": raw.get("mamba_d_conv") or raw.get("conv_dimension") or 4,
+    }
+
+
+def _mamba2_alone(raw: Raw) -> dict[str, Any]:
+    return {
+        "linear_num_value_heads": raw.get("num_heads") or 128,
+        "linear_num_key_heads": raw.get("n_groups") or 8,
+        "linear_key_head_dim": raw.get("state_size") or 128,
+        "linear_value_head_dim": raw.get("head_dim") or 64,
+        "linear_conv_kernel_dim": raw.get("conv_kernel") or 4,
+    }
+
+
+def _mamba1(raw: Raw) -> dict[str, Any]:
+    """Mamba of the first kind has a head for each channel: ``intermediate_size`` where stated, else the expanded."""
+    channels = raw.get("intermediate_size") or int(float(raw.get("expand") or 2) * int(raw.get("hidden_size") or 768))
+    return _channels(raw, channels, raw.get("state_size"), raw.get("conv_kernel"), raw.get("time_step_rank"))
+
+
+def _jamba(raw: Raw) -> dict[str, Any]:
+    return _channels(raw, _expanded(raw), raw.get("mamba_d_state"), raw.get("mamba_d_conv"), raw.get("mamba_dt_rank"))
+
+
+def _channels(raw: Raw, channels: Any, state: Any, taps: Any, rank: Any) -> dict[str, Any]:
+    return {
+        "linear_num_value_heads": channels,
+        "linear_num_key_heads": 1,
+        "linear_key_head_dim": state or 16,
+        "linear_value_head_dim": 1,
+        "linear_conv_kernel_dim": taps or 4,
+        "linear_rank": math.ceil(int(raw.get("hidden_size") or 768) / 16) if rank in (None, "auto") else rank,
     }
 
 
@@ -254,15 +332,20 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
     {
         "bamba": _mamba2,
         "falcon_h1": _falcon_h1,
+        "falcon_mamba": _mamba1,
         "granitemoehybrid": _mamba2,
+        "jamba": _jamba,
         "kimi_linear": _kimi_linear,
         "lfm2": _lfm2,
         "lfm2_moe": _lfm2,
+        "mamba": _mamba1,
+        "mamba2": _mamba2_alone,
         "minimax": _minimax,
         "nemotron_h": _nemotron_h,
         "olmo_hybrid": _olmo_hybrid,
         "qwen3_5_moe_text": _qwen,
         "qwen3_5_text": _qwen,
         "qwen3_next": _qwen,
+        "zamba2": _zamba2,
     }
 )

@@ -55,7 +55,8 @@ def reach_of(config: ModelConfig, kind: Kind) -> Reach:
         return found.windowed
     if kind.pooled:
         return found.pooled
-    return found.indexed if kind.indexed and found.indexed.compresses else found.full
+    apart = found.indexed.compresses or config.block_indexer
+    return found.indexed if kind.indexed and apart else found.full
 
 
 @functools.lru_cache(maxsize=1024)
@@ -76,6 +77,8 @@ def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     dense = frozenset(config.dense_at or range(config.dense_layers)) if config.experts else frozenset[int]()
     without = iter(_evenly(config.layers - len(dense), config.bare_layers))
     bare = [index not in dense and next(without) for index in range(config.layers)]
+    if config.shared_blocks:  # a block has attention and an MLP
+        bare = [not found for found in joint]
     return tuple(
         Kind(
             bool(config.experts) and index not in dense and not bare[index], own[index][0],

@@ -64,6 +64,50 @@ class ModelConfig(ModelShape):
         compressed = tuple(matrix for one in compressors for matrix in one.matrices)
         return (*(self.index_linears() if indexed else ()), *compressed)
 
+    @cached_property
+    def key_value_parameters(self) -> int:
+        """Parameters of one attention that a layer with the keys and values of another one has not."""
+        shape = self.architecture
+        matrices = count_parameters(tuple(one for one in self.attention_linears() if one.name in ("key", "value")))
+        return matrices + self.head_dim * shape.qk_norm * (int(shape.qk_norm_scale) + shape.qk_norm_bias)
+
+    @cached_property
+    def kv_sharing_surplus(self) -> int:
+        """Parameters that layers with the keys and values of others have beyond those that compute them."""
+        windowed = self.kv_shared_window_layers
+        lacking = (self.kv_shared_layers - windowed) * self.key_value_parameters
+        lacking += windowed * self.windowed.key_value_parameters
+        wider = count_parameters(self.mlp_linears(self.kv_shared_ffn)) - count_parameters(self.mlp_linears())
+        return self.kv_shared_layers * wider - lacking
+
+    @cached_property
+    def block_parameters(self) -> int:
+        """Parameters of a block that layers share: attention, an MLP, and norms of what goes into both; 0 without."""
+        if not self.shared_blocks:
+            return 0
+        norms = self.norm_parameters + self.norm_parameters * self.attention_input // self.hidden
+        return self.attention_parameters + count_parameters(self.mlp_linears()) + norms
+
+    @property
+    def block_surplus(self) -> int:
+        """Parameters of blocks that layers share beyond those of as many layers with attention and an MLP each."""
+        if not self.shared_blocks:
+            return 0
+        apart = self.attention_parameters + count_parameters(self.mlp_linears()) + self.norm_parameters
+        own = self.joint_layers * (count_parameters(self.block_linears()) - apart)
+        return self.shared_blocks * self.block_parameters + own
+
+    @cached_property
+    def layer_embedding_parameters(self) -> int:
+        """Parameters of what leads from layers' own embeddings to the residual stream, without their table.
+
+        One matrix computes a second part of all of them from the embedding, with a norm of their width; each layer has
+        two matrices and a norm (``Gemma4TextModel`` of transformers).
+        """
+        width = self.layer_embedding
+        each = count_parameters(self.layer_embedding_linears()) + self.norm_parameters + self.hidden * width
+        return self.layers * each + width if width else 0
+
     @property
     def window_layer_surplus(self) -> int:
         """Parameters of a layer with a window beyond those of one that attends to all keys."""
@@ -87,6 +131,8 @@ class ModelConfig(ModelShape):
     @cached_property
     def index_parameters(self) -> int:
         """Parameters of one indexer: its matrices, and the norm of its key with a scale and a shift; 0 without one.
+
+        One of blocks has two norms with a scale, of its queries and of its key, which are as many.
 
         Where it chooses among compressed keys, what compresses them and its own keys counts in place of that norm.
         """
@@ -168,10 +214,11 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def embedding_parameters(self) -> int:
-        """Parameters of the tables that are looked up: tokens, positions, token types, relative positions."""
+        """Parameters of the tables that are looked up: tokens, for layers too, positions, token types, distances."""
         shape, stacks = self.architecture, 2 if self.encoder_layers else 1
         rows = stacks * (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
-        return self.vocab * self.embedding_dim + rows * self.hidden + stacks * self.position_buckets * self.heads
+        own = self.layer_embedding_vocab * self.layers * self.layer_embedding
+        return self.vocab * self.embedding_dim + own + rows * self.hidden + stacks * self.position_buckets * self.heads
 
     @cached_property
     def head_parameters(self) -> int:
@@ -197,7 +244,8 @@ class ModelConfig(ModelShape):
         stacks += self.mixer_surplus(self.linear_layers, self.layers - self.attending_layers)
         stacks -= self.bare_layers * self.bare_layer_lack
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
-        stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.experts * self.router_bias
+        stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
+        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property
@@ -207,8 +255,12 @@ class ModelConfig(ModelShape):
 
     @cached_property
     def multiplied_parameters(self) -> int:
-        """Parameters that multiply a token, the N of 6 N FLOP: active ones without lookups, with a tied head."""
-        return self.active_parameters - self.embedding_parameters + self.vocab * self.embedding_dim * self.tied
+        """Parameters that multiply a token, the N of 6 N FLOP: active ones without lookups, with a tied head.
+
+        Those of a block that layers share count once for each of these layers.
+        """
+        again = (self.joint_layers - self.shared_blocks) * self.block_parameters
+        return self.active_parameters + again - self.embedding_parameters + self.vocab * self.embedding_dim * self.tied
 
     def kv_bytes_per_token(self, dtype_bytes: float = 2.0) -> float:
         """Return what one token adds to the cache of all layers while no window is full [B].
@@ -227,9 +279,16 @@ class ModelConfig(ModelShape):
 
     @property
     def _kept(self) -> tuple[tuple[Reach, float, int], ...]:
-        """What layers attend to, how many they are, and the numbers that each keeps of a key."""
-        widths = [self.windowed._kept_width if reach.ratio == 0 else self._kept_width for reach, _ in self.reaches]
-        return tuple((reach, layers, width) for (reach, layers), width in zip(self.reaches, widths, strict=True))
+        """What layers attend to, how many of them keep keys, and the numbers that each keeps of a key."""
+        shared = {True: self.kv_shared_window_layers, False: self.kv_shared_layers - self.kv_shared_window_layers}
+        return tuple(
+            (
+                reach,
+                layers - shared[reach.ratio == 0],
+                self.windowed._kept_width if reach.ratio == 0 else self._kept_width,
+            )
+            for reach, layers in self.reaches
+        )
 
     @property
     def _kept_width(self) -> int:
@@ -243,7 +302,8 @@ class ModelConfig(ModelShape):
     @property
     def index_key_bytes(self) -> float:
         """What an indexer keeps of one token, or of one compressed key [B]."""
-        return (self.index_head_dim + 4.0) * (self.index_heads > 0)
+        each = 2.0 * self.index_head_dim if self.block_indexer else self.index_head_dim + 4.0
+        return each * (self.index_heads > 0)
 
     def kv_bytes(self, tokens: float, dtype_bytes: float = 2.0) -> float:
         """Return the cache of one sequence of ``tokens`` [B]: windowed layers keep no more than their window.

@@ -36,8 +36,8 @@ class ModelShape:
     layers : transformer layers, each attention or what stands for it, and an MLP; of an encoder with a decoder, those
         of the decoder.
     heads, kv_heads, head_dim : query heads, key and value heads, size of a query's head; ``heads head_dim`` need not be
-        ``hidden``.
-    ffn : width inside the MLP of a dense layer.
+        ``hidden``; 0 where no layer attends to keys (Mamba).
+    ffn : width inside the MLP of a dense layer, 0 where no layer has an MLP.
     vocab : size of the vocabulary.
     positions : the longest sequence.
     activation : activation of the MLP ("gelu", "gelu_new", "relu", "silu").
@@ -51,7 +51,14 @@ class ModelShape:
     window_heads, window_kv_heads, window_head_dim, window_value_dim : heads and their sizes in layers with a window, 0
         for those of the others.
     keys_are_values : in layers without a window, no matrix computes values: keys before their norm are values, too.
+    kv_shared_layers, kv_shared_window_layers : last layers that attend to the keys and values of the last layer before
+        them of their kind, and compute and keep none (Gemma 4 E2B), and those of them with a window.
+    kv_shared_ffn : width inside the MLPs of these layers, 0 for ``ffn``.
+    layer_embedding, layer_embedding_vocab : width of an embedding that each layer has of its own for a token, and rows
+        of its table; 0 for none (Gemma 4 E2B).
     experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
+    zero_experts : experts beside these that give back what they are given (LongCat-Flash): they have scores, and no
+        weights. A token takes some of them in place of others, so that ``top_k`` is how many it visits in the mean.
     expert_hidden : width of what goes into the experts and comes out, where two matrices of a layer lead there and
         back; 0 for ``hidden``.
     expert_groups, token_groups : groups of neighbouring experts, and from how many of them a token's come
@@ -71,8 +78,8 @@ class ModelShape:
     encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
     position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
     head_bias : the head has a bias.
-    index_heads, index_head_dim : heads of an indexer that chooses which keys latent attention reads (DeepSeek sparse
-        attention), 0 for none, and the size of one; all of them share one key.
+    index_heads, index_head_dim : heads of an indexer that chooses which keys attention reads (DeepSeek sparse
+        attention, and in blocks MiniMax-M3), 0 for none, and the size of one; all of them share one key.
     index_keys : keys that it leaves each query.
     index_layers : layers with an indexer of their own; the others take what the one before them chose.
     index_ratio : tokens that each key which an indexer chooses among stands for: 1, or more where layers with an
@@ -87,10 +94,16 @@ class ModelShape:
         ``joint_layers``; they alternate evenly with those that attend to keys.
     joint_layers : of these, those that attend to keys as well: both read the same normed input, and what they give is
         summed (Falcon-H1).
+    shared_blocks : blocks of attention and an MLP, before the state of ``joint_layers``, which these share in turn
+        (Zamba2): they read the residual stream beside the embedding, and a matrix of the layer's own brings what they
+        give to what goes into its state; 0 where each layer has its own.
+    block_rank : rank of adapters that each of these layers has of the MLP's matrices, 0 for none.
+    block_adapters : they have adapters of queries, keys and values, too.
     linear_rule : how a token changes that state, as `Rule` names it.
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
     linear_conv : taps of the convolution over neighbouring tokens before it, 0 for none.
+    linear_rank : rank of the steps of Mamba of the first kind.
     linear_state_dtype : dtype in which the model asks engines to keep its states between steps; "" for none.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
@@ -159,6 +172,16 @@ class ModelShape:
     keys_are_values: bool = False
     joint_layers: int = 0
     linear_state_dtype: str = ""
+    linear_rank: int = 0
+    zero_experts: int = 0
+    kv_shared_layers: int = 0
+    kv_shared_window_layers: int = 0
+    kv_shared_ffn: int = 0
+    layer_embedding: int = 0
+    layer_embedding_vocab: int = 0
+    shared_blocks: int = 0
+    block_rank: int = 0
+    block_adapters: bool = False
     dense_at: tuple[int, ...] = ()
     index_ratio: int = 1
     pool_layers: int = 0
@@ -230,6 +253,11 @@ class ModelShape:
         return self.architecture.chunked
 
     @property
+    def block_indexer(self) -> bool:
+        """Whether an indexer chooses blocks of keys, and layers without one attend to all keys."""
+        return self.architecture.block_indexer
+
+    @property
     def compressed_layers(self) -> int:
         """Layers that attend to keys which stand for several tokens, beside a window."""
         return int(compressed_layers(self))
@@ -250,6 +278,11 @@ class ModelShape:
         return self.layers - self.moe_layers - self.bare_layers
 
     @property
+    def scored_experts(self) -> int:
+        """Experts that the router scores: all that a token may take."""
+        return self.experts + self.zero_experts
+
+    @property
     def expert_width(self) -> int:
         """Width of what goes into an expert and comes out."""
         return self.expert_hidden or self.hidden
@@ -263,6 +296,11 @@ class ModelShape:
     def value_dim(self) -> int:
         """Size of a value's head."""
         return self.value_head_dim or self.head_dim
+
+    @property
+    def attention_input(self) -> int:
+        """Width of what goes into attention: the residual stream, beside the embedding in blocks that are shared."""
+        return self.hidden * (1 + (self.shared_blocks > 0))
 
     @property
     def query_width(self) -> int:
@@ -282,6 +320,7 @@ class ModelShape:
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
             self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
             facts.state_output_bias, self.linear_state_dtype or USUAL_DTYPE,
+            self.linear_rank, facts.state_inner_norms,
         )  # fmt: skip
 
     @property
@@ -312,22 +351,24 @@ class ModelShape:
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
         widths = {"query": queries, "key": self.kv_width, "value": self.computed_value_width}
         gates = (Linear("gate", self.heads, self.hidden),) if self.architecture.head_gate else ()
-        found = (Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items() if width)
+        found = (Linear(name, width, self.attention_input, self.qkv_bias) for name, width in widths.items() if width)
         return (*found, *gates)
 
     def index_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head.
 
-        The keys of an indexer that chooses among compressed ones are compressed, too.
+        One that chooses blocks for each head of keys has no such weights. The keys of an indexer that chooses among
+        compressed ones are compressed, too.
         """
         if not self.index_heads:
             return ()
         compressors = self.index_compressors
         keys = compressors[-1].matrices if compressors else (Linear("index_key", self.index_head_dim, self.hidden),)
+        weights = () if self.block_indexer else (Linear("index_weight", self.index_heads, self.hidden),)
         return (
             Linear("index_query", self.index_heads * self.index_head_dim, self.q_lora or self.hidden),
             *keys,
-            Linear("index_weight", self.index_heads, self.hidden),
+            *weights,
         )
 
     @property
@@ -373,6 +414,31 @@ class ModelShape:
             Linear("output", self.hidden, ranks, self.output_bias),
         )
 
+    def block_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices that a layer has of its own around a block that it shares: adapters, and one behind it.
+
+        Those that lead to a rank come before those that lead from it, of queries, keys and values and of the MLP.
+        """
+        if not self.shared_blocks:
+            return ()
+        rank, inner = self.block_rank, self.ffn * (1 + self.gated)
+        widths = (self.query_width, self.kv_width, self.kv_heads * self.value_dim) if self.block_adapters else ()
+        pairs = [(self.attention_input, width) for width in widths] + [(self.hidden, inner)]
+        adapters = (
+            *(Linear("adapter_down", rank, into) for into, _ in pairs),
+            *(Linear("adapter_up", width, rank) for _, width in pairs),
+        )
+        return (*(adapters if rank else ()), Linear("block_out", self.hidden, self.hidden))
+
+    def layer_embedding_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of a layer's own embedding: a gate, and what brings it to the residual stream."""
+        if not self.layer_embedding:
+            return ()
+        return (
+            Linear("layer_embedding_gate", self.layer_embedding, self.hidden),
+            Linear("layer_embedding_out", self.hidden, self.layer_embedding),
+        )
+
     def attention_matrices(self) -> tuple[Linear, ...]:
         """Return every matrix of one attention."""
         return (*self.attention_linears(), *self.output_linears())
@@ -409,7 +475,7 @@ class ModelShape:
         """
         if not self.experts:
             return ()
-        router = (Linear("router", self.experts, self.hidden, self.router_bias),)
+        router = (Linear("router", self.scored_experts, self.hidden, self.router_bias),)
         shared = self.mlp_linears(self.shared_ffn) if self.shared_ffn else ()
         gate = (Linear("shared_gate", 1, self.hidden),) if self.shared_gate else ()
         return (*router, *self.latent_linears(), *shared, *gate)

@@ -22,6 +22,9 @@ _WEIGHT_ONLY = ("gptq", "gptq_marlin", "awq", "awq_marlin", "auto-round", "auto_
 _BITS = {4: "int4", 8: "w8a16"}
 _MODELOPT = {"FP8": "fp8", "NVFP4": "nvfp4", "FP4": "nvfp4", "W4A16_AWQ": "int4"}
 _BLOCK = [128, 128]
+#: keys that list matrices which stay in 16 bits, and formats of experts where attention is among these
+_LEFT_OUT = ("ignore", "exclude_modules")
+_EXPERTS_ALONE = {"int4": "int4_experts", "nvfp4": "nvfp4_experts"}
 #: weights that share a scale -> format of 4-bit floating-point weights
 _FP4_GROUPS = {16: "nvfp4", 32: "mxfp4"}
 #: key of the format of routed experts where the other matrices are in blocks of fp8 (DeepSeek-V4), and that of fp4
@@ -46,6 +49,9 @@ def stored_format(document: Mapping[str, Any]) -> str:
 
 def _format(quantised: Mapping[str, Any]) -> str:
     """Return the format that a method and its keys name, "" for others."""
+    nested = quantised.get("quantization")
+    if isinstance(nested, Mapping):  # as modelopt writes hf_quant_config.json
+        return _format({"quant_method": "modelopt", **nested})
     method = str(quantised.get("quant_method") or "").lower()
     if method in _METHODS:
         return _METHODS[method]
@@ -57,23 +63,28 @@ def _format(quantised: Mapping[str, Any]) -> str:
     if method == "bitsandbytes":
         return "int4" if quantised.get("load_in_4bit") else "int8" if quantised.get("load_in_8bit") else ""
     if method == "modelopt":
-        return _MODELOPT.get(str(quantised.get("quant_algo")).upper(), "") or _of_groups(quantised)
-    return _of_groups(quantised) if method == "compressed-tensors" else ""
+        found = _MODELOPT.get(str(quantised.get("quant_algo")).upper(), "") or _of_groups(quantised)
+        return _of_experts(found, quantised)
+    return _of_experts(_of_groups(quantised), quantised) if method == "compressed-tensors" else ""
 
 
 def _of_groups(quantised: Mapping[str, Any]) -> str:
-    """Return the format that all groups of compressed-tensors share; "" where they differ.
-
-    Checkpoints of mixtures may leave attention out, as Kimi-K2-Thinking does: experts alone are quantised.
-    """
+    """Return the format that all groups of compressed-tensors share; "" where they differ."""
     groups = quantised.get("config_groups")
     if not isinstance(groups, Mapping):
         return ""
     formats = {_of_group(group) for group in groups.values()}
-    common = formats.pop() if len(formats) == 1 else ""
-    ignored = quantised.get("ignore")
-    beside = isinstance(ignored, list) and any("self_attn" in str(name) for name in ignored)
-    return "int4_experts" if beside and common == "int4" else common
+    return formats.pop() if len(formats) == 1 else ""
+
+
+def _of_experts(found: str, quantised: Mapping[str, Any]) -> str:
+    """Return a format, or that of experts alone where attention is left out.
+
+    So it is in checkpoints of mixtures, as Kimi-K2-Thinking (compressed-tensors) and NVIDIA's DeepSeek-R1 (modelopt).
+    """
+    listed = [names for key in _LEFT_OUT if isinstance(names := quantised.get(key), list)]
+    beside = any("self_attn" in str(name) for names in listed for name in names)
+    return _EXPERTS_ALONE.get(found, found) if beside else found
 
 
 def _of_group(group: Any) -> str:

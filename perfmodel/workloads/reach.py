@@ -123,6 +123,10 @@ class Attending(Protocol):
         """Layers with an indexer of their own."""
 
     @property
+    def block_indexer(self) -> bool:
+        """Whether layers without an indexer attend to all keys."""
+
+    @property
     def pool_ratio(self) -> int:
         """Tokens of a key in layers that attend to all compressed ones."""
 
@@ -142,7 +146,8 @@ class Reaches(NamedTuple):
     Attributes
     ----------
     full : of layers that attend to all keys, or to those that an indexer chooses among them.
-    indexed, pooled : of layers with compressed keys, those that an indexer chooses and all of them.
+    indexed, pooled : of layers with compressed keys, those that an indexer chooses and all of them; where an indexer
+        chooses blocks, the first of layers that have one.
     windowed : of layers with a window alone.
     """
 
@@ -156,7 +161,7 @@ def reaches_of(of: Attending) -> Reaches:
     """Return what the queries of each kind of layers attend to."""
     chosen = of.index_keys if of.index_heads else 0
     return Reaches(
-        full=Reach(chosen=0 if of.index_ratio > 1 else chosen),
+        full=Reach(chosen=0 if of.index_ratio > 1 or of.block_indexer else chosen),
         indexed=Reach(of.window, of.index_ratio, chosen),
         pooled=Reach(of.window, of.pool_ratio),
         windowed=Reach(of.window, ratio=0, chunked=of.chunked),
@@ -168,7 +173,7 @@ def counted_reaches(of: Attending) -> tuple[tuple[Reach, float], ...]:
 
     Those with a window alone come last.
     """
-    compressed = compressed_layers(of)
-    full = of.attending_layers - of.window_layers - compressed
-    counts = (full, compressed - of.pool_layers, of.pool_layers, of.window_layers)
+    indexed = of.index_layers if of.index_ratio > 1 or of.block_indexer else 0.0
+    full = of.attending_layers - of.window_layers - indexed - of.pool_layers
+    counts = (full, indexed, of.pool_layers, of.window_layers)
     return tuple((reach, layers) for reach, layers in zip(reaches_of(of), counts, strict=True) if layers > 0)

@@ -10,14 +10,14 @@ from typing import Any
 
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
-from perfmodel.workloads.hybrids import JOINT, RULES, STATE_DTYPES
+from perfmodel.workloads.hybrids import JOINT, RULES, STATE_DTYPES, STATES_ALONE
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.state_layer import DTYPES, Rule
 from perfmodel.workloads.windowed import heads_problem
 
-#: dimensions that every shape needs
-NEEDED = ("layers", "hidden", "heads", "vocab")
+#: dimensions that every shape needs, and those that only layers which attend to keys do
+NEEDED, _OF_ATTENTION = ("layers", "hidden", "heads", "vocab"), ("heads",)
 _ABOVE_ZERO = (
     *(*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim", "moe_every"),
     *("index_ratio", "residual_streams"),
@@ -44,8 +44,8 @@ def model_from_shape(text: str) -> ModelConfig:
     text : ``key=value``, separated by spaces or commas: the attributes of `ModelConfig` and the facts of
         `Architecture`, ``type`` (a model type of Hugging Face whose facts hold), ``norm`` (rms or ln), ``bias`` and
         ``moe_every`` (2: every second layer has experts, the others a dense MLP, as in Llama 4 Maverick).
-        layers, hidden, heads and vocab are needed. The rest is as in Llama: gated MLP, RMSNorm, rotary positions, no
-        biases; with ``gated=false norm=ln rotary=false`` as in GPT.
+        layers, hidden, heads and vocab are needed, but no heads where all layers keep a state alone. The rest is as in
+        Llama: gated MLP, RMSNorm, rotary positions, no biases; with ``gated=false norm=ln rotary=false`` as in GPT.
 
     Raises
     ------
@@ -61,6 +61,24 @@ def model_from_shape(text: str) -> ModelConfig:
             raise UsageError(f"{key} is given twice.", place="model")
         values[key] = value
     return model_from_sizes({key: _value(key, text) for key, text in values.items()})
+
+
+def _check_names(sizes: Mapping[str, Any], name: str, place: str, kind: type[PerfModelError]) -> None:
+    """Raise for a model type, a rule or a dtype of states that is none."""
+    if name not in ARCHITECTURES:
+        raise unknown_name("model type", name, ARCHITECTURES, place=place, kind=kind)
+    rule, rules = sizes.get("linear_rule"), [*map(str, Rule)]
+    if rule is not None and rule not in rules:
+        raise unknown_name("linear_rule", str(rule), rules, place=place, kind=kind)
+    kept = sizes.get("linear_state_dtype")
+    if kept and kept not in DTYPES:
+        raise unknown_name("linear_state_dtype", str(kept), DTYPES, place=place, kind=kind)
+
+
+def _keeps_states_alone(sizes: Mapping[str, Any]) -> bool:
+    """Return whether every layer keeps a state, and none attends to keys."""
+    joint = sizes.get("joint_layers", sizes.get("type") in JOINT)
+    return bool(sizes.get("linear_layers")) and sizes["linear_layers"] == sizes.get("layers") and not joint
 
 
 def _example() -> str:
@@ -102,22 +120,18 @@ def model_from_sizes(
     for key in sizes:
         if key not in KEYS:
             raise unknown_name("key of a shape", key, KEYS, place=place, kind=kind)
-    missing = [key for key in NEEDED if not sizes.get(key)]
+    name = str(sizes.get("type", "llama"))
+    if name in STATES_ALONE and sizes.get("layers"):
+        sizes = {**dict.fromkeys(("linear_layers", "bare_layers"), sizes["layers"]), **sizes}
+    optional = _OF_ATTENTION if _keeps_states_alone(sizes) else ()
+    missing = [key for key in NEEDED if not sizes.get(key) and key not in optional]
     if missing:
         raise kind(f"the shape has no {' and no '.join(missing)}.", place=place, remedy=_example())
     for key, value in sizes.items():
         _check(key, value, place, kind)
-    name = str(sizes.get("type", "llama"))
-    if name not in ARCHITECTURES:
-        raise unknown_name("model type", name, ARCHITECTURES, place=place, kind=kind)
-    rule, rules = sizes.get("linear_rule"), [*map(str, Rule)]
-    if rule is not None and rule not in rules:
-        raise unknown_name("linear_rule", str(rule), rules, place=place, kind=kind)
-    kept = sizes.get("linear_state_dtype")
-    if kept and kept not in DTYPES:
-        raise unknown_name("linear_state_dtype", str(kept), DTYPES, place=place, kind=kind)
-    hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
-    if hidden % heads and hidden > heads and not {"head_dim", "rope_head_dim", "nope_head_dim"} & set(sizes):
+    _check_names(sizes, name, place, kind)
+    hidden, heads = int(sizes["hidden"]), int(sizes.get("heads", 0))
+    if heads and hidden % heads and hidden > heads and not {"head_dim", "rope_head_dim", "nope_head_dim"} & set(sizes):
         near = min((size for size in range(1, 2 * heads) if hidden % size == 0), key=lambda size: abs(size - heads))
         raise kind(f"{heads} heads do not divide hidden = {hidden}.", place=place,
                    remedy=f"Use heads={near}, or give head_dim.")  # fmt: skip
@@ -135,12 +149,7 @@ def _check(key: str, value: Any, place: str, kind: type[PerfModelError]) -> None
     """Raise unless a size is a whole number that can be one."""
     if key in _TEXTS or key in _FLAGS or key == "bias":
         return
-    least = (
-        1
-        if key
-        in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim", "moe_every", "index_ratio", "residual_streams")
-        else 0
-    )
+    least = 1 if key in _ABOVE_ZERO else 0
     most = _MOST_LAYERS if key == "layers" else _LARGEST
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise kind(f"{key} = {value!r} is not a whole number from {least} to {most:,}.", place=place)
@@ -157,7 +166,7 @@ def _check_every(sizes: Mapping[str, Any], place: str, kind: type[PerfModelError
 _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
     "kv_lora": ("q_lora", "rope_head_dim", "nope_head_dim"),
     "experts": (
-        *("top_k", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
+        *("top_k", "zero_experts", "expert_ffn", "expert_hidden", "expert_groups", "token_groups"),
         *("shared_ffn", "shared_gate", "dense_layers", "hash_layers"),
     ),
     "index_heads": ("index_head_dim", "index_keys", "index_layers", "index_ratio"),
@@ -167,9 +176,13 @@ _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
     "output_lora": ("output_groups",),
     "linear_layers": (
         *("linear_rule", "linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv"),
-        *("joint_layers", "linear_state_dtype"),
+        *("joint_layers", "linear_rank", "linear_state_dtype"),
     ),
     "encoder_layers": ("encoder_ffn",),
+    "shared_blocks": ("block_rank", "block_adapters"),
+    "kv_shared_layers": ("kv_shared_window_layers", "kv_shared_ffn"),
+    "layer_embedding": ("layer_embedding_vocab",),
+    "layer_embedding_vocab": ("layer_embedding",),
 }
 
 
@@ -208,19 +221,22 @@ def _facts(sizes: Mapping[str, Any], name: str) -> Architecture:
 
 def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelConfig:
     """Build the model, with what a shape leaves out."""
-    hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
+    hidden, heads = int(sizes["hidden"]), int(sizes.get("heads", 0))
     rule = Rule(sizes.get("linear_rule") or RULES.get(name, Rule.GATED_DELTA))
     latent = int(sizes.get("rope_head_dim", 0)) + int(sizes.get("nope_head_dim", 0))
     ffn = int(sizes.get("ffn") or (_gated_width(hidden) if facts.gated else 4 * hidden))
+    ffn = 0 if sizes.get("bare_layers") == sizes["layers"] else ffn
     given: dict[str, Any] = {key: sizes[key] for key in _SIZES if key in sizes and key not in _FACTS}
     values: dict[str, Any] = {
+        "heads": heads,
         "kv_heads": heads,
-        "head_dim": latent or max(1, hidden // heads),
+        "head_dim": latent or (max(1, hidden // heads) if heads else 0),
         "ffn": ffn,
         "positions": 2048 if facts.learned_positions else 0,
         "activation": "silu" if facts.gated else "gelu",
         "linear_rule": rule.value,
         "linear_conv": rule.taps,
+        **(_channels(hidden) if rule is Rule.MAMBA1 and sizes.get("linear_layers") else {}),
         "linear_state_dtype": STATE_DTYPES.get(name, "") if sizes.get("linear_layers") else "",
         "joint_layers": sizes.get("linear_layers", 0) if name in JOINT else 0,
         "embedding_dim": hidden,
@@ -230,6 +246,12 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
     }
     own = None if facts == ARCHITECTURES[name] else facts
     return ModelConfig(model_type=name, facts=own, **(values | given))
+
+
+def _channels(hidden: int) -> dict[str, int]:
+    """Return the usual sizes of Mamba of the first kind: 16 numbers for each of 2 hidden channels."""
+    sizes = {"linear_heads": 2 * hidden, "linear_key_heads": 1, "linear_head_dim": 16, "linear_value_dim": 1}
+    return {**sizes, "linear_rank": math.ceil(hidden / 16)}
 
 
 def _dense_between(sizes: Mapping[str, Any]) -> tuple[int, ...]:
@@ -252,15 +274,21 @@ def _problem(config: ModelConfig) -> str:
         and not 1 <= config.top_k <= config.experts,
         f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
         bare: config.bare_layers + config.dense_layers > config.layers,
-        f"{config.linear_layers} layers with a state of {config.layers}, of which at least one has to attend "
-        "to keys": config.attending_layers < 1,
+        f"{config.linear_layers} layers with a state of {config.layers}": config.linear_layers > config.layers,
+        "channels of Mamba of the first kind (linear_rule=mamba1) have one value each and one head of keys, and a rank "
+        f"of their steps: linear_value_dim = {config.linear_value_dim}, linear_key_heads = {config.linear_key_heads}, "
+        f"linear_rank = {config.linear_rank}": config.linear_layers
+        and config.linear_rule == Rule.MAMBA1
+        and (config.linear_value_dim, config.linear_key_heads, config.linear_rank > 0) != (1, 1, True),
+        f"linear_rank = {config.linear_rank} is of Mamba of the first kind (linear_rule=mamba1)": config.linear_rank
+        and config.linear_rule != Rule.MAMBA1,
         f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
         > config.linear_layers,
         f"{config.window_layers} layers with a window of {attending}": config.window_layers > config.attending_layers,
         "latent attention (kv_lora) has no rope_head_dim, or no nope_head_dim": config.kv_lora
         and not (config.rope_head_dim and config.nope_head_dim),
         "an indexer chooses keys of latent attention, and the model has no kv_lora": config.index_heads
-        and not (config.kv_lora or config.architecture.shared_vector),
+        and not (config.kv_lora or config.architecture.shared_vector or config.block_indexer),
         f"{config.index_layers} layers with an indexer of {config.layers}": config.index_layers > config.layers,
         "layers with compressed keys attend to a window, too, and the model has none": config.compressed_layers
         and not config.window,
@@ -275,6 +303,17 @@ def _problem(config: ModelConfig) -> str:
         f"{config.hash_layers} layers with a table of tokens' experts of {config.moe_layers} with experts": (
             config.hash_layers > config.moe_layers
         ),
+        f"{config.kv_shared_layers} layers with keys of others of {config.attending_layers} that attend to keys": (
+            config.kv_shared_layers > 0 and config.kv_shared_layers >= config.attending_layers
+        ),
+        f"{config.kv_shared_window_layers} layers with a window and keys of others, of {config.window_layers} with a "
+        f"window and {config.kv_shared_layers} with keys of others": config.kv_shared_window_layers
+        > min(config.window_layers, config.kv_shared_layers),
+        f"{config.shared_blocks} blocks shared by {config.joint_layers} layers with keys beside a state": (
+            config.shared_blocks > config.joint_layers
+        ),
+        f"{config.bare_layers} layers without an MLP of {config.layers}, and {config.joint_layers} with a block that "
+        "has one": config.shared_blocks and config.bare_layers + config.joint_layers != config.layers,
         "layers with a state have no linear_heads": config.linear_layers and not config.linear_heads,
         f"heads of layers with a state ({config.linear_heads}) are not a multiple of their key heads "
         f"({config.linear_key_heads})": config.linear_heads % max(1, config.linear_key_heads),

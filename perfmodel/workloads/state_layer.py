@@ -1,4 +1,4 @@
-"""Layers that keep a state of a sequence, mostly in place of keys: delta rules, Mamba-2, lightning attention, LFM2's.
+"""Layers that keep a state of a sequence, mostly in place of keys: delta rules, Mamba, lightning attention, LFM2's.
 
 Matrices and parameters follow the classes of Hugging Face's transformers 5.24, states and kernels those of SGLang and
 vLLM.
@@ -16,6 +16,7 @@ from typing import Any
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.operators.gated_delta import GatedDelta
 from perfmodel.operators.linear_attention import LinearAttention
+from perfmodel.operators.ssm_scan import SsmScan
 from perfmodel.workloads.matrices import Linear, count_parameters
 
 
@@ -26,6 +27,9 @@ class Rule(StrEnum):
     - KIMI_DELTA : the same with a decay of each column of the keys (Kimi Linear, arXiv 2510.26692).
     - MAMBA2 : a decay of each head and an outer product, see `perfmodel.operators.linear_attention`. Its states B, C
       and x are keys, queries and values, its groups the heads of keys (Nemotron-H, Granite 4, Bamba, Falcon-H1).
+    - MAMBA1 : a decay of each number of a state, see `perfmodel.operators.ssm_scan`. Each channel has a state of its
+      own, a head with one value: C and B are the queries and keys, which all heads share, and x the values (Mamba,
+      Jamba, Falcon-Mamba).
     - LIGHTNING : linear attention with fixed decays (MiniMax-Text-01, arXiv 2501.08313).
     - SHORT_CONV : no state but the tokens that a convolution reads, between two gates (LFM2).
     """
@@ -33,6 +37,7 @@ class Rule(StrEnum):
     GATED_DELTA = "gated_delta"
     KIMI_DELTA = "kimi_delta"
     MAMBA2 = "mamba2"
+    MAMBA1 = "mamba1"
     LIGHTNING = "lightning"
     SHORT_CONV = "short_conv"
 
@@ -47,13 +52,16 @@ class Rule(StrEnum):
         return {Rule.LIGHTNING: 0, Rule.SHORT_CONV: 3}.get(self, 4)
 
 
+#: operators that change and read states
+States = GatedDelta | LinearAttention | SsmScan
 #: the operator of a rule and the tokens of a chunk: flash-linear-attention's, the smaller of those that configurations
-#: with Mamba-2 state (128 and 256), and that of MiniMax's
-_COMPUTED: Mapping[Rule, tuple[type[GatedDelta | LinearAttention], int]] = MappingProxyType(
+#: with Mamba-2 state (128 and 256), and that of MiniMax's; 1 for a scan, which steps through the tokens
+_COMPUTED: Mapping[Rule, tuple[type[GatedDelta | LinearAttention] | type[SsmScan], int]] = MappingProxyType(
     {
         Rule.GATED_DELTA: (GatedDelta, 64),
         Rule.KIMI_DELTA: (GatedDelta, 64),
         Rule.MAMBA2: (LinearAttention, 128),
+        Rule.MAMBA1: (SsmScan, 1),
         Rule.LIGHTNING: (LinearAttention, 256),
     }
 )
@@ -79,9 +87,11 @@ class StateLayer:
     head_dim, value_dim : size of a head of its queries and keys, and of its values.
     conv : taps of the convolution over neighbouring tokens before it, 0 for none.
     norm : a norm follows Mamba-2's states, beside their gate; a gate alone takes as long, but has no parameters.
-    bias, conv_bias, output_bias : the matrix before Mamba-2's states, the convolution behind it and the matrix after
+    bias, conv_bias, output_bias : the matrix before Mamba's states, the convolution behind it and the matrix after
         the states have a bias; LFM2's convolution has one if the matrix before it has.
     dtype : of the states that are kept between steps.
+    rank : rank of the steps of Mamba of the first kind, which a matrix brings to one step a channel.
+    inner_norms : norms of its steps, keys and queries, each with a scale (Jamba).
     """
 
     rule: Rule
@@ -96,6 +106,8 @@ class StateLayer:
     conv_bias: bool = True
     output_bias: bool = False
     dtype: str = USUAL_DTYPE
+    rank: int = 0
+    inner_norms: bool = False
 
     def share(self, tp: int) -> StateLayer:
         """Return the part of one of tp GPUs, with a share of the heads; fewer heads of keys than GPUs are repeated."""
@@ -117,9 +129,15 @@ class StateLayer:
         return 2 * self.key_width + self.value_width
 
     @property
+    def summed_width(self) -> int:
+        """Width of what GPUs with a share of the heads sum between its matrices: queries, keys and steps of a scan."""
+        return (2 * self.key_width + self.rank) * (self.rule == Rule.MAMBA1)
+
+    @property
     def convolved_width(self) -> int:
-        """Width of what a convolution passes over: queries, keys and values, or the gated values alone."""
-        return (self.value_width if self.rule == Rule.SHORT_CONV else self.mixed_width) * (self.conv > 0)
+        """Width of what a convolution passes over: queries, keys and values, or the values alone."""
+        alone = self.rule in (Rule.SHORT_CONV, Rule.MAMBA1)
+        return (self.value_width if alone else self.mixed_width) * (self.conv > 0)
 
     def matrices(self) -> tuple[Linear, ...]:
         """Return its matrices: the first computes queries, keys and values, the last follows the rule."""
@@ -142,6 +160,13 @@ class StateLayer:
             case Rule.MAMBA2:
                 into = Linear("query_key_value_gate_step", mixed + values + self.heads, hidden, self.bias)
                 return (into, Linear("output", hidden, values, self.output_bias))
+            case Rule.MAMBA1:
+                return (
+                    Linear("value_gate", 2 * values, hidden, self.bias),
+                    Linear("query_key_step_down", self.summed_width, values),
+                    Linear("step_up", values, self.rank, True),
+                    Linear("output", hidden, values, self.output_bias),
+                )
             case Rule.LIGHTNING:
                 return (Linear("query_key_value", mixed, hidden), Linear("gate", values, hidden), output)
             case Rule.SHORT_CONV:
@@ -152,11 +177,12 @@ class StateLayer:
     def parameters(self) -> int:
         """Parameters of matrices, convolution, decays and norm.
 
-        Mamba-2's and LFM2's convolution may have a bias. There are a decay and an offset of each head (Mamba-2: and a
-        direct path; Kimi: an offset of each column of the keys). The delta rules' norm scales the columns of a head,
-        the others' those of all heads.
+        Mamba's and LFM2's convolution may have a bias. There are a decay and an offset of each head (Mamba-2: and a
+        direct path; Kimi: an offset of each column of the keys; Mamba of the first kind: a decay of each number of a
+        state, and a direct path). The delta rules' norm scales the columns of a head, the others' those of all heads.
         """
-        taps = self.conv + {Rule.MAMBA2: self.conv_bias, Rule.SHORT_CONV: self.bias}.get(self.rule, False)
+        mamba = dict.fromkeys((Rule.MAMBA1, Rule.MAMBA2), self.conv_bias)
+        taps = self.conv + {**mamba, Rule.SHORT_CONV: self.bias}.get(self.rule, False)
         found = count_parameters(self.matrices()) + taps * self.convolved_width
         match self.rule:
             case Rule.GATED_DELTA:
@@ -165,6 +191,9 @@ class StateLayer:
                 return found + self.heads + self.key_width + self.value_dim
             case Rule.MAMBA2:
                 return found + 3 * self.heads + self.norm * self.value_width
+            case Rule.MAMBA1:
+                scales = self.inner_norms * (self.rank + 2 * self.key_width)
+                return found + self.heads * self.head_dim + self.heads + scales
             case Rule.LIGHTNING:
                 return found + self.value_width
             case Rule.SHORT_CONV:
@@ -196,17 +225,22 @@ class StateLayer:
 
     @property
     def gates(self) -> int:
-        """Kernels that multiply by a gate, with a norm or without: one before LFM2's convolution and one after it."""
-        return 2 if self.rule == Rule.SHORT_CONV else 1
+        """Kernels that multiply by a gate, with a norm or without: one before LFM2's convolution and one after it.
+
+        The scan of Mamba of the first kind does it itself.
+        """
+        return {Rule.SHORT_CONV: 2, Rule.MAMBA1: 0}.get(self.rule, 1)
 
     @property
     def more_kernels(self) -> float:
         """Kernels of it in a serving engine beyond those of attention.
 
         Its convolution and its norm stand for attention's rotation and the write of its keys. More are products beyond
-        one before the rule and one after it, and the delta rules' decays (SGLang's and vLLM's layers).
+        one before the rule and one after it, the delta rules' decays (SGLang's and vLLM's layers), and Jamba's norms; a
+        scan with its gate saves the one behind it (vLLM's ``MambaMixer``).
         """
-        return len(self.matrices()) - 2.0 + self.rule.is_delta
+        saved = self.rule == Rule.MAMBA1
+        return len(self.matrices()) - 2.0 + self.rule.is_delta + 3 * self.inner_norms - saved
 
     @property
     def more_prompt_kernels(self) -> float:
@@ -214,15 +248,20 @@ class StateLayer:
         chunks = float(self.operator(seq=self.chunk).kernels()) - 1.0 if self.has_states else 0.0
         return chunks + 2.0 * self.rule.is_delta
 
-    def operator(self, **sizes: Any) -> GatedDelta | LinearAttention:
+    def operator(self, **sizes: Any) -> States:
         """Return the operator that changes and reads the states, of a rule that has any.
 
         Parameters
         ----------
-        sizes : ``batch``, ``seq``, ``dtype``, ``algorithm``, ``carried``, ``backward``, as the operator takes them.
+        sizes : ``batch``, ``seq``, ``dtype``, ``algorithm``, ``carried``, ``backward``, as the operator takes them; a
+            scan has one algorithm.
         """
         kind, chunk = _COMPUTED[self.rule]
+        kept = self.dtype if sizes.get("carried") else USUAL_DTYPE
+        if issubclass(kind, SsmScan):
+            own = {name: size for name, size in sizes.items() if name != "algorithm"}
+            return kind(channels=self.heads, state=self.head_dim, gated=True, state_dtype=kept, **own)
         return kind(
             heads=self.heads, key_heads=self.key_heads, head_dim=self.head_dim, value_dim=self.value_dim, chunk=chunk,
-            state_dtype=self.dtype if sizes.get("carried") else USUAL_DTYPE, **sizes,
+            state_dtype=kept, **sizes,
         )  # fmt: skip

@@ -83,6 +83,7 @@ def _check_counted(config: ModelConfig) -> None:
         "layers without an MLP": config.bare_layers,
         "an indexer": config.index_heads,
         "an encoder with a decoder": config.encoder_layers,
+        "layers that share keys and values": config.kv_shared_layers,
         "parallel attention and MLP": config.parallel_block,
         "a window on some of its layers": 0 < config.window_layers < config.layers,
         f"the kernels of {config.model_type}": config.model_type not in COUNTED,

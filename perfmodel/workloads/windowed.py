@@ -30,6 +30,8 @@ _LAST_FULL = frozenset(("gemma4_text", "gemma4_unified_text"))
 #: families in which the first layer, or the last, and every fourth from it attend to all keys, others have a window
 _FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
 _WINDOWED = ("sliding_attention", "chunked_attention")
+#: families in which last layers may attend to the keys of others, and layers have embeddings of their own
+SHARING = frozenset(("gemma4_text", "gemma4_unified_text"))
 #: what `ModelConfig` has of layers with a window alone
 OWN = ("window_heads", "window_kv_heads", "window_head_dim", "window_value_dim")
 
@@ -114,7 +116,7 @@ def heads_problem(config: ModelConfig) -> str:
     wrong = (
         f"{of} ({one.heads}) are not a multiple of key and value heads ({one.kv_heads})"
         for of, one in kinds.items()
-        if one.heads % one.kv_heads
+        if one.kv_heads and one.heads % one.kv_heads
     )
     return next(wrong, "")
 
@@ -130,6 +132,38 @@ def _gemma4(values: Values) -> dict[str, Any]:
         "window_kv_heads": heads,
         "window_head_dim": values.size("head_dim", 256),
         "keys_are_values": shared,
+    }
+
+
+def shared_keys(values: Values, layers: int) -> dict[str, Any]:
+    """Return Gemma 4's layers with the keys and values of others, and the embeddings that layers have of their own.
+
+    Raises
+    ------
+    WrongValueError
+        Where no layer before them has a window, or none attends to all keys, as theirs do.
+    """
+    raw = values.raw
+    shared = stated_number(raw, "num_kv_shared_layers", 0, most=layers - 1)
+    own = stated_number(
+        raw, "hidden_size_per_layer_input", 0 if str(raw.get("model_type")).startswith("gemma4_u") else 256
+    )
+    types, every = raw.get("layer_types"), raw.get("sliding_window_pattern")
+    every = every if isinstance(every, int) and every > 0 else _EVERY_NTH_FULL[values.kind]
+    listed = [str(name) in _WINDOWED for name in types] if isinstance(types, list) and types else []
+    windowed = [*(listed or [bool((index + 1) % every) for index in range(layers)])[:-1], False]
+    before, after = windowed[: layers - shared], windowed[layers - shared :]
+    if not {*after} <= {*before}:
+        raise WrongValueError(f"num_kv_shared_layers = {shared} leaves no layer of some kind whose keys others share")
+    double = values.flag("use_double_wide_mlp", False) and shared > 0
+    return {
+        "kv_shared_layers": shared,
+        "kv_shared_window_layers": sum(after),
+        "kv_shared_ffn": 2 * values.size("ffn") if double else 0,
+        "layer_embedding": own,
+        "layer_embedding_vocab": values.of(("vocab_size_per_layer_input",), "vocab of layers' embeddings", 262_144)
+        if own
+        else 0,
     }
 
 

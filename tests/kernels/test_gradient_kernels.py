@@ -48,6 +48,7 @@ def _operators(dtype):
     yield pm.GatedDelta(batch=2, heads=4, key_heads=2, seq=16, head_dim=8, chunk=8, **each)
     yield pm.GatedDelta(heads=2, seq=16, head_dim=8, value_dim=4, algorithm="recurrent", **each)
     yield pm.SsmScan(batch=2, seq=8, channels=6, state=4, **each)
+    yield pm.SsmScan(batch=2, seq=8, channels=6, state=4, gated=True, **each)
     for kind in ("mul", "where", "fma", "gelu", "silu_mul", "pow"):
         yield pm.Elementwise(numel=500, kind=kind, **each)
 

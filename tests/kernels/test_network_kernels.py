@@ -63,6 +63,7 @@ def _operators(dtype):
     yield pm.GatedDelta(heads=4, key_heads=2, seq=32, head_dim=8, chunk=8, dtype=dtype)
     yield pm.GatedDelta(heads=2, seq=17, head_dim=8, value_dim=4, algorithm="recurrent", carried=True, dtype=dtype)
     yield pm.SsmScan(batch=2, seq=20, channels=6, state=4, dtype=dtype)
+    yield pm.SsmScan(batch=2, seq=20, channels=6, state=4, carried=True, gated=True, dtype=dtype)
     yield pm.Transpose(rows=9, cols=7, batch=3, dtype=dtype)
     yield pm.OptimizerAdamw(parameters=100, dtype=dtype)
 

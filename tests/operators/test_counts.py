@@ -257,6 +257,22 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     # 2 tokens, 3 channels of 4 states: 7*4 + 3; x and dt 6, B and C 8 elements, A 12 and D 3
     ("ssm_scan", {"seq": 2, "channels": 3, "state": 4}, 186, 48 + 64 + 60, 24),
     ("ssm_scan", {"seq": 2, "channels": 3, "state": 4, "backward": True}, 558, 48 + 64 + 60 + 24, 48 + 64),
+    ("ssm_scan", {"seq": 2, "channels": 3, "state": 4, "gated": True}, 216, 48 + 64 + 60 + 24, 24),
+    (
+        "ssm_scan",
+        {"seq": 2, "channels": 3, "state": 4, "gated": True, "backward": True},
+        648,
+        48 + 64 + 60 + 24 + 24,
+        48 + 64 + 24,
+    ),
+    ("ssm_scan", {"seq": 2, "channels": 3, "state": 4, "carried": True}, 186, 48 + 64 + 60 + 48, 24 + 48),
+    (
+        "ssm_scan",
+        {"seq": 2, "channels": 3, "state": 4, "carried": True, "state_dtype": "bf16"},
+        186,
+        48 + 64 + 60 + 24,
+        24 + 24,
+    ),
     # backward of the norms: dy, x, gamma and the statistics of a row; dx and the gradients of the weights
     ("layer_norm", {"rows": 2, "cols": 3, "backward": True}, 78, 48 + 12 + 16, 24 + 24),
     ("rms_norm", {"rows": 2, "cols": 3, "backward": True}, 54, 48 + 12 + 8, 24 + 12),

@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+import perfmodel as pm
+from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.experts import WIDENED_SHARE, experts_time
 from perfmodel.serving.shard import Parallel, shard
 from perfmodel.workloads.catalog import find_model
@@ -50,3 +52,18 @@ def test_a_few_more_tokens_make_no_cliff(widened: bool) -> None:
 @pytest.mark.parametrize("tokens", [600.0, 2100.0, 4200.0])
 def test_unequal_loads_leave_no_step_on_which_more_tokens_are_free(tokens: float) -> None:
     assert layer(1.9 * tokens, widened=True) > 1.2 * layer(tokens, widened=True)
+
+
+def test_experts_alone_in_nvfp4_leave_the_rest_in_sixteen_bits():
+    config, machine = find_model("deepseek-r1"), pm.hardware("b200")
+    routed = config.moe_layers * config.experts * config.expert_parameters
+    whole = Deployment(config, machine, engine="trtllm", tp=8, weights="nvfp4_experts")
+    copies = 7 * 2 * (61 * 7168 * (1536 + 512 + 64) + 58 * 256 * 7168)  # latent keys and routers, on each of eight GPUs
+    held = 8 * whole.memory().weights_bytes - copies
+    assert held == pytest.approx(routed * 0.5625 + 2 * (config.parameters - routed), rel=1e-3)
+    # what is sent to experts is as narrow
+    deployed = [
+        Deployment(config, machine, engine="trtllm", ep=8, dp=8, weights=name) for name in ("nvfp4", "nvfp4_experts")
+    ]
+    exchange = [float(one.step(decode=512, context=100).terms_s["exchange"]) for one in deployed]
+    assert exchange[0] == pytest.approx(exchange[1])

@@ -51,6 +51,11 @@ ATTENDING = dataclasses.replace(FALCON, linear_layers=0, joint_layers=0)
 #: one layer attends, the others keep states
 APART = dataclasses.replace(FALCON, linear_layers=43, joint_layers=0)
 RULES = [MAMBA, LATENT, KIMI, LIGHTNING, CONVOLVED, FALCON]
+#: states alone, without keys and MLPs: of Mamba of the first kind and of the second
+SCAN = find_model("type=mamba layers=8 hidden=2048 vocab=32000 state_bias=false state_output_bias=false")
+ALONE = find_model(
+    "type=mamba2 layers=8 hidden=2048 vocab=32000 linear_heads=64 linear_key_heads=2 linear_value_dim=64"
+)
 NAMES = ["mamba2", "latent experts", "kimi_delta", "lightning", "short_conv", "falcon_h1"]
 JOINT = Kind(linear=True, joint=True)
 
@@ -326,3 +331,36 @@ def test_an_input_that_several_products_read_is_cast_once():
     work = layer_work(H100, KIMI, made.shard, Kind(linear=True, bare=True))
     tokens, latent, values = made.shard.tokens, 2 * KIMI.linear_head_dim, KIMI.state_layer.value_width / 4
     assert work.cast_elements == pytest.approx(tokens * (KIMI.hidden + latent + values))
+
+
+def test_a_scan_by_hand():
+    """Four products, 7 FLOP of each number of a state and 8 of each channel; what backward reads of a token."""
+    config, tokens, inner, rank = SCAN, 4096, 4096, 128
+    work = layer_work(H100, config, setup(config).shard, Kind(linear=True, bare=True))
+    matrices = 2048 * 2 * inner + inner * (rank + 32) + rank * inner + inner * 2048
+    assert work.flop == 2 * tokens * matrices
+    assert work.parameters == matrices + 2048
+    assert state_flop(config, tokens) == 8 * tokens * inner * (7 * 16 + 8)
+    kept = kept_by_layer(config, slice_of(setup(config)), Kind(linear=True, bare=True))
+    # values before and after their convolution, gate, steps; queries and keys before and after; the output twice
+    assert kept.queries == 2 * tokens * (4 * inner + 2 * 32)
+    assert kept.values == 2 * tokens * 2 * inner
+
+
+@pytest.mark.parametrize("config", [SCAN, ALONE], ids=["mamba", "mamba2"])
+def test_states_alone_train(config):
+    cluster, plan = Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, framework="megatron-bridge")
+    step = train(config, cluster, plan)
+    least = 6.0 * config.multiplied_parameters * 64 * 4096
+    assert least < step.flop < 1.4 * least
+    assert step.flop == step.flop_full_attention == step.hardware_flop  # nothing is masked
+    held = training_memory(config, cluster, plan).peak.parts["weights"]
+    assert held == pytest.approx(2.0 * config.parameters)
+    assert step.terms_s["attention"] > 0
+
+
+def test_ranks_of_a_scan_are_refused():
+    with pytest.raises(UsageError, match="tp = 2 with a selective scan"):
+        train(SCAN, Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, tp=2, framework="megatron-bridge"))
+    halves = train(ALONE, Cluster.of(H100, 8), TrainingPlan(batch=64, seq=4096, tp=2, framework="megatron-bridge"))
+    assert halves.terms_s["tensor"] > 0

@@ -112,6 +112,32 @@ def test_other_spellings_of_a_name(text, name):
     assert find_model(text).name == name
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "stored"),
+    [
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b", ""),
+        ("mistralai/Mistral-7B-Instruct-v0.1", "mistral-7b-v0.1", ""),
+        ("mistralai/Mistral-Nemo-Instruct-2407", "mistral-nemo-12b", ""),
+        ("unsloth/Llama-3.2-3B-Instruct-bnb-4bit", "llama-3.2-3b", "int4"),
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-unsloth-bnb-4bit", "llama-3.1-8b", "int4"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b", "int4"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b", "int8"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b", "fp8"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b", "int4"),
+        # GPTQ's activations stay in 16 bits
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "qwen2.5-7b", "w8a16"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b", ""),
+        ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b", ""),
+        # the language model of models that also read images has the shape of the text model
+        ("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "qwen2.5-7b", "int4"),
+        ("Qwen/Qwen3-VL-32B-Instruct-FP8", "qwen3-32b", "fp8"),
+    ],
+)
+def test_names_of_pages_with_how_a_model_was_tuned_and_stored(text, name, stored):
+    found = find_model(text)
+    assert (found.name, found.stored) == (name, stored)
+
+
 def test_models_of_the_training_tables_have_the_shape_of_their_rows(data_dir):
     """Names that mean another model than its usual one (NeuSight's gpt3_xl, opt_13) are not in the catalog."""
     for path in (data_dir / "e2e_training").glob("*.csv"):

@@ -175,11 +175,8 @@ def test_windows_on_some_layers(read, change, window, layers):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_type": "mamba"}, "(mamba) has Mamba (state space) layers"),
-        ({"model_type": "mamba2"}, "(mamba2) has Mamba layers alone, none of which attends to keys"),
         ({"model_type": "hymba"}, "(hymba) has attention and Mamba of the first kind side by side in a layer"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*X"}, "(nemotron_h) has X layers"),
-        ({"model_type": "zamba2"}, "(zamba2) has Mamba layers beside blocks that share their weights"),
         ({"model_type": "llama", "mamba_d_state": 16}, "Mamba"),
         ({"model_type": "new", "layer_types": ["linear_attention", "full_attention"]}, "linear_attention layers"),
     ],

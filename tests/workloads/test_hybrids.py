@@ -137,7 +137,6 @@ def test_keys_grow_with_the_sequence_and_states_do_not():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"layer_types": ["linear_attention"] * 8}, "none of its 8 layers attends to keys"),
         ({"layer_types": ["full_attention", "rwkv"] * 4}, "rwkv layers, which are not modelled"),
         ({"linear_num_value_heads": 5}, "heads of layers with a state (5) are not a multiple of their key heads (2)"),
         ({"linear_num_key_heads": 0}, "linear key heads = 0"),
@@ -182,7 +181,7 @@ def test_a_shape_in_words():
     for words, said in (
         (sizes, "have no linear_heads"),
         (f"{sizes} linear_heads=8 linear_key_heads=3", "not a multiple of their key heads (3)"),
-        (sizes.replace("linear_layers=6", "linear_layers=8 linear_heads=8"), "at least one has to attend"),
+        (sizes.replace("linear_layers=6", "linear_layers=9 linear_heads=8"), "9 layers with a state of 8"),
         (f"{sizes} linear_heads=8 window=512 window_layers=8", "8 layers with a window of 2 that attend to keys."),
     ):
         with pytest.raises(UsageError) as error:
@@ -405,7 +404,6 @@ def test_what_is_kept_of_a_sequence_by_hand(document, kept):
     ("document", "said"),
     [
         (NEMOTRON | {"hybrid_override_pattern": "M--*-"}, "1 MLPs more than layers"),
-        (NEMOTRON | {"hybrid_override_pattern": "M-M-"}, "none of its 2 layers attends"),
         (NEMOTRON | {"hybrid_override_pattern": "M-*-", "n_groups": 3}, "not a multiple of their key heads (3)"),
         (NEMOTRON | {"num_hidden_layers": 52}, "it does not list what its 52 layers are"),
         (
@@ -413,10 +411,8 @@ def test_what_is_kept_of_a_sequence_by_hand(document, kept):
             "hybrid_override_pattern has 4 entries for 50 layers",
         ),
         (NEMOTRON | {"hybrid_override_pattern": "ME*E", "mlp_bias": True}, "experts without the biases"),
-        (GRANITE | {"layer_types": None}, "none of its 6 layers attends"),
         (LFM2_MOE | {"layer_types": None}, "it does not list what its 6 layers are"),
         (MINIMAX | {"attn_type_list": [0, 1]}, "attn_type_list has 2 entries for 4 layers"),
-        (BAMBA | {"attn_layer_indices": None}, "none of its 6 layers attends"),
         (LFM2 | {"conv_L_cache": "3"}, "linear conv = '3'"),
         (FALCON | {"layers_block_type": ["mamba", "hybrid", "hybrid"]}, "(falcon_h1) has mamba layers"),
         (GRANITE | {"layer_types": ["hybrid"] * 6}, "(granitemoehybrid) has hybrid layers"),
@@ -488,11 +484,29 @@ def test_layers_with_both_in_words():
     # a layer with both has the parameters of either mixer, however the others are
     apart = find_model(f"layers=4 linear_layers=3 {words}")
     assert some.parameters == apart.parameters + 2 * some.attention_parameters
-    for change, said in (("linear_layers=2 joint_layers=3", "3 layers with keys beside a state of 2 with one"),
-                         ("linear_layers=4", "at least one has to attend")):  # fmt: skip
-        with pytest.raises(UsageError) as error:
-            find_model(f"layers=4 {change} {words}")
-        assert said in str(error.value)
+    with pytest.raises(UsageError, match="3 layers with keys beside a state of 2 with one"):
+        find_model(f"layers=4 linear_layers=2 joint_layers=3 {words}")
+
+
+@pytest.mark.parametrize(
+    ("document", "change"),
+    [
+        (SMALL, {"layer_types": ["linear_attention"] * 8}),
+        (NEMOTRON, {"hybrid_override_pattern": "M-M-"}),
+        (GRANITE, {"layer_types": None}),
+        (BAMBA, {"attn_layer_indices": None}),
+    ],
+)
+def test_a_hybrid_without_attention_keeps_states_alone(document, change):
+    config = config_of(document | change, "config.json")
+    assert (config.attending_layers, config.linear_layers) == (0, config.layers)
+    assert config.kv_bytes(1000) == config.kv_bytes_per_token() == 0
+    assert config.state_bytes == config.layers * config.state_layer.state_bytes > 0
+    mlps = config.mlp_layers * sum(matrix.parameters for matrix in config.mlp_linears()) if not config.experts else None
+    if mlps is not None:
+        norms = (2 * config.layers - config.bare_layers) * config.norm_parameters
+        outside = config.embedding_parameters + config.head_parameters + config.outer_norm_parameters
+        assert config.parameters == config.layers * config.state_layer.parameters + mlps + norms + outside
 
 
 def test_what_attention_of_a_hybrid_is_like():

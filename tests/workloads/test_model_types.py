@@ -389,12 +389,9 @@ def test_the_experts_of_glm_flash_may_come_from_some_groups():
 @pytest.mark.parametrize(
     ("kind", "changes", "said"),
     [
-        ("gemma4_text", {}, "(gemma4_text) has embeddings of each layer"),
         ("laguna", {}, "heads of attention differ"),
-        ("longcat_flash", {}, "layers of two attentions"),
         ("gemma3n_text", {}, "embeddings of each layer"),
         ("ernie4_5_vl_moe_text", {}, "experts for images beside those for text"),
-        ("minimax_m3_vl_text", {}, "attention to blocks of keys"),
         ("deepseek_v41", {}, "layers that share compressed keys"),
         ("mistral_large4_text", {}, "layers that share keys and values"),
         ("bailing_hybrid", {}, "latent attention with a gate for each head"),

@@ -162,8 +162,7 @@ def test_step_has_more_queries_in_windows_and_a_gate_a_head():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hidden_size_per_layer_input": 256}, "has embeddings of each layer"),
-        ({"num_kv_shared_layers": 2}, "has layers that share keys and values"),
+        ({"num_kv_shared_layers": 2}, "leaves no layer of some kind whose keys others share"),
         ({"layer_types": ["full_attention"] * 5}, "layer_types has 5 entries for 6 layers"),
         ({"global_head_dim": 0}, "size of a head without a window = 0"),
     ],

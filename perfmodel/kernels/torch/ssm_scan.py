@@ -21,12 +21,14 @@ def _loop(op: SsmScan, inputs: Mapping[str, torch.Tensor]) -> Call:
 
     def run() -> torch.Tensor:
         work = torch.float64 if x.dtype is torch.float64 else torch.float32
-        state = torch.zeros((x.shape[0], *a.shape), dtype=work, device=x.device)
+        state = inputs["state"].to(work) if op.carried else x.new_zeros((x.shape[0], *a.shape), dtype=work)
         out = torch.empty_like(x)
         for token in range(x.shape[1]):
             step, value = dt[:, token].to(work), x[:, token].to(work)
             state = state * torch.exp(step[..., None] * a) + (step * value)[..., None] * b[:, token, None].to(work)
-            out[:, token] = ((state * c[:, token, None].to(work)).sum(-1) + d * value).to(x.dtype)
+            result = (state * c[:, token, None].to(work)).sum(-1) + d * value
+            gate = torch.nn.functional.silu(inputs["z"][:, token].to(work)) if op.gated else 1.0
+            out[:, token] = (result * gate).to(x.dtype)
         return out
 
     return run
