@@ -158,7 +158,7 @@ _POINT_SHARE = 0.8
 
 
 def _link_rate(hardware: Hardware) -> float:
-    """Return the bandwidth between two GPUs of a domain [B/s]."""
-    rates = {link.name: link.bandwidth_bytes_per_s for link in hardware.links}
+    """Return the bandwidth between two GPUs of a domain [B/s]: of links between each two of them, that of one pair."""
+    rates = {link.name: float(link.rate_among(2)) for link in hardware.links}
     best = rates.get("nvlink") or rates.get("xgmi") or rates.get("pcie") or max(rates.values(), default=1e10)
     return _POINT_SHARE * best

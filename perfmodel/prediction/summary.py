@@ -194,15 +194,22 @@ def _doubts(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
-    """Say which exchanges cross a bridge between cards, which a machine may lack, and how to predict them without."""
+    """Say which exchanges cross NVLink of a few GPUs, which a machine may lack, and how to predict them without."""
     crossing = []
     for p in predictions:
-        bridges = {link.name for link in p.machine.links if link.is_bridge}
-        if bridges and bridges & {name for name, moved in link_traffic(p.operator, p.machine).items() if np.any(moved)}:
-            text = (
-                f"The NVLink bridge of {p.hardware} is an accessory; without it take [link.nvlink] out of a copy of "
-                f"its file (perfmodel hardware show {p.hardware} --format toml -o FILE)"
-            )
+        few = {link.name: link for link in p.machine.links if link.is_bridge or link.joins_a_board}
+        moved = link_traffic(p.operator, p.machine) if few else {}
+        for link in (few[name] for name, crossing_bytes in moved.items() if name in few and np.any(crossing_bytes)):
+            if link.joins_a_board:
+                text = (
+                    f"NVLink joins the {link.domain} {p.hardware} of a board; nodes=N says over how many nodes they "
+                    "are spread where nodes have fewer"
+                )
+            else:
+                text = (
+                    f"The NVLink bridge of {p.hardware} is an accessory; without it take [link.nvlink] out of a copy "
+                    f"of its file (perfmodel hardware show {p.hardware} --format toml -o FILE)"
+                )
             crossing.append((text, p))
     return [f"{text}: {names}." for text, names in _by_text(crossing).items()]
 

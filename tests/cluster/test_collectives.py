@@ -104,6 +104,8 @@ def test_a_message_to_the_next_gpu_crosses_one_link_in_a_node_and_one_network_be
     assert send_time(near, GIB) == pytest.approx(NVLINK_STEP_S + GIB / (0.8 * 450e9))
     assert send_time(far, GIB) == pytest.approx(GIB / 50e9)
     assert send_time(Group(CLUSTER, 1), GIB) == send_time(near, 0.0) == 0.0
+    # of eight MI300X each two have one of seven links, of 64 GB/s
+    assert send_time(Group(pm.Cluster("mi300x", gpus=8), 8), GIB) == pytest.approx(NVLINK_STEP_S + GIB / (0.8 * 64e9))
 
 
 def test_one_gpu_more_costs_no_more_than_its_node() -> None:

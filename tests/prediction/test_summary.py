@@ -131,6 +131,14 @@ def test_an_exchange_over_a_bridge_says_how_to_leave_it_out(machine: str, num_gp
     assert any(text.startswith(sentence) for text in summarize([found])) is said
 
 
+@pytest.mark.parametrize(("nodes", "said"), [(None, True), (2, False)])
+def test_an_exchange_on_a_board_says_that_nodes_may_have_fewer(nodes: int | None, said: bool) -> None:
+    """Most nodes with a GH200 have one; two of them in two nodes exchange over the network alone."""
+    text = "\n".join(summarize([pm.predict(pm.AllReduce(bytes=2**20, num_gpus=2, nodes=nodes), "gh200")]))
+    assert ("NVLink joins the 4 gh200-96gb of a board; nodes=N says" in text) is said
+    assert "accessory" not in text
+
+
 ALONE, WITH = "The product alone; --library sglang, trtllm or vllm adds", "With the kernel that quantises A"
 
 
