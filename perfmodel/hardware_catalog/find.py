@@ -28,6 +28,7 @@ from perfmodel.hardware_catalog.names import (
     of_instance,
     product_of,
     same_edition,
+    share_of,
     whole_of,
     words_of,
 )
@@ -282,9 +283,9 @@ def similar_machines(text: str) -> list[str]:
     They are those that list the name among their boards, else those whose product's name is the same, as those of A100
     for "A100-PG506-230", or the same but for a letter, as MI300A and MI300X for "MI300". A laptop's board has another
     chip than the product of the same number, a name that states a memory is none of a machine with another one, and a
-    partition (MIG) is no whole GPU.
+    partition (MIG) or virtual GPU is no whole GPU.
     """
-    if whole_of(text):
+    if whole_of(text) or share_of(text):
         return []
     return [name for name in _of_product(text) if not is_other_chip(text, name) and _may_have_memory(text, name)]
 
@@ -316,6 +317,9 @@ def suggestion(text: str) -> str:
         return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
     if whole := _machines_by_key().get(name_key(whole_of(text))):
         return f"It is a partition (MIG) of {whole.name}, with a part of its SMs, L2, memory and bandwidth"
+    if share := share_of(text):
+        shared = f"{share.slices} of its slices (MIG)" if share.slices else "turns on its SMs with other virtual GPUs"
+        return f"It is a virtual GPU (vGPU) of the board {share.board}, with {share.memory_gb} GB and {shared}"
     others = _of_product(text)
     what = "chip" if all(is_other_chip(text, name) for name in others) else "memory"
     known = ", ".join(others)
@@ -363,7 +367,8 @@ def same_machine(name: str, machine: Hardware) -> bool:
 class DeviceMatch:
     """The machine of the catalog that matches a device, and why.
 
-    ``by`` is "name", or "name and memory size" where the name alone matches several. ``memory_differs`` means that the
+    ``by`` is "name", or "name and memory size" where the name alone matches several, or "name, memory size and SMs"
+    where these do. ``memory_differs`` means that the
     device has another memory size than the machine: it is a partition (MIG, vGPU) or another product.
     """
 
@@ -372,11 +377,12 @@ class DeviceMatch:
     memory_differs: bool = False
 
 
-def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | None:
-    """Return the machine that matches a device's reported name and memory size, or None.
+def match_device(name: str, memory_bytes: float | None = None, sm_count: int | None = None) -> DeviceMatch | None:
+    """Return the machine that matches a device's reported name, memory size and number of SMs, or None.
 
     If a machine lists the whole name, that decides. Otherwise it is the machine with this alias and memory of the same
-    size, or the only one whose device name contains all words of the reported name and whose memory has the same size.
+    size, or the only one whose device name contains all words of the reported name and whose memory has the same size,
+    or the only one of those that share the name of a board whose memory and SMs are those of the device.
     """
     if name.strip().lower() in _OTHER_PRODUCTS:
         return None
@@ -396,9 +402,16 @@ def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | 
         for listed in machine.device_names
         if words <= set(words_of(listed)) and _has_memory(machine, memory_bytes)
     }
-    if len(candidates) != 1:
-        return None
-    return DeviceMatch(next(iter(candidates.values())), "name and memory size")
+    if len(candidates) == 1:
+        return DeviceMatch(next(iter(candidates.values())), "name and memory size")
+    boards = [
+        machine
+        for machine in load_all()
+        if name_key(name) in map(name_key, machine.boards)
+        and _has_memory(machine, memory_bytes)
+        and machine.sm_count == sm_count
+    ]
+    return DeviceMatch(boards[0], "name, memory size and SMs") if len(boards) == 1 else None
 
 
 def _has_memory(machine: Hardware, memory_bytes: float) -> bool:
