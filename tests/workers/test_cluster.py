@@ -165,7 +165,7 @@ def test_a_port_that_cannot_exist_is_refused_before_anything_waits_for_it(port: 
 
 
 def test_workers_beside_a_scheduler_have_no_effect() -> None:
-    with pytest.raises(UsageError, match="--workers has no effect"), executor(2, ADDRESS):
+    with pytest.raises(UsageError, match="workers: 2 has no effect beside a scheduler"), executor(2, ADDRESS):
         pass
 
 
