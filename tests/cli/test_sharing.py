@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import pytest
 from perfmodel import workers
 from perfmodel.cli._progress import counted
 from perfmodel.cli._sharing import Sharing, end_code
+from perfmodel.diagnosis.ranks import job as job_module
 from perfmodel.serving import study
 from perfmodel.training import search as training_search
 from perfmodel.training import search_job
@@ -169,6 +172,27 @@ def test_diagnose_keeps_the_ranks_behind_one_that_was_not_read(perfmodel: Any, e
     assert ran.code == 130
     assert "3 of 4 files were read" in ran.err
     assert ran.json["context"]["missing_ranks"] == [0]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_while_ranks_are_joined_keeps_them_unless_it_comes_again(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """To read hundreds of traces takes minutes, and to join them a second."""
+    whole = perfmodel("diagnose", *RANKS, "-f", "json")
+    join = job_module.join
+
+    def joined(*arguments: Any) -> Any:
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.15)
+        return join(*arguments)
+
+    monkeypatch.setattr(job_module, "join", joined)
+    ran = perfmodel("diagnose", *RANKS, "-f", "json")
+    assert ran.code == 130
+    assert ("interrupted: all 4 files were read.\n" in ran.err) is (times == 1)
+    assert (ran.json["rows"] == whole.json["rows"]) if times == 1 else not ran.out
 
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (GONE, 4)])
