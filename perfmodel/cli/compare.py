@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,10 +10,11 @@ import typer
 from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option, option
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
-from perfmodel.errors import unknown_name
+from perfmodel.errors import InputFileError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.comparison.compare import Comparison
+    from perfmodel.comparison.pairing import BenchRun
 
 
 def command(
@@ -87,6 +89,8 @@ def command(
     check_plot(plot)
     first = [read_bench_run(path) for path in storage.expand([before, *(repeat_before or ())])]
     second = [read_bench_run(path) for path in storage.expand([after, *(repeat_after or ())])]
+    for side in (first, second):
+        _check_repeats(side)
     comparison = compare(first, second, rules, chosen)
     facts = context(fail_on=fail_on, across=chosen)
     destination.write(report(comparison, context=facts, everything=everything))
@@ -96,6 +100,15 @@ def command(
     for sentence in broken:
         status(sentence)
     return BAD_FINDING if broken else 0
+
+
+def _check_repeats(runs: Sequence[BenchRun]) -> None:
+    """Raise an InputFileError for a repeat that has the very rows of another run: it would show no drift at all."""
+    for number, run in enumerate(runs):
+        same = next((other for other in runs[:number] if run.rows and other.rows == run.rows), None)
+        if same is not None:
+            what = "is named twice" if same.place == run.place else f"is a copy of {same.place}"
+            raise InputFileError(f"{what}, which is no repeat.", place=run.place, remedy="Give a run of its own.")
 
 
 def _across(settings: list[str]) -> tuple[str, ...]:
