@@ -1,4 +1,4 @@
-"""What an installed torch says about the GPUs that it was built for, of AMD (ROCm) and of NVIDIA (CUDA)."""
+"""What an installed torch for ROCm says about AMD's GPUs. The CUDA driver lists those of a torch for CUDA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfmodel.hardware_catalog.gpu_reading import GpuReading
 
 
 def read_torch(torch: Any = None) -> tuple[GpuReading, ...]:
-    """Return the GPUs that torch sees; none where it is not installed, built for CPUs alone, or sees none.
+    """Return the GPUs that torch sees; none where it is not installed, not built for ROCm, or sees none.
 
     ``torch`` stands in for the module in tests.
     """
@@ -23,9 +23,9 @@ def read_torch(torch: Any = None) -> tuple[GpuReading, ...]:
 
 
 def _import_torch() -> Any:
-    """Return the module `torch`, or None. One that is built for CPUs alone is not imported, which takes seconds."""
+    """Return the module `torch`, or None. One that is not built for ROCm is not imported, which takes seconds."""
     found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None or not _is_for_gpus(Path(found.origin).with_name("version.py")):
+    if found is None or found.origin is None or not _is_for_rocm(Path(found.origin).with_name("version.py")):
         return None
     try:
         return importlib.import_module("torch")
@@ -33,29 +33,25 @@ def _import_torch() -> Any:
         return None
 
 
-def _is_for_gpus(version_file: Path) -> bool:
-    """Return whether torch's version.py names a release of CUDA or HIP that it was built with."""
+def _is_for_rocm(version_file: Path) -> bool:
+    """Return whether torch's version.py names a release of HIP that it was built with."""
     try:
         text = version_file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return True  # not as expected: importing it tells
-    return bool(re.search(r"^(?:cuda|hip)\b[^=\n]*=\s*['\"]", text, flags=re.MULTILINE))
+    return bool(re.search(r"^hip\b[^=\n]*=\s*['\"]", text, flags=re.MULTILINE))
 
 
 def _reading(torch: Any, index: int) -> GpuReading:
     properties = torch.cuda.get_device_properties(index)
-    of_amd = bool(getattr(torch.version, "hip", None))
-    major, minor = getattr(properties, "major", 0), getattr(properties, "minor", 0)
     # "gfx942:sramecc+:xnack-": the design, then what is switched on
     design = str(getattr(properties, "gcnArchName", "")).split(":")[0]
-    l2_bytes = getattr(properties, "L2_cache_size", None)
     return GpuReading(
         index=index,
         name=properties.name,
         memory_bytes=float(properties.total_memory),
         sm_count=getattr(properties, "multi_processor_count", None),
-        compute_capability=design if of_amd else f"{major}.{minor}",
-        # ROCm states that of one of several dies, 4 MiB of the 32 of an MI300X (github.com/ROCm/ROCm issue 4203)
-        l2_bytes=None if of_amd or not l2_bytes else float(l2_bytes),
+        compute_capability=design,
+        # not the L2: ROCm states that of one of several dies, 4 MiB of the 32 of an MI300X (ROCm/ROCm issue 4203)
         source="torch",
     )

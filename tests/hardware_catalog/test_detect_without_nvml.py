@@ -99,11 +99,13 @@ def test_torch_without_a_gpu_lists_none() -> None:
     assert read_torch(torch) == ()
 
 
-@pytest.mark.parametrize(("lines", "asked"), [("cuda: Optional[str] = None\nhip = None", False), ("hip = '6.4'", True)])
-def test_a_torch_for_cpus_alone_is_not_imported(
+@pytest.mark.parametrize(
+    ("lines", "asked"), [("cuda: Optional[str] = '12.8'\nhip = None", False), ("hip = '6.4'", True)]
+)
+def test_a_torch_that_is_not_for_rocm_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, asked: bool
 ) -> None:
-    """Importing it takes seconds."""
+    """Importing it takes seconds, and the CUDA driver lists the GPUs of CUDA."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/version.py").write_text(lines)
     (tmp_path / "torch/__init__.py").write_text("raise ImportError('libamdhip64.so is absent')")
