@@ -259,9 +259,10 @@ def _as_option(place: str, arguments: Sequence[str]) -> str:
 
     Python's users give the parameter ``workers`` that is ``--workers`` here.
     """
-    option = f"--{place.partition(' ')[0].replace('_', '-')}"
-    given = any(word.partition("=")[0] == option for word in arguments)
-    return f"{option}{place[len(option) - 2 :]}" if given else place
+    name, space, rest = place.partition(" ")
+    option = f"--{name.replace('_', '-')}"
+    given = name.isidentifier() and any(word.partition("=")[0] == option for word in arguments)
+    return f"{option}{space}{rest}" if given else place
 
 
 def _hoist(arguments: Sequence[str]) -> list[str]:
