@@ -23,6 +23,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.prediction.network import SEND_RECV, Algorithm, Network, crossing
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.topology import most_joined
 
 #: time of a step of a ring inside a domain [s]: NCCL src/graph/tuning.cc, hwLat of NVLink, protocol Simple
 NVLINK_STEP_S = 3.4e-6
@@ -103,9 +104,11 @@ def exchange_variances(hardware: Hardware, ranks: int) -> Mapping[ErrorSource, f
 def _most_inside(hardware: Hardware) -> int:
     """Return the most GPUs of one exchange that are predicted: those of a host, or of a larger domain of NVLink.
 
-    Bridges join two of a host's GPUs; the others exchange through the host, as `predict` knows.
+    Bridges join two of a host's GPUs; the others exchange through the host, as `predict` knows. More than the machine's
+    specification joins, as where a cluster states a larger domain, would cross the network to `predict`.
     """
-    return max([8, *(link.domain or 8 for link in hardware.links if link.name == "nvlink")])
+    largest = max([8, *(link.domain or 8 for link in hardware.links if link.name == "nvlink")])
+    return max(2, min(largest, most_joined(hardware)))
 
 
 def exchange_time(group: Group, kind: str, message_bytes: float, algorithm: str = Algorithm.RING) -> float:

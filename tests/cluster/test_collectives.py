@@ -123,3 +123,12 @@ def test_ranks_that_fit_in_a_domain_stay_in_one() -> None:
             for ranks in range(1, 72 // stride + 1):
                 if gpus % (stride * ranks) == 0:
                     assert not Group(pm.Cluster("gb200", gpus=gpus), ranks, stride).crosses
+
+
+def test_a_larger_domain_than_the_specification_has_crosses_no_network() -> None:
+    """Thirty-two GH200 behind switches (NVL32), whose specification joins four of a board."""
+    rack = pm.Cluster("gh200", gpus=32, nvlink_domain=32)
+    boards = pm.Cluster("gh200", gpus=32)
+    inside, beyond = (exchange_time(Group(cluster, 32), "all_reduce", GIB) for cluster in (rack, boards))
+    # over 450 GB/s of each GPU inside, over the four networks of a board otherwise
+    assert 2 * GIB * 3 / 4 / 450e9 < inside < 0.3 * beyond
