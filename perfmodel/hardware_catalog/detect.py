@@ -14,8 +14,8 @@ from typing import Any
 from perfmodel.core.report import Reportable
 from perfmodel.hardware_catalog.amd import read_amd_smi, read_amdsmi, read_rocm_smi
 from perfmodel.hardware_catalog.cuda_driver import open_driver, read_attributes, read_driver
-from perfmodel.hardware_catalog.find import DeviceMatch, match_device
 from perfmodel.hardware_catalog.gpu_reading import GpuReading
+from perfmodel.hardware_catalog.match import DeviceMatch, match_device
 from perfmodel.hardware_catalog.nvml import read_gpus
 from perfmodel.hardware_catalog.torch_gpus import read_torch
 

@@ -190,7 +190,7 @@ def load_all() -> list[Hardware]:
 
 #: names that NVML and torch report for a product that the catalog lacks, and that would be mistaken for another one
 #: (pci.ids, github.com/pciutils/pciids @ c1c12547: device 2339 is the SXM5 with 94 GB)
-_OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
+OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
 
 
 def hardware(name: str | os.PathLike[str]) -> Hardware:
@@ -219,13 +219,13 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
         return read_hardware(text)
     if own := _file_of(text):
         return _load(own)
-    other = _OTHER_PRODUCTS.get(text.strip().lower())
+    other = OTHER_PRODUCTS.get(text.strip().lower())
     if other:
         raise UsageError(
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
-    machine = _machines_by_key().get(name_key(text)) or _by_words(_files()).get(frozenset(words_of(text)))
+    machine = machines_by_key().get(name_key(text)) or _by_words(_files()).get(frozenset(words_of(text)))
     if machine is not None:
         return machine
     if instance := of_instance(text):
@@ -239,7 +239,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
 def _unknown(text: str, advice: str) -> Exception:
     """Return the error for a name that no machine has: a misspelt one, one of a product's boards, or unlike any."""
     files = spec_files()
-    names = [*files, *(alias for machine in _machines_by_key().values() for alias in machine.aliases)]
+    names = [*files, *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
     near = misspelt(text, names)
     if not near and advice:
         what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
@@ -294,7 +294,7 @@ def _may_have_memory(text: str, name: str) -> bool:
     """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
     stated_gb, machine = memory_of(text), _load(spec_files()[name])
     shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
-    return stated_gb is None or any(_has_memory(machine, stated_gb / share * 2**30) for share in shares)
+    return stated_gb is None or any(has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
 
 def _of_product(text: str) -> list[str]:
@@ -315,7 +315,7 @@ def suggestion(text: str) -> str:
     """Return the `similar_machines` of a device name in words: "It may be a100-sxm4-40gb"; "" without any."""
     if found := similar_machines(text):
         return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
-    if whole := _machines_by_key().get(name_key(whole_of(text))):
+    if whole := machines_by_key().get(name_key(whole_of(text))):
         return f"It is a partition (MIG) of {whole.name}, with a part of its SMs, L2, memory and bandwidth"
     if share := share_of(text):
         shared = f"{share.slices} of its slices (MIG)" if share.slices else "turns on its SMs with other virtual GPUs"
@@ -326,7 +326,8 @@ def suggestion(text: str) -> str:
     return f"The catalog lacks this board, whose {what} is another one than that of {known}" if others else ""
 
 
-def _machines_by_key() -> Mapping[str, Hardware]:
+def machines_by_key() -> Mapping[str, Hardware]:
+    """Return every name of every machine, in the form of `name_key`, and the machine that it stands for."""
     return _by_key(_files())
 
 
@@ -363,57 +364,7 @@ def same_machine(name: str, machine: Hardware) -> bool:
     return name_key(name) in {name_key(other) for other in names}
 
 
-@dataclass(frozen=True)
-class DeviceMatch:
-    """The machine of the catalog that matches a device, and why.
-
-    ``by`` is "name", or "name and memory size" where the name alone matches several, or "name, memory size and SMs"
-    where these do. ``memory_differs`` means that the
-    device has another memory size than the machine: it is a partition (MIG, vGPU) or another product.
-    """
-
-    hardware: Hardware
-    by: str
-    memory_differs: bool = False
-
-
-def match_device(name: str, memory_bytes: float | None = None, sm_count: int | None = None) -> DeviceMatch | None:
-    """Return the machine that matches a device's reported name, memory size and number of SMs, or None.
-
-    If a machine lists the whole name, that decides. Otherwise it is the machine with this alias and memory of the same
-    size, or the only one whose device name contains all words of the reported name and whose memory has the same size,
-    or the only one of those that share the name of a board whose memory and SMs are those of the device.
-    """
-    if name.strip().lower() in _OTHER_PRODUCTS:
-        return None
-    by_key = _machines_by_key()
-    exact = by_key.get(name_key(name))
-    # An alias such as "v100-sxm2" is not a device name and does not determine the memory size.
-    if exact is not None and name_key(name) in map(name_key, exact.device_names):
-        return DeviceMatch(exact, "name", memory_bytes is not None and not _has_memory(exact, memory_bytes))
-    words = set(words_of(name))
-    if memory_bytes is None or not words:
-        return None
-    if exact is not None and _has_memory(exact, memory_bytes):
-        return DeviceMatch(exact, "name and memory size")
-    candidates = {
-        machine.name: machine
-        for machine in by_key.values()
-        for listed in machine.device_names
-        if words <= set(words_of(listed)) and _has_memory(machine, memory_bytes)
-    }
-    if len(candidates) == 1:
-        return DeviceMatch(next(iter(candidates.values())), "name and memory size")
-    boards = [
-        machine
-        for machine in load_all()
-        if name_key(name) in map(name_key, machine.boards)
-        and _has_memory(machine, memory_bytes)
-        and machine.sm_count == sm_count
-    ]
-    return DeviceMatch(boards[0], "name, memory size and SMs") if len(boards) == 1 else None
-
-
-def _has_memory(machine: Hardware, memory_bytes: float) -> bool:
+def has_memory(machine: Hardware, memory_bytes: float) -> bool:
+    """Return whether a device of a machine has some memory, as drivers report it [B]."""
     capacity = machine.main_memory.capacity_bytes
     return capacity is not None and abs(memory_bytes / capacity - 1) <= _MEMORY_TOLERANCE

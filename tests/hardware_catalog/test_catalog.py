@@ -13,8 +13,9 @@ from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
-from perfmodel.hardware_catalog.find import match_device, spec_files, suggestion
+from perfmodel.hardware_catalog.find import spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
+from perfmodel.hardware_catalog.match import match_device
 from perfmodel.hardware_catalog.names import name_key
 
 #: every shipped machine; a new file is tested without being listed
