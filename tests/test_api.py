@@ -224,6 +224,16 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "serve nothing": (lambda: pm.Deployment(None, "h100"), "model: None is no model"),
     "serve on nothing": (lambda: pm.Deployment(LLAMA, None), MACHINE),
+    "a laboratory by number": (lambda: pm.Deployment(LLAMA, "h100", laboratory=3), "laboratory=3 is no text"),
+    "a release as text": (lambda: pm.Deployment(LLAMA, "h100", release_known="no"), "release_known='no' is neither"),
+    "search by no worker": (
+        lambda: pm.search(LLAMA, pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=8, seq=64), workers=0),
+        "^workers: 0 workers are impossible",
+    ),
+    "search by a scheduler without a port": (
+        lambda: pm.search(LLAMA, pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=8, seq=64), scheduler="head"),
+        "^scheduler: 'head' is no address",
+    ),
     "steady of a name": (lambda: pm.steady(LLAMA, 10, 10), r"deployment: .* is no deployment\. Write pm\.Deployment\("),
     "simulate a name": (lambda: pm.simulate(LLAMA, pm.closed_loop(1, 2, 8, 8)), r"no deployment\. Write pm\.Deploy"),
     "simulate a number": (lambda: pm.simulate(pm.Deployment(LLAMA, "h100"), 3), "requests: 3 is no load"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from perfmodel.core.machine_parts import COLLECTIVES
 from perfmodel.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +23,23 @@ def check_ranks(num_gpus: int, timeout_s: float) -> None:
         raise UsageError(f"{timeout_s} is no number of seconds.", place="--rank-timeout", remedy="Give 120, say.")
 
 
+def ranks_of_job(words: Sequence[str]) -> int | None:
+    """Return how many ranks torchrun or srun started, where the command line names a collective; else None."""
+    from perfmodel.kernels.distributed.job import job_rank
+
+    if not any(name in COLLECTIVES for name in _named(words)):
+        return None
+    job = job_rank()
+    return None if job is None or job.size < 2 else job.size
+
+
+def _named(words: Sequence[str]) -> list[str]:
+    """Return the operators on a command line."""
+    from perfmodel.operators import spelled
+
+    return [spelled(word) for word in words if "=" not in word]
+
+
 def refuse_unmeasured(words: Sequence[str]) -> None:
     """Raise a UsageError for an operator that no single device runs, before a CPU is calibrated for it.
 
@@ -29,10 +47,7 @@ def refuse_unmeasured(words: Sequence[str]) -> None:
     ----------
     words : those of the command line. In a file such operators are skipped, and the others are measured.
     """
-    from perfmodel.core.machine_parts import COLLECTIVES
-    from perfmodel.operators import spelled
-
-    for name in (spelled(word) for word in words if "=" not in word):
+    for name in _named(words):
         if name in COLLECTIVES:
             raise UsageError(
                 f"{name} runs among ranks.",

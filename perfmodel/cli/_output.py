@@ -227,18 +227,23 @@ def status(message: str) -> None:
     print(told(message), file=sys.stderr)  # noqa: T201 -- all messages pass here
 
 
-def wrote(path: str) -> None:
-    """Report on stderr that a file was written, and which one is lost with this process."""
+def wrote(path: str, what: str = "") -> None:
+    """Report on stderr that a file was written, with ``what`` in it, and which one is lost with this process."""
     lost = storage.place_of(path).lower().startswith(_MEMORY)
-    status(f"wrote {path}" + (", which is lost when this process ends: name a file to keep it" if lost else ""))
+    status(
+        f"wrote {path}{f' ({what})' if what else ''}"
+        + (", which is lost when this process ends: name a file to keep it" if lost else "")
+    )
 
 
-def save_plot(figure: Any, path: str) -> None:
-    """Write a figure and report its file on stderr."""
+def save_plot(figure: Any, path: str, drawn: str = "") -> None:
+    """Write a figure and report its file on stderr, with what is ``drawn`` in it."""
     from perfmodel.render.plots.figure import save_figure
 
-    save_figure(figure, path)
-    wrote(path)
+    note = save_figure(figure, path)
+    wrote(path, drawn)
+    if note:
+        status(f"note: {note}.")
 
 
 def draw(result: Any, path: str | None) -> None:

@@ -29,7 +29,8 @@ def profiled_machine(
         ``needed`` and not known.
     """
     from perfmodel.hardware_catalog import hardware
-    from perfmodel.hardware_catalog.find import match_device, similar_machines, suggestion
+    from perfmodel.hardware_catalog.find import similar_machines, suggestion
+    from perfmodel.hardware_catalog.match import match_device
 
     if named := only_machine(on, option):
         machine = hardware(named)
@@ -161,7 +162,7 @@ def deployment_path(path: str, scenario: str) -> WhatIf:
 
 def _check_device(profile: Profile, machine: Hardware, option: str) -> None:
     """Refuse a machine whose chip or memory is another one than that of the profile's device."""
-    from perfmodel.hardware_catalog.find import match_device
+    from perfmodel.hardware_catalog.match import match_device
 
     match = match_device(profile.device) if profile.device else None
     if match is None or match.hardware.name == machine.name:

@@ -9,6 +9,7 @@ from perfmodel.cli._output import status
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.cli._sharing import Sharing, for_workers
 from perfmodel.errors import InputFileError, UsageError
+from perfmodel.signals import put_off
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -30,7 +31,7 @@ class Reading(NamedTuple):
 def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> Job:
     """Return the ranks of the job of which some files are the traces; files that cannot be read are named and left out.
 
-    With ``keep``, so are those that Ctrl-C left unread.
+    With ``keep``, so are those that Ctrl-C left unread; one that comes later waits until they are joined.
 
     Raises
     ------
@@ -57,7 +58,18 @@ def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> J
         )
     for reason in failed:
         status(f"warning: left out: {reason}")
-    return join(summaries, [*failed, *([f"{unread} traces, since the run was interrupted"] if unread else [])])
+    left_out = [*failed, *([f"{unread} traces, since the run was interrupted"] if unread else [])]
+    if not keep or reading.sharing.ended is not None:
+        return join(summaries, left_out)
+    job: Job | None = None
+    try:
+        with put_off():  # what was read takes minutes for many ranks, and to join it seconds
+            job = join(summaries, left_out)
+    except KeyboardInterrupt as error:
+        if job is None:  # a second one ends it
+            raise
+        reading.sharing.end(error, f"all {len(paths)} files were read", "")
+    return job
 
 
 def read_ranks(task: tuple[str, bool]) -> tuple[RankSummary, ...] | str:

@@ -54,10 +54,10 @@ class Sharing:
             self.end(error, f"{len(kept)} of {len(items)} {done}")
         return dict(sorted(kept.items()))
 
-    def end(self, error: Ended, known: str) -> None:
+    def end(self, error: Ended, known: str, left: str = "; the others are left out") -> None:
         """Keep what ended the work, and say on stderr what is known."""
         self.ended = error
-        status(f"interrupted: {known}; the others are left out.")
+        status(f"interrupted: {known}{left}.")
 
     def check_seen(self, paths: Sequence[str], problems: Sequence[str]) -> None:
         """Raise an InputFileError where the workers of a cluster lack a file that this machine has.

@@ -242,6 +242,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
             _complain(f"{_with_remedy(error, message)} See: {command} --help")
         return 2
     if isinstance(error, PerfModelError):
+        error.place = _as_option(error.place, arguments)
         _complain(str(error))
         return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, OSError):
@@ -251,6 +252,17 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
         return 2
     _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
     return EXIT_INTERNAL
+
+
+def _as_option(place: str, arguments: Sequence[str]) -> str:
+    """Return the place of an error as the command line has it: the option of this name, where it has one.
+
+    Python's users give the parameter ``workers`` that is ``--workers`` here.
+    """
+    name, space, rest = place.partition(" ")
+    option = f"--{name.replace('_', '-')}"
+    given = name.isidentifier() and any(word.partition("=")[0] == option for word in arguments)
+    return f"{option}{space}{rest}" if given else place
 
 
 def _hoist(arguments: Sequence[str]) -> list[str]:

@@ -110,7 +110,7 @@ def command(
         option(
             "--num-gpus",
             "Measure collectives among N ranks of this machine: one GPU each (nccl), or processes with --device "
-            "cpu (gloo). Under torchrun or srun each of its N processes joins.",
+            "cpu (gloo). Under torchrun or srun its processes join, and N is theirs by default.",
         ),
     ] = None,
     rank_timeout: Annotated[
@@ -138,19 +138,20 @@ def command(
     Example: perfmodel bench all_reduce bytes=1KiB..64MiB --num-gpus 2 --device cpu
     """
     from perfmodel.cli import _bench, _bench_algorithms, _bench_files
-    from perfmodel.cli._bench_collectives import refuse_unmeasured
+    from perfmodel.cli._bench_collectives import ranks_of_job, refuse_unmeasured
     from perfmodel.cli._check import run_check
     from perfmodel.kernels.device import open_device
     from perfmodel.measure.benchmark import presets
 
     destination = Destination.of("bench", format_, output, wide=wide)
     check_plot(plot)
+    words = (*(op or ()), *(ops or ()))
+    num_gpus = ranks_of_job(words) if num_gpus is None else num_gpus
     _refuse_idle(ctx, ranks=num_gpus is not None, check=check, algorithms=algorithms)
     if num_gpus is not None:
         from perfmodel.cli._bench_ranks import RanksRequest, run_request
 
         rule = (time_limit, min_time, error)
-        words = (*(op or ()), *(ops or ()))
         return run_request(
             RanksRequest(
                 words, num_gpus, device, tuple(on or ()), rule, seed, samples, rank_timeout, resume, overwrite,
@@ -168,7 +169,7 @@ def command(
         long = preset == "full"
         with _bench_files.claimed(destination, resume=False, overwrite=overwrite):
             return _bench_algorithms.run(ops or (), opened, on, chosen, destination, plot, long=long)
-    refuse_unmeasured((*(op or ()), *(ops or ())))
+    refuse_unmeasured(words)
     selection = _bench.selected_operators(ops, op, preset, opened)
     settings = _bench.settings_of(
         selection.preset,

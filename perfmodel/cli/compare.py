@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -87,6 +88,8 @@ def command(
     check_plot(plot)
     first = _read([before, *(repeat_before or ())])
     second = _read([after, *(repeat_after or ())])
+    for side in (first, second):
+        _check_repeats(side)
     comparison = compare(first, second, rules, chosen)
     facts = context(fail_on=fail_on, across=chosen)
     destination.write(report(comparison, context=facts, everything=everything))
@@ -114,6 +117,15 @@ def _read(paths: list[str]) -> list[BenchRun]:
             remedy = "Compare profiles by: perfmodel diagnose BEFORE --against AFTER"
             raise InputFileError(f"is a profile ({name}), not a benchmark record.", place=path, remedy=remedy) from None
     return runs
+
+
+def _check_repeats(runs: Sequence[BenchRun]) -> None:
+    """Raise an InputFileError for a repeat that has the very rows of another run: it would show no drift at all."""
+    for number, run in enumerate(runs):
+        same = next((other for other in runs[:number] if run.rows and other.rows == run.rows), None)
+        if same is not None:
+            what = "is named twice" if same.place == run.place else f"is a copy of {same.place}"
+            raise InputFileError(f"{what}, which is no repeat.", place=run.place, remedy="Give a run of its own.")
 
 
 def _across(settings: list[str]) -> tuple[str, ...]:

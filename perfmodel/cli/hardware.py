@@ -166,7 +166,7 @@ def _spec_file(text: str) -> str:
 
 @app.command()
 def detect(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
-    """Detect this machine: its GPUs through NVML, its CPU through the operating system, and their specs.
+    """Detect this machine: its GPUs by their vendors' libraries, its CPU by the operating system, and their specs.
 
     Example: perfmodel hardware detect
     """
@@ -176,7 +176,10 @@ def detect(format_: FormatOption = None, output: OutputOption = None, wide: Wide
     destination = Destination.of("hardware detect", format_, output, wide=wide)
     detection = devices.detect()
     if not detection.gpus:
-        status("NVML reports no NVIDIA GPU (this needs the package nvidia-ml-py and a driver).")
+        status(
+            "no GPU found: neither NVML (package nvidia-ml-py) nor the CUDA driver reports one, nor torch, the module "
+            "amdsmi, amd-smi or rocm-smi."
+        )
     destination.write(report(detection, context=context()))
 
 

@@ -11,7 +11,7 @@ import typer
 
 from perfmodel import storage
 from perfmodel.cli._options import MeasuredMachinesOption, option
-from perfmodel.cli._output import check_plot, status
+from perfmodel.cli._output import check_plot, save_plot
 from perfmodel.cli._recorded import machine_of
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.render.plots.records import check_kind, kind_names, usual_kind
@@ -66,7 +66,6 @@ def command(
     """
     from perfmodel.measure.monitor.record import is_monitored
     from perfmodel.records.record import read_record
-    from perfmodel.render.plots.figure import save_figure
     from perfmodel.render.plots.records import record_plot
 
     check_plot(output)
@@ -78,24 +77,23 @@ def command(
     pairs = pair_with_machines(read, on or [])
     if dtype is not None:
         _check_dtype(dtype, pairs)
-    save_figure(record_plot(kind or usual_kind(pairs), pairs, dtype=dtype, title=title), output)
     rows = sum(len(points) for _, points in pairs)
     machines = {str(point["hardware"]) for _, points in pairs for point in points}
-    status(f"wrote {output} (rows: {rows}, machines: {len(machines)})")
+    figure = record_plot(kind or usual_kind(pairs), pairs, dtype=dtype, title=title)
+    save_plot(figure, output, f"rows: {rows}, machines: {len(machines)}")
 
 
 def _draw_monitored(records: Sequence[str], output: str, title: str | None) -> None:
     """Draw the course of what a monitor recorded."""
     from perfmodel.core.report import report
     from perfmodel.measure.monitor.record import read_recorded
-    from perfmodel.render.plots.figure import save_figure
     from perfmodel.render.plots.panels import panels_plot
 
     if len(records) > 1:
         raise UsageError("a record of monitor is drawn alone.", place="RECORD", remedy="Give one file.")
     readings = report(read_recorded(records[0]))
-    save_figure(panels_plot(readings.panels, title or readings.title, readings.notes), output)
-    status(f"wrote {output} (readings: {len(readings.rows)})")
+    figure = panels_plot(readings.panels, title or readings.title, readings.notes)
+    save_plot(figure, output, f"readings: {len(readings.rows)}")
 
 
 def _check_dtype(dtype: str, pairs: Pairs) -> None:

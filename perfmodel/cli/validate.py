@@ -193,9 +193,24 @@ def _room_of(paths: list[str]) -> ModuleType | None:
         When the tables are of several kinds.
     """
     rooms = [_published_room(path) for path in paths]
-    if any(room is not rooms[0] for room in rooms):
-        raise UsageError("the tables are of several kinds.", place="TABLE", remedy="Validate one kind at a time.")
+    firsts: dict[ModuleType | None, str] = {}  # kind -> its first table
+    for room, path in zip(rooms, paths, strict=True):
+        firsts.setdefault(room, path)
+    if len(firsts) > 1:
+        held = ", ".join(f"{path} holds {_HOLDS[_name_of(room)]}" for room, path in firsts.items())
+        raise UsageError(
+            f"the tables are of several kinds: {held}.", place="TABLE", remedy="Validate one kind at a time."
+        )
     return rooms[0]
+
+
+#: package of the module that judges a table -> what the table holds
+_HOLDS = {"": "measured calls", "training": "runs of training", "serving": "runs of serving"}
+
+
+def _name_of(room: ModuleType | None) -> str:
+    """Return the package of a module that judges tables; "" for that of measured calls."""
+    return room.__name__.split(".")[1] if room else ""
 
 
 def _published_room(path: str) -> ModuleType | None:

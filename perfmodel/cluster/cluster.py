@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from perfmodel.core.hardware import Fabric, Hardware
-from perfmodel.core.machine_parts import GPUS_IN_A_HOST, reached_rate
+from perfmodel.core.machine_parts import GPUS_IN_A_HOST, Link, reached_rate
 from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, parse_network_rate
 from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError, expect_numbers
@@ -139,7 +139,20 @@ class Cluster:
             oversubscription=self.oversubscription,
             source=self.source,
         )
-        return dataclasses.replace(self.hardware, fabric=fabric)
+        return dataclasses.replace(self.hardware, fabric=fabric, links=self._links_in_a_host(own.gpus_per_node))
+
+    def _links_in_a_host(self, usual: int) -> tuple[Link, ...]:
+        """Return the links of a GPU, without those of a board or bridge for which a host has too few GPUs.
+
+        ``usual`` is how many share a host as the machine's specification says: a link that joins more joins hosts.
+        """
+        links = []
+        for link in self.hardware.links:
+            if link.domain is None or link.domain > usual or link.domain <= self.gpus_per_node:
+                links.append(link)
+            elif self.gpus_per_node > 1:
+                links.append(dataclasses.replace(link, domain=self.gpus_per_node))
+        return tuple(links)
 
     @property
     def network_bytes_per_s(self) -> float:

@@ -23,6 +23,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.prediction.network import SEND_RECV, Algorithm, Network, crossing
 from perfmodel.prediction.predict import predict
+from perfmodel.prediction.topology import most_joined
 
 #: time of a step of a ring inside a domain [s]: NCCL src/graph/tuning.cc, hwLat of NVLink, protocol Simple
 NVLINK_STEP_S = 3.4e-6
@@ -103,9 +104,11 @@ def exchange_variances(hardware: Hardware, ranks: int) -> Mapping[ErrorSource, f
 def _most_inside(hardware: Hardware) -> int:
     """Return the most GPUs of one exchange that are predicted: those of a host, or of a larger domain of NVLink.
 
-    Bridges join two of a host's GPUs; the others exchange through the host, as `predict` knows.
+    Bridges join two of a host's GPUs; the others exchange through the host, as `predict` knows. More than the machine's
+    specification joins, as where a cluster states a larger domain, would cross the network to `predict`.
     """
-    return max([8, *(link.domain or 8 for link in hardware.links if link.name == "nvlink")])
+    largest = max([8, *(link.domain or 8 for link in hardware.links if link.name == "nvlink")])
+    return max(2, min(largest, most_joined(hardware)))
 
 
 def exchange_time(group: Group, kind: str, message_bytes: float, algorithm: str = Algorithm.RING) -> float:
@@ -158,7 +161,7 @@ _POINT_SHARE = 0.8
 
 
 def _link_rate(hardware: Hardware) -> float:
-    """Return the bandwidth between two GPUs of a domain [B/s]."""
-    rates = {link.name: link.bandwidth_bytes_per_s for link in hardware.links}
+    """Return the bandwidth between two GPUs of a domain [B/s]: of links between each two of them, that of one pair."""
+    rates = {link.name: float(link.rate_among(2)) for link in hardware.links}
     best = rates.get("nvlink") or rates.get("xgmi") or rates.get("pcie") or max(rates.values(), default=1e10)
     return _POINT_SHARE * best

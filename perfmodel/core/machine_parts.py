@@ -158,7 +158,16 @@ class Link:
 
     @property
     def is_bridge(self) -> bool:
-        """Whether it is NVLink that joins a few cards without a switch."""
+        """Whether it is an accessory, NVLink that joins a few cards."""
+        return self._joins_few and self.per_peer_bytes_per_s is None
+
+    @property
+    def joins_a_board(self) -> bool:
+        """Whether it is NVLink between each two of the few GPUs of a board, which its specification states per peer."""
+        return self._joins_few and self.per_peer_bytes_per_s is not None
+
+    @property
+    def _joins_few(self) -> bool:
         return self.name == "nvlink" and self.domain is not None and self.domain <= BRIDGED
 
 

@@ -1,4 +1,4 @@
-"""The devices of this machine: GPUs as NVML reports them, the CPU as the operating system describes it."""
+"""The devices of this machine: GPUs as their vendors' libraries report them, the CPU as the operating system does."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from perfmodel.core.report import Reportable
-from perfmodel.hardware_catalog.cuda_driver import open_driver, read_attributes
-from perfmodel.hardware_catalog.find import DeviceMatch, match_device
-from perfmodel.hardware_catalog.nvml import GpuReading, read_gpus
+from perfmodel.hardware_catalog.amd import read_amd_smi, read_amdsmi, read_rocm_smi
+from perfmodel.hardware_catalog.cuda_driver import open_driver, read_attributes, read_driver
+from perfmodel.hardware_catalog.gpu_reading import GpuReading
+from perfmodel.hardware_catalog.match import DeviceMatch, match_device
+from perfmodel.hardware_catalog.nvml import read_gpus
+from perfmodel.hardware_catalog.torch_gpus import read_torch
 
+#: who may know GPUs that NVML and the CUDA driver do not, the most trusted first
+_OTHERS: tuple[Callable[[], tuple[GpuReading, ...]], ...] = (read_torch, read_amdsmi, read_amd_smi, read_rocm_smi)
 _VENDORS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
 
 
@@ -70,11 +75,14 @@ def detect() -> Detection:
     return Detection(detect_gpus(), detect_cpu())
 
 
-def detect_gpus(nvml: Any = None, driver: Any = None) -> tuple[tuple[GpuReading, DeviceMatch | None], ...]:
-    """Return the GPUs that NVML reports, each with the machine of the catalog that matches it, or None.
+def detect_gpus(
+    nvml: Any = None, driver: Any = None, others: Sequence[Callable[[], tuple[GpuReading, ...]]] | None = None
+) -> tuple[tuple[GpuReading, DeviceMatch | None], ...]:
+    """Return the GPUs of this machine, each with the machine of the catalog that matches it, or None.
 
-    Without NVML, driver or GPU the result is empty. ``nvml`` replaces the module `pynvml` in tests, ``driver`` the
-    library of the CUDA driver.
+    They are those that NVML reports; where it reports none, those of the CUDA driver, of torch, of the module
+    `amdsmi`, of ``amd-smi`` or of ``rocm-smi``, the first that reports any. ``nvml`` replaces the module `pynvml` in
+    tests, ``driver`` the library of the CUDA driver, ``others`` the readings of those that are asked after it.
 
     Raises
     ------
@@ -82,8 +90,9 @@ def detect_gpus(nvml: Any = None, driver: Any = None) -> tuple[tuple[GpuReading,
         When a specification file of the catalog or of ``PERFMODEL_HARDWARE`` is wrong.
     """
     driver = driver or open_driver()
-    gpus = (replace(gpu, **read_attributes(gpu.bus_id, driver)) for gpu in read_gpus(nvml))
-    return tuple((gpu, match_device(gpu.name, gpu.memory_bytes)) for gpu in gpus)
+    gpus = tuple(replace(gpu, **read_attributes(gpu.bus_id, driver)) for gpu in read_gpus(nvml)) or read_driver(driver)
+    gpus = gpus or next((found for read in (_OTHERS if others is None else others) if (found := read())), ())
+    return tuple((gpu, match_device(gpu.name, gpu.memory_bytes, gpu.sm_count)) for gpu in gpus)
 
 
 def detect_cpu(root: str | os.PathLike[str] = "/") -> CpuDescription:

@@ -28,6 +28,7 @@ from perfmodel.hardware_catalog.names import (
     of_instance,
     product_of,
     same_edition,
+    share_of,
     whole_of,
     words_of,
 )
@@ -189,7 +190,7 @@ def load_all() -> list[Hardware]:
 
 #: names that NVML and torch report for a product that the catalog lacks, and that would be mistaken for another one
 #: (pci.ids, github.com/pciutils/pciids @ c1c12547: device 2339 is the SXM5 with 94 GB)
-_OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
+OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
 
 
 def hardware(name: str | os.PathLike[str]) -> Hardware:
@@ -218,13 +219,13 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
         return read_hardware(text)
     if own := _file_of(text):
         return _load(own)
-    other = _OTHER_PRODUCTS.get(text.strip().lower())
+    other = OTHER_PRODUCTS.get(text.strip().lower())
     if other:
         raise UsageError(
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
-    machine = _machines_by_key().get(name_key(text)) or _by_words(_files()).get(frozenset(words_of(text)))
+    machine = machines_by_key().get(name_key(text)) or _by_words(_files()).get(frozenset(words_of(text)))
     if machine is not None:
         return machine
     if instance := of_instance(text):
@@ -238,7 +239,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
 def _unknown(text: str, advice: str) -> Exception:
     """Return the error for a name that no machine has: a misspelt one, one of a product's boards, or unlike any."""
     files = spec_files()
-    names = [*files, *(alias for machine in _machines_by_key().values() for alias in machine.aliases)]
+    names = [*files, *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
     near = misspelt(text, names)
     if not near and advice:
         what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
@@ -282,9 +283,9 @@ def similar_machines(text: str) -> list[str]:
     They are those that list the name among their boards, else those whose product's name is the same, as those of A100
     for "A100-PG506-230", or the same but for a letter, as MI300A and MI300X for "MI300". A laptop's board has another
     chip than the product of the same number, a name that states a memory is none of a machine with another one, and a
-    partition (MIG) is no whole GPU.
+    partition (MIG) or virtual GPU is no whole GPU.
     """
-    if whole_of(text):
+    if whole_of(text) or share_of(text):
         return []
     return [name for name in _of_product(text) if not is_other_chip(text, name) and _may_have_memory(text, name)]
 
@@ -293,7 +294,7 @@ def _may_have_memory(text: str, name: str) -> bool:
     """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
     stated_gb, machine = memory_of(text), _load(spec_files()[name])
     shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
-    return stated_gb is None or any(_has_memory(machine, stated_gb / share * 2**30) for share in shares)
+    return stated_gb is None or any(has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
 
 def _of_product(text: str) -> list[str]:
@@ -314,15 +315,19 @@ def suggestion(text: str) -> str:
     """Return the `similar_machines` of a device name in words: "It may be a100-sxm4-40gb"; "" without any."""
     if found := similar_machines(text):
         return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
-    if whole := _machines_by_key().get(name_key(whole_of(text))):
+    if whole := machines_by_key().get(name_key(whole_of(text))):
         return f"It is a partition (MIG) of {whole.name}, with a part of its SMs, L2, memory and bandwidth"
+    if share := share_of(text):
+        shared = f"{share.slices} of its slices (MIG)" if share.slices else "turns on its SMs with other virtual GPUs"
+        return f"It is a virtual GPU (vGPU) of the board {share.board}, with {share.memory_gb} GB and {shared}"
     others = _of_product(text)
     what = "chip" if all(is_other_chip(text, name) for name in others) else "memory"
     known = ", ".join(others)
     return f"The catalog lacks this board, whose {what} is another one than that of {known}" if others else ""
 
 
-def _machines_by_key() -> Mapping[str, Hardware]:
+def machines_by_key() -> Mapping[str, Hardware]:
+    """Return every name of every machine, in the form of `name_key`, and the machine that it stands for."""
     return _by_key(_files())
 
 
@@ -359,48 +364,7 @@ def same_machine(name: str, machine: Hardware) -> bool:
     return name_key(name) in {name_key(other) for other in names}
 
 
-@dataclass(frozen=True)
-class DeviceMatch:
-    """The machine of the catalog that matches a device, and why.
-
-    ``by`` is "name", or "name and memory size" where the name alone matches several. ``memory_differs`` means that the
-    device has another memory size than the machine: it is a partition (MIG, vGPU) or another product.
-    """
-
-    hardware: Hardware
-    by: str
-    memory_differs: bool = False
-
-
-def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | None:
-    """Return the machine that matches a device's reported name and memory size, or None.
-
-    If a machine lists the whole name, that decides. Otherwise it is the machine with this alias and memory of the same
-    size, or the only one whose device name contains all words of the reported name and whose memory has the same size.
-    """
-    if name.strip().lower() in _OTHER_PRODUCTS:
-        return None
-    by_key = _machines_by_key()
-    exact = by_key.get(name_key(name))
-    # An alias such as "v100-sxm2" is not a device name and does not determine the memory size.
-    if exact is not None and name_key(name) in map(name_key, exact.device_names):
-        return DeviceMatch(exact, "name", memory_bytes is not None and not _has_memory(exact, memory_bytes))
-    words = set(words_of(name))
-    if memory_bytes is None or not words:
-        return None
-    if exact is not None and _has_memory(exact, memory_bytes):
-        return DeviceMatch(exact, "name and memory size")
-    candidates = {
-        machine.name: machine
-        for machine in by_key.values()
-        for listed in machine.device_names
-        if words <= set(words_of(listed)) and _has_memory(machine, memory_bytes)
-    }
-    if len(candidates) != 1:
-        return None
-    return DeviceMatch(next(iter(candidates.values())), "name and memory size")
-
-
-def _has_memory(machine: Hardware, memory_bytes: float) -> bool:
+def has_memory(machine: Hardware, memory_bytes: float) -> bool:
+    """Return whether a device of a machine has some memory, as drivers report it [B]."""
     capacity = machine.main_memory.capacity_bytes
     return capacity is not None and abs(memory_bytes / capacity - 1) <= _MEMORY_TOLERANCE

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from perfmodel.files import read_document, shipped_folder
 
@@ -89,6 +90,36 @@ def whole_of(name: str) -> str:
     """
     partition = re.search(r"[ -]mig\b", name, flags=re.IGNORECASE)
     return name[: partition.start()] if partition else ""
+
+
+#: a name of a profile of vGPU: the board, slices of MIG that back it, GB, and what it is licensed for (NVIDIA Virtual
+#: GPU Software User Guide, "Virtual GPU Types": A100-4-20C, T4-16Q, M60-2B4, A100-1-5CME)
+_VGPU = re.compile(r"(?:(?:nvidia|grid) )*(\S.*?)-(?:(\d)-)?(\d+)[qcba](?:me)?\d?", flags=re.IGNORECASE)
+
+
+class Share(NamedTuple):
+    """The share of a board that a virtual GPU is.
+
+    Attributes
+    ----------
+    board : as the profile's name has it, "A100D".
+    memory_gb : memory that it has [GB].
+    slices : of MIG that it has, or None where virtual GPUs take turns on all SMs.
+    """
+
+    board: str
+    memory_gb: int
+    slices: int | None
+
+
+def share_of(name: str) -> Share | None:
+    """Return the share that a name of a profile of vGPU states, or None for another name.
+
+    >>> share_of("GRID A100-10C"), share_of("NVIDIA A100D-4-40C").slices, share_of("NVIDIA A100-SXM4-80GB")
+    (Share(board='A100', memory_gb=10, slices=None), 4, None)
+    """
+    found = _VGPU.fullmatch(name.strip())
+    return Share(found[1], int(found[3]), int(found[2]) if found[2] else None) if found else None
 
 
 def same_edition(name: str, known: str) -> bool:

@@ -192,7 +192,8 @@ def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
                               for op, line in link.collective.items()})  # fmt: skip
     facts = (bool(link.reduces_in_switch), link.source, link.note, domain, per_peer, latency, lines, link.technology)
     converted = Link(name, rate, *facts)
-    if link.reduces_in_switch is None and name == "nvlink" and rate >= REDUCING_NVLINK and not converted.is_bridge:
+    switched = name == "nvlink" and per_peer is None and not converted.is_bridge
+    if link.reduces_in_switch is None and switched and rate >= REDUCING_NVLINK:
         return replace(converted, reduces_in_switch=True)
     return converted
 

@@ -10,11 +10,13 @@ from typing import Any
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_binary, format_si
+from perfmodel.hardware_catalog.amd import AMD_SOURCES
 from perfmodel.hardware_catalog.detect import CpuDescription, Detection
 from perfmodel.hardware_catalog.figures import Figure, MachineFigures
-from perfmodel.hardware_catalog.find import Catalog, DeviceMatch, hardware_names
+from perfmodel.hardware_catalog.find import Catalog, hardware_names, suggestion
+from perfmodel.hardware_catalog.gpu_reading import GpuReading
 from perfmodel.hardware_catalog.lint import LintResult
-from perfmodel.hardware_catalog.nvml import GpuReading
+from perfmodel.hardware_catalog.match import DeviceMatch
 
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 
@@ -51,6 +53,7 @@ _DETECT_COLUMNS = (
     Column("pcie_width", "lanes"),
     Column("power_limit_w", "power limit", "W"),
     Column("driver"),
+    Column("source", shown=False),
 )
 
 
@@ -139,7 +142,7 @@ def _(detection: Detection, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Repo
     """Return one row for each device of this machine."""
     rows = [*(_gpu_row(gpu, match) for gpu, match in detection.gpus), _cpu_row(detection.cpu)]
     notes = (
-        *(f"cuda:{gpu.index}: {_advice(match)}" for gpu, match in detection.gpus),
+        *(f"{_device(gpu)}: {_advice(gpu, match)}" for gpu, match in detection.gpus),
         "cpu: measure its ceilings with: perfmodel calibrate --device cpu",
     )
     return Report("hardware detect", _DETECT_COLUMNS, rows, context, notes=notes, title="This machine")
@@ -147,8 +150,8 @@ def _(detection: Detection, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Repo
 
 def _gpu_row(gpu: GpuReading, match: DeviceMatch | None) -> dict[str, Any]:
     return {
-        "device": f"cuda:{gpu.index}",
-        "name": gpu.name,
+        "device": _device(gpu),
+        "name": gpu.name or None,
         "hardware": match.hardware.name if match else None,
         "matched_by": match.by if match else None,
         "clock_hz": gpu.sm_clock_hz,
@@ -162,15 +165,22 @@ def _gpu_row(gpu: GpuReading, match: DeviceMatch | None) -> dict[str, Any]:
         "pcie_generation": gpu.pcie_generation,
         "pcie_width": gpu.pcie_width,
         "power_limit_w": gpu.power_limit_w,
-        "driver": gpu.driver,
+        "driver": gpu.driver or None,
+        "source": gpu.source,
     }
 
 
-def _advice(match: DeviceMatch | None) -> str:
+def _device(gpu: GpuReading) -> str:
+    """Return the name of a GPU here: torch's, also for AMD's, or its number in a list that counts in its own order."""
+    return f"{'gpu' if gpu.source in AMD_SOURCES else 'cuda'}:{gpu.index}"
+
+
+def _advice(gpu: GpuReading, match: DeviceMatch | None) -> str:
     if match is None:
-        return (
-            "no spec matches. Write one, starting from that of a similar machine "
-            "(perfmodel hardware show h100 lists the figures), and pass --on FILE."
+        advice = suggestion(gpu.name)
+        return f"no spec has this name. {advice}{'. ' if advice else ''}" + (
+            "Write one, starting from that of a similar machine "
+            "(perfmodel hardware show h100 --format toml -o FILE), and pass --on FILE."
         )
     if match.memory_differs:
         return f"the name is that of {match.hardware.name}, the memory size is not: a partition (MIG, vGPU)?"

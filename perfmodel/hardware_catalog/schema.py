@@ -91,7 +91,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     ----------
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP). Default: NVLink
         of 400 GB/s and more, since a bound that ignored the switch could be beaten; but not a bridge, whose ``domain``
-        is at most 4.
+        is at most 4, nor with ``per_peer``.
     domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72. Default: those of
         a node, or with ``per_peer`` as many as have links of their own.
     per_peer : the most per direction between two devices, where pairs have links of their own and no switch.

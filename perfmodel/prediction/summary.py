@@ -8,6 +8,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
+from perfmodel.core.machine_parts import BRIDGED, Link
 from perfmodel.core.units import format_interval, format_si
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter
 from perfmodel.errors import nearest
@@ -194,17 +195,33 @@ def _doubts(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
-    """Say which exchanges cross a bridge between cards, which a machine may lack, and how to predict them without."""
+    """Say which exchanges cross links of a few GPUs, which a machine may lack, and how to predict them without."""
     crossing = []
     for p in predictions:
-        bridges = {link.name for link in p.machine.links if link.is_bridge}
-        if bridges and bridges & {name for name, moved in link_traffic(p.operator, p.machine).items() if np.any(moved)}:
-            text = (
-                f"The NVLink bridge of {p.hardware} is an accessory; without it take [link.nvlink] out of a copy of "
-                f"its file (perfmodel hardware show {p.hardware} --format toml -o FILE)"
-            )
+        links = p.machine.links
+        few = {link.name: link for link in links if link.joins_a_board or _is_accessory(link, links)}
+        moved = link_traffic(p.operator, p.machine) if few else {}
+        for link in (few[name] for name, crossing_bytes in moved.items() if name in few and np.any(crossing_bytes)):
+            if link.joins_a_board:
+                text = (
+                    f"NVLink joins the {link.domain} {p.hardware} of a board; nodes=N says over how many nodes they "
+                    "are spread where nodes have fewer"
+                )
+            else:
+                name = {"nvlink": "NVLink", "xgmi": "xGMI"}[link.name]
+                text = (
+                    f"The {name} bridge of {p.hardware} is an accessory; without it take [link.{link.name}] out of a "
+                    f"copy of its file (perfmodel hardware show {p.hardware} --format toml -o FILE)"
+                )
             crossing.append((text, p))
     return [f"{text}: {names}." for text, names in _by_text(crossing).items()]
+
+
+def _is_accessory(link: Link, links: Sequence[Link]) -> bool:
+    """Return whether a link is a bridge of NVLink, or one of xGMI, between a few cards in slots of PCIe."""
+    of_cards = any(other.name == "pcie" for other in links)
+    hive = link.name == "xgmi" and link.domain is not None and link.domain <= BRIDGED
+    return link.is_bridge or (hive and of_cards)
 
 
 def _in_one_memory(predictions: Sequence[Prediction]) -> list[str]:

@@ -104,12 +104,13 @@ class Deployment:
         )
         given.check_texts(
             engine_version=self.engine_version, weights=self.weights, kv=self.kv, sampling=self.sampling,
-            dispatcher=self.dispatcher, states=self.states,
+            dispatcher=self.dispatcher, states=self.states, laboratory=self.laboratory,
         )  # fmt: skip
         object.__setattr__(self, "weights", self.weights or self.config.usual_weights)
         dispatcher = self.dispatcher and Dispatcher.parse(self.dispatcher, place="deployment")
         object.__setattr__(self, "dispatcher", dispatcher)
-        given.check_graph(self.graph)
+        given.check_switch("graph", self.graph)
+        given.check_switch("release_known", self.release_known)
         if not isinstance(self.engine, Engine):
             given.check_texts(engine=self.engine)
         given.check_utilization(self.utilization)

@@ -24,10 +24,10 @@ def check_texts(**texts: object) -> None:
             raise UsageError(f"{name}={value!r} is no text.", place=_PLACE)
 
 
-def check_graph(graph: object) -> None:
+def check_switch(name: str, switch: object) -> None:
     """Raise a UsageError unless a switch is on, off or not given."""
-    if graph is not None and not isinstance(graph, bool):
-        raise UsageError(f"graph={graph!r} is neither true nor false.", place=_PLACE)
+    if switch is not None and not isinstance(switch, bool):
+        raise UsageError(f"{name}={switch!r} is neither true nor false.", place=_PLACE)
 
 
 def check_utilization(share: object) -> None:

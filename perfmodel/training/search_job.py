@@ -19,7 +19,7 @@ from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import attention_kernel, idle_selective, setup_of
 from perfmodel.training.space import Space, worth_trying
 from perfmodel.training.step import compared_step
-from perfmodel.workers import ahead, executor, streamed
+from perfmodel.workers import ahead, executor, streamed, usable
 from perfmodel.workers.common import common, opened
 from perfmodel.workers.slots import Slot
 from perfmodel.workloads.model_config import ModelConfig
@@ -168,7 +168,7 @@ def _work(item: tuple[bytes | Slot, tuple[int, int, int]]) -> Part:
 def run(job: Job, workers: int, scheduler: str) -> Iterator[Part]:
     """Yield what each task of a search gave, in the order of the tasks."""
     tasks = job.tasks()
-    workers = min(workers, len(tasks)) if workers > 1 else workers
+    workers = workers if scheduler else usable(workers, len(tasks))
     with executor(workers, scheduler, here=True) as pool:
         if pool is None:
             yield from map(job.part, tasks)

@@ -52,19 +52,32 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
     if scheduler:
         if workers != 1:
             raise UsageError(
-                "--workers has no effect: the workers of the scheduler share the work.", remedy="Leave out one of them."
+                f"{workers!r} has no effect beside a scheduler, whose workers share the work.",
+                place="workers",
+                remedy="Leave out one of them.",
             )
         with connected(scheduler) as client, executor_of(client) as pool:
             yield pool
         return
-    most = _MOST_PER_CPU * (os.cpu_count() or 1)
-    if not isinstance(workers, int | Integral) or not 1 <= workers <= most:
-        raise UsageError(f"{workers!r} workers are impossible.", place="--workers", remedy=f"Give 1 to {most}.")
-    if workers == 1:
+    if usable(workers) == 1:
         yield None
         return
     with local_pool(workers - here) as pool:
         yield pool
+
+
+def usable(workers: int, tasks: int | None = None) -> int:
+    """Return how many processes share some tasks: as many as are asked for, and no more than there are tasks.
+
+    Raises
+    ------
+    UsageError
+        When the number is impossible.
+    """
+    most = _MOST_PER_CPU * (os.cpu_count() or 1)
+    if not isinstance(workers, int | Integral) or not 1 <= workers <= most:
+        raise UsageError(f"{workers!r} workers are impossible.", place="workers", remedy=f"Give 1 to {most}.")
+    return workers if tasks is None else max(1, min(workers, tasks))
 
 
 def ahead(workers: int, scheduler: str, own: int = OWN, each: int = EACH) -> int:
@@ -259,6 +272,6 @@ def _start() -> None:
 def _died(done: str) -> WorkersLostError:
     return WorkersLostError(
         f"a worker died; pieces of work that were done: {done}.",
-        place="--workers",
+        place="workers",
         remedy="It may have run out of memory: use fewer workers.",
     )

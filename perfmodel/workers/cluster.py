@@ -45,8 +45,8 @@ def connected(address: str) -> Iterator[Any]:
         from distributed.client import ClosedClientError
         from distributed.comm.core import CommClosedError
     except ImportError:
-        raise not_installed("a scheduler needs Dask", "dask", place="--scheduler") from None
-    place = f"--scheduler {address}"
+        raise not_installed("a scheduler needs Dask", "dask", place="scheduler") from None
+    place = f"scheduler {address}"
     alone = threading.Event()
     try:
         with _quiet(), _client(address, place) as client:
@@ -124,13 +124,13 @@ def _check_address(address: str) -> None:
 
     remedy = "Write tcp://HOST:8786."
     if "://" not in address:
-        raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy=remedy)
+        raise UsageError(f"{address!r} is no address.", place="scheduler", remedy=remedy)
     try:
         possible = urlsplit(address).port != 0
     except ValueError:
         possible = False
     if not possible:
-        raise UsageError(f"{address!r} has no port from 1 to 65535.", place="--scheduler", remedy=remedy)
+        raise UsageError(f"{address!r} has no port from 1 to 65535.", place="scheduler", remedy=remedy)
 
 
 def _client(address: str, place: str) -> Any:

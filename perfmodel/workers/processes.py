@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection, parent_process
+from multiprocessing import connection, parent_process, resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
@@ -129,6 +129,8 @@ def _undisturbed() -> Iterator[None]:
     The process starts with both of them blocked, as it inherits, until `_belong_to_parent` ignores them.
     """
     with put_off(also_second=True):
+        if _HAS_MASKS:  # started with the first process, it would unblock both again in this thread
+            resource_tracker.ensure_running()
         of_main_thread = threading.current_thread() is threading.main_thread()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if of_main_thread and _HAS_MASKS else None
         try:

@@ -11,11 +11,15 @@ import functools
 import itertools
 import pickle
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sized
 from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
+
+from perfmodel.signals import put_off
 
 _Result = TypeVar("_Result")
 
@@ -70,15 +74,15 @@ def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterat
 @contextlib.contextmanager
 def block(pool: Executor | None, size_bytes: int) -> Iterator[Slot | None]:
     """Yield a place that this process shares with the workers of a pool; None as in `slots`."""
-    memory = _memory(size_bytes) if isinstance(pool, ProcessPoolExecutor) else None
-    if memory is None:
-        yield None
-        return
+    memory: SharedMemory | None = None
     try:
-        yield Slot(memory.name, 0, size_bytes)
+        with put_off():  # a Ctrl-C while it is made would leave it behind
+            memory = _memory(size_bytes) if isinstance(pool, ProcessPoolExecutor) else None
+        yield None if memory is None else Slot(memory.name, 0, size_bytes)
     finally:
-        memory.close()
-        memory.unlink()
+        if memory is not None:
+            memory.close()
+            memory.unlink()
 
 
 def _memory(size_bytes: int) -> SharedMemory | None:
@@ -129,5 +133,19 @@ def _bytes(block: str) -> memoryview:
 
 @functools.lru_cache(maxsize=1)
 def _attached(block: str) -> SharedMemory:
-    """Return a block by its name; workers of one process have its resource tracker, so that none ends it."""
-    return SharedMemory(block)
+    """Return a block by its name, which Python's resource tracker has of the process that made it.
+
+    A worker that attaches while that process gives the block back, on Ctrl-C, would leave it in the tracker, which
+    complains of it at the end.
+    """
+    if sys.version_info >= (3, 13):
+        return SharedMemory(block, track=False)
+    register, resource_tracker.register = resource_tracker.register, _register_nothing
+    try:
+        return SharedMemory(block)
+    finally:
+        resource_tracker.register = register
+
+
+def _register_nothing(name: Sized, rtype: str) -> None:
+    """Stand in for the tracker's function before Python 3.13."""

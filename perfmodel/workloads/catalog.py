@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +35,8 @@ _WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
 
 #: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
 _REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
+#: similarity from which on the first words of a name are taken for those of a model
+_BEGINS_ALIKE = 0.8
 
 
 def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
@@ -129,9 +132,25 @@ def _unknown(name: str, listed: tuple[str, ...]) -> UsageError:
     family = re.match(r"[a-z]*", name.strip().lower().rsplit("/", 1)[-1])
     alike = [one for one in listed if family and family[0] and one.startswith(family[0])]
     others = f"Those like it: {', '.join(alike)}." if alike else ""
-    hint = " ".join(filter(None, (nearest(name, alike or listed), others)))
+    hint = " ".join(filter(None, (_meant(name, alike or listed), others)))
     remedy = f"{hint} perfmodel models lists all {len(listed)}, and a config.json or a shape describes any other."
     return UsageError(f"unknown model {name!r}.", place="model", remedy=remedy.strip())
+
+
+def _meant(name: str, listed: Sequence[str]) -> str:
+    """Return the model that a name may stand for, in words, or "": people leave out the last words of a name.
+
+    Of "qwen3-nxt" two words are compared: "qwen3-next" of qwen3-next-80b-a3b is nearer than the whole of qwen3-8b.
+    """
+    words = re.split(r"[-_ ]+", name.strip().lower().rsplit("/", 1)[-1])
+    starts: dict[str, list[str]] = {}  # the same number of words -> the models that begin with them
+    for one in listed:
+        starts.setdefault("-".join(one.split("-")[: len(words)]), []).append(one)
+    near = difflib.get_close_matches("-".join(words), starts, n=1, cutoff=_BEGINS_ALIKE)
+    if not near:
+        return nearest(name, listed)
+    begun = starts[near[0]]
+    return nearest(name, begun) or f"Did you mean {begun[0]!r}?"
 
 
 def _as_named(config: ModelConfig, name: str) -> ModelConfig:

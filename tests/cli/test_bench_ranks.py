@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.cli._bench_collectives import ranks_of_job
 from perfmodel.cli.app import run
 
 psutil = pytest.importorskip("psutil")
@@ -210,7 +211,8 @@ def test_ranks_of_torchrun_join_and_a_rank_that_hangs_is_named(spec: Path, tmp_p
     script.write_text(STUCK)
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
     limits = ("--rank-timeout", 2, "--time-limit", 0.05, "--min-time", 0)
-    line = bench(spec, "all_reduce", "bytes=1KiB/2KiB", *limits, "-o", path)
+    # without --num-gpus: the launcher says how many there are
+    line = ("bench", "all_reduce", "bytes=1KiB/2KiB", "--device", "cpu", "--on", spec, *limits, "-o", path)
     ran = started(*line, module=launcher)
     _, err = ran.communicate(timeout=100)
     assert ran.returncode != 0
@@ -274,6 +276,18 @@ def test_a_rank_that_waits_on_its_device_for_ever_names_the_missing_one(
     assert "rank 1 did not answer within 2 s" in err
     assert "Traceback" not in err
     assert [row["params"]["bytes"] for row in json.loads(path.read_text())["rows"]] == [1024]
+
+
+def test_a_launcher_says_how_many_ranks_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(OF_JOBS)]:
+        monkeypatch.delenv(name)
+    assert ranks_of_job(["all_reduce", "bytes=1KiB"]) is None, "no job"
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    assert ranks_of_job(["all_reduce", "bytes=1KiB"]) == 16
+    assert ranks_of_job(["gemm", "m=8", "n=8", "k=8"]) is None, "each rank measures it alone"
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert ranks_of_job(["all_reduce", "bytes=1KiB"]) is None
 
 
 def free_port() -> int:

@@ -153,6 +153,18 @@ def test_rows_of_one_side_are_listed(perfmodel, written):
     assert "the records have no row in common" in ran.err
 
 
+def test_a_copy_of_a_record_is_no_repeat_of_it(perfmodel, written):
+    """Two equal runs drift by nothing, so that any difference would count as a change."""
+    before, copy, after = written("a.json", record()), written("copy.json", record()), written("b.json", record(1.02))
+    for repeats, message in (
+        (("--repeat-before", before), "a.json: is named twice, which is no repeat"),
+        (("--repeat-before", copy), f"copy.json: is a copy of {before}, which is no repeat"),
+    ):
+        ran = perfmodel("compare", before, after, *repeats)
+        assert (ran.code, message in ran.err) == (3, True), ran.err
+    assert perfmodel("compare", before, copy).code == 0, "both sides may be equal"
+
+
 def test_repeats_are_read_for_each_side(perfmodel, written):
     files = [written(f"{index}.json", record(factor)) for index, factor in enumerate((1.0, 1.2, 1.1, 0.95))]
     ran = perfmodel(

@@ -185,18 +185,22 @@ def test_a_list_is_no_specification(perfmodel: Program, tmp_path: Path) -> None:
 
 
 def test_detect_describes_this_machine(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfmodel.hardware_catalog import detect
+
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    monkeypatch.setattr(detect, "open_driver", lambda: None)
+    monkeypatch.setattr(detect, "_OTHERS", ())
     ran = perfmodel("hardware", "detect", "--format", "json")
     assert ran.code == 0
     (cpu,) = ran.json["rows"]
     assert cpu["device"] == "cpu"
     assert cpu["cores"] >= 1
-    assert "NVML reports no NVIDIA GPU" in ran.err
+    assert "no GPU found: neither NVML (package nvidia-ml-py) nor the CUDA driver" in ran.err
 
 
 def test_detect_names_the_spec_of_each_gpu(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     from perfmodel.hardware_catalog import detect
-    from perfmodel.hardware_catalog.nvml import GpuReading
+    from perfmodel.hardware_catalog.gpu_reading import GpuReading
 
     readings = (
         GpuReading(0, "NVIDIA A100-SXM4-80GB", 85.2e9, 1410e6, 1593e6, 4, 16, 400.0, "580.1"),
@@ -210,7 +214,7 @@ def test_detect_names_the_spec_of_each_gpu(perfmodel: Program, monkeypatch: pyte
     whole, part, unknown, _cpu = ran.json["notes"]
     assert "--on a100-sxm4-80gb" in whole
     assert "partition" in part
-    assert "no spec matches" in unknown
+    assert "no spec has this name" in unknown
 
 
 @pytest.mark.parametrize("command", ["list", "show", "lint", "detect"])

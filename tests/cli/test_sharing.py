@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import pytest
 from perfmodel import workers
 from perfmodel.cli._progress import counted
 from perfmodel.cli._sharing import Sharing, end_code
+from perfmodel.diagnosis.ranks import job as job_module
 from perfmodel.serving import study
 from perfmodel.training import search as training_search
 from perfmodel.training import search_job
@@ -24,7 +27,7 @@ from perfmodel.workers.lost import WorkersLostError
 MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
 SMALL = (MODEL, "--on", "h100", "--tp", "1/2", "--isl", "128", "--osl", "32", "--num-requests", "20", "-f", "json")
 RANKS = sorted((Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces" / "ddp_4_slow_rank").glob("*.gz"))
-GONE = WorkersLostError("the scheduler no longer answers.", place="--scheduler tcp://head:8786")
+GONE = WorkersLostError("the scheduler no longer answers.", place="scheduler tcp://head:8786")
 
 
 class Ended(Executor):
@@ -47,7 +50,7 @@ class Ended(Executor):
     ("end", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "interrupted."),
-        (GONE, 4, "--scheduler tcp://head:8786: the scheduler no longer answers."),
+        (GONE, 4, "scheduler tcp://head:8786: the scheduler no longer answers."),
     ],
 )
 def test_loads_of_few_deployments_are_kept_when_the_work_ends(
@@ -107,7 +110,7 @@ def test_set_ups_that_were_tried_are_ranked_when_the_workers_are_lost(
     command = ("search", "train", MODEL, "--on", "h100", "--gpus", 8, "--batch", "32/64/128", "-f", "json")
     monkeypatch.setattr(training_search, "run", lose)
     ran = perfmodel(*command)
-    assert (ran.code, ran.err) == (4, "perfmodel: --scheduler tcp://head:8786: the scheduler no longer answers.\n")
+    assert (ran.code, ran.err) == (4, "perfmodel: scheduler tcp://head:8786: the scheduler no longer answers.\n")
     assert ran.json["rows"][0]["rank"] == 1
     assert any(note.startswith("Interrupted: ") for note in ran.json["notes"])
 
@@ -169,6 +172,27 @@ def test_diagnose_keeps_the_ranks_behind_one_that_was_not_read(perfmodel: Any, e
     assert ran.code == 130
     assert "3 of 4 files were read" in ran.err
     assert ran.json["context"]["missing_ranks"] == [0]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_while_ranks_are_joined_keeps_them_unless_it_comes_again(
+    perfmodel: Any, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """To read hundreds of traces takes minutes, and to join them a second."""
+    whole = perfmodel("diagnose", *RANKS, "-f", "json")
+    join = job_module.join
+
+    def joined(*arguments: Any) -> Any:
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.15)
+        return join(*arguments)
+
+    monkeypatch.setattr(job_module, "join", joined)
+    ran = perfmodel("diagnose", *RANKS, "-f", "json")
+    assert ran.code == 130
+    assert ("interrupted: all 4 files were read.\n" in ran.err) is (times == 1)
+    assert (ran.json["rows"] == whole.json["rows"]) if times == 1 else not ran.out
 
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (GONE, 4)])
@@ -240,3 +264,21 @@ def test_a_file_that_is_lost_with_the_process_is_said_to(perfmodel: Any) -> None
     words = ("analyze", "gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "h100", "-o")
     ran = perfmodel(*words, "memory://lost/gemm.json")
     assert ran.err == ("wrote memory://lost/gemm.json, which is lost when this process ends: name a file to keep it\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workers", "100000"), "perfmodel: --workers: 100000 workers are impossible. Give 1 to"),
+        (("--workers=0",), "perfmodel: --workers: 0 workers are impossible."),
+        (("--workers", "2", "--scheduler", "tcp://a:1"), "perfmodel: --workers: 2 has no effect beside a scheduler"),
+        (("--scheduler", "head"), "perfmodel: --scheduler: 'head' is no address."),
+    ],
+)
+def test_what_python_calls_a_parameter_is_an_option_here(
+    perfmodel: Any, options: tuple[str, ...], message: str
+) -> None:
+    """The number is the one that was written, not the fewer for which a search has work."""
+    ran = perfmodel("search", "train", MODEL, "--on", "h100", "--gpus", 8, "--batch", 8, "--seq", 128, *options)
+    assert ran.code == 2
+    assert ran.err.startswith(message)

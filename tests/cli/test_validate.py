@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -418,3 +419,13 @@ def test_the_open_tables_of_normalisations(perfmodel, data_dir):
     rows = perfmodel("validate", *tables, "--format", "json").json["rows"]
     assert rows[-1]["rows"] == 6104
     assert all(row["mape"] < row["bound_mape"] for row in rows)
+
+
+def test_tables_of_several_kinds_are_told_apart(perfmodel):
+    """Each kind by its first table, in the order of the command line."""
+    folder = Path(__file__).parents[2] / "examples" / "published"
+    kernels, steps, loads = (folder / f"{name}.csv" for name in ("fifth", "training", "serving_arrivals"))
+    ran = perfmodel("validate", kernels, folder / "sixth.csv", steps, loads)
+    assert ran.code == 2
+    held = f"{kernels} holds measured calls, {steps} holds runs of training, {loads} holds runs of serving."
+    assert f"the tables are of several kinds: {held} Validate one kind at a time." in ran.err

@@ -55,3 +55,29 @@ def test_a_machine_without_a_network_is_refused_beyond_a_node():
 def test_bad_values_get_one_message(given, message):
     with pytest.raises(UsageError, match=message):
         pm.Cluster("h100", **given)
+
+
+def test_a_board_or_bridge_joins_no_more_than_a_host_has():
+    """Two H100 NVL in two hosts have no bridge, a rack of NVL72 joins hosts of one, and two of four share a board."""
+    domains = {
+        (name, node): [link.domain for link in pm.Cluster(name, gpus=2, gpus_per_node=node, nic="400Gb/s").machine.links
+                       if link.name in ("nvlink", "xgmi")]
+        for name, node in (("h100-nvl", 1), ("h100-nvl", 2), ("gh200", 1), ("gh200", 2), ("gh200", 4), ("gb200", 1),
+                           ("mi300a", 1), ("h100", 1))
+    }  # fmt: skip
+    assert domains == {
+        ("h100-nvl", 1): [], ("h100-nvl", 2): [2], ("gh200", 1): [], ("gh200", 2): [2], ("gh200", 4): [4],
+        ("gb200", 1): [72], ("mi300a", 1): [], ("h100", 1): [None],
+    }  # fmt: skip
+
+
+def test_superchips_of_hopper_share_a_host_by_four_or_two():
+    """Beyond a board of four GH200, or the two of a GH200 NVL2, the network counts; no switch reduces."""
+    for name, node in (("gh200-96gb", 4), ("gh200-144gb", 2)):
+        cluster = pm.Cluster(name, gpus=16)
+        assert (cluster.gpus_per_node, cluster.nvlink_domain) == (node, node)
+        inside, beyond = (
+            pm.predict(pm.AllReduce(bytes=2**28, num_gpus=gpus), name).bound_time_s for gpus in (node, 2 * node)
+        )
+        assert beyond > 2 * inside
+        assert not any(link.reduces_in_switch for link in cluster.hardware.links)

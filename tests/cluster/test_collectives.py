@@ -104,6 +104,8 @@ def test_a_message_to_the_next_gpu_crosses_one_link_in_a_node_and_one_network_be
     assert send_time(near, GIB) == pytest.approx(NVLINK_STEP_S + GIB / (0.8 * 450e9))
     assert send_time(far, GIB) == pytest.approx(GIB / 50e9)
     assert send_time(Group(CLUSTER, 1), GIB) == send_time(near, 0.0) == 0.0
+    # of eight MI300X each two have one of seven links, of 64 GB/s
+    assert send_time(Group(pm.Cluster("mi300x", gpus=8), 8), GIB) == pytest.approx(NVLINK_STEP_S + GIB / (0.8 * 64e9))
 
 
 def test_one_gpu_more_costs_no_more_than_its_node() -> None:
@@ -121,3 +123,12 @@ def test_ranks_that_fit_in_a_domain_stay_in_one() -> None:
             for ranks in range(1, 72 // stride + 1):
                 if gpus % (stride * ranks) == 0:
                     assert not Group(pm.Cluster("gb200", gpus=gpus), ranks, stride).crosses
+
+
+def test_a_larger_domain_than_the_specification_has_crosses_no_network() -> None:
+    """Thirty-two GH200 behind switches (NVL32), whose specification joins four of a board."""
+    rack = pm.Cluster("gh200", gpus=32, nvlink_domain=32)
+    boards = pm.Cluster("gh200", gpus=32)
+    inside, beyond = (exchange_time(Group(cluster, 32), "all_reduce", GIB) for cluster in (rack, boards))
+    # over 450 GB/s of each GPU inside, over the four networks of a board otherwise
+    assert 2 * GIB * 3 / 4 / 450e9 < inside < 0.3 * beyond

@@ -13,8 +13,9 @@ from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
-from perfmodel.hardware_catalog.find import match_device, spec_files, suggestion
+from perfmodel.hardware_catalog.find import spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
+from perfmodel.hardware_catalog.match import match_device
 from perfmodel.hardware_catalog.names import name_key
 
 #: every shipped machine; a new file is tested without being listed
@@ -249,6 +250,7 @@ def test_the_name_of_a_listed_board_suggests_its_machine() -> None:
 
 
 LACKS = "The catalog lacks this board, whose chip is another one than that of"
+VIRTUAL, TURNS = "It is a virtual GPU (vGPU) of the board", "turns on its SMs with other virtual GPUs"
 PARTITION, PART = "It is a partition (MIG) of", "with a part of its SMs, L2, memory and bandwidth"
 MEMORY = "The catalog lacks this board, whose memory is another one than that of"
 
@@ -284,6 +286,10 @@ def test_the_order_of_the_words_does_not_matter(text: str, name: str) -> None:
         ("A100 40GB OAM", "It may be one of a100-pcie-40gb, a100-sxm4-40gb"),
         ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", f"{PARTITION} a100-sxm4-80gb, {PART}"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", f"{PARTITION} h100-sxm5-80gb, {PART}"),
+        ("GRID A100-10C", f"{VIRTUAL} A100, with 10 GB and {TURNS}"),
+        ("NVIDIA A100-40C", f"{VIRTUAL} A100, with 40 GB and {TURNS}"),
+        ("NVIDIA A100D-4-40C", f"{VIRTUAL} A100D, with 40 GB and 4 of its slices (MIG)"),
+        ("NVIDIA L40S-48Q", f"{VIRTUAL} L40S, with 48 GB and {TURNS}"),
         ("MI300", "It may be one of mi300a, mi300x"),
         ("AMD Instinct MI250X / MI250", "It may be one of mi250, mi250x"),
         ("Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]", "It may be one of rx-7900-xt, rx-7900-xtx"),

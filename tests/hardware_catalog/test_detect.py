@@ -76,9 +76,21 @@ class SmallFakeNvml:
         return b"580.95.05"
 
 
+class NoDriver:
+    """The library of a CUDA driver that finds no GPU: CUDA_ERROR_NO_DEVICE."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: 100
+
+
+def read(nvml: Any, driver: Any = None, *others: Any) -> Any:
+    """Return what `detect_gpus` finds of fakes alone, whatever GPUs this machine has."""
+    return detect_gpus(nvml, driver or NoDriver(), others)
+
+
 def test_a_gpu_is_read_and_matched() -> None:
     nvml = SmallFakeNvml(("NVIDIA H200", 143_771 * 2**20), ("NVIDIA GeForce GTX 1660", 8e9))
-    (h200, match), (_, none) = detect_gpus(nvml)
+    (h200, match), (_, none) = read(nvml)
     assert not nvml.open
     assert none is None
     assert match is not None
@@ -104,7 +116,7 @@ class SmallFakeDriver:
 
 def test_the_cuda_driver_says_what_nvml_does_not() -> None:
     nvml = SmallFakeNvml(("NVIDIA H200", 143_771 * 2**20), ("NVIDIA H200", 143_771 * 2**20))
-    (first, _), (second, _) = detect_gpus(nvml, SmallFakeDriver())
+    (first, _), (second, _) = read(nvml, SmallFakeDriver())
     assert (first.sm_count, first.l2_bytes, first.compute_capability) == (132, 60 * 2**20, "9.0")
     assert (second.sm_count, second.l2_bytes) == (None, None), "the driver does not see it"
     # 3201 MHz, twice, 6144 bit
@@ -113,20 +125,20 @@ def test_the_cuda_driver_says_what_nvml_does_not() -> None:
 
 
 def test_old_pynvml_returns_bytes() -> None:
-    ((gpu, match),) = detect_gpus(SmallFakeNvml((b"Tesla T4", 15_843_721_216)))
+    ((gpu, match),) = read(SmallFakeNvml((b"Tesla T4", 15_843_721_216)))
     assert gpu.name == "Tesla T4"
     assert match is not None
     assert match.hardware.name == "t4"
 
 
 def test_no_driver_and_no_gpu_are_no_errors() -> None:
-    assert detect_gpus(SmallFakeNvml(driver=False)) == ()
-    assert detect_gpus(SmallFakeNvml()) == ()
+    assert read(SmallFakeNvml(driver=False)) == ()
+    assert read(SmallFakeNvml()) == ()
 
 
 def test_no_pynvml_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
-    assert detect_gpus() == ()
+    assert read(None) == ()
 
 
 def fake_root(folder: Path, *, flags: str, threads: int, cores: int, max_khz: int | None) -> Path:

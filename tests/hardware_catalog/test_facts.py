@@ -101,6 +101,7 @@ def test_a_specification_may_state_its_generation(spec) -> None:
         ('[link.nvlink]\nper_direction = "450 GB/s"\n', True),  # a bound that ignored the switch could be beaten
         ('[link.nvlink]\nper_direction = "300 GB/s"\n', False),
         ('[link.nvlink]\nper_direction = "450 GB/s"\ndomain = 4\n', False),  # a bridge
+        ('[link.nvlink]\nper_direction = "450 GB/s"\nper_peer = "64 GB/s"\n', False),  # links of each two of eight
         ('[link.nvlink]\nper_direction = "450 GB/s"\nreduces_in_switch = false\n', False),
         ('[link.nvlink]\nper_direction = "300 GB/s"\nreduces_in_switch = true\n', True),
         ('[link.pcie]\nper_direction = "500 GB/s"\n', False),

@@ -539,7 +539,37 @@ UNKNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     ("last level", "mi300x", {"memory.llc.capacity": '"256 GiB"'}, "unit-1000x", "memory.llc.capacity"),
     ("PCIe of no generation", H100, {"link.pcie.generation": "9"}, "link-differs", "link.pcie.generation"),
     ("power", H100, {"chip.tdp": '"700 kW"'}, "unit-1000x", "chip.tdp"),
-]
+    # what nothing is computed from
+    ("a cluster for a host", H100, {"cluster.gpus_per_node": "5000"}, "implausible-figure", "cluster.gpus_per_node"),
+    ("rack for host", "gb200-nvl72", {"cluster.gpus_per_node": "72"}, "implausible-figure", "cluster.gpus_per_node"),
+    ("hall for rack", "gb200-nvl72", {"link.nvlink.domain": "7200"}, "implausible-figure", "link.nvlink.domain"),
+    ("ms for us", H100, {"cluster.alpha": '"14 ms"'}, "implausible-figure", "cluster.alpha"),
+    ("percent", H100, {"cluster.nic_efficiency": "0.0085"}, "implausible-figure", "cluster.nic_efficiency"),
+    ("MB for GB", "gb200-nvl72", {"cluster.host_memory": '"240 MB"'}, "implausible-figure", "cluster.host_memory"),
+    ("MiB, KiB", H100, {"memory.l1.capacity_per_sm": '"256 MiB"'}, "implausible-figure", "memory.l1.capacity_per_sm"),
+    ("all SMs", H100, {"memory.registers.capacity_per_sm": '"33 MiB"'}, "implausible-figure",
+     "memory.registers.capacity_per_sm"),
+    ("lanes for SMs", "mi300x", {"chip.sm_count": "19456"}, "implausible-figure", "chip.sm_count"),
+    ("copies of each SM", H100, {"memory.l2.copies": "132"}, "implausible-figure", "memory.l2.copies"),
+    ("no capability", H100, {"compute_capability": '"foo"'}, "bad-compute-capability", "compute_capability"),
+    ("sm_90", H100, {"compute_capability": '"sm_90"'}, "bad-compute-capability", "compute_capability"),
+    ("CUDA's of AMD", "mi300x", {"compute_capability": '"9.4"'}, "bad-compute-capability", "compute_capability"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found_text", "written", "code", "key"),
+    [
+        ('process = "TSMC 4N"', 'process = "TSMC 4"', "unknown-process", "chip.process"),
+        ('sparse_2to4 = "1978.8 ', 'sparse_2to4 = "3957.8 ', "sparse-differs", "peak.tensor.bf16.sparse_2to4"),
+    ],
+)
+def test_what_changes_little_or_nothing_is_a_warning(
+    tmp_path: Path, found_text: str, written: str, code: str, key: str
+) -> None:
+    path = write_edited(tmp_path, H100, {}, name="my-gpu")
+    path.write_text(path.read_text(encoding="utf-8").replace(found_text, written), encoding="utf-8")
+    assert found(lint_file(path), code, key).severity == "warning"
 
 
 def test_a_module_of_few_watts_is_no_mistake_of_kilowatts(tmp_path: Path) -> None:
@@ -824,6 +854,7 @@ def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
 def test_every_code_of_the_fixtures_is_documented_and_every_code_has_a_fixture() -> None:
     used = {row[3] for row in (*KNOWN_PRODUCTS, *UNKNOWN_PRODUCTS)}
     elsewhere = {"syntax", "schema", "flop-per-clock", "name-differs-from-file", "peak-arithmetic"}
+    elsewhere |= {"unknown-process", "sparse-differs"}
     elsewhere |= {"fact-without-source", "unknown-vendor", "unknown-architecture", "microscaled-peak"}
     assert set(CODES) - used == elsewhere - used
 
@@ -841,7 +872,7 @@ def test_a_fact_that_no_datasheet_gives_needs_a_source_or_a_reason(tmp_path: Pat
 
 def test_threads_per_sm_of_an_unknown_product_are_those_of_its_compute_capability(tmp_path: Path) -> None:
     # 64 warps of 32 threads are consistent with 2048 threads, which compute capability 8.9 does not have
-    edits = {"chip.max_threads_per_sm": "2048", "chip.max_warps_per_sm": "64", "chip.process": '"mine"'}
+    edits = {"chip.max_threads_per_sm": "2048", "chip.max_warps_per_sm": "64", "chip.process": '"Samsung 8N"'}
     findings = lint_file(write_edited(tmp_path, "rtx-4090", edits, name="my-gpu"))
     threads = found(findings, "fact-differs", "chip.max_threads_per_sm")
     assert (threads.severity, threads.message) == ("warning", "found 2048, compute capability 8.9 has 1536.")

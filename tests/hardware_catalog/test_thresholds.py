@@ -9,9 +9,9 @@ import pytest
 
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware
-from perfmodel.hardware_catalog.find import match_device
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.lint._compare import deviation, near, unit_slip
+from perfmodel.hardware_catalog.match import match_device
 
 H100 = "h100-sxm5-80gb"
 #: lines that make a file one of a product that the catalog does not have

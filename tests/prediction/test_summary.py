@@ -121,14 +121,22 @@ def test_data_in_a_cache_may_beat_the_bound_of_a_cold_call() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "num_gpus", "said"),
-    [("rtx-2080-ti", 2, True), ("rtx-3090", 4, True), ("h100-sxm5-80gb", 2, False), ("l40s", 2, False)],
-)
+    [("rtx-2080-ti", 2, True), ("rtx-3090", 4, True), ("h100-sxm5-80gb", 2, False), ("l40s", 2, False),
+     ("mi210", 4, True), ("mi300a", 4, False), ("mi300x", 4, False)],
+)  # fmt: skip
 def test_an_exchange_over_a_bridge_says_how_to_leave_it_out(machine: str, num_gpus: int, said: bool) -> None:
     found = pm.predict(pm.AllReduce(bytes=2**20, num_gpus=num_gpus, dtype="fp32"), machine, library="nccl")
-    sentence = (
-        f"The NVLink bridge of {machine} is an accessory; without it take [link.nvlink] out of a copy of its file"
-    )
+    name, key = ("xGMI", "xgmi") if machine.startswith("mi") else ("NVLink", "nvlink")
+    sentence = f"The {name} bridge of {machine} is an accessory; without it take [link.{key}] out of a copy of its file"
     assert any(text.startswith(sentence) for text in summarize([found])) is said
+
+
+@pytest.mark.parametrize(("nodes", "said"), [(None, True), (2, False)])
+def test_an_exchange_on_a_board_says_that_nodes_may_have_fewer(nodes: int | None, said: bool) -> None:
+    """Most nodes with a GH200 have one; two of them in two nodes exchange over the network alone."""
+    text = "\n".join(summarize([pm.predict(pm.AllReduce(bytes=2**20, num_gpus=2, nodes=nodes), "gh200")]))
+    assert ("NVLink joins the 4 gh200-96gb of a board; nodes=N says" in text) is said
+    assert "accessory" not in text
 
 
 ALONE, WITH = "The product alone; --library sglang, trtllm or vllm adds", "With the kernel that quantises A"

@@ -106,7 +106,7 @@ def test_lost_workers_leave_what_is_done(monkeypatch):
     def lose(job: Job, workers: int, scheduler: str, after: int = 2):
         del workers, scheduler
         yield from map(job.part, job.tasks()[:after])
-        raise WorkersLostError("a worker process ended before its work was done.", place="--workers")
+        raise WorkersLostError("a worker process ended before its work was done.", place="workers")
 
     monkeypatch.setattr(search_module, "run", lose)
     kept = search(LLAMA, [CLUSTER], PLAN, space, workers=2)

@@ -81,7 +81,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> Callable[[Client], None]:
     [
         (
             Client(workers=0),
-            f"--scheduler {ADDRESS}: the scheduler has no workers. Start one with: dask worker {ADDRESS}",
+            f"scheduler {ADDRESS}: the scheduler has no workers. Start one with: dask worker {ADDRESS}",
         ),
         (Client(""), f"the worker tcp://10.0.0.2:4000 has no perfmodel. Install perfmodel {pm.__version__} for it."),
         (Client("9.9"), f"has perfmodel 9.9, this program has {pm.__version__}. Install the same version on all"),
@@ -165,7 +165,7 @@ def test_a_port_that_cannot_exist_is_refused_before_anything_waits_for_it(port: 
 
 
 def test_workers_beside_a_scheduler_have_no_effect() -> None:
-    with pytest.raises(UsageError, match="--workers has no effect"), executor(2, ADDRESS):
+    with pytest.raises(UsageError, match="workers: 2 has no effect beside a scheduler"), executor(2, ADDRESS):
         pass
 
 

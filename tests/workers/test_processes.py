@@ -125,3 +125,36 @@ def test_a_signal_while_a_process_starts_comes_when_it_has_started() -> None:
     thread.start()
     thread.join()
     assert threads == [True]
+
+
+#: a process that says whether Ctrl-C is blocked where it starts, and is the first that a program starts
+FIRST = """
+import multiprocessing, signal
+from {module} import {block} as block
+
+def say():
+    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []), flush=True)
+
+if __name__ == "__main__":
+    with block():
+        process = multiprocessing.get_context("spawn").Process(target=say)
+        process.start()
+    process.join()
+    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no masks of signals here")
+@pytest.mark.parametrize(
+    ("module", "block"),
+    [
+        ("perfmodel.workers.processes", "_undisturbed"),
+        ("perfmodel.kernels.distributed.launch", "_ranks_start_uninterrupted"),
+    ],
+)
+def test_the_first_process_starts_with_ctrl_c_blocked(tmp_path: Path, module: str, block: str) -> None:
+    """Python's resource tracker, which starts with the first one, unblocks it; the process then prints a traceback."""
+    script = tmp_path / "first.py"
+    script.write_text(FIRST.format(module=module, block=block))
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True", "False"]

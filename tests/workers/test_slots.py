@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,32 @@ def _alive(session: int) -> bool:
         except OSError:
             continue
     return False
+
+
+def test_who_attaches_to_a_block_leaves_it_to_the_process_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does while the block is given back, on Ctrl-C, left it in the tracker, which complains at the end."""
+    told: list[str] = []
+    with executor(2) as pool, slots.block(pool, 1000) as whole:
+        assert whole is not None
+        monkeypatch.setattr(resource_tracker, "register", lambda name, kind: told.append(name))
+        slots._attached.cache_clear()
+        assert len(slots.content(whole)) == 1000
+        assert resource_tracker.register("x", "shared_memory") is None, "the tracker's own function is back"
+    assert told == ["x"]
+
+
+def test_ctrl_c_while_a_block_is_made_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    memory = slots._memory
+
+    def interrupted(size_bytes: int) -> Any:
+        found = memory(size_bytes)
+        made.append(found)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(slots, "_memory", interrupted)
+    with executor(2) as pool, pytest.raises(KeyboardInterrupt), slots.block(pool, 1000):
+        raise AssertionError("the signal was put off to before this")
+    (block,) = made
+    assert not (FOLDER / block.name).exists()

@@ -176,6 +176,9 @@ def test_a_shape_of_gpt3():
     ("text", "said"),
     [
         ("lama-3.1-8b", "Did you mean 'llama-3.1-8b'?"),
+        ("qwen3-nxt", "Did you mean 'qwen3-next-80b-a3b'?"),  # its first words, rather than the whole of qwen3-8b
+        ("Qwen/Qwen3-235", "Did you mean 'qwen3-235b-a22b'?"),
+        ("mixtral", "Did you mean 'mixtral-8x7b'?"),
         ("Qwen/Qwen7-397B-A17B", "unknown model"),
         ("", "no model is named"),
         ("layers=32 hidden=4096 heads=32", "has no vocab"),

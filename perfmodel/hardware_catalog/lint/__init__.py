@@ -17,7 +17,7 @@ from perfmodel import storage
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document, read_text, shipped_folder
-from perfmodel.hardware_catalog.lint import chip, design, form, links, measured, memory, peaks
+from perfmodel.hardware_catalog.lint import chip, design, form, links, measured, memory, peaks, plausible
 from perfmodel.hardware_catalog.lint._codes import CODES
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, values_of
 from perfmodel.hardware_catalog.lint._shape import shape_of, text_of
@@ -42,6 +42,10 @@ RULES = (
     peaks.check_engines,
     links.check_links,
     links.check_network,
+    plausible.check_ranges,
+    plausible.check_capability,
+    plausible.check_process,
+    plausible.check_sparse,
     measured.check_launch,
     measured.check_sustained,
 )

@@ -21,6 +21,7 @@ CODES = MappingProxyType(
         "name-claimed": "a name, alias or device name is that of another product, as in a copy of its file",
         "unknown-vendor": "no machine of the catalog has the vendor, whose measurements machines share",
         "unknown-architecture": "no machine of the vendor has the architecture, whose measurements machines share",
+        "bad-compute-capability": "a compute capability is written as its vendor does not write it",
         # peaks
         "peak-arithmetic": "a peak is not SMs x FLOP per clock x clock",
         "peak-differs": "a peak is not that of the known product",
@@ -32,6 +33,7 @@ CODES = MappingProxyType(
         "flop-per-clock": "the FLOP per clock and SM are not those of the compute capability",
         "tensor-below-vector": "the tensor engine is slower than the vector engine for the same dtype",
         "dtype-order": "a narrow dtype is slower on the tensor engine than a wider one",
+        "sparse-differs": "a figure with 2:4 sparsity is not one to two times the dense one",
         "microscaled-peak": "the rate of operands with scales is not once or twice that of others",
         "implausible-ridge-point": "the ratio of peak to bandwidth is far outside the range of known machines",
         # chip
@@ -39,6 +41,7 @@ CODES = MappingProxyType(
         "sm-count-differs": "the number of SMs is not that of the known product",
         "clock-differs": "a clock is not that of the known product",
         "power-differs": "a power limit is not that of the known product",
+        "unknown-process": "no energy is known of the manufacturing process, so that another one's counts",
         "fact-differs": "a fact of the chip is not that of the known product or of the compute capability",
         # memory
         "bandwidth-arithmetic": "a bandwidth is not bus width x transfers x clock, or bytes per clock x clock",

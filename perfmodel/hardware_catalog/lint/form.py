@@ -49,6 +49,8 @@ def _tables(draft: Draft) -> Iterator[tuple[str, Any, bool]]:
         yield f"peak.{engine}", rates, without_source
     for name, link in spec.link.items():
         yield f"link.{name}", link, True
+    if spec.cluster is not None:
+        yield "cluster", spec.cluster, True
     yield "launch", spec.launch, any(key.startswith("launch.") for key in draft.values)
     yield "kernels", spec.kernels, spec.kernels != KernelsSpec()
     yield "sustained", spec.sustained, any(key.startswith("sustained.") for key in draft.values)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from typing import Any
 
 from perfmodel.errors import UnavailableError
@@ -118,6 +119,8 @@ def _ranks_start_uninterrupted() -> Iterator[None]:
 
     They inherit the mask of the thread that starts them. Another thread keeps taking the signal for this process.
     """
+    # started with the first process, it would unblock the signal again in the thread that starts the processes
+    resource_tracker.ensure_running()
     ended = threading.Event()
     taker = threading.Thread(target=ended.wait, daemon=True)
     taker.start()

@@ -118,7 +118,7 @@ class Path:
     bandwidth : of one GPU towards the others [B/s].
     scale : of starts and steps over those of `CLOCK_HZ`.
     in_switch : whether a switch may reduce.
-    meshed : whether each pair of GPUs has links of its own.
+    meshed : whether each pair of GPUs has links of xGMI of its own, over which RCCL sends to all others at once.
     young : whether the switch is faster than those of the tables.
     ringed : share of the bandwidth that rings over all GPUs use.
     """
@@ -140,7 +140,7 @@ def path_of(op: Collective, machine: Machine) -> Path:
     for link, here in parts:
         bandwidth = where(here, link.rate_among(op.reached()), bandwidth)
         in_switch = where(here, link.reduces_in_switch, in_switch)
-        meshed = where(here, link.is_full_mesh, meshed)
+        meshed = where(here, is_mesh_of_xgmi((link,)), meshed)
         young = where(here, is_young_switch(link), young)
     names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]
     scale = CLOCK_HZ / machine.clock_hz
@@ -178,9 +178,10 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Prot
 
     The all-reduce with flags in the data goes up and down a tree: 2 S bytes, however many GPUs there are. Up to 1 MiB,
     2, 4 and 8 GPUs (A100, H100, B200) reach 0.6, 0.85 and 1 of one rate if 2 S (n - 1) / n are counted, which a ring
-    sends. Where each pair has links of its own, a GPU sends flags and data to all others at once and waits once: RCCL's
+    sends. Where each pair has links of its own, RCCL sends flags and data to all others at once and waits once: its
     all-reduces of up to 256 KiB between eight MI300X take 7.5 to 10.3 us (`examples/published`), 18 to 24 in n - 1
-    steps.
+    steps. NCCL does not: one of 64 KiB among the four GH200 of a board, a mesh of NVLink, takes 11.2 us, 11.5 in n - 1
+    steps and 8.0 at once.
     """
     further, ring = minimum(op.steps(), op.num_gpus - 1.0), op.peer_bytes()
     waited = where(path.meshed, 1.0, further) if anywhere(path.meshed) else further

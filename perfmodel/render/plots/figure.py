@@ -8,13 +8,13 @@ from __future__ import annotations
 import io
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -23,6 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from perfmodel import storage
 from perfmodel.errors import UsageError
 from perfmodel.files import write_atomic
+from perfmodel.render.plots.fonts import take_note, with_fallbacks, written_out
 
 #: suffix -> metadata without a time stamp, so that equal plots give equal files
 _FORMATS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -59,8 +60,10 @@ def figure_format(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> str:
     """Write a figure atomically as PNG, SVG or PDF, chosen by the file's suffix.
+
+    Returns which letters could not be drawn, in a sentence, or "".
 
     Raises
     ------
@@ -68,20 +71,30 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
         When the suffix is another one, or the file cannot be written.
     """
     write_atomic(path, _encoded(figure, figure_format(path)))
+    return take_note()
 
 
 def _encoded(figure: Figure, name: str) -> bytes:
     """Return a figure in a format; equal figures give equal bytes."""
     buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "perfmodel"}), warnings.catch_warnings():
-        # Characters that the font lacks are drawn as boxes; the user cannot change that.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+    with mpl.rc_context({"svg.hashsalt": "perfmodel"}):
         figure.savefig(buffer, format=name, dpi=DOTS_PER_INCH, metadata=_FORMATS[name])
     return buffer.getvalue()
 
 
 class ShownFigure(Figure):
-    """A figure that notebooks display; other figures are displayed only if pyplot created them."""
+    """A figure that notebooks display; other figures are displayed only if pyplot created them.
+
+    Its letters have the fonts that have them.
+    """
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure."""
+        for text in self.findobj(Text):
+            if isinstance(text, Text) and not text.get_text().isascii():
+                text.set_text(written_out(text.get_text()))
+                text.set_fontfamily(with_fallbacks(text.get_fontfamily()))
+        super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         return _encoded(self, "png")
@@ -119,12 +132,12 @@ def drawable(*values: Any) -> bool:
 
 
 def printable(text: str, longest: int) -> str:
-    """Return a label for a figure: one line, no control characters, shortened in the middle if it is too long.
+    """Return a label for a figure: one line of letters that some font has, shortened in the middle if it is too long.
 
     >>> printable("void gemm_kernel<128, 256>(...)", 15)
     'void ge…6>(...)'
     """
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = written_out(" ".join("".join(c if c.isprintable() else " " for c in text).split()))
     if len(line) <= longest:
         return line
     head = longest // 2

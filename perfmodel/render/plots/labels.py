@@ -15,6 +15,7 @@ from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.render.plots.figure import POINTS_PER_INCH
+from perfmodel.render.plots.fonts import with_fallbacks
 
 #: positions of a label around its point, those to try first in front: distance [pt] and direction [rad]
 _DISTANCES = (6.0, 12.0, 17.0, 22.0, 28.0, 34.0, 42.0, 50.0, 60.0, 70.0, 82.0, 95.0)
@@ -93,6 +94,7 @@ class LabelPlacer:
     def width_of(self, text: str, font_size: float) -> float:
         """Return the width of a text [pt]."""
         font = FontProperties(size=font_size)
+        font.set_family(with_fallbacks(font.get_family()))
         width, _, _ = self._renderer.get_text_width_height_descent(text, font, False)  # type: ignore[no-untyped-call]
         return float(width) * self._scale
 

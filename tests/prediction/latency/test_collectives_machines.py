@@ -13,16 +13,18 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
 from perfmodel.operators import load_operator
+from perfmodel.prediction.latency.protocols import is_mesh_of_xgmi
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 #: 256 B to 7 GB in steps of 10 %
 SIZES = np.round(256 * 1.1 ** np.arange(180))
 MACHINES = [machine for machine in map(pm.hardware, pm.hardware_names()) if machine.links]
-BRIDGED = [m.name for m in MACHINES if any(link.name == "nvlink" and link.domain == 2 for link in m.links)]
+BRIDGED = [m.name for m in MACHINES if any(link.is_bridge and link.domain == 2 for link in m.links)]
 #: cards without a switch: each pair has links of its own, so that two GPUs reach one of them
 #: machines whose GPUs have links of their own to some others, and those with links to all others
 PAIRED = [m.name for m in MACHINES if any(link.per_peer_bytes_per_s for link in m.links)]
 MESHES = [m.name for m in MACHINES if any(link.is_full_mesh for link in m.links)]
+OF_XGMI = [m.name for m in MACHINES if is_mesh_of_xgmi(m.links)]
 
 
 def times(op: str, machine: str, n: int, library: str = "") -> pm.Prediction:
@@ -193,11 +195,20 @@ def test_rows_of_a_serving_library_calibrate_its_own_kernel() -> None:
     assert (name, group.conditions.library) == ("all_reduce", "trtllm_custom_allreduce")
 
 
-@pytest.mark.parametrize("machine", MESHES)
-def test_small_messages_of_a_mesh_wait_for_all_others_at_once(machine: str) -> None:
+@pytest.mark.parametrize("machine", OF_XGMI)
+def test_small_messages_of_a_mesh_of_xgmi_wait_for_all_others_at_once(machine: str) -> None:
     pair, four = (times("all_reduce", machine, n).predicted_time_s for n in (2, 4))
     small = SIZES <= 2.0**14
     assert (four[small] <= 1.01 * pair[small]).all()
+
+
+@pytest.mark.parametrize(("size", "measured_s"), [(2.0**16, 11.16e-6), (2.0**19, 14.47e-6), (2.0**31, 9.4891e-3)])
+def test_nccl_passes_flags_round_four_gh200_of_a_board(size: float, measured_s: float) -> None:
+    """NCCL does not send to all others of a mesh of NVLink at once (`examples/published`, boeschf-alps)."""
+    assert "gh200-96gb" in set(MESHES) - set(OF_XGMI)
+    found = pm.predict(pm.AllReduce(bytes=size, num_gpus=4, dtype="fp32"), "gh200", library="nccl")
+    assert found.predicted_time_s == pytest.approx(measured_s, rel=0.1)
+    assert found.bound_time_s <= measured_s
 
 
 def test_small_messages_of_eight_mi300x_as_published() -> None:
