@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perfmodel.workloads.matrices import Linear, count_parameters
-from perfmodel.workloads.model_shape import ModelShape
+from perfmodel.workloads.model_matrices import ModelMatrices
 from perfmodel.workloads.reach import Reach
 
 
 @dataclass(frozen=True)
-class ModelConfig(ModelShape):
-    """A transformer: the shapes and matrices of `ModelShape`, and the counts that follow from them."""
+class ModelConfig(ModelMatrices):
+    """A transformer: its shapes and matrices, and the counts that follow from them."""
 
     @cached_property
     def attention_parameters(self) -> int:
