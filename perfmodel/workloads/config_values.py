@@ -7,6 +7,8 @@ from typing import Any
 
 from perfmodel.errors import InputFileError
 
+#: keys of lists with an entry for each layer
+LISTS = ("layer_types", "mlp_layer_types", "moe_layer_freq", "hybrid_layer_pattern", "attn_type_list")
 #: dimension -> its keys in the configurations of different model types
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
