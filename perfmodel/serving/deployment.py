@@ -339,6 +339,15 @@ class Deployment:
         launches_s = self.prompt_launches_s + (draft.prompt_launches_s if draft else 0.0)
         return self.profile.front_end_s + launches_s
 
+    def away_s(self, decode_s: Array, sequences: Array) -> Array:
+        """Return the time from a request until the engine's scheduler can take it, beside the step that runs [s].
+
+        The server in front takes it, and the steps for which the engine holds it back, or which it has scheduled ahead,
+        where other sequences decode.
+        """
+        others = 1.0 - 1.0 / np.maximum(sequences / self.slots, 1.0)
+        return np.asarray(self.front_end_s + (self.held_back_steps + self.profile.ahead) * decode_s * others)
+
     @property
     def prompt_launches_s(self) -> float:
         """Time of the host to launch the kernels of a prompt, which no graph holds [s]."""

@@ -140,6 +140,7 @@ class Fleet:
             max_num_seqs=deployment.sequence_limit,
             max_batched_tokens=deployment.token_budget * deployment.slots,
             block_tokens=engine.block_tokens,
+            ahead=engine.ahead,
         ).changed(**rules)
 
 

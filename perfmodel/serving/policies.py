@@ -35,6 +35,7 @@ class Policy:
     watermark : share of the cache that stays free when a request enters.
     block_tokens : tokens of a block of the cache.
     batch : requests of a static or dynamic batch; 0 for continuous batching.
+    ahead : a step is scheduled while the one before it runs, so that a request that comes in that one is not in it.
     max_wait_s : longest time that the oldest request waits for a batch to fill [s]; infinite for static batching.
 
     Raises
@@ -54,6 +55,7 @@ class Policy:
     watermark: float = 0.0
     block_tokens: int = BLOCK_TOKENS
     batch: int = 0
+    ahead: bool = False
     max_wait_s: float = math.inf
 
     def __post_init__(self) -> None:

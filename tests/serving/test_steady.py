@@ -54,9 +54,11 @@ def test_users_beyond_the_memory_wait(llama: Deployment) -> None:
     full, over = steady(llama, 8000, 1000, concurrency=most), steady(llama, 8000, 1000, concurrency=2 * most)
     assert over.batch == most
     # a queue keeps every place taken while a user's next request is in the server in front
-    assert full.output_tokens_per_s < over.output_tokens_per_s < 1.002 * full.output_tokens_per_s
+    assert full.output_tokens_per_s < over.output_tokens_per_s < 1.003 * full.output_tokens_per_s
     # by Little's law the second half of the users waits as long as the first takes
-    assert float(over.ttft_s) - float(full.ttft_s) == pytest.approx(most * 1000 / float(over.output_tokens_per_s))
+    for state, users in ((full, most), (over, 2 * most)):
+        request_s = float(state.ttft_s) + 999 * float(state.tpot_s)
+        assert request_s == pytest.approx(users * 1000 / float(state.output_tokens_per_s))
 
 
 @pytest.mark.parametrize("osl", [1, 2, 16, 256])
@@ -86,10 +88,11 @@ def test_one_user_waits_for_each_piece_of_its_prompt(isl: int, osl: int, options
 
 def test_the_prompt_that_is_read_is_no_queue(llama: Deployment) -> None:
     """A prompt of several steps is always under way where each step is full: the others wait for their turn."""
-    prompt_s = float(steady(llama, 32000, 1, concurrency=1).ttft_s)
+    prompt_s = float(steady(llama, 32000, 1, concurrency=1).ttft_s) - llama.front_end_s
     queued = steady(llama, 32000, 1, concurrency=8)
     assert queued.batch == 1
-    assert float(queued.ttft_s) == pytest.approx(8 * prompt_s, rel=0.02)
+    # what the server in front takes, the queue hides
+    assert float(queued.ttft_s) == pytest.approx(8 * prompt_s, rel=0.01)
 
 
 def test_a_last_wave_that_is_not_full_costs_throughput(llama: Deployment) -> None:
