@@ -244,6 +244,15 @@ def test_static_batches_come_in_turn(users: int) -> None:
     assert sum(map(float, state.terms_s.values())) == pytest.approx(step_s, rel=0.05)
 
 
+def test_a_static_batch_reads_its_prompts_in_one_step_whatever_the_budget() -> None:
+    """``generate()`` calls the model once for them: no budget of tokens splits the batch, in no kind of prediction."""
+    eager = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="hf-eager", max_batched_tokens=2048)
+    state = steady(eager, 1024, 16, concurrency=16)
+    replay = pm.simulate(eager, pm.closed_loop(16, 320, 1024, 16), interval=False)
+    assert float(state.ttft_s) == pytest.approx(replay.ttft_s.mean(), rel=1e-3)
+    assert float(state.output_tokens_per_s) == pytest.approx(replay.output_tokens_per_s, rel=1e-3)
+
+
 def test_a_static_batch_that_is_asked_for_may_be_larger_and_has_to_fit_at_its_end() -> None:
     eager = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="hf-eager", kv_tokens=64 * 1500)
     assert steady(eager, 1000, 500, batch=64).batch == 64
