@@ -133,14 +133,15 @@ class Deployment:
     @cached_property
     def machine(self) -> Hardware:
         """One of the GPUs, with the hosts and the network that are given."""
-        # The cluster checks that the network is known where GPUs exchange over it, also where the machine's is meant.
-        cluster = Cluster.of(self.hardware, self.exchanging, gpus_per_node=self.gpus_per_node, nic=self.nic)
+        # The cluster checks that the network is known where GPUs exchange or send over it, also where the machine's is
+        # meant.
+        cluster = Cluster.of(self.hardware, self.exchanging * self.pp, gpus_per_node=self.gpus_per_node, nic=self.nic)
         return self.hardware if self.gpus_per_node is None and self.nic is None else cluster.machine
 
     @property
     def exchanging(self) -> int:
         """GPUs that exchange in each layer: of tensor parallelism, and of all copies that share experts."""
-        return self.tp * (self.dp if self.copies_share else 1)
+        return self.parallel.stage_gpus
 
     @property
     def hosts(self) -> int:

@@ -36,6 +36,7 @@ _LIMITER = {
     "kv": Limiter.HBM,
     "prefill": Limiter.COMPUTE,
     "exchange": Limiter.LINK,
+    "sends": Limiter.LINK,
     "kernels": Limiter.HBM,
     "head": Limiter.HBM,
     "gaps": Limiter.LAUNCH,
