@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -185,9 +185,15 @@ def simulate(
 
 
 def simulate_fleet(
-    deployment: Deployment, requests: Requests, fleet: Fleet, *, interval: bool = True, progress: Progress | None = None
+    deployment: Deployment,
+    requests: Requests,
+    fleet: Fleet,
+    *,
+    interval: bool = True,
+    progress: Progress | None = None,
+    judged: Callable[[Replay], bool] | None = None,
 ) -> Replay:
-    """Simulate a load on several deployments; see `simulate`."""
+    """Simulate a load on several deployments; see `simulate`, and `simulate_server` for ``judged``."""
     remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
@@ -199,7 +205,8 @@ def simulate_fleet(
         step = deployment.step(decode=batch, context=context)
         return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
 
-    replay = simulate_server(server, requests, spread=spread if interval else None, progress=progress)
+    ends = spread if interval else None
+    replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged)
     return replace(replay, first_ends=deployment.first_ends)
 
 
