@@ -95,7 +95,7 @@ class Replica(Scheduler):
         tally = self.tally
         tally.busy_s += time_s
         tally.running_s += time_s * (self._decoding + len(self._partial))
-        tally.queued_s += time_s * self.queued
+        tally.queued_s += time_s * (len(self.waiting) + len(self._came))
         tally.blocks_s += time_s * (self.blocks.total - self.blocks.free)
         tally.steps += steps
         tally.tokens += tokens

@@ -204,7 +204,9 @@ def _figures(deployment: Deployment, study: Study, replay: Replay, value: float)
 def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Replay:
     if not study.interval:
         return largest.replay
-    return simulate_fleet(deployment, largest.replay.requests, study.fleet, interval=True)
+    found = largest.replay
+    again = simulate_fleet(deployment, found.requests, study.fleet, interval=True, judged=lambda replay: False)
+    return replace(again, growth=found.growth)
 
 
 def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest | None:
