@@ -132,9 +132,10 @@ class Cycle:
         away_s = np.maximum(0.0, deployment.away_s(np.asarray(decode.time_s), running) - queue * busy_s)
         own_s = np.asarray(mixed.time_s) * self.chunks
         decoded_s = (self.answer - 1.0) * np.asarray(decode.time_s)
-        waited_s = self._waited_s(np.asarray(mixed.time_s), np.asarray(decode.time_s), busy_s + away_s)
+        beside_s = busy_s - own_s - decoded_s  # what prompts of others add to its steps
+        waited_s = self._waited_s(np.asarray(mixed.time_s), np.asarray(decode.time_s), busy_s + away_s, beside_s)
         # an answer of one token waits for all of its steps that do not read its own prompt
-        waited_s = np.where(self.answer > 1.0, waited_s, busy_s - own_s)
+        waited_s = np.where(self.answer > 1.0, waited_s, beside_s)
         cycle_s = away_s + np.maximum(busy_s, waited_s + own_s + decoded_s)
         # What is left of its steps are prompts of others beside its decode.
         stopped_s = cycle_s - away_s - waited_s - own_s - decoded_s
@@ -145,18 +146,20 @@ class Cycle:
             token_s=each_s / deployment.gained, of_cycle=cycle, of_token=token, of_prompt=mixed,
         )  # fmt: skip
 
-    def _waited_s(self, mixed_s: Array, decode_s: Array, cycle_s: Array) -> Array:
+    def _waited_s(self, mixed_s: Array, decode_s: Array, cycle_s: Array, beside_s: Array) -> Array:
         """Return the time that a request with a place waits for the step that reads its prompt [s].
 
         It comes in a step with prompts of others, or in one of decode, and waits for half of it, and for prompts of
-        others that came before it, where a step has no room for all. Where every step is full, that is in the queue.
+        others that came before it, where a step has room for one alone: as many come before it as after, so that it
+        waits for half of what they add to its steps at most. Where every step is full, that is in the queue.
         """
         others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
         reading = np.minimum(1.0, others * mixed_s * self.chunks / self.prompts / cycle_s)
         busy = 1.0 - (1.0 - np.minimum(1.0, (self.answer - 1.0) * decode_s / cycle_s)) ** others
         rest_s = 0.5 * (reading * mixed_s + (1.0 - reading) * busy * decode_s)
-        before = np.minimum(0.9, others * mixed_s * self.chunks / self.room / cycle_s)
-        return np.where(self.full, 0.0, rest_s / (1.0 - before))
+        before = np.where(self.room < 2.0, np.minimum(0.9, others * mixed_s * self.chunks / cycle_s), 0.0)
+        waited_s = np.minimum(rest_s / (1.0 - before), np.maximum(rest_s, 0.5 * beside_s))
+        return np.where(self.full, 0.0, waited_s)
 
     def _started_s(self, own_s: Array) -> Array:
         """Return what a request waits for in a run whose users start at once, in the mean over its waves [s].
