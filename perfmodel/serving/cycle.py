@@ -150,15 +150,17 @@ class Cycle:
         """Return the time that a request with a place waits for the step that reads its prompt [s].
 
         It comes in a step with prompts of others, or in one of decode, and waits for half of it, and for prompts of
-        others that came before it, where a step has room for one alone: as many come before it as after, so that it
-        waits for half of what they add to its steps at most. Where every step is full, that is in the queue.
+        others that came before it, where a step has room for one alone: for one of them at most, and as many come before
+        it as after, so that it waits for half of what they add to its steps at most. Where every step is full, that is
+        in the queue.
         """
         others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
         reading = np.minimum(1.0, others * mixed_s * self.chunks / self.prompts / cycle_s)
         busy = 1.0 - (1.0 - np.minimum(1.0, (self.answer - 1.0) * decode_s / cycle_s)) ** others
         rest_s = 0.5 * (reading * mixed_s + (1.0 - reading) * busy * decode_s)
         before = np.where(self.room < 2.0, np.minimum(0.9, others * mixed_s * self.chunks / cycle_s), 0.0)
-        waited_s = np.minimum(rest_s / (1.0 - before), np.maximum(rest_s, 0.5 * beside_s))
+        most_s = np.maximum(rest_s, np.minimum(0.5 * beside_s, mixed_s * self.chunks))
+        waited_s = np.minimum(rest_s / (1.0 - before), most_s)
         return np.where(self.full, 0.0, waited_s)
 
     def _started_s(self, own_s: Array) -> Array:
