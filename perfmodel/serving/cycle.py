@@ -150,9 +150,9 @@ class Cycle:
         """Return the time that a request with a place waits for the step that reads its prompt [s].
 
         It comes in a step with prompts of others, or in one of decode, and waits for half of it, and for prompts of
-        others that came before it, where a step has room for one alone: for one of them at most, and as many come before
-        it as after, so that it waits for half of what they add to its steps at most. Where every step is full, that is
-        in the queue.
+        others that came before it, where a step has room for one alone: for one of them at most, and, as many come
+        before it as after, for half of what they add to its steps at most. Where every step is full, that is in the
+        queue.
         """
         others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
         reading = np.minimum(1.0, others * mixed_s * self.chunks / self.prompts / cycle_s)

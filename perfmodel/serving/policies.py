@@ -84,9 +84,9 @@ _POLICIES = (
     Policy("static", chunked=False, mixed=False, reserve=True, batch=32),
     Policy("dynamic", chunked=False, mixed=False, reserve=True, batch=32, max_wait_s=0.1),
 )
-#: name -> policy: vLLM v1 (chunked-prefill, with a prefix cache by default); TensorRT-LLM's guaranteed no evict; vLLM v0,
-#: nano-vLLM and SGLang (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start (static),
-#: with a longest wait (dynamic, Triton's dynamic batcher)
+#: name -> policy: vLLM v1 (chunked-prefill, with a prefix cache by default); TensorRT-LLM's guaranteed no evict; vLLM
+#: v0, nano-vLLM and SGLang (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start
+#: (static), with a longest wait (dynamic, Triton's dynamic batcher)
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 
 
