@@ -82,11 +82,11 @@ class Cycle:
         most = ended * (self.answer - 1.0) + np.maximum(1.0, ended)
         self.full = full = running > slots * most
         self.running = np.where(full, slots * most, running)
-        # A copy, or a micro-batch of a pipeline, reads whole prompts, as many as end in a step and the budget has room
-        # for, or one in several chunks.
+        # A copy, or a micro-batch of a pipeline, reads as many prompts as end in a step and the budget has room for,
+        # the last one in part, or one in several chunks.
         each = np.where(full, most, busiest(self.running, slots))
         room = np.maximum(64.0, deployment.token_budget - np.maximum(0.0, each - 1.0))  # one at least decodes nothing
-        self.room = np.maximum(1.0, np.floor(room / new))  # prompts of a step
+        self.room = np.maximum(1.0, room / new)  # prompts of a step
         whole = np.clip(each / self.answer, 1.0, self.room)
         self.prompts = np.where(full, np.maximum(1.0, ended), np.minimum(whole, np.maximum(each, 1.0)))
         self.chunks = np.where(full, 1.0 / np.minimum(1.0, ended), np.ceil(np.maximum(1.0, new / room)))
