@@ -167,8 +167,13 @@ def command(
         ),
     ] = 0,
     kv_link: Annotated[
-        str, typer.Option("--kv-link", metavar="BANDWIDTH", help="Bandwidth between prefill and decode.")
-    ] = "50 GB/s",
+        str | None,
+        typer.Option(
+            "--kv-link",
+            metavar="BANDWIDTH",
+            help="Bandwidth of one replica between prefill and decode; not given, that of its GPUs' networks.",
+        ),
+    ] = None,
     sampling: SamplingOption = "greedy",
     speculate: SpeculateOption = None,
     draft: DraftOption = "",
@@ -257,7 +262,7 @@ def command(
         ("preemption", preemption),
         ("watermark", watermark),
     )
-    link = parse_quantity(kv_link, "B/s", place="--kv-link")
+    link = None if kv_link is None else parse_quantity(kv_link, "B/s", place="--kv-link")
     fleet = Fleet(policy, rules, replicas, prefill_replicas, routing, link)
     study = Study(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),

@@ -12,10 +12,7 @@ from perfmodel.core.work import Number, plain, same
 from perfmodel.serving.clock import busiest
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
-
-#: steps of decode that a request waits for before its prompt is read, where others run: half of the running one, and
-#: the one that engines schedule ahead while it runs (vLLM's async scheduling, SGLang's and TensorRT-LLM's overlap)
-WAITED_STEPS = 1.5
+from perfmodel.serving.step import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +80,14 @@ class Cycle:
         # r (answer - 1) + max(1, r) sequences have a place. All others wait.
         ended = deployment.token_budget / (new + self.answer - 1.0)
         most = ended * (self.answer - 1.0) + np.maximum(1.0, ended)
-        full = running > slots * most
+        self.full = full = running > slots * most
         self.running = np.where(full, slots * most, running)
-        # A copy, or a micro-batch of a pipeline, reads whole prompts, as many as end in a step and the budget has room
-        # for, or one in several chunks.
+        # A copy, or a micro-batch of a pipeline, reads as many prompts as end in a step and the budget has room for,
+        # the last one in part, or one in several chunks.
         each = np.where(full, most, busiest(self.running, slots))
         room = np.maximum(64.0, deployment.token_budget - np.maximum(0.0, each - 1.0))  # one at least decodes nothing
-        whole = np.clip(each / self.answer, 1.0, np.maximum(1.0, np.floor(room / new)))
+        self.room = np.maximum(1.0, room / new)  # prompts of a step
+        whole = np.clip(each / self.answer, 1.0, self.room)
         self.prompts = np.where(full, np.maximum(1.0, ended), np.minimum(whole, np.maximum(each, 1.0)))
         self.chunks = np.where(full, 1.0 / np.minimum(1.0, ended), np.ceil(np.maximum(1.0, new / room)))
         self.new = new / self.chunks
@@ -121,60 +119,114 @@ class Cycle:
 
     def result(self) -> Steady:
         """Return throughput and latency."""
-        deployment, osl, running, gained = self.deployment, self.osl, self.running, self.deployment.gained
+        deployment, running = self.deployment, self.running
         mixed = deployment.finished(self.mixed, running)
+        decode = deployment.finished(self.decode, running)
         cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
         # a sequence decodes in all of its steps but those that read its own prompt
         others = np.minimum(1.0, (self.steps - self.chunks) / np.maximum(self.answer - 1.0, 1e-9))
         token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
-        step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
-        fast, slow = np.asarray(cycle.low_s) / step, np.asarray(cycle.high_s) / step
-        token_fast, token_slow = np.asarray(token.low_s) / each, np.asarray(token.high_s) / each
-        step, each = step * self.life / osl, each / gained
-        decode, waiting = deployment.finished(self.decode, running), np.maximum(0.0, self.users - running) * osl
-        # A user without an answer, whose request is in the server in front, has no place in the batch.
-        away_s = np.maximum(0.0, deployment.front_end_s - waiting * step / running)
-        rate = running / (step + away_s / osl)
-        ends = (
-            (mixed.time_s, decode.time_s, 1.0),
-            (mixed.low_s, decode.low_s, fast),
-            (mixed.high_s, decode.high_s, slow),
-        )
-        ttft, soon, late = (
-            self._first_token(np.asarray(mixed_s), np.asarray(decode_s)) + waiting * ratio / rate
-            for mixed_s, decode_s, ratio in ends
-        )
-        ttft_low, ttft_high = deployment.first_ends.widened(ttft, soon, late)
-        memory = deployment.memory()
-        values = {
-            "ttft_s": ttft,
-            "ttft_low_s": ttft_low,
-            "ttft_high_s": ttft_high,
-            "tpot_s": each, "tpot_low_s": each * token_fast, "tpot_high_s": each * token_slow,
-            "output_tokens_per_s": rate,
-            "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
-            "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
-            "kv_tokens": memory.shared(self.prefix) + self.running * memory.of_sequence(self.context - self.prefix),
-            "step_tokens": running * osl / self.life,
-        }  # fmt: skip
-        shape = step.shape
-        return Steady(
-            plain(self.isl), plain(self.osl), plain(np.broadcast_to(self.users, shape)), plain(self.running),
-            **{name: plain(value) for name, value in values.items()}, terms_s=cycle.terms_s,
+        busy_s = np.asarray(cycle.time_s) * self.life
+        queue = np.maximum(0.0, self.users - running) / running
+        # A user without an answer, whose request is in the server in front or held back, has no place in the batch.
+        away_s = np.maximum(0.0, deployment.away_s(np.asarray(decode.time_s), running) - queue * busy_s)
+        own_s = np.asarray(mixed.time_s) * self.chunks
+        decoded_s = (self.answer - 1.0) * np.asarray(decode.time_s)
+        beside_s = busy_s - own_s - decoded_s  # what prompts of others add to its steps
+        waited_s = self._waited_s(np.asarray(mixed.time_s), np.asarray(decode.time_s), busy_s + away_s, beside_s)
+        # an answer of one token waits for all of its steps that do not read its own prompt
+        waited_s = np.where(self.answer > 1.0, waited_s, beside_s)
+        cycle_s = away_s + np.maximum(busy_s, waited_s + own_s + decoded_s)
+        # What is left of its steps are prompts of others beside its decode.
+        stopped_s = cycle_s - away_s - waited_s - own_s - decoded_s
+        each_s = np.asarray(decode.time_s) + stopped_s / np.maximum(self.answer - 1.0, 1e-9)
+        return state_of(
+            deployment, (self.isl, self.osl, self.prefix), self.users, running, cycle_s=cycle_s, steps=self.life,
+            away_s=away_s, first_s=waited_s + own_s + self._started_s(own_s), queue_s=queue * cycle_s,
+            token_s=each_s / deployment.gained, of_cycle=cycle, of_token=token, of_prompt=mixed,
         )  # fmt: skip
 
-    def _first_token(self, mixed_s: Array, decode_s: Array) -> Array:
-        """Return the time from the start of a request, that has a place, to its first token [s].
+    def _waited_s(self, mixed_s: Array, decode_s: Array, cycle_s: Array, beside_s: Array) -> Array:
+        """Return the time that a request with a place waits for the step that reads its prompt [s].
 
-        A request waits for half of the running step and for the one that was scheduled ahead of it; its prompt is read
-        in the next ones. Copies of the attention that share experts may hold it back for each other. Of a run whose
-        users start at once, the first request of each finds those of all others waiting, on average half of them
-        before it.
+        It comes in a step with prompts of others, or in one of decode, and waits for half of it, and for prompts of
+        others that came before it, where a step has room for one alone: for one of them at most, and, as many come
+        before it as after, for half of what they add to its steps at most. Where every step is full, that is in the
+        queue.
         """
-        deployment = self.deployment
-        users = np.maximum(1.0, self.running / deployment.slots)
-        service = mixed_s * self.chunks / self.prompts
-        start = service * (users - 1.0) / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
-        steps = WAITED_STEPS + deployment.held_back_steps
-        wait = steps * decode_s * (1.0 - 1.0 / users)
-        return np.asarray(deployment.front_end_s + wait + mixed_s * self.chunks + start)
+        others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
+        reading = np.minimum(1.0, others * mixed_s * self.chunks / self.prompts / cycle_s)
+        busy = 1.0 - (1.0 - np.minimum(1.0, (self.answer - 1.0) * decode_s / cycle_s)) ** others
+        rest_s = 0.5 * (reading * mixed_s + (1.0 - reading) * busy * decode_s)
+        before = np.where(self.room < 2.0, np.minimum(0.9, others * mixed_s * self.chunks / cycle_s), 0.0)
+        most_s = np.maximum(rest_s, np.minimum(0.5 * beside_s, mixed_s * self.chunks))
+        waited_s = np.minimum(rest_s / (1.0 - before), most_s)
+        return np.where(self.full, 0.0, waited_s)
+
+    def _started_s(self, own_s: Array) -> Array:
+        """Return what a request waits for in a run whose users start at once, in the mean over its waves [s].
+
+        The first request of each finds those of all others waiting, on average half of them before it.
+        """
+        others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
+        return np.asarray(own_s / self.prompts * others / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0))
+
+
+def state_of(
+    deployment: Deployment,
+    lengths: tuple[Array, Array, Array],
+    users: Array,
+    running: Array,
+    *,
+    cycle_s: Array,
+    steps: Array,
+    away_s: Array,
+    first_s: Array,
+    queue_s: Array,
+    token_s: Array,
+    of_cycle: Step,
+    of_token: Step,
+    of_prompt: Step,
+) -> Steady:
+    """Return the steady state of requests that each come back after a cycle.
+
+    Parameters
+    ----------
+    deployment : one engine.
+    lengths : tokens of a prompt, of an answer, and of the prompt's part that the cache already has.
+    users, running : requests in the system, and those that have a place.
+    cycle_s : time from one request of a place to the next [s].
+    steps : of a cycle in which each that runs is replaced once.
+    away_s : time in the server in front, of a request that no queue hides it from [s].
+    first_s : time of a request with a place until its first token [s].
+    queue_s : time for which it waits for a place [s].
+    token_s : time of each further token [s].
+    of_cycle, of_token, of_prompt : steps that have the ends of the interval of throughput, of further tokens and of the
+        first one.
+    """
+    isl, osl, prefix = lengths
+    (fast, slow), (token_fast, token_slow), (soon, late) = map(_ends, (of_cycle, of_token, of_prompt))
+    rate = running * osl / cycle_s
+    ttft = away_s + first_s + queue_s
+    ends = (away_s + first_s * prompt + queue_s * all_of for prompt, all_of in ((soon, fast), (late, slow)))
+    ttft_low, ttft_high = deployment.first_ends.widened(ttft, *ends)
+    memory, context = deployment.memory(), isl + osl / 2.0
+    values = {
+        "isl": isl, "osl": osl, "concurrency": users, "batch": running,
+        "ttft_s": ttft, "ttft_low_s": ttft_low, "ttft_high_s": ttft_high,
+        "tpot_s": token_s, "tpot_low_s": token_s * token_fast, "tpot_high_s": token_s * token_slow,
+        "output_tokens_per_s": rate,
+        "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
+        "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / token_s,
+        "kv_tokens": memory.shared(prefix) + running * memory.of_sequence(context - prefix),
+        "step_tokens": running * osl / steps,
+    }  # fmt: skip
+    shape = np.shape(cycle_s)
+    return Steady(
+        **{name: plain(np.broadcast_to(value, shape)) for name, value in values.items()}, terms_s=of_cycle.terms_s
+    )
+
+
+def _ends(step: Step) -> tuple[Array, Array]:
+    """Return low and high end of a step over its time."""
+    return np.asarray(step.low_s) / step.time_s, np.asarray(step.high_s) / step.time_s

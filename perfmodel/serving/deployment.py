@@ -135,14 +135,15 @@ class Deployment:
     @cached_property
     def machine(self) -> Hardware:
         """One of the GPUs, with the hosts and the network that are given."""
-        # The cluster checks that the network is known where GPUs exchange over it, also where the machine's is meant.
-        cluster = Cluster.of(self.hardware, self.exchanging, gpus_per_node=self.gpus_per_node, nic=self.nic)
+        # The cluster checks that the network is known where GPUs exchange or send over it, also where the machine's is
+        # meant.
+        cluster = Cluster.of(self.hardware, self.exchanging * self.pp, gpus_per_node=self.gpus_per_node, nic=self.nic)
         return self.hardware if self.gpus_per_node is None and self.nic is None else cluster.machine
 
     @property
     def exchanging(self) -> int:
         """GPUs that exchange in each layer: of tensor parallelism, and of all copies that share experts."""
-        return self.tp * (self.dp if self.copies_share else 1)
+        return self.parallel.stage_gpus
 
     @property
     def hosts(self) -> int:
@@ -340,6 +341,15 @@ class Deployment:
         draft = self.speculation.draft if self.speculation else None
         launches_s = self.prompt_launches_s + (draft.prompt_launches_s if draft else 0.0)
         return self.profile.front_end_s + launches_s
+
+    def away_s(self, decode_s: Array, sequences: Array) -> Array:
+        """Return the time from a request until the engine's scheduler can take it, beside the step that runs [s].
+
+        The server in front takes it, and the steps for which the engine holds it back, or which it has scheduled ahead,
+        where other sequences decode.
+        """
+        others = 1.0 - 1.0 / np.maximum(sequences / self.slots, 1.0)
+        return np.asarray(self.front_end_s + (self.held_back_steps + self.profile.ahead) * decode_s * others)
 
     @property
     def prompt_launches_s(self) -> float:

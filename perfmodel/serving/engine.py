@@ -72,6 +72,8 @@ class Engine:
     narrow_dispatch : formats whose activations travel to the experts as these multiply them, with commas; others in 16
         bits, but for DeepEP's.
     balance_steps : steps for which copies of the attention that share experts hold a prompt back, until all have one.
+    ahead : each step is scheduled while the one before it runs (vLLM's async scheduling, SGLang's and TensorRT-LLM's
+        overlap), so that a request waits for the one after that in which it comes, too.
     receive_steps : steps from one look for new requests to the next: a request waits for half of them
         (SGLang's ``--scheduler-recv-interval``).
     kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
@@ -128,6 +130,7 @@ class Engine:
     wide_dispatcher: str = ""
     narrow_dispatch: str = ""
     balance_steps: float = 0.0
+    ahead: bool = True
     receive_steps: float = 1.0
     kernels: int = 9
     passes: float = 1.0

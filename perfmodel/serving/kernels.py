@@ -25,6 +25,7 @@ from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
 from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_format
 from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.serving.stage_sends import add_sends
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer
 
 #: the largest logit is the token; and the ways to draw one
@@ -105,6 +106,7 @@ class Kernels:
             self._experts(cost, tokens)
         self._small_kernels(cost, tokens)
         self._exchange(cost, tokens)
+        add_sends(cost, shard, self.parallel, self.hardware, tokens)
         gaps = shard.layers * self.kernels_per_layer * self.engine.gap_s
         cost.add("gaps", np.full(tokens.shape, gaps), "gaps", np.zeros(()))
         return cost

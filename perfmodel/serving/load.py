@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -15,6 +14,7 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError, check_names, expect, expect_numbers, renaming, suggesting
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
+from perfmodel.serving.kv_link import kv_link
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
@@ -22,10 +22,6 @@ from perfmodel.serving.requests import Requests
 from perfmodel.serving.simulate import INTERVAL_REQUESTS, Server, simulate_server, whole
 from perfmodel.serving.step import Step
 
-#: bandwidth of a NIC of 400 Gb/s, over which keys and values move between prefill and decode unless told [B/s]: assumed
-KV_LINK_BYTES_PER_S = 50e9
-#: time of the first byte on such a link [s]: assumed
-KV_LINK_LATENCY_S = 10e-6
 #: bandwidth of PCIe 4.0 x16 by direction [B/s], for swaps on a machine whose spec has no link to the host
 _PCIE_BYTES_PER_S = 32e9
 #: values of a policy that a load may change
@@ -36,6 +32,7 @@ _LIMITER = {
     "kv": Limiter.HBM,
     "prefill": Limiter.COMPUTE,
     "exchange": Limiter.LINK,
+    "sends": Limiter.LINK,
     "kernels": Limiter.HBM,
     "head": Limiter.HBM,
     "gaps": Limiter.LAUNCH,
@@ -90,7 +87,8 @@ class Fleet:
     replicas : deployments that compute prompts and answers, or answers only.
     prefill_replicas : deployments that compute prompts only; 0: prompts and answers share the replicas.
     routing : see `perfmodel.serving.pools.ROUTINGS`.
-    kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
+    kv_link_bytes_per_s : bandwidth of one replica between prefill and decode [B/s]; None: that of its GPUs' networks,
+        see `perfmodel.serving.kv_link.kv_link`.
 
     Raises
     ------
@@ -103,11 +101,12 @@ class Fleet:
     replicas: int = 1
     prefill_replicas: int = 0
     routing: str = ROUND_ROBIN
-    kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S
+    kv_link_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         expect_numbers(Integral, replicas=self.replicas, prefill_replicas=self.prefill_replicas)
-        expect_numbers(Real, kv_link_bytes_per_s=self.kv_link_bytes_per_s)
+        if self.kv_link_bytes_per_s is not None:
+            expect_numbers(Real, kv_link_bytes_per_s=self.kv_link_bytes_per_s)
 
     def of_copies(self, deployment: Deployment) -> Fleet:
         """Return the fleet whose replicas are single copies of a deployment, where these share nothing."""
@@ -140,6 +139,7 @@ class Fleet:
             max_num_seqs=deployment.sequence_limit,
             max_batched_tokens=deployment.token_budget * deployment.slots,
             block_tokens=engine.block_tokens,
+            ahead=engine.ahead,
         ).changed(**rules)
 
 
@@ -153,7 +153,7 @@ def simulate(
     replicas: int = 1,
     prefill_replicas: int = 0,
     routing: str = ROUND_ROBIN,
-    kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S,
+    kv_link_bytes_per_s: float | None = None,
     interval: bool = True,
     progress: Progress | None = None,
     **rules: Any,
@@ -169,7 +169,7 @@ def simulate(
     replicas, prefill_replicas : deployments that serve together; with ``prefill_replicas`` these compute the prompts
         and ``replicas`` the answers.
     routing : "round-robin" or "least-loaded".
-    kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
+    kv_link_bytes_per_s : bandwidth of one replica between prefill and decode [B/s]; None: that of its GPUs' networks.
     interval : also simulate the ends of the steps' interval, for low and high of every figure.
     progress : called with the number of requests that have ended, now and then.
     rules : values of the policy: max_num_seqs, max_batched_tokens, watermark, preemption, batch, max_wait_s.
@@ -185,9 +185,15 @@ def simulate(
 
 
 def simulate_fleet(
-    deployment: Deployment, requests: Requests, fleet: Fleet, *, interval: bool = True, progress: Progress | None = None
+    deployment: Deployment,
+    requests: Requests,
+    fleet: Fleet,
+    *,
+    interval: bool = True,
+    progress: Progress | None = None,
+    judged: Callable[[Replay], bool] | None = None,
 ) -> Replay:
-    """Simulate a load on several deployments; see `simulate`."""
+    """Simulate a load on several deployments; see `simulate`, and `simulate_server` for ``judged``."""
     remedy = 'Write pm.Deployment("llama-3.1-8b", "h100").'
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
@@ -199,7 +205,8 @@ def simulate_fleet(
         step = deployment.step(decode=batch, context=context)
         return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
 
-    replay = simulate_server(server, requests, spread=spread if interval else None, progress=progress)
+    ends = spread if interval else None
+    replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged)
     return replace(replay, first_ends=deployment.first_ends)
 
 
@@ -240,9 +247,8 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     )
     if not fleet.prefill_replicas:
         return server
-    if not (math.isfinite(fleet.kv_link_bytes_per_s) and fleet.kv_link_bytes_per_s > 0):
-        raise UsageError("the link for keys and values has no bandwidth.", remedy="Give a bandwidth above 0.")
-    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, bytes_token, states, memory.windows)
+    network = kv_link(deployment, fleet.kv_link_bytes_per_s)
+    link = Link(network.bytes_per_s, network.latency_s, bytes_token, states, memory.windows)
     return replace(server, prefill=replace(server, replicas=fleet.prefill_replicas), link=link)
 
 

@@ -11,6 +11,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "kv": "attention of decoding sequences: reading keys and values",
         "prefill": "attention of prompts",
         "exchange": "reductions and exchanges between GPUs",
+        "sends": "hidden states from one stage of a pipeline to the next",
         "kernels": "norms, rotary positions, activations",
         "head": "logits and sampling",
         "gaps": "device idle between kernels",

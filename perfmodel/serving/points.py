@@ -14,6 +14,7 @@ from perfmodel.core.units import HOUR_S
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.kv_link import kv_link
 from perfmodel.serving.load import Fleet, limiter_of, mean_step
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import POISSON, Requests, closed_loop, open_loop
@@ -198,6 +199,7 @@ def spread_start(deployment: Deployment, workload: Workload, users: float) -> Wo
 
 def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
     """Return what was deployed, for reports."""
+    apart = kv_link(deployment, fleet.kv_link_bytes_per_s) if fleet.prefill_replicas else None
     return {
         "hardware": deployment.hardware.name,
         "engine": deployment.profile.name,
@@ -213,6 +215,7 @@ def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
         "policy": fleet.policy_for(deployment).name,
         "replicas": fleet.replicas,
         "prefill_replicas": fleet.prefill_replicas,
+        **({"kv_link_bytes_per_s": apart.bytes_per_s, "kv_link_basis": apart.basis} if apart else {}),
         "gpus": deployment.gpus * (fleet.replicas + fleet.prefill_replicas),
         "kv_tokens": deployment.memory().kv_tokens,
     }

@@ -35,6 +35,7 @@ class Policy:
     watermark : share of the cache that stays free when a request enters.
     block_tokens : tokens of a block of the cache.
     batch : requests of a static or dynamic batch; 0 for continuous batching.
+    ahead : a step is scheduled while the one before it runs, so that a request that comes in that one is not in it.
     max_wait_s : longest time that the oldest request waits for a batch to fill [s]; infinite for static batching.
 
     Raises
@@ -54,6 +55,7 @@ class Policy:
     watermark: float = 0.0
     block_tokens: int = BLOCK_TOKENS
     batch: int = 0
+    ahead: bool = False
     max_wait_s: float = math.inf
 
     def __post_init__(self) -> None:
@@ -82,8 +84,8 @@ _POLICIES = (
     Policy("static", chunked=False, mixed=False, reserve=True, batch=32),
     Policy("dynamic", chunked=False, mixed=False, reserve=True, batch=32, max_wait_s=0.1),
 )
-#: name -> policy: vLLM v1 and SGLang (chunked-prefill, both with a prefix cache by default); TensorRT-LLM's guaranteed
-#: no evict; vLLM v0 and nano-vLLM (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start
+#: name -> policy: vLLM v1 (chunked-prefill, with a prefix cache by default); TensorRT-LLM's guaranteed no evict; vLLM
+#: v0, nano-vLLM and SGLang (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start
 #: (static), with a longest wait (dynamic, Triton's dynamic batcher)
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 

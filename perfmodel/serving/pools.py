@@ -28,7 +28,7 @@ _EVENTS_A_REPORT = 2048
 
 @dataclass(frozen=True)
 class Link:
-    """A connection over which keys and values move from prefill to decode engines, one request after the other.
+    """What one engine sends or receives keys and values over, of one request after the other.
 
     Attributes
     ----------
@@ -158,8 +158,8 @@ def _fewest(engines: Sequence[AnyReplica], time_s: float) -> AnyReplica:
 class Disaggregated:
     """Engines that compute prompts, a link, and engines that decode (DistServe, Zhong et al. 2024).
 
-    A prompt's last step gives the first token. Its keys and values then move over the link, one request after the
-    other, and the request joins the queue of a decoding engine.
+    A prompt's last step gives the first token. Its keys and values then move to a decoding engine, as soon as the links
+    of both engines are free, and the request joins the queue there.
 
     Parameters
     ----------
@@ -182,7 +182,13 @@ class Disaggregated:
         self._leaving: list[tuple[float, int]] = []
         self._arrived: list[tuple[float, int]] = []
         self._next_client = 0
-        self._link_free_s = 0.0
+        #: times from which the engines of both pools send and receive nothing [s]
+        self._sent_s, self._received_s = [0.0] * len(prefill), [0.0] * len(decode)
+        #: request -> engine that computes its prompt, and then holds it until it has moved; and that it moves to
+        self._sender: dict[int, int] = {}
+        self._receiver: dict[int, int] = {}
+        #: requests that each engine holds so, and that are on their way to each
+        self._held, self._flying = [0] * len(prefill), [0] * len(decode)
         self._turns = [0, 0]
         self._prompts_done = self._answers_done = 0
 
@@ -219,25 +225,36 @@ class Disaggregated:
         if self._arrivals and self._arrivals[0][0] <= time_s:
             time_s, number = heapq.heappop(self._arrivals)
             self.prompts.arrival_s[number] = self.answers.arrival_s[number] = time_s
-            self._route(0, self.prefill, time_s).submit(number, time_s)
+            chosen = self._sender[number] = self._route(0, self.prefill, time_s, self._held)
+            self.prefill[chosen].submit(number, time_s)
             return
         if self._leaving and self._leaving[0][0] <= time_s:
             self._transfer(*heapq.heappop(self._leaving))
             return
         time_s, number = heapq.heappop(self._arrived)
-        self._route(1, self.decode, time_s).submit(number, time_s)
+        self._held[self._sender.pop(number)] -= 1
+        chosen = self._receiver.pop(number)
+        self._flying[chosen] -= 1
+        self.decode[chosen].submit(number, time_s)
 
     def _transfer(self, time_s: float, number: int) -> None:
         """Send the keys and values of a prompt that ended at a time; those of earlier ones were sent before."""
-        start_s = max(time_s, self._link_free_s)
-        self._link_free_s = start_s + self.link.transfer_s(self.prompts.prompt[number])
-        heapq.heappush(self._arrived, (self._link_free_s, number))
+        sender = self._sender[number]
+        chosen = self._receiver[number] = self._route(1, self.decode, time_s, self._flying)
+        start_s = max(time_s, self._sent_s[sender], self._received_s[chosen])
+        end_s = self._sent_s[sender] = self._received_s[chosen] = start_s + self.link.transfer_s(
+            self.prompts.prompt[number]
+        )
+        self._flying[chosen] += 1
+        heapq.heappush(self._arrived, (end_s, number))
 
-    def _route(self, pool: int, engines: Sequence[AnyReplica], time_s: float) -> AnyReplica:
+    def _route(self, pool: int, engines: Sequence[AnyReplica], time_s: float, more: Sequence[int]) -> int:
+        """Return the number of the engine that a request goes to; each has ``more`` than it computes."""
         if self.routing == LEAST_LOADED:
-            return _fewest(engines, time_s)
+            loads = [engine.outstanding_at(time_s) for engine in engines]
+            return min(range(len(engines)), key=lambda index: loads[index] + more[index])
         self._turns[pool] += 1
-        return engines[(self._turns[pool] - 1) % len(engines)]
+        return (self._turns[pool] - 1) % len(engines)
 
     def _collect(self) -> None:
         """Note prompts that have ended, whose keys and values leave then, and send the requests after ended answers."""
@@ -250,6 +267,7 @@ class Disaggregated:
                 answers.last_s[number] = prompts.last_s[number]
                 answers.done.append(number)
                 continue
+            self._held[self._sender[number]] += 1
             heapq.heappush(self._leaving, (prompts.last_s[number], number))
         self._prompts_done = len(prompts.done)
         if self.load.concurrency:

@@ -33,13 +33,14 @@ class Replica(Scheduler):
         tally = self.tally
         tally.skipped += 1
         if tally.skipped >= tally.skip:
-            tally.sample(self.time_s, self.running, len(self.waiting), self.blocks.total - self.blocks.free)
+            tally.sample(self.time_s, self.running, self.queued, self.blocks.total - self.blocks.free)
 
     def _prefill_step(self, chunks: list[Chunk]) -> None:
         """Compute one step with prompts, and decode beside them if the policy mixes."""
         decoding = self._decoding if self.policy.mixed else 0
         context = self._context / decoding + 1.0 if decoding else 0.0
         step_s, start_s = self.clock.mixed_s(decoding, context, chunks), self._start()
+        self._began_s = start_s
         tokens = decoding
         for chunk in chunks:
             tokens += chunk[0]
@@ -64,11 +65,14 @@ class Replica(Scheduler):
         first_s = self.clock.decode_s(decoding, context)
         last_s = self.clock.decode_s(decoding, context + steps - 1) if steps > 1 else first_s
         may_enter = not self.waiting and decoding < self.policy.max_num_seqs
-        if may_enter and self.time_s + self._extra_s + 0.5 * (first_s + last_s) * steps > until_s and steps > 1:
+        if may_enter and self._came:  # the step after this one may hold them
+            steps, last_s = 1, first_s
+        elif may_enter and self.time_s + self._extra_s + 0.5 * (first_s + last_s) * steps > until_s and steps > 1:
             slope = (last_s - first_s) / (steps - 1)
             steps = min(steps, steps_within(until_s - self.time_s - self._extra_s, first_s, slope))
             last_s = first_s + slope * (steps - 1)
         step_s, start_s = 0.5 * (first_s + last_s), self._start()
+        self._began_s = start_s + step_s * steps - last_s
         self._pass(step_s * steps, steps, steps * decoding)
         self._grow(start_s, step_s, steps)
         self._end_answers()
@@ -91,7 +95,7 @@ class Replica(Scheduler):
         tally = self.tally
         tally.busy_s += time_s
         tally.running_s += time_s * (self._decoding + len(self._partial))
-        tally.queued_s += time_s * len(self.waiting)
+        tally.queued_s += time_s * (len(self.waiting) + len(self._came))
         tally.blocks_s += time_s * (self.blocks.total - self.blocks.free)
         tally.steps += steps
         tally.tokens += tokens

@@ -32,6 +32,8 @@ class Scheduler:
     """
 
     __slots__ = (
+        "_began_s",
+        "_came",
         "_context",
         "_decoded_s",
         "_decoding",
@@ -67,6 +69,10 @@ class Scheduler:
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
+        #: (time, request) of those that the next step cannot hold, since it was scheduled before they came
+        self._came: deque[tuple[float, int]] = deque()
+        #: time at which the last step started [s]
+        self._began_s = -math.inf
         #: requests in the engine and in its queue
         self.outstanding = 0
         self._swap_s_per_token, self._swap_s_per_sequence = swap_s_per_token, swap_s_per_sequence
@@ -106,13 +112,23 @@ class Scheduler:
         if not self.outstanding and self.time_s < time_s:
             self.time_s = time_s
         self.tally.queued_s += self.time_s - time_s
-        self.waiting.append(request)
+        if self.policy.ahead:
+            self._came.append((time_s, request))
+        else:
+            self.waiting.append(request)
         self.outstanding += 1
+
+    @property
+    def queued(self) -> int:
+        """Requests in the queue."""
+        return len(self.waiting) + len(self._came)
 
     # -- what a step computes ------------------------------------------------------------------------------------
 
     def _schedule(self) -> list[Chunk]:
         """Make room for the decoding sequences, continue prompts, let requests enter; return the parts of prompts."""
+        while self._came and (self._came[0][0] <= self._began_s or not self.running):
+            self.waiting.append(self._came.popleft()[1])
         # each decoding sequence takes one block at most
         preempted = self._on_demand and self.blocks.free < self._decoding and self._make_room()
         policy = self.policy

@@ -42,6 +42,11 @@ class Parallel:
         return self.tp * self.pp * self.dp
 
     @property
+    def stage_gpus(self) -> int:
+        """GPUs of a stage of one engine: those of a copy, or of all copies that share experts."""
+        return self.tp * (self.dp if self.copies_share else 1)
+
+    @property
     def expert_parts(self) -> int:
         """GPUs that cut each expert."""
         return max(1, self.tp * (self.dp if self.ep > 1 else 1) // self.ep)

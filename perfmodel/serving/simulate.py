@@ -120,6 +120,7 @@ def simulate_server(
     *,
     spread: Callable[[float, float], tuple[float, float]] | None = None,
     progress: Progress | None = None,
+    judged: Callable[[Replay], bool] | None = None,
 ) -> Replay:
     """Simulate a load; the same load gives the same result.
 
@@ -134,6 +135,8 @@ def simulate_server(
         interval of every figure: errors of steps are alike, so that they do not average out over a load. None: no
         interval.
     progress : called with the number of requests that have ended, now and then.
+    judged : whether it matters of a simulation if its requests pile up, which takes a longer one to tell; None: it
+        does.
 
     Raises
     ------
@@ -145,7 +148,8 @@ def simulate_server(
     if replay.interrupted or not replay.count:
         return replay
     try:
-        replay = replace(replay, growth=growth_of(replay, lambda longer: whole(_run(server, longer, _silent))))
+        if judged is None or judged(replay):
+            replay = replace(replay, growth=growth_of(replay, lambda longer: whole(_run(server, longer, _silent))))
         if spread is None:
             return replay
         first = requests.first(INTERVAL_REQUESTS)

@@ -1,10 +1,9 @@
-"""Service objectives: limits of latencies, the requests that keep them, and the largest load at which all do."""
+"""Service objectives: limits of latencies, and the requests that keep them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +21,6 @@ _QUANTITIES = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "latency": "l
 _STATISTIC = re.compile(r"p(\d{1,2}(?:\.\d+)?)$|mean$")
 #: the statistic that an objective limits where none is named
 DEFAULT_STATISTIC = "p95"
-#: a rate is the largest within this share
-_PRECISION = 0.02
-#: most doublings of a rate before it counts as unlimited
-_MOST_DOUBLINGS = 24
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,16 @@ class Slo:
         A quantity that no request has, as the time of further tokens of one-token answers, is met.
         """
         return tuple(item for item in self.objectives if item.value_s(replay) > item.limit_s)
+
+    def excess(self, replay: Replay) -> float:
+        """Return ln(value / limit) of the objective that is nearest to its limit, or beyond it by most.
+
+        A queue that grows is beyond the capacity by ln(arriving / ending).
+        """
+        values = [item.value_s(replay) / item.limit_s for item in self.objectives]
+        if replay.growth is not None:
+            values.append(replay.growth.rate_per_s / replay.growth.capacity_per_s)
+        return math.log(max((value for value in values if value > 0), default=1e-9))
 
     def met(self, replay: Replay) -> bool:
         """Whether a simulated load meets every objective, and its queue does not grow."""
@@ -141,92 +146,3 @@ def _objective(part: str, default: str) -> Objective:
     if limit_s <= 0:
         raise UsageError(f"the limit of {name} is {limit_s:g} s.", place=_PLACE, remedy="Give a time above 0.")
     return Objective("latency" if name == "e2e" else name, limit_s, statistic or default)
-
-
-@dataclass(frozen=True)
-class Largest:
-    """The largest load that meets objectives.
-
-    Attributes
-    ----------
-    load : clients of a closed loop, or requests a second.
-    replay : the simulation at that load.
-    missed : objectives that a larger load misses; empty where the largest load that was allowed meets all.
-    grows : a larger load is above the capacity, and misses no objective within the requests that were simulated.
-    """
-
-    load: float
-    replay: Replay
-    missed: tuple[Objective, ...]
-    grows: bool = False
-
-
-def largest_concurrency(simulate: Callable[[int], Replay], slo: Slo, most: int) -> Largest | None:
-    """Return the most clients of a closed loop at which the objectives are met, by bisection; None if not even one.
-
-    Latencies grow with the load; where they do not, as at the edges of tiles, the bisection finds one such edge.
-
-    Parameters
-    ----------
-    simulate : returns the simulation with a number of clients.
-    slo : the objectives.
-    most : the most clients to try.
-    """
-    good = simulate(1)
-    if not slo.met(good):
-        return None
-    low, high, best = 1, 1, good
-    missed: tuple[Objective, ...] = ()
-    while high < most:  # double until one misses
-        high = min(2 * low, most)
-        replay = simulate(high)
-        if not slo.met(replay):
-            missed = slo.missed(replay)
-            break
-        low, best = high, replay
-    while low < high - 1 and missed:
-        middle = (low + high) // 2
-        replay = simulate(middle)
-        if slo.met(replay):
-            low, best = middle, replay
-        else:
-            high, missed = middle, slo.missed(replay)
-    return Largest(low, best, missed)
-
-
-def largest_rate(simulate: Callable[[float], Replay], slo: Slo, start_per_s: float) -> Largest | None:
-    """Return the highest rate of requests at which the objectives are met, within 2 %; None if no rate has them met.
-
-    Parameters
-    ----------
-    simulate : returns the simulation at a rate [1/s].
-    slo : the objectives.
-    start_per_s : the rate to try first [1/s].
-    """
-    low, high = 0.0, start_per_s
-    best: Replay | None = None
-    worse: Replay | None = None
-    for _ in range(_MOST_DOUBLINGS):
-        replay = simulate(high)
-        if slo.met(replay):
-            low, best = high, replay
-            if worse is not None:
-                break
-            high *= 2.0
-        else:
-            worse = replay
-            if best is not None:
-                break
-            high /= 2.0
-    if best is None:
-        return None
-    high = low * 2.0
-    while high > low * (1.0 + _PRECISION) and worse is not None:
-        middle = math.sqrt(low * high)
-        replay = simulate(middle)
-        if slo.met(replay):
-            low, best = middle, replay
-        else:
-            high, worse = middle, replay
-    missed = () if worse is None else slo.missed(worse)
-    return Largest(low, best, missed, grows=worse is not None and not missed)

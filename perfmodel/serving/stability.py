@@ -40,7 +40,13 @@ def growth_of(replay: Replay, simulate: Callable[[Requests], Replay]) -> Growth 
     return _measured(simulate(repeated(replay.requests, LONG)))
 
 
-def is_near_capacity(load: Requests, simulate: Callable[[Requests], Replay]) -> bool:
+def burst_of(load: Requests) -> Requests:
+    """Return the first requests of a load, all at once: how many of them end a second is about the capacity."""
+    few = load.first(_BURST)
+    return replace(few, arrival_s=np.zeros(len(few)))
+
+
+def is_near_capacity(load: Requests, burst_per_s: float) -> bool:
     """Return whether an open loop is near the capacity, or above it, so that few requests do not tell which.
 
     A thousand of them may end before the running batch, which grows in place of the queue, has filled the cache.
@@ -48,11 +54,9 @@ def is_near_capacity(load: Requests, simulate: Callable[[Requests], Replay]) -> 
     Parameters
     ----------
     load : an open loop.
-    simulate : simulates a load.
+    burst_per_s : requests of `burst_of` that end a second [1/s].
     """
-    few = load.first(_BURST)
-    burst = simulate(replace(few, arrival_s=np.zeros(len(few))))
-    return load.rate_per_s > _NEAR * burst.requests_per_s
+    return load.rate_per_s > _NEAR * burst_per_s
 
 
 def sustained_per_s(replay: Replay) -> float:

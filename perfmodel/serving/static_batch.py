@@ -46,7 +46,8 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     """Return the times of a batch: its prompts in steps of the budget of tokens, then osl - 1 steps of decode.
 
     t = ceil(B (isl - prefix) / budget) t(prompts) + (osl - 1) t(B, isl + osl / 2); a step of a speculative decode
-    gives several tokens.
+    gives several tokens. An engine of static batches computes all prompts in one step, as its simulation does: such
+    a ``generate()`` calls the model once for them, whatever their tokens.
 
     Parameters
     ----------
@@ -62,7 +63,8 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     """
     count, prompt, answer, cached = (np.asarray(value, dtype=np.float64) for value in (batch, isl, osl, prefix))
     read, further = prompt - cached, (answer - 1.0) / deployment.gained
-    budget = float(deployment.token_budget * deployment.slots)
+    whole_batch = deployment.profile.scheduler == "static"
+    budget = np.inf if whole_batch else float(deployment.token_budget * deployment.slots)
     steps = np.maximum(1.0, np.ceil(count * read / budget))
     each = count / steps  # prompts of a step; below 1 where a prompt takes several
     whole = np.maximum(each, 1.0)

@@ -13,6 +13,7 @@ from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet
+from perfmodel.serving.prompts_first import PromptsFirst
 from perfmodel.serving.static_batch import batches_in_turn
 from perfmodel.serving.step_input import arrays, common_shape
 
@@ -76,7 +77,8 @@ def steady(
         if _static_batch(one):
             alone = batches_in_turn(one, prompt, answer, cached, users / busy, running / busy)
         else:
-            alone = Cycle(one, prompt, answer, cached, users / busy, running / busy, waves).result()
+            kind = Cycle if one.profile.scheduler == "chunked" else PromptsFirst
+            alone = kind(one, prompt, answer, cached, users / busy, running / busy, waves).result()
         return alone if copies == 1 else _together(alone, busy, copies)
 
     if requests is None:

@@ -8,17 +8,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
+
+import numpy as np
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.largest import Largest, largest_concurrency, largest_rate
 from perfmodel.serving.load import Fleet, simulate_fleet
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, spread_start
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.simulate import whole
-from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
-from perfmodel.serving.stability import LONG, is_near_capacity
+from perfmodel.serving.slo import Slo
+from perfmodel.serving.stability import LONG, burst_of, is_near_capacity
+from perfmodel.serving.steady import steady
 from perfmodel.serving.support import objections
 from perfmodel.workers import executor, mapped
 from perfmodel.workers.lost import ENDS, Ended
@@ -27,6 +32,8 @@ from perfmodel.workers.lost import ENDS, Ended
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 #: what ends the loads that meet the objectives, beside these
 CAPACITY = "the capacity"
+#: requests of a load with which the largest rate is looked for, before more of them say where it is
+_FEW = 2000
 #: most clients of the loads in a table where none is given
 _MOST_CLIENTS = 256
 
@@ -127,6 +134,7 @@ def evaluate(spec: Spec, study: Study, progress: Callable[[int], None] | None = 
 def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Callable[[int], None] | None) -> Outcome:
     values = study.values or (() if study.load == REQUESTS else clients_that_fit(deployment, study.workload))
     points: list[Point] = []
+    loads = Loads(deployment, study)
     if study.steady:
         from perfmodel.serving.steady_points import steady_points
 
@@ -134,14 +142,14 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
         points = steady_points(deployment, study.workload, values, slo=study.slo, price_per_gpu_hour=price)
     elif not study.only_largest:
         for value in values or (math.nan,):
-            points.append(_point(deployment, study, value, progress))
+            points.append(_point(deployment, study, loads, value, progress))
             replay = points[-1].replay
             if replay is not None and replay.interrupted:
                 return Outcome(spec, tuple(points))
     if study.slo is None or study.steady or study.load == REQUESTS or study.only_loads:
         return Outcome(spec, tuple(points))
     try:
-        largest = _largest(deployment, study)
+        largest = largest_load(deployment, study, loads)
     except KeyboardInterrupt as error:
         return Outcome(spec, tuple(points), ended=error)
     if largest is None:
@@ -151,18 +159,35 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
     return Outcome(spec, tuple(points), point, beyond)
 
 
-def _requests(deployment: Deployment, study: Study, value: float) -> Requests:
-    """Return the requests of a load: of one near the capacity more, where nobody says how many."""
-    requests = study.requests(deployment, value)
-    if study.load != QPS or study.workload.count or math.isinf(value):
-        return requests
-    if not is_near_capacity(requests, lambda few: whole(simulate_fleet(deployment, few, study.fleet, interval=False))):
-        return requests
-    return replace(study, workload=replace(study.workload, count=LONG)).requests(deployment, value)
+class Loads:
+    """The requests of loads on a deployment: of one near the capacity more, where nobody says how many."""
+
+    def __init__(self, deployment: Deployment, study: Study) -> None:
+        self._deployment, self._study = deployment, study
+
+    def at(self, value: float, most: int = LONG) -> Requests:
+        """Return the requests of a load, ``most`` of one near the capacity."""
+        deployment, study = self._deployment, self._study
+        requests = study.requests(deployment, value)
+        if study.load != QPS or math.isinf(value):
+            return requests
+        if study.workload.count:
+            return requests.first(most)
+        if not is_near_capacity(requests, self._burst_per_s):
+            return requests
+        return replace(study, workload=replace(study.workload, count=most)).requests(deployment, value)
+
+    @cached_property
+    def _burst_per_s(self) -> float:
+        """Requests that end a second when many are there at once; their arrivals, and so their rate, do not matter."""
+        burst = burst_of(self._study.requests(self._deployment, 1.0))
+        return whole(simulate_fleet(self._deployment, burst, self._study.fleet, interval=False)).requests_per_s
 
 
-def _point(deployment: Deployment, study: Study, value: float, progress: Callable[[int], None] | None) -> Point:
-    requests = _requests(deployment, study, value)
+def _point(
+    deployment: Deployment, study: Study, loads: Loads, value: float, progress: Callable[[int], None] | None
+) -> Point:
+    requests = loads.at(value)
     scale = len(study.requests(deployment, value)) / len(requests)  # a bar of progress counts those of the study
     advance = None if progress is None else lambda done: progress(int(scale * done))
     replay = simulate_fleet(deployment, requests, study.fleet, interval=study.interval, progress=advance)
@@ -179,10 +204,12 @@ def _figures(deployment: Deployment, study: Study, replay: Replay, value: float)
 def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Replay:
     if not study.interval:
         return largest.replay
-    return simulate_fleet(deployment, largest.replay.requests, study.fleet, interval=True)
+    found = largest.replay
+    again = simulate_fleet(deployment, found.requests, study.fleet, interval=True, judged=lambda replay: False)
+    return replace(again, growth=found.growth)
 
 
-def _largest(deployment: Deployment, study: Study) -> Largest | None:
+def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest | None:
     """Return the largest load that meets the objectives, up to the users that are given, or that have a place.
 
     Raises
@@ -190,18 +217,36 @@ def _largest(deployment: Deployment, study: Study) -> Largest | None:
     KeyboardInterrupt
         When a simulation was interrupted: what it says of the objectives is not known.
     """
-    assert study.slo is not None
+    slo = study.slo
+    assert slo is not None
+
+    def simulated(requests: Requests, judged: Callable[[Replay], bool]) -> Replay:
+        return whole(simulate_fleet(deployment, requests, study.fleet, interval=False, judged=judged))
 
     def replay(value: float) -> Replay:
-        found = simulate_fleet(deployment, _requests(deployment, study, value), study.fleet, interval=False)
-        if found.interrupted:
-            raise KeyboardInterrupt
-        return found
+        # a load that misses an objective is too large, whether or not its requests pile up
+        return simulated(loads.at(value), lambda replay: not slo.missed(replay))
+
+    def few(value: float) -> Replay:
+        return simulated(loads.at(value, _FEW), lambda replay: False)
 
     if study.load == QPS:
-        return largest_rate(replay, study.slo, study.values[0] if study.values else 1.0)
+        return largest_rate(replay, slo, _likely_rate(deployment, study), few)
     most = max(study.values) if study.values else study.fleet.replicas * _places(deployment, study.workload)
-    return largest_concurrency(replay, study.slo, int(most))
+    return largest_concurrency(replay, slo, int(most))
+
+
+def _likely_rate(deployment: Deployment, study: Study) -> float:
+    """Return the rate to look at first: the highest at which means of the steady state are within the limits [1/s]."""
+    assert study.slo is not None
+    workload = study.workload
+    users = np.unique(np.geomspace(1.0, _places(deployment, workload), 16).round())
+    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, prefix=float(workload.cached))
+    first, later = np.asarray(mean.ttft_s), np.asarray(mean.tpot_s)
+    times = {"ttft_s": first, "tpot_s": later, "itl_s": later, "latency_s": first + (workload.osl - 1.0) * later}
+    within = np.all([times[item.quantity] <= item.limit_s for item in study.slo.objectives], axis=0)
+    per_s = np.asarray(mean.output_tokens_per_s) / workload.osl * study.fleet.replicas
+    return float(max(per_s[within], default=per_s[0]))
 
 
 def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float, ...]:

@@ -184,7 +184,8 @@ def test_a_faster_network_is_worth_something_only_where_layers_cross_it(tmp_path
     (change,) = read_changes([{"name": "fabric", "kind": "network", "value": "400 Gb/s"}], "here")
     faster = change.applied(case)
     assert faster.outcome().terms_s["exchange"] < case.outcome().terms_s["exchange"]
-    assert faster.outcome().terms_s["weights"] == case.outcome().terms_s["weights"]
+    # fewer decode together where a cycle is shorter, and a decode step of a few reads the weights as long as of one
+    assert faster.outcome().terms_s["weights"] == pytest.approx(case.outcome().terms_s["weights"], rel=1e-5)
     # a network that is changed is the one that is given from the start
     given = read(tmp_path, spread.replace("25 Gb/s", "400 Gb/s"))
     assert faster.outcome().time_s == pytest.approx(given.outcome().time_s)

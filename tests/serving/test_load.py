@@ -85,6 +85,7 @@ def test_lengths_beyond_the_positions_are_refused(deployment) -> None:
 
 def test_prefill_on_other_engines_takes_their_gpus(deployment) -> None:
     load = pm.open_loop(20.0, 100, 3000, 32, seed=2)
+    deployment = replace(deployment, engine=replace(deployment.profile, ahead=False))
     together = pm.simulate(deployment, load, replicas=2, interval=False)
     apart = pm.simulate(deployment, load, replicas=1, prefill_replicas=1, kv_link_bytes_per_s=1e15, interval=False)
     assert together.gpus == apart.gpus == 2
@@ -110,7 +111,7 @@ def test_a_request_waits_for_half_of_the_steps_between_two_looks(deployment) -> 
     first, second = (pm.steady(made, 512, 128, concurrency=users) for made in (deployment, polled))
     step = float(deployment.step(decode=users, context=512 + 64).time_s)
     assert second.ttft_s - first.ttft_s == pytest.approx(10 * step * (1 - 1 / users), rel=0.02)
-    assert second.tpot_s == first.tpot_s
+    assert second.tpot_s == pytest.approx(first.tpot_s, rel=1e-3)
     load = pm.closed_loop(8, 80, 512, 128)
     plain, late = (np.mean(pm.simulate(made, load).ttft_s) for made in (deployment, polled))
     assert late - plain == pytest.approx(second.ttft_s - first.ttft_s, rel=0.1)

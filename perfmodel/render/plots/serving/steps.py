@@ -23,6 +23,7 @@ _TERMS = {
     "kv": "keys and values",
     "prefill": "prompt attention",
     "exchange": "exchange between GPUs",
+    "sends": "sends between stages",
     "kernels": "norms, activations",
     "head": "logits and sampling",
     "gaps": "gaps between kernels",
