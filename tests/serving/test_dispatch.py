@@ -81,11 +81,11 @@ def test_wide_experts_are_reached_over_nvlink_that_leaves_the_host() -> None:
     gb200, deepseek = pm.hardware("gb200"), find_model("deepseek-v3")
     for gpus, expected in ((8, Dispatcher.ALLGATHER), (16, Dispatcher.DEEPEP)):
         made = Deployment(deepseek, gb200, dp=gpus, ep=gpus, engine="trtllm", weights="nvfp4")
-        found = Kernels(made.part, made.parallel, made.profile, gb200, made.format, made.kv).dispatcher
+        found = Kernels(made.part, made.parallel, made.profile, gb200, made.format, made.kv).exchanges.dispatcher
         assert found == expected
     mixtral = Deployment(find_model("mixtral-8x7b"), H200, dp=8, ep=8, engine="trtllm")
     alike = Kernels(mixtral.part, mixtral.parallel, mixtral.profile, H200, mixtral.format, mixtral.kv)
-    assert alike.dispatcher == Dispatcher.ALLGATHER
+    assert alike.exchanges.dispatcher == Dispatcher.ALLGATHER
 
 
 def test_an_unknown_dispatcher_is_named(tmp_path: Path) -> None:
