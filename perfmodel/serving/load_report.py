@@ -161,7 +161,7 @@ def _load_notes(points: Sequence[Point], facts: Sequence[Mapping[str, Any]]) -> 
             )
         if point.replay is not None and point.replay.interrupted:
             notes.append(f"{name}: interrupted; {point.replay.count} of {len(point.replay.requests)} requests ended.")
-    links = {(fact["kv_link_bytes_per_s"], fact["kv_link_basis"]) for fact in facts if "kv_link_basis" in fact}
+    links = {(fact["kv_link_bytes_per_s"], fact["kv_link_basis"]) for fact in facts if fact.get("kv_link_basis")}
     notes += [f"keys and values leave a replica at {format_si(rate, 'B/s')}: {basis}." for rate, basis in sorted(links)]
     notes.append("TTFT and TPOT are means with 80 % intervals; JSON has them, and every percentile.")
     return tuple(notes)

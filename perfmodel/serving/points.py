@@ -215,7 +215,8 @@ def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
         "policy": fleet.policy_for(deployment).name,
         "replicas": fleet.replicas,
         "prefill_replicas": fleet.prefill_replicas,
-        **({"kv_link_bytes_per_s": apart.bytes_per_s, "kv_link_basis": apart.basis} if apart else {}),
+        "kv_link_bytes_per_s": apart.bytes_per_s if apart else None,
+        "kv_link_basis": apart.basis if apart else None,
         "gpus": deployment.gpus * (fleet.replicas + fleet.prefill_replicas),
         "kv_tokens": deployment.memory().kv_tokens,
     }

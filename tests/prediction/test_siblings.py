@@ -18,6 +18,7 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.latency.machine import generation
+from perfmodel.prediction.topology import most_joined
 
 #: random operators of each kind, and of those whose formulas take longer
 COUNT, FEWER = 3000, 400
@@ -125,7 +126,7 @@ def _links(machine: pm.Hardware) -> dict[str, float]:
     """Return what the links of a machine carry, and how many GPUs they join."""
     rates = {link.name: link.bandwidth_bytes_per_s for link in machine.links}
     joined = {f"GPUs by {link.name}": float(link.domain or np.inf) for link in machine.links}
-    return rates | joined
+    return rates | joined | {"GPUs without a network": float(most_joined(machine))}
 
 
 def _has_no_better_links(less: pm.Hardware, more: pm.Hardware) -> bool:

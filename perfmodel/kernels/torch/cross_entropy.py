@@ -89,7 +89,6 @@ CASES = BenchmarkCases(
         rows=64 vocab=50257 backward=true
     """,
     cuda_more="""
-        rows=8192 vocab=50257 dtype=bf16
         rows=8192 vocab=128256 dtype=bf16
         rows=8192 vocab=128256 dtype=bf16 backward=true
     """,

@@ -93,7 +93,6 @@ CASES = BenchmarkCases(
         rows=512 hidden=256 vocab=32000 gradients=false
     """,
     cuda_more="""
-        rows=4096 hidden=4096 vocab=32000 dtype=bf16
         rows=16384 hidden=4096 vocab=128256 dtype=bf16
     """,
 )
