@@ -223,10 +223,9 @@ def _recorded(
         state = _fakes(net, cast)
         inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
         if known is not None:
-            held = [*net.named_buffers(remove_duplicate=False)]
-            held += net.named_parameters(remove_duplicate=False) if parameters else []
+            held = dict(net.named_buffers()) | (dict(net.named_parameters()) if parameters else {})
             given = zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True)
-            for fake, real in (*((state[name], tensor) for name, tensor in held), *given):
+            for fake, real in (*((state[name], tensor) for name, tensor in held.items()), *given):
                 if isinstance(real, torch.Tensor):
                     known.keep(fake, real)
         saved = _Saved(recorder, state.values())

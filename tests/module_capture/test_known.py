@@ -144,3 +144,16 @@ def test_values_are_not_asked_of_shapes() -> None:
     with pytest.raises(UsageError, match="depends on the values"):
         pm.capture(modules.Branches(), torch.ones(3, device="meta"))
     assert pm.capture(modules.Branches(), torch.ones(3)).decided
+
+
+def test_a_module_with_two_names_is_asked_by_either() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = Asks(limited)
+            self.second = self.first
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(x) if self.first.linear.bias.abs().sum() > 0 else x
+
+    assert products(pm.capture(Twice(), torch.zeros(6, 8))) == [4]
