@@ -39,7 +39,7 @@ def test_what_no_specification_says_is_assumed_and_what_a_user_says_holds() -> N
     assert kv_link(bridged, 1e9).bytes_per_s == 1e9
     facts = facts_of(deployed(), Fleet(prefill_replicas=1))
     assert facts["kv_link_bytes_per_s"] == pytest.approx(4 * OF_A_GPU)
-    assert "kv_link_bytes_per_s" not in facts_of(deployed(), Fleet())
+    assert facts_of(deployed(), Fleet())["kv_link_bytes_per_s"] is None
     with pytest.raises(UsageError, match="has no bandwidth"):
         kv_link(bridged, 0.0)
 
