@@ -41,6 +41,7 @@ def measured(machine: Hardware, kind: str, sizes: Any = SIZES, noise: float = 0.
     )  # fmt: skip
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize(("alpha_s", "efficiency"), [(14e-6, 0.85), (30e-6, 0.6), (5e-6, 0.95)])
 def test_a_network_is_found_again(alpha_s: float, efficiency: float) -> None:
     rows = [measured(of_network(alpha_s, efficiency), kind, noise=0.02) for kind in KINDS]

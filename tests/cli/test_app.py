@@ -223,6 +223,7 @@ def test_json_is_json_where_stdout_cannot_encode_a_name():
     assert json.loads(ran.stdout)["rows"][0]["name"] == "\xe9\U0001f600"
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_pipes_and_no_color_are_plain(plain):
     ran = program(*ANALYZE, env={**os.environ, **plain})
@@ -288,6 +289,7 @@ def test_wrong_usage_names_the_help_of_its_command(perfmodel, words, help_of):
     assert ran.err.rstrip().endswith(f"See: {help_of} --help")
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("words", [("search", "train"), ("serve",), ("roi",), ("hardware", "show")])
 def test_help_has_whole_names_of_options_in_lines_of_50_characters_and_more(perfmodel, monkeypatch, words):
     def names(columns):

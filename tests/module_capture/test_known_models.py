@@ -64,6 +64,7 @@ def test_resnet50() -> None:
     assert flop_of(captured, "conv2d", "gemm") == pytest.approx(IMAGES * 2 * 4.09e9, rel=2e-3)
 
 
+@pytest.mark.waiting
 @pytest.mark.slow
 def test_llama_3_1_70b() -> None:
     captured = pm.capture(known.llama_70b, tokens())

@@ -87,6 +87,7 @@ def test_filling_a_new_tensor_writes_it_once_and_splitting_is_free() -> None:
     ]
 
 
+@pytest.mark.waiting
 def test_pytorchs_log_stays_silent_about_what_the_message_says() -> None:
     records: list[logging.LogRecord] = []
     handler = logging.Handler()

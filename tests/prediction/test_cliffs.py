@@ -119,6 +119,7 @@ def allowed(case: Case, machine: pm.Hardware, name: str, sizes: Mapping[str, Flo
     return np.stack([most, least])
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("cache", ["cold", "warm"])
 def test_a_size_that_grows_by_5_percent_neither_multiplies_the_time_nor_cuts_it(case: Case, cache: str) -> None:

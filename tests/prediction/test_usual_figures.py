@@ -151,6 +151,7 @@ def test_a_sweep_has_the_intervals_of_its_points() -> None:
     assert sweep.predicted_time_low_s[1] < sweep.bound_time_s[1]
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("text", ["topk", "gelu", "sort", "scan", "optimizer"])
 def test_algorithms_are_compared_without_a_rate_of_the_vector_engine(text: str, perfmodel, tmp_path: Path) -> None:
     path = tmp_path / "bare.toml"

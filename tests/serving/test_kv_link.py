@@ -44,6 +44,7 @@ def test_what_no_specification_says_is_assumed_and_what_a_user_says_holds() -> N
         kv_link(bridged, 0.0)
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("routing", ["round-robin", "least-loaded"])
 def test_twice_the_engines_move_twice_as_much(routing: str) -> None:
     """One link of 2 GB/s takes 0.64 s for 4000 tokens: at 2 requests/s it has a queue that grows, two have none."""

@@ -31,6 +31,7 @@ def middle(deployment: Deployment, users: int, isl: int, osl: int) -> tuple[Stea
     return mean, pm.simulate(deployment, load, interval=False), slice(ends, -ends)
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("users", [2, 16, 64])
 @pytest.mark.parametrize(("isl", "osl"), [(1024, 128), (4096, 256), (128, 500), (256, 16)])

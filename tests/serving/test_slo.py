@@ -135,6 +135,7 @@ def test_users_of_a_fleet_start_over_the_time_of_a_request_on_one_of_its_replica
     assert four.requests(deployment, 1).arrival_s.max() == 0.0
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("text", ["ttft=500ms,tpot=30ms", "latency=6s,p99", "tpot=12ms,mean"])
 def test_the_largest_rate_is_found_with_few_simulations(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubling and halving took 24 simulations for 12 rates; the answer holds: met there, and missed 2 % above."""

@@ -45,6 +45,7 @@ def test_tensor_parallel_ranks_may_have_less_than_a_token_each() -> None:
     assert 0 < one.low_s <= one.time_s <= one.high_s < np.inf
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("machine", [*pm.hardware_names()])
 @pytest.mark.parametrize(("model", "seq"), [("llama-3.1-8b", 4096), ("gpt2", 1024), ("llama-3.1-8b", 131072)])
 def test_no_step_reaches_its_machines_peak(machine: str, model: str, seq: int) -> None:

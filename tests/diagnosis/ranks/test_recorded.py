@@ -115,6 +115,7 @@ def test_even_ranks_have_no_straggler(name: str) -> None:
     assert (recorded.stragglers, recorded.together, recorded.stall) == ((), None, None)
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("name", [*cases("slow_rank"), *cases("unequal"), *cases("even")])
 def test_a_rank_that_waits_does_not_compute(name: str) -> None:
     """The operators of a rank are known by name: what is theirs is computation, and nothing else is."""

@@ -83,6 +83,7 @@ class Endless:
         return len(buffer)
 
 
+@pytest.mark.waiting
 def test_an_event_that_never_ends_is_refused(tmp_path, monkeypatch):
     (tmp_path / "x.json").write_text("{}")
     stream = Endless()
@@ -93,6 +94,7 @@ def test_an_event_that_never_ends_is_refused(tmp_path, monkeypatch):
     assert stream.read_bytes <= 300e6
 
 
+@pytest.mark.waiting
 def test_a_trace_of_over_a_gigabyte_is_read_in_pieces(tmp_path):
     # whole, it would take eight times its size: a hole of a gigabyte behind the start, which takes no disk
     path = tmp_path / "large.json"

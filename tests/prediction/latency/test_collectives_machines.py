@@ -31,6 +31,7 @@ def times(op: str, machine: str, n: int, library: str = "") -> pm.Prediction:
     return pm.predict(load_operator(op)(bytes=SIZES, num_gpus=n, dtype="bf16"), pm.hardware(machine), library=library)
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("machine", [machine.name for machine in MACHINES])
 @pytest.mark.parametrize("op", OPS)
 def test_time_grows_with_the_message_without_cliffs_and_beats_no_bound(op: str, machine: str) -> None:

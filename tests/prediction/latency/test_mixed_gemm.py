@@ -150,6 +150,7 @@ def test_vllms_kernels_for_blocks_are_calls_from_the_host(data_dir: Any) -> None
     assert {call.library for call in blocks} == {"vllm_deepgemm", "vllm_flashinfer", "vllm_cutlass", "vllm_triton"}
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize(("family", "most"), [("gemm_w4a16", 0.10), ("gemm_w8a16", 0.10), ("gemm_w8a8", 0.09)])
 def test_measured_weight_only_products(data_dir: Any, family: str, most: float) -> None:
     measured = read_measurements(data_dir / "measurements" / "aic_gemm.csv.gz")

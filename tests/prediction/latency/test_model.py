@@ -155,6 +155,7 @@ OPERATORS = (
 )
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: f"{op.op}-{op.dtype}")
 def test_on_every_machine_every_prediction_holds_together(op: pm.Operator) -> None:
     for machine in load_all():

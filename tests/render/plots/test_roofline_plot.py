@@ -443,6 +443,7 @@ def test_labels_of_points_keep_clear_of_each_other_and_of_leader_lines(scene):
                 assert not any(inside), text
 
 
+@pytest.mark.waiting
 @pytest.mark.parametrize("name", ["h100", "a100", "mi300x"])
 def test_crowded_labels_have_a_gap_that_is_seen(name):
     figure = roofline_plot(*sweep_on(name))
