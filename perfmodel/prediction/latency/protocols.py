@@ -180,8 +180,8 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Prot
     2, 4 and 8 GPUs (A100, H100, B200) reach 0.6, 0.85 and 1 of one rate if 2 S (n - 1) / n are counted, which a ring
     sends. Where each pair has links of its own, RCCL sends flags and data to all others at once and waits once: its
     all-reduces of up to 256 KiB between eight MI300X take 7.5 to 10.3 us (`examples/published`), 18 to 24 in n - 1
-    steps. NCCL does not: one of 64 KiB among the four GH200 of a board, a mesh of NVLink, takes 11.2 us, 11.5 in n - 1
-    steps and 8.0 at once.
+    steps. NCCL does not: one of 64 KiB among the four GH200 of a board, a mesh of NVLink, takes 11.2 us (`boeschf-alps`
+    there), 11.5 by n - 1 steps and 8.0 if all were sent at once.
     """
     further, ring = minimum(op.steps(), op.num_gpus - 1.0), op.peer_bytes()
     waited = where(path.meshed, 1.0, further) if anywhere(path.meshed) else further

@@ -51,8 +51,8 @@ THREAD_WORK, COLD_LOAD = 4.0, 1900.0
 #: five (2026-11-27) were in view
 COPY_WAIT = 1800.0
 
-#: lanes of a warp, warps of embedding_bag, 1024 blocks of eight, and SM cycles of an element of it: a row of a warp
-#: takes 25 instructions, counted in EmbeddingBag.cu (EmbeddingBag_updateOutputKernel_sum_mean), of four schedulers
+#: lanes of a warp, warps of embedding_bag, 1024 blocks of eight (EmbeddingBag.cu, _embedding_bag_cuda), and SM cycles
+#: of an element of it: assumed, 25 instructions of a warp for each row, of four schedulers
 LANES, BAG_WARPS, BAG_CYCLES = 32.0, 8192.0, 0.2
 
 JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
@@ -158,8 +158,9 @@ def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
 def _embedding_bag(op: EmbeddingBag, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return embedding_bag: a thread of a bag and a column walks through the rows of the bag (EmbeddingBag.cu).
 
-    `BAG_WARPS` warps take the bags and their groups of 32 columns one after another, and write the bag of each index.
-    A step waits for an element alone, half of `COPY_WAIT`: its index lies beside the last one, in the same line.
+    `BAG_WARPS` warps, or as many as the SMs hold, take the bags and their groups of 32 columns one after another, and
+    write the bag of each index. A step waits for an element alone, half of `COPY_WAIT` (assumed): its index lies beside
+    the last one, in the same line.
     The gradient is that of an embedding, whose rows of dy are those of the bags (EmbeddingBackwardKernel.cu).
     """
     if op.backward:
@@ -169,7 +170,8 @@ def _embedding_bag(op: EmbeddingBag, size: float, c: Values, machine: Machine) -
     moved = (
         op.tokens * 2.0 * INDEX_BYTES + _random(op.tokens, op.vocab, row, op.distribution, machine, c) + op.bags * row
     )
-    walks = np.ceil(op.bags * np.ceil(op.dim / LANES) / BAG_WARPS)
+    warps = min(BAG_WARPS, machine.sm_count * machine.threads_per_sm / LANES)
+    walks = np.ceil(op.bags * np.ceil(op.dim / LANES) / warps)
     waited = walks * op.pooling * 0.5 * COPY_WAIT / machine.clock_hz
     return [Pass(1.0, moved, 1.0, op.tokens * _sectors(row), BAG_CYCLES * op.tokens * op.dim, waited)]
 

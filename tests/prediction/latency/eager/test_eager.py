@@ -110,6 +110,15 @@ def test_bags_that_nobody_measured_are_known_to_a_factor_of_two() -> None:
     assert one.predicted_time_s == pytest.approx(alone.predicted_time_s, rel=0.3)
 
 
+def test_bags_wait_in_as_many_turns_as_the_sms_hold_warps() -> None:
+    """40 SMs of a T4 hold 32 warps each: 1,280 bags of 32 columns walk at once, 8,192 in seven turns."""
+    one, all_of = (
+        time_s("embedding_bag", "t4", bags=bags, pooling=1000, vocab=100, dim=32, distribution="same")
+        for bags in (1280, 8192)
+    )
+    assert all_of / one == pytest.approx(7.0, rel=0.1)
+
+
 def test_a_sort_moves_its_indices() -> None:
     """A key of 4 B and its index cross memory 1 + 2 x 4 times: 108 B; one of 8 B takes twice the passes."""
     more = 2**28
