@@ -3,7 +3,7 @@
 One call is the whole of `perfmodel.predict` with bound and interval, on an operator that no call had before: an
 operator keeps what was counted of it, so that a call on the same one again is faster. Both are printed, and the time to
 make an operator beside them. Terms are found when they are asked for, which is counted apart on an operator that is
-used again, as is the formula that finds the time.
+used again, as are the formula that finds the time and a call that names its machine.
 Constants are those of the shipped, calibrated machines, or the defaults of their generation. ``--points 1e8`` makes
 the long sweep as long as the claim about its memory. Rates are those of a core, points a second of processor time,
 since machines are shared, and so are the times of one call alone. What is wanted is what a shared core reaches; the aim
@@ -99,10 +99,11 @@ def alone(name: str, dtype: str) -> bool:
         values = constants(family, hardware).values
         making = median(made, int)
         whole = median(lambda op: pm.predict(op, hardware), made)
-        again, terms, formula = (
+        again, named, terms, formula = (
             median(function, functools.partial(_same, one))
             for function in (
                 lambda op: pm.predict(op, hardware),
+                lambda op: pm.predict(op, name),
                 lambda op: pm.predict(op, hardware).predicted_terms_s,
                 lambda op: family.timed_total(op, machine, values, Conditions()),  # noqa: B023 -- called at once
             )
@@ -110,7 +111,8 @@ def alone(name: str, dtype: str) -> bool:
         print(
             f"{family.name} {m} x {n} x {k} on {name}: one call on a new operator {whole * 1e6:.0f} us, to make it "
             f"{making * 1e6:.0f} us; on the same one again {again * 1e6:.0f} us, of which the formula "
-            f"{formula * 1e6:.0f} us; with its terms {terms * 1e6:.0f} us"
+            f"{formula * 1e6:.0f} us; with the name of the machine {named * 1e6:.0f} us, with its terms "
+            f"{terms * 1e6:.0f} us"
         )
         good &= whole < WANTED_SCALAR_S
     return good

@@ -7,6 +7,7 @@ empty file and a syntax error get the same kind of message everywhere.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -36,6 +37,7 @@ _LARGEST_PLAN_BYTES = 100_000
 LARGEST_TEXT_BYTES = 1_000_000_000
 
 
+@functools.cache
 def shipped_folder(name: str = "hardware_specs") -> Path:
     """Return a folder of spec files that comes with perfmodel: in the package, or in the checkout.
 

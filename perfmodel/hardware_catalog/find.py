@@ -56,7 +56,11 @@ def search_folders() -> list[Path]:
     InputFileError
         When a folder in ``PERFMODEL_HARDWARE`` does not exist.
     """
-    return [*_user_folders(), shipped_folder(), *plugin_folders("hardware")]
+    return [*_user_folders(), *_other_folders()]
+
+
+def _other_folders() -> tuple[Path, ...]:
+    return (shipped_folder(), *plugin_folders("hardware"))
 
 
 def _user_folders() -> list[Path]:
@@ -126,27 +130,30 @@ def hardware_names() -> list[str]:
 
 
 @functools.lru_cache(maxsize=512)
-def _read(path: Path, _modified_ns: int) -> Hardware:
+def _read(path: str, _modified_ns: int) -> Hardware:
     """Read a file once for each of its versions; its ``[latency]`` tables when they are needed."""
     return read_hardware(path, lazy=True)
 
 
-def _load(path: Path) -> Hardware:
-    # The reader has the message for a file that is not there, as behind a dangling link.
-    return _read(path, path.stat().st_mtime_ns) if path.exists() else read_hardware(path)
+def _load(path: str) -> Hardware:
+    try:
+        changed_ns = os.stat(path).st_mtime_ns
+    except OSError:
+        return read_hardware(path)  # which has the message for a file that is not there, as behind a dangling link
+    return _read(path, changed_ns)
 
 
 @functools.lru_cache(maxsize=4)
 def _load_all(files: Files) -> tuple[Hardware, ...]:
     """Return the machine of each file. A plugin's wrong file is skipped with a warning."""
     machines = []
-    for path in (Path(text) for text, _ in files):
+    for path, _ in files:
         try:
             machines.append(_load(path))
         except InputFileError as error:
-            if path.parent not in plugin_folders("hardware"):
+            if Path(path).parent not in plugin_folders("hardware"):
                 raise
-            warn_of_plugin(path.stem, str(path), str(error))
+            warn_of_plugin(Path(path).stem, path, str(error))
     return tuple(machines)
 
 
@@ -215,25 +222,55 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     remedy = 'Give a name of the catalog, "h100", or the path of a spec file.'
     expect(name, str | os.PathLike, "name of a machine", place="hardware", remedy=remedy)
     text = os.fspath(name)
-    if storage.suffix_of(text) in DOCUMENT_SUFFIXES:
+    if _is_document(text):
         return read_hardware(text)
+    if path := _found(text, _folders_now()):
+        return _load(path)
+    advice = suggestion(text)
+    if os.sep in text and (not advice or os.path.exists(text)):
+        return read_hardware(text)
+    raise _unknown(text, advice)
+
+
+@functools.lru_cache(maxsize=512)
+def _is_document(text: str) -> bool:
+    return storage.suffix_of(text) in DOCUMENT_SUFFIXES
+
+
+#: folders of spec files, each with the time of its last change [ns], or with its files where a user may edit them
+Folders = tuple[tuple[str, int | Files], ...]
+
+
+def _folders_now() -> Folders:
+    """Return what a search by name depends on. A look at every file of the catalog would take 400 us a call."""
+    own = ((str(folder), tuple(file[1:] for file in _listed(folder))) for folder in _user_folders())
+    others = (str(folder) for folder in _other_folders())
+    return (*own, *((folder, os.stat(folder).st_mtime_ns) for folder in others))
+
+
+@functools.lru_cache(maxsize=512)
+def _found(text: str, folders: Folders) -> str:
+    """Return the file of the machine that a name stands for while the folders are as they are; "" if unknown.
+
+    Raises
+    ------
+    UsageError
+        When it is the name that another product reports.
+    """
     if own := _file_of(text):
-        return _load(own)
+        return str(own)
     other = OTHER_PRODUCTS.get(text.strip().lower())
     if other:
         raise UsageError(
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
-    machine = machines_by_key().get(name_key(text)) or _by_words(_files()).get(frozenset(words_of(text)))
+    files = _files()
+    machine = _by_key(files).get(name_key(text)) or _by_words(files).get(frozenset(words_of(text)))
     if machine is not None:
-        return machine
-    if instance := of_instance(text):
-        return hardware(instance)
-    advice = suggestion(text)
-    if os.sep in text and (not advice or os.path.exists(text)):
-        return read_hardware(text)
-    raise _unknown(text, advice)
+        return machine.path
+    instance = of_instance(text)
+    return _found(instance, folders) if instance else ""
 
 
 def _unknown(text: str, advice: str) -> Exception:
@@ -268,7 +305,7 @@ def machines_apart(names: Iterable[str]) -> list[Hardware]:
     taken = {machine.name for machine in found.values() if count[machine.name] == 1}
     machines = []
     for name, machine in found.items():
-        if count[machine.name] > 1 and storage.suffix_of(name) in DOCUMENT_SUFFIXES:
+        if count[machine.name] > 1 and _is_document(name):
             stem = storage.stem_of(name)
             title = f"{machine.title or machine.name} ({stem})"
             machine = replace(machine, name=name if stem in taken else stem, title=title)
@@ -292,7 +329,7 @@ def similar_machines(text: str) -> list[str]:
 
 def _may_have_memory(text: str, name: str) -> bool:
     """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
-    stated_gb, machine = memory_of(text), _load(spec_files()[name])
+    stated_gb, machine = memory_of(text), _load(str(spec_files()[name]))
     shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
     return stated_gb is None or any(has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
