@@ -174,6 +174,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.operators.linear_attention import LinearAttention as LinearAttention
     from perfmodel.operators.linear_cross_entropy import LinearCrossEntropy as LinearCrossEntropy
     from perfmodel.operators.memcpy import Memcpy as Memcpy
+    from perfmodel.operators.mla import Mla as Mla
     from perfmodel.operators.moe import Moe as Moe
     from perfmodel.operators.muon import Muon as Muon
     from perfmodel.operators.optimizer import Optimizer as Optimizer

@@ -79,7 +79,8 @@ def _attention(op: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[Scale, ...]
     p = torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), -1)
     dp, out = do @ v.mT, p @ v
     difference = dp - (p * dp).sum(-1, keepdim=True)
-    width, keys, queries = (math.sqrt(float(size)) for size in (op.head_dim, op.keys(), op.seq_q))
+    sizes = op.head_dim, op.value_columns, op.keys(), op.seq_q
+    width, columns, keys, queries = (math.sqrt(float(size)) for size in sizes)
     # of what is rounded to the dtype
     of_p = p * (2 + 2 * scores.abs())
     of_d = ((of_p * dp).square().sum(-1, keepdim=True) + (do * out).square().sum(-1, keepdim=True)).sqrt()
@@ -91,8 +92,8 @@ def _attention(op: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[Scale, ...]
     )
     # of what is added in float32
     of_p = p * (width * scale * (q.abs() @ k.abs().mT) + keys)
-    of_d = width * (do * out).abs().sum(-1, keepdim=True) + (of_p * dp).abs().sum(-1, keepdim=True)
-    of_ds = of_p * difference.abs() + p * (width * (do.abs() @ v.abs().mT) + of_d)
+    of_d = columns * (do * out).abs().sum(-1, keepdim=True) + (of_p * dp).abs().sum(-1, keepdim=True)
+    of_ds = of_p * difference.abs() + p * (columns * (do.abs() @ v.abs().mT) + of_d)
     ds = (p * difference).abs()
     summed = (
         scale * (_root(of_ds, k) + keys * (ds @ k.abs())),

@@ -37,7 +37,7 @@ def _pairs_before(position: Number, chunk: Number) -> Number:
 class Attention(Operator):
     """O = softmax(Q K^T / sqrt(head_dim)) V for each head of each sequence of a batch.
 
-    FLOP = 4 batch heads pairs head_dim for the two matrix products. The softmax does not count, as in
+    FLOP = 2 batch heads pairs (head_dim + value_dim) for the two matrix products. The softmax does not count, as in
     ``torch.utils.flop_counter`` and the flash-attention papers (Dao et al. 2022, arXiv 2205.14135).
     ``pairs`` is the number of (query, key) pairs of a head:
 
@@ -51,10 +51,10 @@ class Attention(Operator):
     Traffic: flash reads Q, K, V once and writes O once. Unfused also writes the scores, reads them for the softmax,
     writes the probabilities and reads those for the second product.
 
-    Backward, flash computes the scores again and forms four more products: 10 batch heads pairs head_dim FLOP, 2.5
-    times the forward pass. It reads q, k, v, o and do and writes dq, dk and dv. Unfused, the four products are twice
-    the forward pass; with the gradient of the softmax they read the probabilities twice, and write and read the
-    gradient of the probabilities, then that of the scores.
+    Backward, flash computes the scores again and forms four more products: 2 batch heads pairs (3 head_dim + 2
+    value_dim) FLOP, with equal widths 2.5 times the forward pass. It reads q, k, v, o and do and writes dq, dk and dv.
+    Unfused, the four products are twice the forward pass; with the gradient of the softmax they read the probabilities
+    twice, and write and read the gradient of the probabilities, then that of the scores.
 
     Parameters
     ----------
@@ -62,6 +62,7 @@ class Attention(Operator):
     kv_heads : key and value heads, by default ``heads``; divides ``heads`` (grouped-query attention).
     seq_q, seq_kv : queries and keys of a sequence; ``seq_kv`` defaults to ``seq_q``. Decode is ``seq_q=1``.
     head_dim : size of a head.
+    value_dim : size of a head of V and O where it is another one (DeepSeek's prompts: 192 and 128); 0 is head_dim.
     causal, window : mask; 0 is no window, and a window needs ``causal``.
     kv_dtype : dtype of K and V, by default ``dtype``.
     algorithm : "flash" or "unfused".
@@ -83,6 +84,7 @@ class Attention(Operator):
     seq_q: Number = size(doc="queries of a sequence")
     seq_kv: Number = size(None, doc="keys of a sequence; default as seq_q")
     head_dim: Number = size(doc="size of a head")
+    value_dim: Number = size(0, minimum=0, quiet=True, doc="size of a head of values; 0 means that of a head")
     causal: bool = flag(False, doc="each query attends to the keys up to its own position")
     window: Number = size(0, minimum=0, doc="most keys that a query attends to; 0 means all")
     kv_dtype: str = dtype_of(doc="dtype of keys and values; default as dtype")
@@ -106,6 +108,13 @@ class Attention(Operator):
             raise UsageError("a window needs causal=true.", place=self.op)
         if self.backward and self.kv_write:
             raise UsageError("kv_write is of serving, backward of training: no call is both.", place=self.op)
+
+    @property
+    def value_columns(self) -> Number:
+        """Columns of a head of V and O."""
+        if not anywhere(self.value_dim):
+            return self.head_dim
+        return plain(where(self.value_dim > 0, self.value_dim, self.head_dim))
 
     def pairs(self) -> Number:
         """Return the (query, key) pairs of one head."""
@@ -134,21 +143,27 @@ class Attention(Operator):
         return self.once("_keys", lambda: plain(minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0)))
 
     def flop(self) -> Number:
-        """Return 4 batch heads pairs head_dim; backward 10 for flash, 8 unfused [FLOP]."""
-        each = (10.0 if self.algorithm == "flash" else 8.0) if self.backward else 4.0
-        return each * self.batch * self.heads * self.pairs() * self.head_dim
+        """Return 2 batch heads pairs (d + e) [FLOP], d and e the columns of keys and of values.
+
+        Backward 3 d + 2 e stands for d + e: the gradients of V, of the probabilities, of Q and of K, and the scores
+        again; unfused 2 d + 2 e, since they are kept.
+        """
+        keyed, valued = (3.0 if self.algorithm == "flash" else 2.0, 2.0) if self.backward else (1.0, 1.0)
+        each = 2.0 * (keyed * self.head_dim + valued * self.value_columns)
+        return each * self.batch * self.heads * self.pairs()
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return Q, K, V and O [batch, heads or kv_heads, sequence, head_dim]; if unfused, scores and probabilities."""
         query = (self.batch, self.heads, self.seq_q, self.head_dim)
         key = (self.batch, self.kv_heads, self.keys(), self.head_dim)
+        value, result = (*key[:3], self.value_columns), (*query[:3], self.value_columns)
         if self.backward:
-            return self._gradients(query, key)
+            return self._gradients(query, key, value, result)
         tensors = (
             Tensor.input("q", query, self.dtype),
             Tensor.input("k", key, self.kv_dtype),
-            Tensor.input("v", key, self.kv_dtype),
-            Tensor.output("o", query, self.dtype),
+            Tensor.input("v", value, self.kv_dtype),
+            Tensor.output("o", result, self.dtype),
         )
         if self.algorithm == "flash":
             return tensors
@@ -159,28 +174,30 @@ class Attention(Operator):
             Tensor.intermediate("probabilities", scores, self.dtype),
         )
 
-    def _gradients(self, query: tuple[Number, ...], key: tuple[Number, ...]) -> tuple[Tensor, ...]:
-        """Return the tensors of the backward pass."""
+    def _gradients(
+        self, query: tuple[Number, ...], key: tuple[Number, ...], value: tuple[Number, ...], result: tuple[Number, ...]
+    ) -> tuple[Tensor, ...]:
+        """Return the tensors of the backward pass, given the shapes of Q, K, V and O."""
         results = (
             Tensor.output("dq", query, self.dtype),
             Tensor.output("dk", key, self.kv_dtype),
-            Tensor.output("dv", key, self.kv_dtype),
+            Tensor.output("dv", value, self.kv_dtype),
         )
         if self.algorithm == "flash":
             return (
                 Tensor.input("q", query, self.dtype),
                 Tensor.input("k", key, self.kv_dtype),
-                Tensor.input("v", key, self.kv_dtype),
-                Tensor.input("o", query, self.dtype),
-                Tensor.input("do", query, self.dtype),
+                Tensor.input("v", value, self.kv_dtype),
+                Tensor.input("o", result, self.dtype),
+                Tensor.input("do", result, self.dtype),
                 *results,
             )
         scores = (self.batch, self.heads, self.seq_q, self.seq_kv)
         return (
             Tensor.input("q", query, self.dtype),
             Tensor.input("k", key, self.kv_dtype),
-            Tensor.input("v", key, self.kv_dtype),
-            Tensor("do", query, self.dtype, reads=2.0),
+            Tensor.input("v", value, self.kv_dtype),
+            Tensor("do", result, self.dtype, reads=2.0),
             Tensor("probabilities", scores, self.dtype, reads=2.0),
             Tensor.intermediate("dprobabilities", scores, self.dtype),
             Tensor("dscores", scores, self.dtype, reads=2.0, writes=1.0),
@@ -197,7 +214,7 @@ class Attention(Operator):
         return (
             Gemm(batch=heads, m=self.seq_q, n=self.seq_kv, k=self.head_dim, dtype=self.dtype, name="scores"),
             Softmax(rows=rows, cols=self.seq_kv, dtype=self.dtype, name="probabilities"),
-            Gemm(batch=heads, m=self.seq_q, n=self.head_dim, k=self.seq_kv, dtype=self.dtype, name="output"),
+            Gemm(batch=heads, m=self.seq_q, n=self.value_columns, k=self.seq_kv, dtype=self.dtype, name="output"),
         )
 
     def _gradient_kernels(self, heads: Number, rows: Number) -> tuple[Operator, ...]:
@@ -207,8 +224,8 @@ class Attention(Operator):
             return Gemm(batch=heads, m=m, n=n, k=k, dtype=self.dtype, name=name)
 
         return (
-            product("dv", self.seq_kv, self.head_dim, self.seq_q),
-            product("dprobabilities", self.seq_q, self.seq_kv, self.head_dim),
+            product("dv", self.seq_kv, self.value_columns, self.seq_q),
+            product("dprobabilities", self.seq_q, self.seq_kv, self.value_columns),
             Softmax(rows=rows, cols=self.seq_kv, dtype=self.dtype, backward=True, name="dscores"),
             product("dq", self.seq_q, self.head_dim, self.seq_kv),
             product("dk", self.seq_kv, self.head_dim, self.seq_q),

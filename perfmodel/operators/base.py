@@ -24,12 +24,13 @@ from perfmodel.operators.spans import span
 _NOT_DIMENSIONS = frozenset({"dtype", "name", "count"})
 
 
-def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, doc: str = "") -> Any:
+def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, quiet: bool = False, doc: str = "") -> Any:
     """Declare a dimension: a whole number from ``minimum`` to 2^53, or an array of such numbers.
 
-    With a default of None, the operator derives it from the others in `Operator.check`.
+    With a default of None, the operator derives it from the others in `Operator.check`. One that is ``quiet`` is no
+    dimension of a call at its default.
     """
-    return _declare("size", default, minimum=minimum, doc=doc)
+    return _declare("size", default, minimum=minimum, quiet=quiet, doc=doc)
 
 
 def flag(default: bool, *, quiet: bool = False, doc: str = "") -> Any:
@@ -306,7 +307,7 @@ class Operator(abc.ABC):
         return {
             name: value
             for name, value in values.items()
-            if value is not None and not (name in quiet and value == quiet[name])
+            if value is not None and not (name in quiet and same(value, quiet[name]))
         }
 
     @classmethod

@@ -62,6 +62,42 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "algorithm": "unfused", "causal": True}, 512, 512, 256),
     # fp8 keys under bf16 queries: q 64 B, k and v 32 B each
     ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "dtype": "bf16", "kv_dtype": "fp8"}, 512, 128, 64),
+    # values of 4 columns: 2 * 16 pairs * (8 + 4); q and k 32 elements each, v and o 16
+    ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "value_dim": 4}, 384, 128 * 2 + 64, 64),
+    # 2 sequences, 3 heads, 5 keys: 2*2*3*5 * (8 + 2 + 8); q 2*3*10, the cache 2*5*10, o 2*3*8 elements of 2 B
+    (
+        "mla",
+        {"batch": 2, "heads": 3, "seq_kv": 5, "latent": 8, "rope_dim": 2, "dtype": "bf16"},
+        1080,
+        120 + 200,
+        96,
+    ),
+    # two queries at the end of four keys: 3 + 4 pairs of a head
+    (
+        "mla",
+        {"heads": 1, "seq_q": 2, "seq_kv": 4, "latent": 8, "rope_dim": 2, "causal": True, "dtype": "bf16"},
+        2 * 7 * 18,
+        40 + 80,
+        32,
+    ),
+    # an indexer leaves each of two queries two keys of nine: 4 pairs, 4 rows of the cache, in 8 bits
+    (
+        "mla",
+        {
+            "heads": 1,
+            "seq_q": 2,
+            "seq_kv": 9,
+            "latent": 8,
+            "rope_dim": 2,
+            "chosen": 2,
+            "causal": True,
+            "dtype": "bf16",
+            "kv_dtype": "fp8",
+        },
+        2 * 4 * 18,
+        40 + 40,
+        32,
+    ),
     # 3 indices of 8 B, 3 rows of 5*4 B
     ("embedding", {"tokens": 3, "vocab": 100, "dim": 5}, 0, 84, 60),
     # 300 draws out of 100 rows hit 100 (1 - 0.99^300) = 95.1
@@ -293,6 +329,14 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
         2560,
         128 * 3 + 64 * 2,
         128 + 64 * 2,
+    ),
+    # values of 4 columns: 2 * 16 pairs * (3 * 8 + 2 * 4); q, k, dq, dk of 32 elements, v, o, do, dv of 16
+    (
+        "attention",
+        {"heads": 1, "seq_q": 4, "head_dim": 8, "value_dim": 4, "backward": True},
+        1024,
+        128 * 2 + 64 * 3,
+        128 * 2 + 64,
     ),
     # unfused: twice the FLOP; do read twice, probabilities twice, their gradient once, that of the scores twice
     (

@@ -90,11 +90,9 @@ def _supports_corner(backend: str, op: Attention, device: torch.device) -> bool:
 
 def _refusal(backend: str, op: Attention, device_kind: str) -> str:
     """Return torch's reason why a backend does not support the operator, for one sequence; empty if it does."""
-    shapes = ((op.heads, op.seq_q), (op.kv_heads, op.keys()), (op.kv_heads, op.keys()))
-    q, k, v = (
-        torch.empty((1, int(h), int(s), int(op.head_dim)), dtype=TORCH_DTYPES[op.dtype], device=device_kind)
-        for h, s in shapes
-    )
+    keys = op.kv_heads, op.keys()
+    shapes = (op.heads, op.seq_q, op.head_dim), (*keys, op.head_dim), (*keys, op.value_columns)
+    q, k, v = (torch.empty((1, *map(int, shape)), dtype=TORCH_DTYPES[op.dtype], device=device_kind) for shape in shapes)
     with warnings.catch_warnings(record=True) as caught, contextlib.suppress(RuntimeError):
         warnings.simplefilter("always")
         if _is_supported(backend, op, q, k, v):

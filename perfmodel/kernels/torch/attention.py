@@ -80,7 +80,7 @@ def _passes(op: Attention) -> tuple[Operator, ...]:
 
 def _repeated(op: Attention, dtype: str) -> tuple[Operator, ...]:
     """Return the copies of keys and values for each query head of a group."""
-    numel = op.batch * op.heads * op.keys() * op.head_dim
+    numel = op.batch * op.heads * op.keys() * 0.5 * (op.head_dim + op.value_columns)
     return streamed(numel, dtype, *("copy",) * 3) if op.heads > op.kv_heads else ()
 
 
@@ -165,6 +165,7 @@ CASES = BenchmarkCases(
         heads=8 seq_q=512 head_dim=64 causal=true dtype=bf16
         heads=8 kv_heads=2 seq_q=256 seq_kv=1024 head_dim=64 causal=true
         heads=8 seq_q=1024 head_dim=64 causal=true window=128
+        heads=8 seq_q=512 head_dim=96 value_dim=64 causal=true
         heads=16 kv_heads=4 seq_q=1 seq_kv=4096 head_dim=64 causal=true
         heads=8 seq_q=256/512 head_dim=64 causal=true backward=true
     """,

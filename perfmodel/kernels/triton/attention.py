@@ -34,6 +34,8 @@ def _supports(op: Attention, device: Device) -> str:
         return "the operator requires the unfused algorithm"
     if op.kv_dtype != op.dtype:
         return f"the Triton kernel does not support {op.kv_dtype} keys with {op.dtype} queries"
+    if op.value_columns != op.head_dim:
+        return f"the Triton kernel has no values of {op.value_columns} columns beside keys of {op.head_dim}"
     if op.head_dim > _WIDEST_HEAD:
         return f"head_dim={op.head_dim} does not fit one block; at most {_WIDEST_HEAD} does"
     if max(op.seq_q, op.seq_kv) * op.head_dim >= NARROW_LIMIT:

@@ -40,6 +40,7 @@ class Term(str):
 MATH = Term("math", Limiter.COMPUTE, "arithmetic at the sustained rate")
 TILE_WASTE = Term("tile waste", Limiter.COMPUTE, "padding of the sizes to whole tiles")
 WAVES = Term("wave quantisation", Limiter.COMPUTE, "SMs idle while the last wave of blocks finishes")
+BLOCK = Term("block setup", Limiter.COMPUTE, "start and end of each block of queries")
 HBM = Term("hbm", Limiter.HBM, "traffic to device memory")
 L2 = Term("l2", Limiter.L2, "traffic between the L2 cache and the SMs")
 CONTENTION = Term("contention", Limiter.UNKNOWN, "resources that overlap only in part")

@@ -335,12 +335,19 @@ def test_efficient_attention_of_two_versions():
     assert "causal" in refused("aten::_efficient_attention_forward", shape, values=[""] * 9)
 
 
+def test_values_of_attention_may_be_narrower_than_keys():
+    latent = [[1, 8, 5, 192], [1, 8, 5, 192], [1, 8, 5, 128]]
+    op = mapped("aten::_scaled_dot_product_efficient_attention", latent, values=[""] * 7)
+    assert (op.head_dim, op.value_dim, op.flop()) == (192, 128, 2 * 8 * 25 * (192 + 128))
+    assert (
+        "value_dim" not in mapped("aten::_scaled_dot_product_flash_attention", latent[:2] * 2, values=[""] * 6).params()
+    )
+
+
 def test_attention_that_is_not_modelled():
     packed = [[900, 8, 64]] * 3
     assert "packed into one" in refused("aten::_flash_attention_forward", packed, values=[""] * 10)
     assert "packed into one" in refused("aten::_flash_attention_backward", [packed[0], *packed], values=[""] * 12)
-    latent = [[1, 8, 5, 192], [1, 8, 5, 192], [1, 8, 5, 128]]
-    assert "its head_dim is 192" in refused("aten::_scaled_dot_product_flash_attention", latent, values=[""] * 6)
     values = ["", "", "", "0.", "0.1", "True", "128", "0"]
     assert "window" in refused("flash_attn::_flash_attn_forward", [[1, 5, 8, 64]] * 3, values=values)
 

@@ -21,8 +21,6 @@ def _attention(call: Call, causal: bool, *, heads_first: bool, first: int = 0) -
     q, k, v = (call.tensor(index) for index in range(first, first + 3))
     if not len(q.dims) == len(k.dims) == len(v.dims) == 4:
         raise NotModelledError("it is attention over sequences of different lengths, packed into one")
-    if q.dims[-1] != v.dims[-1]:
-        raise NotModelledError(f"its head_dim is {q.dims[-1]} for queries and {v.dims[-1]} for values")
     head, seq = (1, 2) if heads_first else (2, 1)
     return Attention(
         batch=q.dims[0],
@@ -31,6 +29,7 @@ def _attention(call: Call, causal: bool, *, heads_first: bool, first: int = 0) -
         seq_q=q.dims[seq],
         seq_kv=k.dims[seq],
         head_dim=q.dims[3],
+        value_dim=v.dims[3] if v.dims[3] != q.dims[3] else 0,
         # a single query sees all keys in the model, which aligns at the last key; PyTorch's is_causal aligns at the
         # first key, so that the query would see only that one, which no program means
         causal=causal and q.dims[seq] > 1,

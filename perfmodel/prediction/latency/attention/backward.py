@@ -22,8 +22,6 @@ from perfmodel.prediction.latency.family import Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
 
-#: FLOP of the gradients over those of the forward pass
-PRODUCTS = 2.5
 #: start of further kernels: the sums of o and do of a row, and the conversion of the gradients from fp32 [s]
 FURTHER_S = 2 * 2e-6
 #: kernels that write the gradients of keys and values for each query head, and add them up over the heads of a group
@@ -40,7 +38,7 @@ CONSTANTS = (Constant("slower", "", 1.1, 1.0, 2.0, 0.15, "rate of the forward pa
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of the forward pass, its blocks 2.5 ``slower`` times as long, and its traffic as it is counted.
+    """Return the terms of the forward pass, its blocks ``slower`` times as long for their FLOP, its traffic as counted.
 
     Further kernels start before and after; some add up what the query heads of a group have for keys that they share.
     """
@@ -52,7 +50,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     terms = scaled(prefill.formula(forward, machine, values, conditions, kernel), values)
     traffic = op.work().bytes / forward.work().bytes
     factors = {HBM: traffic, LAUNCH: 1.0, MASK: 0.0}  # the forward pass has made a mask; the rest is of blocks
-    usual = PRODUCTS * c["slower"]
+    usual = op.flop() / forward.flop() * c["slower"]
     adds = {term: value * factors.get(term, usual) for term, value in terms.adds.items()}
     adds[LAUNCH] = adds[LAUNCH] + FURTHER_S
     moved = FURTHER_BYTES * attention.batch * attention.heads * attention.seq_q * attention.head_dim

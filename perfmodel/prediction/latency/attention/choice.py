@@ -156,11 +156,11 @@ def _of_torch(op: Attention, hardware: Hardware, conditions: Conditions) -> list
     """Return what scaled_dot_product_attention launches: the first that serves the call of cuDNN's, two of its own.
 
     FlashAttention-2 and cuDNN have products of 16 bits, up to some columns of a head, from Ampere on; the
-    memory-efficient kernel has all. A window is an ``attn_mask``, which FlashAttention-2 takes none of
-    (check_for_attn_mask of sdp_utils.cpp).
+    memory-efficient kernel has all. FlashAttention-2 has no values of another width than keys. A window is an
+    ``attn_mask``, of which it takes none (check_for_attn_mask of sdp_utils.cpp).
     """
     capability, wide = _capability(hardware), dtype_bytes(op.dtype) > 2
-    flash: Any = (op.head_dim <= FLASH_COLUMNS) & np.logical_not(masks_window(op))
+    flash: Any = (op.head_dim <= FLASH_COLUMNS) & (op.value_columns == op.head_dim) & np.logical_not(masks_window(op))
     if wide or (capability is not None and capability < NEEDS["fa2"].first):
         flash = False
     cudnn: Any = False

@@ -43,6 +43,7 @@ from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUE
 from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.run import KEYS, TILE_MATH, Run
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
+from perfmodel.prediction.latency.attention.values import by_width
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import FACTOR, Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine
@@ -250,8 +251,10 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     In a serving library's calls it is a matter of the keys, too (`_of_a_prompt`), else `handed_over`.
     """
     attention = cast(Attention, op)
-    few = few_queries(attention, machine, c, conditions)
     kernel = kernel_of(attention, machine, conditions.library)
+    if anywhere(attention.value_dim):
+        return by_width(attention, kernel, lambda one: formula(one, machine, c, conditions))
+    few = few_queries(attention, machine, c, conditions)
     if flash2.chooses_splits(kernel):
         found = few
         for here, call in flash2.by_blocks(attention):

@@ -80,6 +80,8 @@ class Kernel:
     token : cycles of a token of a head before a prefill, over those of TensorRT-LLM, whose pass turns each pair of
         columns with a sine and a cosine. Others write vectors of 16 B: fits of each library without this share give
         3 to 8 cycles to vLLM and SGLang where TensorRT-LLM takes 40 to 54 (A100, H100, H200).
+    own_values : whether values may have another width than keys: FlashAttention-1 and -2 have one for both, and
+        callers pad the narrower.
     narrowing_s : start of a further kernel of a call whose keys are narrower than its queries [s].
     write_token : SM cycles of a token in a kernel that only writes the cache, a block for each token.
     write_column : the same of a column of a key head that is narrowed to 8 bits, keys and values together.
@@ -124,6 +126,7 @@ class Kernel:
     masks_ends: bool = False
     mask_cycles: tuple[float, float, float] = (0.0, 0.0, 0.0)
     token: float = 0.15
+    own_values: bool = True
     narrowing_s: float = 0.0
     write_token: float = 0.0
     write_column: float = 0.0
@@ -174,7 +177,7 @@ ON_RADEON = 0.42
 # The sizes of heads: csrc/flash_attn/src and hopper/instantiations of github.com/Dao-AILab/flash-attention. cuDNN's are
 # not known; heads of 80 and 96 columns take what those of 128 do (`examples/records`, nine rows), those of 192 less.
 _FA2 = Kernel(
-    "fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4,
+    "fa2", 64.0, packed=False, own_values=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4,
     sizes=(32.0, 64.0, 96.0, 128.0, 192.0, 256.0),
 )  # fmt: skip
 # FlashAttention-1, cut as the second: assumed. Its rate is read off 20 rows of five sources on A100, which reach 41 to

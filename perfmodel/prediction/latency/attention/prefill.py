@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -33,7 +33,8 @@ from perfmodel.prediction.latency.attention.kernels import (
     lenders,
 )
 from perfmodel.prediction.latency.attention.phases import is_decode, measured_share
-from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, MASK, SOFTMAX, WITHOUT_WRITE
+from perfmodel.prediction.latency.attention.terms import KV_WRITE, MASK, SOFTMAX, WITHOUT_WRITE
+from perfmodel.prediction.latency.attention.values import by_width
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.gemm.times import POWER_LIMIT
@@ -41,6 +42,7 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY
 from perfmodel.prediction.latency.streams import warm_bandwidth
 from perfmodel.prediction.latency.terms import (
+    BLOCK,
     CONTENTION,
     HBM,
     LAUNCH,
@@ -101,6 +103,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions, k
     """
     attention = cast(Attention, op)
     kernel = kernel or kernel_of(attention, machine, conditions.library)
+    if anywhere(attention.value_dim):
+        return by_width(attention, kernel, lambda one: formula(one, machine, c, conditions, kernel))
     blocks = block_times(attention, machine, c, kernel, conditions.load)
     traffic = attention.work().bytes
     # The pass before attention reads K and V where the layer before left them, beside the cache that it fills.

@@ -6,7 +6,6 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.latency.terms import Term
 
 SOFTMAX = Term("softmax", Limiter.COMPUTE, "exponentials and running sums of the scores")
-BLOCK = Term("block setup", Limiter.COMPUTE, "start and end of each block of queries")
 MASK = Term("mask", Limiter.LAUNCH, "kernels that make the tensor of a mask")
 KV_WRITE = Term("rope and kv write", Limiter.HBM, "rotating the new keys and writing them to the cache")
 
