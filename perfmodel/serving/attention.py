@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.attention import Attention, chunk_pairs
+from perfmodel.operators.mla import Mla
 from perfmodel.prediction.latency.machine import NVIDIA
 from perfmodel.prediction.sparse_attention import (
     COMPRESSED_DEVIATION,
@@ -19,18 +20,15 @@ from perfmodel.prediction.sparse_attention import (
     SPARSE_DECODE_SHARE,
     SPARSE_SHARE,
 )
-from perfmodel.serving.cost import Array, kernel
+from perfmodel.serving.cost import Array, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.kept_bytes import index_key_bytes, vector_bytes
-from perfmodel.serving.precision import kv_bytes
 from perfmodel.serving.shard import Shard
 from perfmodel.workloads.reach import Reach
 from perfmodel.workloads.state_layer import StateLayer
 
-#: latent attention in decode, where all heads share one key: share of the 16-bit peak and of the bandwidth that it
-#: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
-#: TFLOP/s and 3000 of 3350 GB/s on H800 (github.com/deepseek-ai/FlashMLA)
-LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0.25
+#: attention to compressed keys: share of the bandwidth that it reaches, and its start [s]: assumed
+LATENT_READ, LATENT_START_S = 0.75, 5e-6
 #: share of the peak in 8 bits, and of the bandwidth, that the scores of an indexer reach, their start [s], and the
 #: standard deviation of ln(measured / predicted): assumed, DeepGEMM's kernels are tuned as FlashMLA's are
 INDEX_SHARE, INDEX_READ, INDEX_START_S, INDEX_DEVIATION = 0.6, 0.75, 10e-6, 0.4
@@ -126,18 +124,18 @@ class LayerAttention:
     def _attention(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         library = self.engine.attention_on(self.hardware.matrix_instruction)
         if shard.kv_lora and np.all(sizes["seq_q"] == 1):
-            return self._latent(sizes["batch"], sizes["seq_kv"])
+            time, deviation = self._latent(**sizes)
+            return time, deviation.whole
         op = Attention(
             heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
-            causal=True, window=reach.window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
+            value_dim=0 if shard.value_dim == shard.head_dim else shard.value_dim, causal=True, window=reach.window,
+            dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, library)
-        if not shard.kv_lora:  # kernels pad the values of latent attention to the width of its keys
-            time = time * (shard.head_dim + shard.value_dim) / (2.0 * shard.head_dim)
         if not shard.index_heads or shard.block_indexer:
             return time, deviation.whole
-        chosen, sparse = self._chooses(sizes), self._sparse(sizes["batch"], sizes["seq_q"])
-        return np.where(chosen, sparse, time), np.where(chosen, LATENT_DEVIATION, deviation.whole)
+        chosen, (sparse, unsure) = self._chooses(sizes), self._latent(**sizes)
+        return np.where(chosen, sparse, time), np.where(chosen, unsure.whole, deviation.whole)
 
     def _chunked(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         """Return the time of attention to the keys of a query's own chunk [s], and its deviation.
@@ -178,16 +176,6 @@ class LayerAttention:
         many = np.asarray(sizes["seq_kv"] > self.shard.index_keys * (self.shard.index_ratio == 1))
         return many if self.engine.dense_prompts else many | (sizes["seq_q"] > 1)
 
-    def _sparse(self, prompts: Array, tokens: Array) -> Array:
-        """Return the time of latent attention of prompts over chosen keys [s]: all heads share them, as in decode.
-
-        A kernel multiplies as many keys as an indexer leaves, whether a query has them or not.
-        """
-        shard = self.shard
-        flop = 2.0 * prompts * tokens * shard.index_keys * shard.heads
-        flop = flop * (2 * shard.kv_lora + shard.rope_dim)
-        return np.asarray(LATENT_START_S + flop / (SPARSE_SHARE * self.hardware.best_peak(self.dtype).flop_per_s))
-
     def _index(self, prompts: Array, tokens: Array, keys: Array) -> Array:
         """Return the time of the scores of one indexer, and of choosing among them [s].
 
@@ -207,18 +195,15 @@ class LayerAttention:
         written = 0.0 if shard.block_indexer else SCORE_BYTES
         return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * written / rate)
 
-    def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:
-        """Return the time of latent attention in decode [s]: all heads share one key, which is read once.
+    def _latent(self, *, batch: Array, seq_q: Array, seq_kv: Array) -> tuple[Array, Deviation]:
+        """Return the time of latent attention to the keys themselves [s], and its deviation; of those that are chosen.
 
-        t = start + max(bytes of the latent keys / bandwidth, FLOP / peak), a key's part without position being its
-        value as well. Of more keys than an indexer leaves, those are read.
+        Prompts have their chosen keys so, which all heads share, and decode has all of them.
         """
-        shard, hardware = self.shard, self.hardware
-        chosen = (context > shard.index_keys) & (shard.index_heads > 0)
-        keys = sequences * np.where(chosen, shard.index_keys, context)
-        share = np.where(chosen, SPARSE_DECODE_SHARE, LATENT_SHARE)
-        read = keys * (shard.kv_lora + shard.rope_dim) * kv_bytes(self.kv)
-        flop = 2.0 * keys * shard.heads * (2 * shard.kv_lora + shard.rope_dim)
-        rate = LATENT_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
-        time = LATENT_START_S + np.maximum(read / rate, flop / (share * hardware.best_peak(self.dtype).flop_per_s))
-        return np.asarray(time), np.full(np.shape(time), LATENT_DEVIATION)
+        shard = self.shard
+        chooses = self._chooses({"seq_q": seq_q, "seq_kv": seq_kv}) & (shard.index_heads > 0)
+        op = Mla(
+            batch=batch, heads=shard.heads, seq_q=seq_q, seq_kv=seq_kv, latent=shard.kv_lora, rope_dim=shard.rope_dim,
+            causal=True, chosen=np.where(chooses, shard.index_keys, 0), dtype=self.dtype, kv_dtype=self.kv,
+        )  # fmt: skip
+        return kernel(op, self.hardware, self.engine.library)

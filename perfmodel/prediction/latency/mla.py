@@ -15,12 +15,13 @@ from perfmodel.core.work import Number, anywhere, ceil, clipped, maximum, minimu
 from perfmodel.operators.base import Operator
 from perfmodel.operators.mla import Mla
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.rates import EIGHT_BIT, EIGHT_BIT_TCGEN05
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.gemm.times import POWER_LIMIT
 from perfmodel.prediction.latency.machine import AMD, Machine
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, s_per_flop
-from perfmodel.prediction.latency.streams import ETA, FRAMEWORKS, warm_bandwidth
+from perfmodel.prediction.latency.streams import ETA, FRAMEWORKS, L2_BYTES_PER_CLOCK, warm_bandwidth
 from perfmodel.prediction.latency.terms import (
     BLOCK,
     CONTENTION,
@@ -35,19 +36,20 @@ from perfmodel.prediction.latency.terms import (
 SERVES = {"mla": ("mla",)}
 
 CONSTANTS = (
-    Constant("launch", "s", 6e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernel, and of the one that joins", True),
+    Constant("launch", "s", 5e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernel, and of the one that joins", True),
     ETA,
-    Constant("math", "", 0.9, 0.1, 1.0, 0.2, "share of the tensor peak in the two products", True),
-    Constant("block", "", 320.0, 10.0, 2000.0, 0.5, "keys that take as long as the start and end of a block", True),
+    Constant("math", "", 0.86, 0.1, 1.0, 0.2, "share of the tensor peak in the two products", True),
+    Constant("block", "s", 1e-6, 1e-7, 1e-4, 0.5, "start and end of a block, its traffic aside", True),
 )
 #: rows of a block by the instruction of the tensor engine: 16 to 64 query heads take an H20 as long, and 80 take twice
 #: (FlashMLA issue 30); others multiply by tiles of 16 rows. Kernels for keys that an indexer chose have 128 with
 #: tcgen05 (``prefill_padding`` in flashmla_sparse.py of vLLM, pull request 46189)
 ROWS, OTHER_ROWS, OF_CHOSEN = {"wgmma": 64.0}, 16.0, {"wgmma": 64.0, "tcgen05": 128.0}
-#: keys of a step: FlashMLA's and AITER's blocks of the cache
-STEP = 64.0
-#: rate of kernels that widen a cache of 8 bits to multiply it: FlashMLA states 410 TFLOP/s for one, 660 for 16 bits
-WIDENED = 0.62
+#: keys of a step, FlashMLA's and AITER's blocks of the cache, and steps that a block loads before it multiplies
+STEP, STAGES = 64.0, 2.0
+#: rate of kernels that widen chosen keys of 8 bits to multiply them: FlashMLA states 410 TFLOP/s for these, 660 for 16
+#: bits. Others narrow the queries, and gain what other kernels of attention do (assumed)
+WIDENED, NARROWED = 0.62, {"wgmma": 2.0 * EIGHT_BIT, "tcgen05": 2.0 * EIGHT_BIT_TCGEN05}
 #: rate of AMD's products in 8 bits over that of its peak: no more than those in 16 (AITER pull request 3003)
 AMD_8BIT = 0.5
 #: most parts of the keys of a block of AITER's, and starts of its calls over others': one sequence takes an MI355X from
@@ -77,18 +79,20 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     amd = machine.hardware is not None and machine.hardware.vendor == AMD
     parts = clipped(machine.sm_count / blocks, 1.0, minimum(keys / STEP, AMD_PARTS if amd else math.inf))
     rate = c["math"] * RATES.get(machine.matrix_instruction, 1.0)
-    if dtype_bytes(call.kv_dtype) < dtype_bytes(call.dtype):
-        rate = rate * WIDENED
-    elif amd and dtype_bytes(call.dtype) == 1:
+    if amd and dtype_bytes(call.dtype) == 1:
         rate = rate * AMD_8BIT
+    if dtype_bytes(call.kv_dtype) < dtype_bytes(call.dtype):
+        rate = rate * where(call.chosen > 0, WIDENED, NARROWED.get(machine.matrix_instruction, 1.0))
     s_a_key = 2.0 * rows * width / (rate * machine.peak_flop_per_s)
     limited = 2.0 * rows * width * s_per_flop(machine, TENSOR_ENERGY * (1.0 + SCORE_FLOP / (2.0 * width)))
     held = maximum(limited - s_a_key, 0.0)
+    working = minimum(machine.sm_count, blocks * parts)
     # of the SMs that work, as if all did
-    idle = machine.sm_count / minimum(machine.sm_count, blocks * parts)
-    walked, started = idle * blocks * keys, idle * blocks * parts * c["block"]
-    useful = idle * call.flop() / (2.0 * rows * width)
-    run = (walked + started) * (s_a_key + held)
+    walked = blocks * keys * machine.sm_count / working
+    useful = call.flop() / (2.0 * rows * width) * machine.sm_count / working
+    loading = _first_bytes(call, rows, keys / parts) / _loading(machine, working)
+    setup = blocks * parts / working * (c["block"] + loading)
+    run = walked * (s_a_key + held) + setup
     traffic = call.work().bytes
     stream = warm_bandwidth(c["eta"] * machine.bandwidth_bytes_per_s, 1.0, traffic, machine, conditions)
     body = overlapped(4, {HBM: traffic / stream, MATH: run})
@@ -96,13 +100,24 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     adds = {
         MATH: shown * useful * s_a_key,
         TILE_WASTE: shown * maximum(walked - useful, 0.0) * s_a_key,
-        BLOCK: shown * started * s_a_key,
-        POWER_LIMIT: shown * (walked + started) * held,
+        BLOCK: shown * setup,
+        POWER_LIMIT: shown * walked * held,
         HBM: body.adds[HBM],
         CONTENTION: body.adds[CONTENTION],
         LAUNCH: c["launch"] * (AMD_STARTS if amd else 1.0),
     }
     return Terms(adds, body.alone)
+
+
+def _first_bytes(op: Mla, rows: Number, keys: Number) -> Number:
+    """Return what a block moves while it does not multiply: its queries, their results, and the first keys [B]."""
+    queries = minimum(1.0 * rows, op.rows) * (op.key_columns + op.latent) * dtype_bytes(op.dtype)
+    return queries + minimum(STAGES * STEP, keys) * op.key_columns * dtype_bytes(op.kv_dtype)
+
+
+def _loading(machine: Machine, working: Number) -> Number:
+    """Return the bandwidth of one SM of those that work [B/s]."""
+    return minimum(machine.bandwidth_bytes_per_s / working, L2_BYTES_PER_CLOCK * machine.clock_hz)
 
 
 def _blocks(op: Mla, machine: Machine) -> tuple[Number, Number, Number]:
@@ -136,7 +151,7 @@ def _of_chosen(op: Any, machine: Machine, conditions: Conditions) -> Any:
 DEVIATION = (0.5, 0.3, 0.15)
 #: one in Triton takes an H200 16 times as long as FlashMLA's (tilelang issue 1859), others hardly longer
 BY_HAND = Doubt(ErrorSource.KERNEL, _by_hand, (0.4, 1.2, 1.2), lasting=True)
-#: two libraries take 0.76 and 1.2 times the predicted time for keys that an indexer chose (vLLM pull request 33451)
+#: two libraries take 0.81 and 1.28 times the predicted time for keys that an indexer chose (vLLM pull request 33451)
 CHOSEN = Doubt(ErrorSource.KERNEL, _of_chosen, (0.3, 0.3, 0.3), lasting=True)
 
 FAMILIES = (
