@@ -88,5 +88,8 @@ def test_scalar_equals_array():
 def test_what_others_published():
     """The constants are read off these rows; FlashMLA on an H20 shows the rows of a block, an H100 the bandwidth."""
     found = judge([read_measurements(PUBLISHED)], hardware)
-    assert len(found) == 22
-    assert np.abs(found.predicted_s / found.measured_s - 1.0).mean() < 0.04
+    assert len(found) == 32
+    for op, most in (("mla", 0.04), ("attention", 0.13)):
+        parts = [part for part in found.judged if part.calls.op.op == op]
+        errors = np.concatenate([np.abs(part.predicted_s / part.calls.time_s - 1.0) for part in parts])
+        assert errors.mean() < most, op
