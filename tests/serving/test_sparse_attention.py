@@ -41,7 +41,7 @@ def test_beyond_them_a_longer_context_costs_what_the_indexer_reads():
 
 
 def test_the_chosen_keys_bound_what_attention_of_long_prompts_computes():
-    """All pairs take 61 layers x 2 x 128 heads x (192 + 128) FLOP, the scores 2 x 64 x 128; rows of 16 heads fill 64."""
+    """All pairs take 61 layers x 2 x 128 heads x (192 + 128) FLOP, scores 2 x 64 x 128; rows of 16 heads fill 64."""
     long, copies = [(1, 131072, 131072)], {"tp": 1, "dp": 8, "ep": 8}
     sparse, dense, shared = (
         float(deployed(config, **options).step(prefill=long).terms_s["prefill"])
