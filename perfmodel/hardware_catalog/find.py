@@ -32,8 +32,9 @@ from perfmodel.hardware_catalog.names import (
     whole_of,
     words_of,
 )
+from perfmodel.hardware_catalog.origin import is_shipped
 from perfmodel.hardware_catalog.read import read_hardware
-from perfmodel.plugins import plugin_folders, warn_of_plugin
+from perfmodel.plugins import plugin_folders, warn_of_plugin, warn_once
 
 #: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
 #: 49,152 MiB)
@@ -138,16 +139,23 @@ def _load(path: Path) -> Hardware:
 
 @functools.lru_cache(maxsize=4)
 def _load_all(files: Files) -> tuple[Hardware, ...]:
-    """Return the machine of each file. A plugin's wrong file is skipped with a warning."""
+    """Return the machine of each file. A wrong file of a user or a plugin is skipped with a warning."""
     machines = []
     for path in (Path(text) for text, _ in files):
         try:
             machines.append(_load(path))
         except InputFileError as error:
-            if path.parent not in plugin_folders("hardware"):
+            if is_shipped(os.fspath(path)):
                 raise
-            warn_of_plugin(path.stem, str(path), str(error))
+            _warn_of_file(path, error)
     return tuple(machines)
+
+
+def _warn_of_file(path: Path, error: InputFileError) -> None:
+    if path.parent in plugin_folders("hardware"):
+        warn_of_plugin(path.stem, str(path), str(error))
+    else:
+        warn_once(f"left out of the catalog: {error}")
 
 
 @dataclass(frozen=True)
@@ -238,13 +246,13 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
 
 def _unknown(text: str, advice: str) -> Exception:
     """Return the error for a name that no machine has: a misspelt one, one of a product's boards, or unlike any."""
-    files = spec_files()
-    names = [*files, *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
+    names = [*spec_files(), *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
     near = misspelt(text, names)
     if not near and advice:
         what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
         return UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}{what_to_do}")
-    error = unknown_name("hardware", text, near, main=files, listing="perfmodel hardware list")
+    main = {machine.name for machine in load_all()}
+    error = unknown_name("hardware", text, near, main=main, listing="perfmodel hardware list")
     error.remedy += f" {_ANOTHER}"
     return error
 
@@ -292,18 +300,19 @@ def similar_machines(text: str) -> list[str]:
 
 def _may_have_memory(text: str, name: str) -> bool:
     """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
-    stated_gb, machine = memory_of(text), _load(spec_files()[name])
+    stated_gb, machine = memory_of(text), machines_by_key()[name_key(name)]
     shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
     return stated_gb is None or any(has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
 
 def _of_product(text: str) -> list[str]:
     key, product = name_key(text), product_of(text)
-    found = [machine.name for machine in load_all() if key in map(name_key, machine.boards)]
+    machines = {machine.name: machine for machine in load_all()}
+    found = [name for name, machine in machines.items() if key in map(name_key, machine.boards)]
     if not found:
-        alike = sorted(name for name in spec_files() if product_of(name) == product)
+        alike = [name for name in machines if product_of(name) == product]
         found = [name for name in alike if same_edition(text, name)] or alike
-    return found or sorted(name for name in spec_files() if _is_edition("".join(product_of(name)), "".join(product)))
+    return found or [name for name in machines if _is_edition("".join(product_of(name)), "".join(product))]
 
 
 def _is_edition(name: str, product: str) -> bool:

@@ -17,6 +17,7 @@ from perfmodel.hardware_catalog.find import spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.match import match_device
 from perfmodel.hardware_catalog.names import name_key
+from perfmodel.plugins import warn_once
 
 #: every shipped machine; a new file is tested without being listed
 NAMES = sorted(path.stem for path in shipped_folder().glob("*.toml"))
@@ -377,6 +378,36 @@ def test_a_changed_file_changes_what_its_names_stand_for(tmp_path: Path, monkeyp
     path.unlink()
     with pytest.raises(UsageError, match="unknown hardware 'mine'"):
         hardware("mine")
+
+
+def test_a_file_that_is_no_spec_stops_only_who_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    warn_once.cache_clear()
+    (tmp_path / "cut-off.toml").write_text("name = [1,")
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    (tmp_path / "mine.toml").write_text(MINIMAL)
+    assert hardware("my gpu").name == "mine"
+    assert hardware("h100").name == "h100-sxm5-80gb"
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 2, "one for each file, however often the catalog is asked"
+    for warning, file in zip(warnings, ("cut-off.toml", "pyproject.toml"), strict=True):
+        assert f"left out of the catalog: {tmp_path / file}: " in warning
+    for name in ("cut-off", "pyproject"):
+        with pytest.raises(InputFileError, match=f"{name}.toml: "):
+            hardware(name)
+    with pytest.raises(UsageError, match=f"unknown hardware 'nothing'. Allowed: the {len(load_all())} of"):
+        hardware("nothing")
+
+
+def test_the_board_of_a_file_with_another_name_suggests_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    (tmp_path / "file.toml").write_text(MINIMAL.replace("aliases =", 'boards = ["X-PG1-200"]\naliases ='))
+    with pytest.raises(UsageError, match=r"It may be mine; name the one"):
+        hardware("X-PG1-200")
 
 
 def test_every_name_of_the_catalog_is_that_of_its_file() -> None:
