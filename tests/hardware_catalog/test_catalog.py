@@ -16,8 +16,9 @@ from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_
 from perfmodel.hardware_catalog.find import spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.match import match_device
-from perfmodel.hardware_catalog.names import name_key
+from perfmodel.hardware_catalog.names import name_key, words_of
 from perfmodel.plugins import warn_once
+from perfmodel.prediction.topology import most_in_a_node
 
 #: every shipped machine; a new file is tested without being listed
 NAMES = sorted(path.stem for path in shipped_folder().glob("*.toml"))
@@ -314,6 +315,13 @@ def test_a_device_is_matched_by_name_and_the_memory_is_compared() -> None:
     part = match_device("NVIDIA A100-SXM4-80GB", 20e9)
     assert part is not None
     assert part.memory_differs
+
+
+def test_a_laptop_has_one_gpu() -> None:
+    """So nobody is offered eight of them in a host; several laptops need a network."""
+    laptops = [machine for machine in load_all() if "laptop" in words_of(machine.name)]
+    assert laptops
+    assert {most_in_a_node(machine) for machine in laptops} == {1}
 
 
 def test_an_ambiguous_device_name_is_settled_by_its_memory() -> None:
