@@ -49,13 +49,13 @@ def shipped_folder(name: str = "hardware_specs") -> Path:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the UTF-8 text of a file, plain or gzip, without a byte order mark.
+    """Return the text of a file, plain or gzip, without a byte order mark: in UTF-8, or in UTF-16 with a mark.
 
     Raises
     ------
     InputFileError
         When the file is missing, a directory, a pipe or a device, unreadable, empty, a damaged gzip file, larger than
-        `LARGEST_TEXT_BYTES`, of a kind that perfmodel does not read, or not UTF-8 text.
+        `LARGEST_TEXT_BYTES`, of a kind that perfmodel does not read, or no such text.
     """
     place = storage.one(path)
     check_regular(place)
@@ -128,7 +128,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     if storage.is_remote(path):
         return
     try:
-        mode = os.stat(storage.local(path)).st_mode
+        mode = os.stat(storage.one(path)).st_mode
     except (OSError, ValueError):
         return  # reading the file raises a better message
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
