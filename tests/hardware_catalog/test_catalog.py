@@ -12,7 +12,7 @@ import pytest
 from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, shipped_folder
-from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
+from perfmodel.hardware_catalog import find, hardware, hardware_names, load_all, read_hardware
 from perfmodel.hardware_catalog.find import spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.match import match_device
@@ -386,6 +386,25 @@ def test_a_changed_file_changes_what_its_names_stand_for(tmp_path: Path, monkeyp
     path.unlink()
     with pytest.raises(UsageError, match="unknown hardware 'mine'"):
         hardware("mine")
+
+
+def test_a_name_is_found_without_reading_the_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(find, "read_hardware", lambda path, lazy=False: read.append(path.stem) or read_hardware(path))
+    find._read.cache_clear()
+    find._load_all.cache_clear()
+    assert hardware("NVIDIA H100 80GB HBM3").name == hardware("h100").name == "h100-sxm5-80gb"
+    assert read == ["h100-sxm5-80gb"]
+
+
+def test_the_first_file_of_a_name_is_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the names of a file in front cannot be told from its first lines."""
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    (tmp_path / "a.toml").write_text(f"# {'-' * 5000}\n{MINIMAL}")
+    (tmp_path / "b.toml").write_text(MINIMAL.replace('"mine"', '"other"'))
+    assert hardware("my gpu").name == "mine"
+    (tmp_path / "a.toml").unlink()
+    assert hardware("my gpu").name == "other"
 
 
 def test_a_file_that_is_no_spec_stops_only_who_asks_for_it(
