@@ -193,8 +193,8 @@ def read_document(
     suffix = storage.suffix_of(storage.name_of(place).removesuffix(".gz"))
     if suffix not in suffixes:
         if is_copy(place):  # its suffix is what its content looks like
-            formats = ", ".join(dict.fromkeys(map(_format_name, suffixes)))
-            raise InputFileError(f"looks like none of {formats}.", place=place, remedy=remedy)
+            formats = " or ".join(dict.fromkeys(map(_format_name, suffixes)))
+            raise InputFileError(f"does not look like {formats}.", place=place, remedy=remedy)
         what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
         raise InputFileError(f"{what}.", place=place, remedy=remedy or f"Allowed: {', '.join(suffixes)}.")
     try:
