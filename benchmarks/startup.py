@@ -33,9 +33,11 @@ def main(rows: int = 3):
 typer.run(main)
 """
 HERE = Path(__file__).resolve().parents[1]
+GEMM = ("analyze", "gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16")
 COMMANDS = {
     "--help": ("--help",),
-    "analyze gemm": ("analyze", "gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16", "--on", "a100-sxm4-40gb"),
+    "analyze gemm": (*GEMM, "--on", "a100-sxm4-40gb"),
+    "analyze gemm on an alias": (*GEMM, "--on", "h100"),
 }
 REPEATS = 15
 ALLOWED = 1.5

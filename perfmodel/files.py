@@ -51,13 +51,13 @@ def shipped_folder(name: str = "hardware_specs") -> Path:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the UTF-8 text of a file, plain or gzip, without a byte order mark.
+    """Return the text of a file, plain or gzip, without a byte order mark: in UTF-8, or in UTF-16 with a mark.
 
     Raises
     ------
     InputFileError
         When the file is missing, a directory, a pipe or a device, unreadable, empty, a damaged gzip file, larger than
-        `LARGEST_TEXT_BYTES`, of a kind that perfmodel does not read, or not UTF-8 text.
+        `LARGEST_TEXT_BYTES`, of a kind that perfmodel does not read, or no such text.
     """
     place = storage.one(path)
     check_regular(place)
@@ -130,7 +130,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     if storage.is_remote(path):
         return
     try:
-        mode = os.stat(storage.local(path)).st_mode
+        mode = os.stat(storage.one(path)).st_mode
     except (OSError, ValueError):
         return  # reading the file raises a better message
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -195,8 +195,8 @@ def read_document(
     suffix = storage.suffix_of(storage.name_of(place).removesuffix(".gz"))
     if suffix not in suffixes:
         if is_copy(place):  # its suffix is what its content looks like
-            formats = ", ".join(dict.fromkeys(map(_format_name, suffixes)))
-            raise InputFileError(f"looks like none of {formats}.", place=place, remedy=remedy)
+            formats = " or ".join(dict.fromkeys(map(_format_name, suffixes)))
+            raise InputFileError(f"does not look like {formats}.", place=place, remedy=remedy)
         what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
         raise InputFileError(f"{what}.", place=place, remedy=remedy or f"Allowed: {', '.join(suffixes)}.")
     try:

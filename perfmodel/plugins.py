@@ -131,10 +131,15 @@ def plugin_folders(group: str) -> tuple[Path, ...]:
     return tuple(folders)
 
 
-@functools.cache
 def warn_of_plugin(name: str, module: str, reason: str) -> None:
     """Print one warning, once, for a plugin that is skipped."""
-    sys.stderr.write(f"perfmodel: warning: plugin {name!r} ({module}) is skipped: {' '.join(reason.split())}\n")
+    warn_once(f"plugin {name!r} ({module}) is skipped: {reason}")
+
+
+@functools.cache
+def warn_once(text: str) -> None:
+    """Print one warning, once, for what is added to perfmodel and cannot be used."""
+    sys.stderr.write(f"perfmodel: warning: {' '.join(text.split())}\n")
 
 
 def plugins(group: str) -> list[Plugin]:

@@ -254,7 +254,7 @@ def _economics(
     if gpus is None or price is None:
         missing = [name for name, value in (("--gpus", gpus), ("--price-per-gpu-hour", price)) if value is None]
         raise UsageError(
-            f"{' and '.join(missing)} is missing.",
+            f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing.",
             remedy="A saving needs both --gpus and --price-per-gpu-hour; --dev-day-cost adds payback and net value.",
         )
     return Economics(

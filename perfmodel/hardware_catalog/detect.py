@@ -87,7 +87,7 @@ def detect_gpus(
     Raises
     ------
     InputFileError
-        When a specification file of the catalog or of ``PERFMODEL_HARDWARE`` is wrong.
+        When a folder in ``PERFMODEL_HARDWARE`` does not exist.
     """
     driver = driver or open_driver()
     gpus = tuple(replace(gpu, **read_attributes(gpu.bus_id, driver)) for gpu in read_gpus(nvml)) or read_driver(driver)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,12 +33,15 @@ from perfmodel.hardware_catalog.names import (
     whole_of,
     words_of,
 )
+from perfmodel.hardware_catalog.origin import is_shipped
 from perfmodel.hardware_catalog.read import read_hardware
-from perfmodel.plugins import plugin_folders, warn_of_plugin
+from perfmodel.plugins import plugin_folders, warn_of_plugin, warn_once
 
 #: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
 #: 49,152 MiB)
 _MEMORY_TOLERANCE = 0.1
+#: names, aliases and the like of a specification take less than this
+_HEAD_BYTES = 4096
 #: what to do about a machine that the catalog lacks
 _ANOTHER = (
     "For another machine, change the spec file of a similar one: perfmodel hardware show NAME --format toml "
@@ -145,16 +149,23 @@ def _load(path: str) -> Hardware:
 
 @functools.lru_cache(maxsize=4)
 def _load_all(files: Files) -> tuple[Hardware, ...]:
-    """Return the machine of each file. A plugin's wrong file is skipped with a warning."""
+    """Return the machine of each file. A wrong file of a user or a plugin is skipped with a warning."""
     machines = []
     for path, _ in files:
         try:
             machines.append(_load(path))
         except InputFileError as error:
-            if Path(path).parent not in plugin_folders("hardware"):
+            if is_shipped(path):
                 raise
-            warn_of_plugin(Path(path).stem, path, str(error))
+            _warn_of_file(Path(path), error)
     return tuple(machines)
+
+
+def _warn_of_file(path: Path, error: InputFileError) -> None:
+    if path.parent in plugin_folders("hardware"):
+        warn_of_plugin(path.stem, str(path), str(error))
+    else:
+        warn_once(f"left out of the catalog: {error}")
 
 
 @dataclass(frozen=True)
@@ -266,6 +277,8 @@ def _found(text: str, folders: Folders) -> str:
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
     files = _files()
+    if claimed := _claims(files).get(name_key(text)):
+        return str(claimed)
     machine = _by_key(files).get(name_key(text)) or _by_words(files).get(frozenset(words_of(text)))
     if machine is not None:
         return machine.path
@@ -275,13 +288,13 @@ def _found(text: str, folders: Folders) -> str:
 
 def _unknown(text: str, advice: str) -> Exception:
     """Return the error for a name that no machine has: a misspelt one, one of a product's boards, or unlike any."""
-    files = spec_files()
-    names = [*files, *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
+    names = [*spec_files(), *(alias for machine in machines_by_key().values() for alias in machine.aliases)]
     near = misspelt(text, names)
     if not near and advice:
         what_to_do = "; name the one that it is." if similar_machines(text) else f". {_ANOTHER}"
         return UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}{what_to_do}")
-    error = unknown_name("hardware", text, near, main=files, listing="perfmodel hardware list")
+    main = {machine.name for machine in load_all()}
+    error = unknown_name("hardware", text, near, main=main, listing="perfmodel hardware list")
     error.remedy += f" {_ANOTHER}"
     return error
 
@@ -329,18 +342,19 @@ def similar_machines(text: str) -> list[str]:
 
 def _may_have_memory(text: str, name: str) -> bool:
     """Return whether a machine, or the module of two of which it is one, has the memory that a name states, if any."""
-    stated_gb, machine = memory_of(text), _load(str(spec_files()[name]))
+    stated_gb, machine = memory_of(text), machines_by_key()[name_key(name)]
     shares = (1, 2) if machine.tdp_alone_w else (1,)  # one GCD of an MI250X, which is sold with 128 GB
     return stated_gb is None or any(has_memory(machine, stated_gb / share * 2**30) for share in shares)
 
 
 def _of_product(text: str) -> list[str]:
     key, product = name_key(text), product_of(text)
-    found = [machine.name for machine in load_all() if key in map(name_key, machine.boards)]
+    machines = {machine.name: machine for machine in load_all()}
+    found = [name for name, machine in machines.items() if key in map(name_key, machine.boards)]
     if not found:
-        alike = sorted(name for name in spec_files() if product_of(name) == product)
+        alike = [name for name in machines if product_of(name) == product]
         found = [name for name in alike if same_edition(text, name)] or alike
-    return found or sorted(name for name in spec_files() if _is_edition("".join(product_of(name)), "".join(product)))
+    return found or [name for name in machines if _is_edition("".join(product_of(name)), "".join(product))]
 
 
 def _is_edition(name: str, product: str) -> bool:
@@ -366,6 +380,27 @@ def suggestion(text: str) -> str:
 def machines_by_key() -> Mapping[str, Hardware]:
     """Return every name of every machine, in the form of `name_key`, and the machine that it stands for."""
     return _by_key(_files())
+
+
+@functools.lru_cache(maxsize=4)
+def _claims(files: Files) -> Mapping[str, Path]:
+    """Return what `_by_key` does, with files in the place of machines, from the keys above each file's first table.
+
+    Reading them takes a thirtieth of the time of reading all files. Nothing is found of files behind one whose keys
+    cannot be read, so that the first file of a name is found here, or none.
+    """
+    claims: dict[str, Path] = {}
+    for path in (Path(text) for text, _ in files):
+        try:
+            with path.open("rb") as stream:
+                head = stream.read(_HEAD_BYTES).partition(b"\n[")[0]
+            keys = tomllib.loads(head.decode())
+            names = [keys["name"], *keys.get("device_names", ()), *keys.get("aliases", ())]
+            for name in names:
+                claims.setdefault(name_key(name), path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            break
+    return MappingProxyType(claims)
 
 
 @functools.lru_cache(maxsize=4)

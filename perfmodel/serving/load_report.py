@@ -45,6 +45,7 @@ def row_of(point: Point, name: str = "") -> dict[str, Any]:
         "load": point.load,
         "concurrency": point.value if point.load == CONCURRENCY else _in_system(point),
         "qps": point.value if point.load == QPS else point.rates["requests_per_s"],
+        "num_requests": point.replay.count if point.replay else None,
         **point.state,
         **{name: dict(values) for name, values in point.figures.items()},
         **point.rates,
@@ -160,7 +161,10 @@ def _load_notes(points: Sequence[Point], facts: Sequence[Mapping[str, Any]]) -> 
                 f"{name}: {point.state['preemptions']:.0f} preemptions at {load_name(point)}: the KV cache was full."
             )
         if point.replay is not None and point.replay.interrupted:
-            notes.append(f"{name}: interrupted; {point.replay.count} of {len(point.replay.requests)} requests ended.")
+            ended, requests = point.replay.count, len(point.replay.requests)
+            known = f"all {requests} requests ended" if ended == requests else f"{ended} of {requests} requests ended"
+            left = "; its interval is not known" if ended == requests else ""
+            notes.append(f"{name}: interrupted at {load_name(point)}: {known}{left}.")
     links = {(fact["kv_link_bytes_per_s"], fact["kv_link_basis"]) for fact in facts if fact.get("kv_link_basis")}
     notes += [f"keys and values leave a replica at {format_si(rate, 'B/s')}: {basis}." for rate, basis in sorted(links)]
     notes.append("TTFT and TPOT are means with 80 % intervals; JSON has them, and every percentile.")

@@ -165,17 +165,22 @@ class Loads:
     def __init__(self, deployment: Deployment, study: Study) -> None:
         self._deployment, self._study = deployment, study
 
-    def at(self, value: float, most: int = LONG) -> Requests:
-        """Return the requests of a load, ``most`` of one near the capacity."""
+    def at(self, value: float) -> Requests:
+        """Return the requests of a load."""
+        return self._at(value, LONG)
+
+    def few(self, value: float) -> Requests:
+        """Return the requests of a load, or the first of them, which are enough for a first look."""
+        return self._at(value, _FEW).first(_FEW)
+
+    def _at(self, value: float, near_capacity: int) -> Requests:
         deployment, study = self._deployment, self._study
         requests = study.requests(deployment, value)
-        if study.load != QPS or math.isinf(value):
+        if study.load != QPS or math.isinf(value) or study.workload.count:
             return requests
-        if study.workload.count:
-            return requests.first(most)
         if not is_near_capacity(requests, self._burst_per_s):
             return requests
-        return replace(study, workload=replace(study.workload, count=most)).requests(deployment, value)
+        return replace(study, workload=replace(study.workload, count=near_capacity)).requests(deployment, value)
 
     @cached_property
     def _burst_per_s(self) -> float:
@@ -228,7 +233,7 @@ def largest_load(deployment: Deployment, study: Study, loads: Loads) -> Largest 
         return simulated(loads.at(value), lambda replay: not slo.missed(replay))
 
     def few(value: float) -> Replay:
-        return simulated(loads.at(value, _FEW), lambda replay: False)
+        return simulated(loads.few(value), lambda replay: False)
 
     if study.load == QPS:
         return largest_rate(replay, slo, _likely_rate(deployment, study), few)

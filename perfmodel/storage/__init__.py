@@ -1,7 +1,8 @@
 """Files of this machine and of remote stores by one name: ``trace.json``, ``s3://bucket/trace.json``, ``https://...``.
 
-Whatever takes a path opens it through this package. Reading goes through `local`: the path itself, or a copy of the
-remote file. Remote stores are reached by fsspec; it and the drivers are imported when the first address is met.
+Whatever takes a path opens it through this package. Reading goes through `local`: the path itself, or a copy of a
+remote file or of a text that is not in UTF-8. Remote stores are reached by fsspec; it and the drivers are imported when
+the first address is met.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from perfmodel.storage.place import (
     suffix_of,
     url_of,
 )
+from perfmodel.storage.recoded import in_utf8
 
 if TYPE_CHECKING:
     from perfmodel.storage.growing import WorkingCopy
@@ -63,12 +65,12 @@ def local(path: AnyPath) -> str:
     place = one(path)
     url = url_of(place)
     if url is None:
-        return place
+        return in_utf8(place)
     from perfmodel.storage.cache import copy_of
     from perfmodel.storage.growing import working_copy
 
     copy = working_copy(place)
-    return str(copy.path) if copy else copy_of(url)
+    return str(copy.path) if copy else in_utf8(copy_of(url))
 
 
 def exists(path: AnyPath) -> bool:

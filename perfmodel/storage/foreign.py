@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import shlex
 from typing import NamedTuple
 
 from perfmodel.storage.place import AnyPath, place_of, suffix_of
+from perfmodel.storage.recoded import codec_of
 
 #: first bytes -> the packer that wrote them (the formats' own specifications), and the command that unpacks it
 _PACKED = {
@@ -29,13 +29,6 @@ _NCU, _NCU_MAGIC = ".ncu-rep", b"NVR\x00"
 _ROCPROF_JSON, _ROCPROF_EVENTS = b'"rocprofiler-sdk-tool"', (b'"traceEvents"', b'"BeginNs"', b'"EndNs"')
 _PERFETTO = ".pftrace"
 _AS_CSV = "Write CSV: rocprofv3 --kernel-trace --memory-copy-trace --hip-trace --output-format csv -- PROGRAM"
-#: byte order marks of texts that are not UTF-8; UTF-32's begins with that of UTF-16
-_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 #: so many bytes at the start tell that every second one is NUL, as in UTF-16 of Latin letters without a mark
 _ALTERNATING = 16
 
@@ -80,9 +73,8 @@ def foreign(path: AnyPath, head: bytes) -> Foreign | None:
 
 def _encoding(head: bytes) -> str:
     """Return the encoding of a text that is not UTF-8 by its mark or its zeros, "" for others."""
-    for mark, encoding in _MARKS.items():
-        if head.startswith(mark) and b"\0" in head:
-            return encoding
+    if (codec := codec_of(head)) and b"\0" in head:
+        return codec.upper()
     start = head[:_ALTERNATING]
     for zeros, letters in ((start[0::2], start[1::2]), (start[1::2], start[0::2])):
         if len(start) == _ALTERNATING and not any(zeros) and letters.isascii() and all(letters):

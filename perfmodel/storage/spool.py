@@ -21,6 +21,7 @@ from typing import Any
 from perfmodel.errors import InputFileError
 from perfmodel.storage import gzipped
 from perfmodel.storage.place import AnyPath
+from perfmodel.storage.recoded import in_utf8
 
 #: what a command line calls standard input
 STDIN = "-"
@@ -121,7 +122,7 @@ def _copied(text: str, target: Path) -> str:
 
 def _suffix(file: Path) -> str:
     """Return the suffix for the content of a file."""
-    with file.open("rb") as stream:
+    with open(in_utf8(str(file)), "rb") as stream:
         head = stream.read(_HEAD_BYTES)
     if not head.startswith(gzipped.MAGIC):
         return suffix_for(head)

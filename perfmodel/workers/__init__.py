@@ -11,16 +11,13 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Generic, TypeVar
 
 from perfmodel.errors import UsageError
-from perfmodel.workers.cluster import connected, executor_of
 from perfmodel.workers.lost import WorkersLostError
-from perfmodel.workers.processes import local_pool
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -56,12 +53,16 @@ def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> It
                 place="workers",
                 remedy="Leave out one of them.",
             )
+        from perfmodel.workers.cluster import connected, executor_of
+
         with connected(scheduler) as client, executor_of(client) as pool:
             yield pool
         return
     if usable(workers) == 1:
         yield None
         return
+    from perfmodel.workers.processes import local_pool  # multiprocessing takes long to import
+
     with local_pool(workers - here) as pool:
         yield pool
 
@@ -129,7 +130,7 @@ def mapped(
             if advance is not None:
                 advance(done)
             yield result
-    except BrokenProcessPool:
+    except BrokenExecutor:
         raise _died(f"{sum(map(_has_result, futures))} of {len(given)}") from None
     finally:
         if kept is not None:
@@ -168,7 +169,7 @@ def streamed(
         for result in _streamed(function, iter(items), pool, ahead, here, own):
             yield result
             done += 1
-    except BrokenProcessPool:
+    except BrokenExecutor:
         raise _died(str(done)) from None
 
 

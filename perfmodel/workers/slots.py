@@ -13,13 +13,14 @@ import pickle
 import shutil
 import sys
 from collections.abc import Iterator, Sized
-from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing import resource_tracker
-from multiprocessing.shared_memory import SharedMemory
+from concurrent import futures  # its processes, and multiprocessing, are imported when they are used
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from perfmodel.signals import put_off
+
+if TYPE_CHECKING:
+    from multiprocessing.shared_memory import SharedMemory
 
 _Result = TypeVar("_Result")
 
@@ -50,7 +51,7 @@ class Letter(NamedTuple):
 
 
 @contextlib.contextmanager
-def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
+def slots(pool: futures.Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
     """Yield slots for the result of one task after the other, over and over again.
 
     They are None for the workers of a cluster, which share no memory with this process, for threads, which share all of
@@ -72,12 +73,12 @@ def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterat
 
 
 @contextlib.contextmanager
-def block(pool: Executor | None, size_bytes: int) -> Iterator[Slot | None]:
+def block(pool: futures.Executor | None, size_bytes: int) -> Iterator[Slot | None]:
     """Yield a place that this process shares with the workers of a pool; None as in `slots`."""
     memory: SharedMemory | None = None
     try:
         with put_off():  # a Ctrl-C while it is made would leave it behind
-            memory = _memory(size_bytes) if isinstance(pool, ProcessPoolExecutor) else None
+            memory = _memory(size_bytes) if isinstance(pool, futures.ProcessPoolExecutor) else None
         yield None if memory is None else Slot(memory.name, 0, size_bytes)
     finally:
         if memory is not None:
@@ -87,6 +88,8 @@ def block(pool: Executor | None, size_bytes: int) -> Iterator[Slot | None]:
 
 def _memory(size_bytes: int) -> SharedMemory | None:
     """Return shared memory, if the machine has room for it."""
+    from multiprocessing.shared_memory import SharedMemory
+
     try:
         if _FOLDER.exists() and shutil.disk_usage(_FOLDER).free < _LEFT_FREE * size_bytes:
             return None
@@ -138,6 +141,9 @@ def _attached(block: str) -> SharedMemory:
     A worker that attaches while that process gives the block back, on Ctrl-C, would leave it in the tracker, which
     complains of it at the end.
     """
+    from multiprocessing import resource_tracker
+    from multiprocessing.shared_memory import SharedMemory
+
     if sys.version_info >= (3, 13):
         return SharedMemory(block, track=False)
     register, resource_tracker.register = resource_tracker.register, _register_nothing

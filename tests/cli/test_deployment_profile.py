@@ -16,7 +16,7 @@ def test_roi_ranks_the_changes_of_a_deployment(perfmodel):
     names = {row["name"] for row in ran.json["rows"]}
     assert {"CUDA graphs", "fused kernels", "Gumbel-max sampling", "fp8 weights"} <= names
     assert all(row["dev_days"] for row in ran.json["rows"])
-    assert ran.json["context"]["hardware"] == ["rtx-4070-laptop-8gb"]
+    assert ran.json["context"]["hardware"] == ["rtx-4070"]
 
 
 def test_effort_changes_the_days_of_a_change(perfmodel):

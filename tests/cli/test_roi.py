@@ -120,12 +120,12 @@ def test_output_goes_to_a_file_in_the_format_of_its_suffix(perfmodel, tmp_path):
     [
         (("--gpus", 8), "--price-per-gpu-hour is missing"),
         (("--price-per-gpu-hour", 2), "--gpus is missing"),
-        (("--dev-day-cost", 2), "--gpus and --price-per-gpu-hour is missing"),
-        (("--hours-per-year", 2), "--gpus and --price-per-gpu-hour is missing"),
+        (("--dev-day-cost", 2), "--gpus and --price-per-gpu-hour are missing"),
+        (("--hours-per-year", 2), "--gpus and --price-per-gpu-hour are missing"),
         (("--gpus", 0, "--price-per-gpu-hour", 2), "gpus is 0"),
         (("--gpus", 1, "--price-per-gpu-hour", 2, "--hours-per-year", 9000), "A year has 8760 hours"),
         (("--top", 0), "--top"),
-        (("--horizon-years", 2), "--gpus and --price-per-gpu-hour is missing"),
+        (("--horizon-years", 2), "--gpus and --price-per-gpu-hour are missing"),
         (("--gpus", 1, "--price-per-gpu-hour", 2, "--horizon-years", 0), "horizon_years is 0"),
         (
             ("--gpus", 1, "--price-per-gpu-hour", 2, "--discount-rate", "ten"),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.serving import load, stability, study
+
 MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
 SMALL = ("serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "32")
 KEYS = {
@@ -223,6 +225,21 @@ def test_a_price_gives_the_cost_of_tokens_and_the_gpus_of_a_load(perfmodel):
 def test_a_machine_that_is_named_twice_is_one(perfmodel):
     ran = perfmodel(*SMALL, "--on", "h100-sxm5-80gb,l40s", "--concurrency", "1", "--steady", "--format", "json")
     assert [row["hardware"] for row in ran.json["rows"]] == ["h100-sxm5-80gb", "l40s"]
+
+
+def test_all_requests_that_are_asked_for_are_simulated(perfmodel, monkeypatch):
+    """Also more than perfmodel takes where nobody says how many."""
+    simulated = []
+
+    def simulate(deployment, requests, *fleet, **more):
+        simulated.append(requests)
+        return load.simulate_fleet(deployment, requests, *fleet, **more)
+
+    monkeypatch.setattr(study, "simulate_fleet", simulate)
+    count = stability.LONG + 500
+    ran = perfmodel(*SMALL, "--osl", "2", "--qps", "50", "--num-requests", count, "--format", "json")
+    assert ran.code == 0
+    assert [len(requests) for requests in simulated] == [ran.json["rows"][0]["num_requests"]] == [count]
 
 
 def test_a_load_above_capacity_is_said(perfmodel):

@@ -162,7 +162,7 @@ def test_profiles_are_read_in_the_given_order(tmp_path):
 def plugin(tmp_path, monkeypatch):
     """Install a module as the profile format of another distribution: ``plugin(source)``."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    functions = [plugins._installed, plugins.module_names, plugins._import_plugin, plugins.warn_of_plugin, formats]
+    functions = [plugins._installed, plugins.module_names, plugins._import_plugin, plugins.warn_once, formats]
 
     def forget():
         sys.modules.pop("strange_format", None)

@@ -12,11 +12,13 @@ import pytest
 from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, shipped_folder
-from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
+from perfmodel.hardware_catalog import find, hardware, hardware_names, load_all, read_hardware
 from perfmodel.hardware_catalog.find import spec_files, suggestion
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.match import match_device
-from perfmodel.hardware_catalog.names import name_key
+from perfmodel.hardware_catalog.names import name_key, words_of
+from perfmodel.plugins import warn_once
+from perfmodel.prediction.topology import most_in_a_node
 
 #: every shipped machine; a new file is tested without being listed
 NAMES = sorted(path.stem for path in shipped_folder().glob("*.toml"))
@@ -315,6 +317,13 @@ def test_a_device_is_matched_by_name_and_the_memory_is_compared() -> None:
     assert part.memory_differs
 
 
+def test_a_laptop_has_one_gpu() -> None:
+    """So nobody is offered eight of them in a host; several laptops need a network."""
+    laptops = [machine for machine in load_all() if "laptop" in words_of(machine.name)]
+    assert laptops
+    assert {most_in_a_node(machine) for machine in laptops} == {1}
+
+
 def test_an_ambiguous_device_name_is_settled_by_its_memory() -> None:
     small, large = match_device("Tesla V100-SXM2", 16.9e9), match_device("Tesla V100-SXM2", 34.1e9)
     assert small is not None
@@ -388,6 +397,55 @@ def test_a_name_that_was_found_is_found_again_without_a_look_at_the_catalog(monk
 
     monkeypatch.setattr(os, "scandir", no_look)
     assert hardware("NVIDIA H100 80GB HBM3") is machine
+
+
+def test_a_name_is_found_without_reading_the_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(find, "read_hardware", lambda path, lazy: read.append(Path(path).stem) or read_hardware(path))
+    find._read.cache_clear()
+    find._load_all.cache_clear()
+    assert hardware("NVIDIA H100 80GB HBM3").name == hardware("h100").name == "h100-sxm5-80gb"
+    assert read == ["h100-sxm5-80gb"]
+
+
+def test_the_first_file_of_a_name_is_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the names of a file in front cannot be told from its first lines."""
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    (tmp_path / "a.toml").write_text(f"# {'-' * 5000}\n{MINIMAL}")
+    (tmp_path / "b.toml").write_text(MINIMAL.replace('"mine"', '"other"'))
+    assert hardware("my gpu").name == "mine"
+    (tmp_path / "a.toml").unlink()
+    assert hardware("my gpu").name == "other"
+
+
+def test_a_file_that_is_no_spec_stops_only_who_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    warn_once.cache_clear()
+    (tmp_path / "cut-off.toml").write_text("name = [1,")
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    (tmp_path / "mine.toml").write_text(MINIMAL)
+    assert hardware("my gpu").name == "mine"
+    assert hardware("h100").name == "h100-sxm5-80gb"
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 2, "one for each file, however often the catalog is asked"
+    for warning, file in zip(warnings, ("cut-off.toml", "pyproject.toml"), strict=True):
+        assert f"left out of the catalog: {tmp_path / file}: " in warning
+    for name in ("cut-off", "pyproject"):
+        with pytest.raises(InputFileError, match=f"{name}.toml: "):
+            hardware(name)
+    with pytest.raises(UsageError, match=f"unknown hardware 'nothing'. Allowed: the {len(load_all())} of"):
+        hardware("nothing")
+
+
+def test_the_board_of_a_file_with_another_name_suggests_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    (tmp_path / "file.toml").write_text(MINIMAL.replace("aliases =", 'boards = ["X-PG1-200"]\naliases ='))
+    with pytest.raises(UsageError, match=r"It may be mine; name the one"):
+        hardware("X-PG1-200")
 
 
 def test_every_name_of_the_catalog_is_that_of_its_file() -> None:

@@ -25,6 +25,7 @@ SIBLINGS = [
     ("h200-sxm-141gb", "h100-sxm5-80gb"),
     ("gh200-96gb", "h100-sxm5-80gb"),
     ("gb200-nvl72", "b200-sxm-180gb"),
+    ("gb200-nvl4", "b200-sxm-180gb"),
     ("gb300-nvl72", "b300-sxm-288gb"),
     ("rtx-3090-ti", "rtx-3090"),
     ("rtx-a6000", "a40"),
@@ -137,6 +138,12 @@ def test_geforce_accumulates_in_fp32_at_half_the_rate_of_its_relatives(generatio
     for capability in {capability for capability, geforce in per_clock if geforce}:
         (geforce,), (other,) = per_clock[capability, True], per_clock[capability, False]
         assert other == 2 * geforce
+
+
+def test_the_gpus_of_an_nvl4_have_links_of_their_own_and_no_switch() -> None:
+    nvlink = next(link for link in hardware("gb200-nvl4").links if link.name == "nvlink")
+    assert (nvlink.domain, nvlink.reduces_in_switch) == (4, False)
+    assert nvlink.bandwidth_bytes_per_s == 3 * nvlink.per_peer_bytes_per_s == 900e9
 
 
 def test_the_gpus_of_a_rack_share_its_nvlink_domain() -> None:

@@ -707,7 +707,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         function.cache_clear()
     yield module
     monkeypatch.undo()
-    for function in (*forget, plugins.warn_of_plugin):
+    for function in (*forget, plugins.warn_once):
         function.cache_clear()
 
 

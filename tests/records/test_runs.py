@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.core.report import SCHEMA_VERSION
 from perfmodel.errors import InputFileError, PerfModelError
-from perfmodel.plugins import Plugin, module_names, warn_of_plugin
+from perfmodel.plugins import Plugin, module_names, warn_once
 from perfmodel.records.runs import benchmark_formats, read_bench_run
 
 ROW = {
@@ -186,7 +186,7 @@ def plugin(tmp_path, monkeypatch):
         point = Plugin("benchmark_formats", name, f"{name}_module")
         monkeypatch.setattr("perfmodel.plugins.plugins", lambda group: [point] if group == point.group else [])
         module_names.cache_clear()
-        warn_of_plugin.cache_clear()
+        warn_once.cache_clear()
 
     yield install
     module_names.cache_clear()

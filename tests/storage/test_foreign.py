@@ -55,8 +55,8 @@ def _tar() -> bytes:
             "JSON of rocprof. Give results.csv or results.stats.csv",
         ),
         ("trace.tar.gz", _tar(), "tar archive. Unpack it first: tar xf "),
-        ("trace.json", TRACE.decode().encode("utf-16"), "is UTF-16 text. Save it as UTF-8"),
-        ("trace.json", TRACE.decode().encode("utf-32"), "is UTF-32 text. Save it as UTF-8"),
+        ("trace.json", TRACE.decode().encode("utf-16")[:-1], "is UTF-16 text. Save it as UTF-8"),  # cut off
+        ("trace.json", TRACE.decode().encode("utf-32")[:-1], "is UTF-32 text. Save it as UTF-8"),
         ("times.csv", "name,time_ms\na,1\n".encode("utf-16-le"), "is UTF-16 text. Save it as UTF-8"),
         (
             "times.csv.gz",

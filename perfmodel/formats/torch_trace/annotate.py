@@ -6,7 +6,7 @@ import gzip
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import opened, write_atomic
 from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
 from perfmodel.formats.torch_trace.gather import UNNAMED, is_gpu_category
+from perfmodel.formats.torch_trace.pairs import BEGIN, COMPLETE, END, Open
 from perfmodel.storage import gzipped
 
 #: the largest trace that is written back, unpacked [B]: all its events have to be in memory
@@ -62,9 +63,9 @@ def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], not
         raise no_events(os.fspath(source))
     noted = _noted(events, notes, work, os.fspath(source))
     counters = []
-    for event, note in noted:
+    for event, duration_us, note in noted:
         event["args"] = {**(event["args"] if isinstance(event.get("args"), dict) else {}), KEY: dict(note)}
-        counters += _counters(event, note)
+        counters += _counters(event, duration_us, note)
     events.extend(counters)
     data = msgspec.json.encode(document)
     write_atomic(target, gzip.compress(data, mtime=0) if storage.suffix_of(target) == ".gz" else data)
@@ -73,8 +74,8 @@ def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], not
 
 def _noted(
     events: list[Any], notes: Notes, work: Sequence[Work], place: str
-) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
-    """Return the GPU events of a file that have a note, with it.
+) -> list[tuple[dict[str, Any], float, Mapping[str, Any]]]:
+    """Return the GPU events of a file that have a note, with their durations [us] and the note.
 
     Those of one name and duration are in the order of their starts in both. The file may have some that the reader left
     out, as work inside other work; where such a one looks like others, none of these has a note.
@@ -84,9 +85,9 @@ def _noted(
     InputFileError
         When the file lacks some of the work.
     """
-    found: defaultdict[Work, list[dict[str, Any]]] = defaultdict(list)
-    for event in sorted(filter(_is_gpu_work, events), key=lambda event: float(event["ts"])):
-        found[str(event.get("name") or UNNAMED), float(event["dur"]) * 1e-6].append(event)
+    found: defaultdict[Work, list[tuple[dict[str, Any], float]]] = defaultdict(list)
+    for event, duration_us in sorted(_gpu_work(events), key=lambda one: float(one[0]["ts"])):
+        found[str(event.get("name") or UNNAMED), duration_us * 1e-6].append((event, duration_us))
     wanted: defaultdict[Work, list[Mapping[str, Any] | None]] = defaultdict(list)
     for one, note in zip(work, notes, strict=True):
         wanted[one].append(note)
@@ -94,7 +95,7 @@ def _noted(
         raise InputFileError("is no longer the trace that was read.", place=place, remedy="Diagnose it again.")
     alike = [(found[one], several) for one, several in wanted.items() if len(found[one]) == len(several)]
     pairs = ((event, note) for pair in alike for event, note in zip(*pair, strict=True))
-    return [(event, note) for event, note in pairs if note is not None]
+    return [(event, duration_us, note) for (event, duration_us), note in pairs if note is not None]
 
 
 def is_annotated(path: str | os.PathLike[str]) -> bool:
@@ -142,21 +143,32 @@ def _document(source: str | os.PathLike[str]) -> Any:
         raise not_json(error, os.fspath(source)) from None
 
 
-def _is_gpu_work(event: Any) -> bool:
-    """Whether an event is a complete piece of GPU work with a time."""
-    if not isinstance(event, dict) or event.get("ph") != "X" or not is_gpu_category(event.get("cat")):
-        return False
-    times = (event.get("ts"), event.get("dur"))
-    return all(isinstance(time, (int, float)) and abs(time) < _LATEST_US for time in times)
+def _gpu_work(events: list[Any]) -> Iterator[tuple[dict[str, Any], float]]:
+    """Yield the pieces of GPU work that have times, with their durations [us]; of one in two parts its begin."""
+    begun = Open[dict[str, Any]]()
+    for event in events:
+        if not isinstance(event, dict) or not _is_time(event.get("ts")):
+            continue
+        phase, thread = event.get("ph"), (str(event.get("pid")), str(event.get("tid")))
+        if phase == BEGIN:
+            begun.begin(thread, event)
+        elif phase == END and (start := begun.end(thread)) and is_gpu_category(start.get("cat")):
+            yield start, float(event["ts"]) - float(start["ts"])
+        elif phase == COMPLETE and is_gpu_category(event.get("cat")) and _is_time(event.get("dur")):
+            yield event, float(event["dur"])
 
 
-def _counters(event: Mapping[str, Any], note: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and abs(value) < _LATEST_US
+
+
+def _counters(event: Mapping[str, Any], duration_us: float, note: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the counter events that show a note while an event runs."""
     values = {name: note[key] for key, name in _COUNTERS.items() if key in note}
     if not values:
         return []
     common = {"ph": "C", "name": f"{TRACK}, stream {event.get('tid')}", "pid": event.get("pid")}
-    end = float(event["ts"]) + float(event["dur"])
+    end = float(event["ts"]) + duration_us
     return [
         {**common, "ts": event["ts"], "args": values},
         {**common, "ts": end, "args": dict.fromkeys(values, 0.0)},

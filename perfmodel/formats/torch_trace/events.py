@@ -49,6 +49,10 @@ class Arguments(msgspec.Struct, gc=False):
     receiver: Any = msgspec.field(name="Dst Rank", default=None)
 
 
+#: the arguments that stay as text
+RAW_FIELDS = tuple(field.name for field in msgspec.structs.fields(Arguments) if field.type is msgspec.Raw)
+
+
 class Event(msgspec.Struct, gc=False):
     """One event; missing fields are None. Times are in microseconds."""
 

@@ -34,6 +34,7 @@ from perfmodel.formats.torch_trace.exchanges import (
     is_exchange,
     names_collective,
 )
+from perfmodel.formats.torch_trace.pairs import BEGIN, COMPLETE, END, Pairs
 from perfmodel.operators.checks import LARGEST_SIZE
 from perfmodel.profile.copies import copy_direction, copy_pinned
 from perfmodel.profile.timeline import Floats, Ints
@@ -80,24 +81,45 @@ class Gathered:
     def __init__(self, skipped: Counter[str]) -> None:
         self.skipped = skipped
         self.categories: Counter[str] = Counter()
+        self._pairs = Pairs(skipped)
         self.names, self.threads = Interned[str](), Interned[tuple[Any, Any]]()
         self.calls, self.collectives = Interned[tuple[bytes, ...]](), Interned[tuple[Any, ...]]()
         self._parts: dict[str, list[EventColumns]] = {kind: [] for kind in _BUILDERS}
 
     def add(self, events: list[Event]) -> None:
         """Add a piece of the trace."""
+        if self._add_complete(events) or self._pairs:
+            self._add_complete(self._pairs.joined(events))
+
+    def _add_complete(self, events: list[Event]) -> bool:
+        """Add the complete events, and return whether there are parts of others."""
         buckets: defaultdict[str | None, list[Event]] = defaultdict(list)
         for event in events:
             buckets[event.cat].append(event)
+        has_parts = False
         for category, bucket in buckets.items():
             kind = _KINDS.get((category or "").lower())
             if kind is None:
                 self.categories[category or ""] += len(bucket)
                 continue
-            self._parts[kind].append(self._columns(kind, bucket))
-            between_ranks = self._between_ranks(bucket) if kind in EXCHANGE_KINDS else []
+            complete = [event for event in bucket if event.ph == COMPLETE]
+            if len(complete) < len(bucket):
+                has_parts |= self._has_parts(bucket)
+            if complete:
+                self._parts[kind].append(self._columns(kind, complete))
+            between_ranks = self._between_ranks(complete) if complete and kind in EXCHANGE_KINDS else []
             if between_ranks:
                 self._parts["exchanges"].append(self._columns("exchanges", between_ranks, again=True))
+        return has_parts
+
+    def _has_parts(self, bucket: list[Event]) -> bool:
+        """Return whether some events are parts of events; count those that are neither complete nor parts."""
+        phases = Counter(event.ph for event in bucket)
+        has_parts = phases.pop(BEGIN, 0) + phases.pop(END, 0) > 0
+        del phases[COMPLETE]
+        if phases:
+            self.skipped["event that is not complete (ph is not X)"] += phases.total()
+        return has_parts
 
     @staticmethod
     def _between_ranks(bucket: list[Event]) -> list[Event]:
@@ -116,6 +138,7 @@ class Gathered:
 
     def recorded(self) -> Recorded:
         """Return everything that was added."""
+        self._pairs.finish()
         gpu, exchanges = self._all("gpu", GpuColumns), self._all("exchanges", ExchangeColumns)
         if (repeated := gpu.repeated()).any():
             # a GPU runs one piece of work of a stream at a time
@@ -139,17 +162,14 @@ class Gathered:
         return columns.joined([part for part in parts if isinstance(part, columns)])
 
     def _columns(self, kind: str, bucket: list[Event], *, again: bool = False) -> EventColumns:
-        """Return events as columns; ``again`` says that what is wrong with them is counted already."""
-        complete = [event for event in bucket if event.ph == "X"]
-        if len(complete) < len(bucket) and not again:
-            self.skipped["event that is not complete (ph is not X)"] += len(bucket) - len(complete)
-        start_us, duration_us = _floats(complete, _START), _floats(complete, _DURATION)
+        """Return complete events as columns; ``again`` says that what is wrong with them is counted already."""
+        start_us, duration_us = _floats(bucket, _START), _floats(bucket, _DURATION)
         good = self._plausible(start_us, duration_us, Counter() if again else self.skipped)
         if not good.all():
-            complete = [event for event, is_good in zip(complete, good.tolist(), strict=True) if is_good]
+            bucket = [event for event, is_good in zip(bucket, good.tolist(), strict=True) if is_good]
             start_us, duration_us = start_us[good], duration_us[good]
-        name = self.names.numbers([name or UNNAMED for name in map(_NAME, complete)])
-        return _BUILDERS[kind](self, complete, (start_us, duration_us, name))
+        name = self.names.numbers([name or UNNAMED for name in map(_NAME, bucket)])
+        return _BUILDERS[kind](self, bucket, (start_us, duration_us, name))
 
     @staticmethod
     def _plausible(start_us: Floats, duration_us: Floats, skipped: Counter[str]) -> NDArray[np.bool_]:

@@ -154,7 +154,7 @@ def test_events_with_odd_fields_are_counted_and_the_rest_is_read(path):
         {**EVENTS[3], "args": [1, 2]},
         {**EVENTS[3], "args": {"correlation": "seven"}},
         {**EVENTS[3], "dur": None},
-        {**EVENTS[3], "ph": "B"},
+        {**EVENTS[3], "ph": "i"},
         {**EVENTS[3], "ts": -4},
         {**EVENTS[3], "dur": 1e17},
         {"cat": "kernel", "ph": "X"},

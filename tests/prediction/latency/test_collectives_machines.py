@@ -14,11 +14,13 @@ from perfmodel.accuracy.own_rows import calibrate_calls
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
 from perfmodel.operators import load_operator
 from perfmodel.prediction.latency.protocols import is_mesh_of_xgmi
+from perfmodel.prediction.topology import most_in_a_node, nic_rate
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 #: 256 B to 7 GB in steps of 10 %
 SIZES = np.round(256 * 1.1 ** np.arange(180))
-MACHINES = [machine for machine in map(pm.hardware, pm.hardware_names()) if machine.links]
+#: a laptop has one GPU, and names no network to others
+MACHINES = [m for m in map(pm.hardware, pm.hardware_names()) if m.links and (most_in_a_node(m) > 1 or nic_rate(m))]
 BRIDGED = [m.name for m in MACHINES if any(link.is_bridge and link.domain == 2 for link in m.links)]
 #: cards without a switch: each pair has links of its own, so that two GPUs reach one of them
 #: machines whose GPUs have links of their own to some others, and those with links to all others
