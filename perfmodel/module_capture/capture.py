@@ -143,7 +143,7 @@ def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(inputs), {}
 
 
-def _fakes(net: torch.nn.Module, cast: torch.dtype | None) -> dict[str, torch.Tensor]:
+def _fakes(net: torch.nn.Module, cast: torch.dtype | None, gradients: bool) -> dict[str, torch.Tensor]:
     """Return tensors without values for the parameters and buffers, the same one for one that occurs twice.
 
     A module that has two names is there by its first one: `torch.func.functional_call` would else put back what it had
@@ -156,25 +156,29 @@ def _fakes(net: torch.nn.Module, cast: torch.dtype | None) -> dict[str, torch.Te
         buffers = module.named_buffers(path, recurse=False, remove_duplicate=False)
         for name, tensor in itertools.chain(parameters, buffers):
             if id(tensor) not in fakes:
-                fakes[id(tensor)] = _fake(tensor, cast)
+                fakes[id(tensor)] = _fake(tensor, gradients, cast)
             result[name] = fakes[id(tensor)]
     return result
 
 
-def _fake(tensor: torch.Tensor, cast: torch.dtype | None = None) -> torch.Tensor:
-    """Return a tensor without values on a CPU, whose operators are those of a GPU but for attention."""
+def _fake(tensor: torch.Tensor, gradients: bool, cast: torch.dtype | None = None) -> torch.Tensor:
+    """Return a tensor without values on a CPU, whose operators are those of a GPU but for attention.
+
+    Without ``gradients`` it asks for none: a view of one that does, made while gradients are off, says that it needs a
+    gradient and has no function of it, which the hooks of `ModuleTracker` refuse.
+    """
     floats = tensor.dtype.is_floating_point
     return torch.empty_strided(
         tensor.size(),
         tensor.stride(),
         dtype=dtype_after(tensor, cast),
         device="cpu",
-        requires_grad=tensor.requires_grad and floats,
+        requires_grad=gradients and tensor.requires_grad and floats,
     )
 
 
-def _fake_tree(value: Any) -> Any:
-    return torch.utils._pytree.tree_map_only(torch.Tensor, _fake, value)
+def _fake_tree(value: Any, gradients: bool) -> Any:
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: _fake(tensor, gradients), value)
 
 
 def _recorded_in_one_dtype(
@@ -220,8 +224,8 @@ def _recorded(
     tracker = ModuleTracker()
     recorder = Recorder(tracker, known)
     with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
-        state = _fakes(net, cast)
-        inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
+        state = _fakes(net, cast, backward)
+        inputs = tuple(_fake_tree(args, backward)), dict(_fake_tree(kwargs, backward))
         if known is not None:
             held = dict(net.named_buffers()) | (dict(net.named_parameters()) if parameters else {})
             given = zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True)

@@ -60,7 +60,15 @@ def test_sums_that_leave_it_out_are_lower_limits() -> None:
     notes = " ".join(made.shown_notes)
     assert "At least 32.77 kFLOP" in notes
     assert "Expected on h100-sxm5-80gb: at least" in notes
-    assert "aten::linalg_qr. FLOP and times leave it out, and are lower limits." in notes
+    # the product and the factorisation
+    assert "1 of 2 calls: aten::linalg_qr (10.3%, 1x). FLOP and times leave it out, and are lower limits." in notes
+    (missing,) = made.context["not_modelled"]
+    assert (missing["name"], missing["calls"], missing["bytes"]) == (
+        "aten::linalg_qr",
+        1,
+        4 * (4 * 64 + 4 * 4 + 4 * 64),
+    )
+    assert missing["reason"] == "the model has no operator for aten::linalg_qr"
 
 
 def test_its_calls_have_no_flop_in_files() -> None:
@@ -116,3 +124,53 @@ def test_the_command_prints_one_line_but_for_debug(tmp_path, debug: bool) -> Non
     assert ran.stderr.splitlines()[-1].startswith("perfmodel: capture: Linear fails: ")
     assert ("Traceback" in ran.stderr) is debug
     assert (len(ran.stderr.splitlines()) > 1) is debug
+
+
+def test_a_view_of_a_parameter_may_be_passed_on_without_gradients() -> None:
+    class Queries(nn.Module):
+        """As a detection transformer, whose queries are a parameter."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.queries, self.layer = nn.Parameter(torch.zeros(10, 64)), nn.Linear(64, 64)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(self.queries[None].expand(len(x), -1, -1))
+
+    without, with_gradients = (
+        pm.capture(Queries(), torch.empty(2, 3), backward=backward) for backward in (False, True)
+    )
+    assert without.flop == 2 * 20 * 64 * 64 + 20 * 64
+    assert with_gradients.flop > 2 * without.flop
+
+
+def test_sizes_that_an_argument_states_need_no_values() -> None:
+    class Neighbours(nn.Module):
+        """Divides what neighbours send by their number, as networks of graphs do."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(16, 16)
+
+        def forward(self, x: Any, edges: Any) -> Any:
+            count = torch.bincount(edges, minlength=len(x)).to(x.dtype).clamp(min=1)
+            return self.layer(torch.zeros_like(x).index_add(0, edges, x[edges]) / count[:, None])
+
+    inputs = (torch.empty(50, 16, device="meta"), torch.empty(200, dtype=torch.int64, device="meta"))
+    captured = pm.capture(Neighbours(), inputs)
+    assert captured.not_modelled() == ()
+    (sums,) = [call.op for call in captured.modelled if call.op.op == "scatter_add"]
+    assert (sums.rows, sums.cols, sums.table) == (200, 16, 50)
+    assert len(captured.decided) == 1, "the line that counts"
+
+    class Speech(nn.Module):
+        def forward(self, logits: Any, labels: Any, steps: Any, lengths: Any) -> Any:
+            return nn.functional.ctc_loss(logits.log_softmax(-1), labels, steps, lengths)
+
+    shapes = [(torch.empty(50, 4, 32), None), *((torch.empty(*size), torch.int64) for size in ((4, 9), (4,), (4,)))]
+    given = [tensor.to("meta", dtype) for tensor, dtype in shapes]
+    loss = pm.capture(Speech(), given)
+    (missing,) = loss.not_modelled()
+    # 50 x 4 x 32 scores, 4 rows of 9 labels with two lengths; 4 losses, and paths of 2 x 9 + 1 states in each step
+    assert missing.name == "aten::_ctc_loss"
+    assert missing.bytes == 4 * 50 * 4 * 32 + 8 * (4 * 9 + 4 + 4) + 4 * (4 + 4 * 50 * 19)
