@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import is_lazy
 from torch.utils.module_tracker import ModuleTracker
 
 from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
@@ -93,7 +94,7 @@ def built(
     Raises
     ------
     UsageError
-        When there is none, or the inputs are no arguments.
+        When there is none, its layers wait for their sizes, or the inputs are no arguments.
     """
     module, example = _plain(module), ()
     if not isinstance(module, torch.nn.Module) and callable(module):
@@ -112,8 +113,19 @@ def built(
             place="capture",
             remedy="Pass a module, or a function that returns one, or one and its inputs.",
         )
+    if lazy := sorted({type(one).__name__ for one in module.modules() if any(map(is_lazy, _own_tensors(one)))}):
+        raise UsageError(
+            f"the sizes of {', '.join(lazy)} follow from the first input, and it has had none.",
+            place="capture",
+            remedy="Build the layers with their sizes, or run the module once.",
+        )
     none_given = isinstance(inputs, (Sequence, Mapping)) and not inputs
     return module, *arguments_of(example if none_given else inputs)
+
+
+def _own_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Return parameters and buffers of a module without those of modules inside."""
+    return itertools.chain(module.parameters(recurse=False), module.buffers(recurse=False))
 
 
 def _plain(module: Any) -> Any:
@@ -167,13 +179,13 @@ def _fake(tensor: torch.Tensor, gradients: bool, cast: torch.dtype | None = None
     Without ``gradients`` it asks for none: a view of one that does, made while gradients are off, says that it needs a
     gradient and has no function of it, which the hooks of `ModuleTracker` refuse.
     """
-    floats = tensor.dtype.is_floating_point
+    trained = tensor.requires_grad and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
     return torch.empty_strided(
         tensor.size(),
         tensor.stride(),
         dtype=dtype_after(tensor, cast),
         device="cpu",
-        requires_grad=gradients and tensor.requires_grad and floats,
+        requires_grad=gradients and trained,
     )
 
 

@@ -32,6 +32,8 @@ _NO_KERNEL = (
     "aten::_unsafe_view", "aten::_reshape_alias", "aten::_reshape_copy", "aten::lift_fresh", "aten::unsafe_split",
     "aten::unsafe_split_with_sizes", "aten::unsafe_chunk",
 )  # fmt: skip
+#: operators of PyTorch's own bookkeeping
+_OF_PYTORCH = ("prim::", "prims::", "profiler::", "debugprims::", "rngprims::", "inductor::", "streams::")
 _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::_local_scalar_dense", "aten::resize_", "aten::set_")
 #: copies into a new tensor -> the operator of a copy between two
 _COPIES = ("aten::_to_copy", "aten::clone", "aten::contiguous")
@@ -147,9 +149,12 @@ def _run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _runs_a_kernel(func: Any) -> bool:
-    """Return whether an operator runs a kernel: no view, no allocation, no question to the framework."""
+    """Return whether an operator runs a kernel: no view, no allocation, no question to the framework.
+
+    One of another package than PyTorch runs one; the model may not have it, but it is named.
+    """
     schema = func._schema
-    if not schema.name.startswith(("aten::", "flash_attn")) or schema.name in _NO_KERNEL:
+    if schema.name.startswith(_OF_PYTORCH) or schema.name in _NO_KERNEL:
         return False
     if schema.name.startswith(_ALLOCATES) or torch.Tag.inplace_view in func.tags:
         return False

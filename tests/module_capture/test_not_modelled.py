@@ -174,3 +174,38 @@ def test_sizes_that_an_argument_states_need_no_values() -> None:
     # 50 x 4 x 32 scores, 4 rows of 9 labels with two lengths; 4 losses, and paths of 2 x 9 + 1 states in each step
     assert missing.name == "aten::_ctc_loss"
     assert missing.bytes == 4 * 50 * 4 * 32 + 8 * (4 * 9 + 4 + 4) + 4 * (4 + 4 * 50 * 19)
+
+
+def test_an_operator_of_another_package_is_named() -> None:
+    @torch.library.custom_op("perfmodel_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    twice.register_fake(torch.empty_like)
+
+    class Foreign(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return twice(x).relu()
+
+    captured = pm.capture(Foreign(), torch.empty(4, 64))
+    (missing,) = captured.not_modelled()
+    assert (missing.name, missing.bytes) == ("perfmodel_test::twice", 2 * 4 * 4 * 64)
+    assert captured.not_modelled_share() == 0.5
+
+
+def test_layers_that_wait_for_their_sizes_are_refused() -> None:
+    with pytest.raises(UsageError, match="sizes of LazyLinear follow from the first input") as raised:
+        pm.capture(nn.Sequential(nn.LazyLinear(8)), torch.empty(4, 64))
+    assert "run the module once" in str(raised.value)
+
+
+def test_an_operator_of_functions_is_refused_by_its_name() -> None:
+    class Flexible(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.attention.flex_attention.flex_attention(x, x, x)
+
+    with (
+        pytest.warns(UserWarning, match="flex_attention"),
+        pytest.raises(UsageError, match="calls flex_attention, whose arguments are functions"),
+    ):
+        pm.capture(Flexible(), torch.empty(1, 4, 128, 64))
