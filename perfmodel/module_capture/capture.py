@@ -325,7 +325,8 @@ def _optimizer(net: torch.nn.Module, name: str, cast: torch.dtype | None) -> lis
     by_dtype: dict[str, list[int]] = {}
     for parameter in net.parameters():
         if parameter.requires_grad:
-            by_dtype.setdefault(MODULE_DTYPES.get(dtype_after(parameter, cast), "fp32"), []).append(parameter.numel())
+            numbers = parameter.numel() * (2 if parameter.dtype.is_complex else 1)
+            by_dtype.setdefault(MODULE_DTYPES.get(dtype_after(parameter, cast), "fp32"), []).append(numbers)
     steps = []
     for dtype, sizes in by_dtype.items():
         op = Optimizer(parameters=sum(sizes), kind=kind, algorithm=algorithm, num_tensors=len(sizes), dtype=dtype)
