@@ -15,6 +15,7 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError, expect, nearest
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.storage.spool import is_copy, is_stream
+from perfmodel.workloads.architectures import REFUSED
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
@@ -128,7 +129,16 @@ def _listed(name: str) -> ModelConfig:
 
 
 def _unknown(name: str, listed: tuple[str, ...]) -> UsageError:
-    """Build the error for a name that no model has: the nearest, others of its family, and where all are listed."""
+    """Build the error for a name that no model has: the nearest, others of its family, and where all are listed.
+
+    Of a family whose layers are not modelled it says what they are.
+    """
+    if refused := next((reason for kind, reason in REFUSED.items() if _key(kind) in _key(name)), ""):
+        return UsageError(
+            f"the model {name!r} has {refused}, which are not modelled.",
+            place="model",
+            remedy="perfmodel models lists those that are; a shape of attention and MLPs describes a part of it.",
+        )
     family = re.match(r"[a-z]*", name.strip().lower().rsplit("/", 1)[-1])
     alike = [one for one in listed if family and family[0] and one.startswith(family[0])]
     others = f"Those like it: {', '.join(alike)}." if alike else ""
