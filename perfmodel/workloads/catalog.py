@@ -202,6 +202,11 @@ def model_names() -> tuple[str, ...]:
     return tuple(sorted(_entries()))
 
 
+def aliases_of(name: str) -> tuple[str, ...]:
+    """Return the other names of a model of the catalog."""
+    return tuple(_entries()[name].get("aliases", ()))
+
+
 @functools.cache
 def model_of(name: str) -> ModelConfig:
     """Return the model of a name exactly as the catalog has it."""
