@@ -18,6 +18,7 @@ from perfmodel.storage.spool import is_copy, is_stream
 from perfmodel.workloads.architectures import REFUSED
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.model_shape import LANGUAGE_ALONE
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 
 #: endings of names that say how the weights are stored -> their format
@@ -34,6 +35,8 @@ _STORED = (*_FORMATS, "dynamic", "bnb", "unsloth", "a2507", "2507")
 _ENDINGS = re.compile(rf"[-_ ]({'|'.join(map(re.escape, (*_TUNED, *_STORED)))})$")
 _WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
 
+#: keys of an entry that are no sizes of the model
+_NO_SIZES = ("aliases", "language_of", "source", "stored_source", "place")
 #: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
 _REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
 #: similarity from which on the first words of a name are taken for those of a model
@@ -89,6 +92,7 @@ def _is_path(words: str) -> bool:
     return bool(words) and "=" not in words and (suffix in DOCUMENT_SUFFIXES or os.path.exists(words))
 
 
+@functools.lru_cache(maxsize=1024)
 def named_model(name: str) -> ModelConfig:
     """Return a model of the catalog by its name, or another name of the same shape.
 
@@ -97,7 +101,24 @@ def named_model(name: str) -> ModelConfig:
     UsageError
         When the catalog has no model of that name.
     """
-    return _as_named(_listed(name), name)
+    config = _as_named(_listed(name), name)
+    if not (_spellings_found(name) & _language_parts()):
+        return config
+    own = _key(name.rpartition("/")[2]) == _key(config.name)
+    words = f"{config.name} has them" if own else f"{name.strip()} has that of {config.name}"
+    remark = LANGUAGE_ALONE.format(words)
+    return dataclasses.replace(config, remarks=(remark,))
+
+
+def _spellings_found(name: str) -> set[str]:
+    """Return the first key of a name that the catalog has."""
+    return set(next(([key] for key in _spellings(name) if key in _names()), []))
+
+
+@functools.cache
+def _language_parts() -> frozenset[str]:
+    """Return the keys of names of models that have more than the language model that the catalog has."""
+    return frozenset(_key(name) for entry in _entries().values() for name in entry.get("language_of", ()))
 
 
 def source_of_format(text: str | os.PathLike[str]) -> str:
@@ -204,14 +225,15 @@ def model_names() -> tuple[str, ...]:
 
 def aliases_of(name: str) -> tuple[str, ...]:
     """Return the other names of a model of the catalog."""
-    return tuple(_entries()[name].get("aliases", ()))
+    entry = _entries()[name]
+    return (*entry.get("aliases", ()), *(other for other in entry.get("language_of", ()) if other != name))
 
 
 @functools.cache
 def model_of(name: str) -> ModelConfig:
     """Return the model of a name exactly as the catalog has it."""
     entry = _entries()[name]
-    sizes = {key: value for key, value in entry.items() if key not in ("aliases", "source", "stored_source", "place")}
+    sizes = {key: value for key, value in entry.items() if key not in _NO_SIZES}
     config = model_from_sizes(sizes, place=f"{entry['place']}: {name}", kind=InputFileError)
     return dataclasses.replace(config, name=name)
 
@@ -232,5 +254,5 @@ def _entries() -> Mapping[str, Mapping[str, Any]]:
 def _names() -> Mapping[str, str]:
     """Return key of a name or alias -> name of the catalog."""
     entries = _entries()
-    aliases = {_key(alias): name for name, entry in entries.items() for alias in entry.get("aliases", ())}
+    aliases = {_key(alias): name for name in entries for alias in aliases_of(name)}
     return MappingProxyType(aliases | {_key(name): name for name in entries})
