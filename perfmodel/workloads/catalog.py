@@ -25,18 +25,28 @@ from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 _FORMATS = {
     "fp8": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "bf16": "bf16", "fp16": "fp16", "awq": "int4", "gptq": "int4",
     "int4": "int4", "int8": "int8", "w4a16": "int4", "quantized.w4a16": "int4", "w8a16": "w8a16",
-    "quantized.w8a16": "w8a16", "w8a8": "int8", "quantized.w8a8": "int8", "4bit": "int4",
+    "quantized.w8a16": "w8a16", "w8a8": "int8", "quantized.w8a8": "int8", "4bit": "int4", "8bit": "w8a16",
+    "nvfp4a16": "nvfp4_a16", "mxfp4": "mxfp4_a4", "q4_0": "q4_0", "q4_k_m": "q4_k", "q4_k_s": "q4_k", "q4_k": "q4_k",
+    "q6_k": "q6_k", "q8_0": "q8_0",
 }  # fmt: skip
 #: methods whose activations stay in 16 bits, beside one of these: "gptq-int8"
 _WEIGHT_ONLY = frozenset(("awq", "gptq"))
+#: llama.cpp's file, which comes in many formats
+_GGUF = "gguf"
 #: words of a name that say how a model was tuned, wherever they stand, and endings that say how it was stored
 _TUNED = ("instruct", "chat", "it", "hf", "base")
-_STORED = (*_FORMATS, "dynamic", "bnb", "unsloth", "a2507", "2507")
+_STORED = (
+    *_FORMATS, "dynamic", "bnb", "unsloth", "a2507", "2507", "kv", "preview", "mlx", "qat", _GGUF,
+    *("4b-128g", "32g", "64g", "128g"),
+)  # fmt: skip
 _ENDINGS = re.compile(rf"[-_ ]({'|'.join(map(re.escape, (*_TUNED, *_STORED)))})$")
 _WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
 
 #: keys of an entry that are no sizes of the model
 _NO_SIZES = ("aliases", "language_of", "source", "stored_source", "place")
+_OF_ANY_FORMAT = (
+    "A GGUF comes in many formats, and the name says none: taken as bf16. --weights q4_k, q6_k or q8_0 names one."
+)
 #: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
 _REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
 #: similarity from which on the first words of a name are taken for those of a model
@@ -107,7 +117,7 @@ def named_model(name: str) -> ModelConfig:
     own = _key(name.rpartition("/")[2]) == _key(config.name)
     words = f"{config.name} has them" if own else f"{name.strip()} has that of {config.name}"
     remark = LANGUAGE_ALONE.format(words)
-    return dataclasses.replace(config, remarks=(remark,))
+    return dataclasses.replace(config, remarks=(*config.remarks, remark))
 
 
 def _spellings_found(name: str) -> set[str]:
@@ -186,11 +196,14 @@ def _meant(name: str, listed: Sequence[str]) -> str:
 
 def _as_named(config: ModelConfig, name: str) -> ModelConfig:
     """Return a model with the format of the weights that its name ends with, if any."""
-    words = re.split(r"[-_ ]", name.strip().lower())
+    lower = name.strip().lower()
+    words = [*re.split(r"[-_ ]", lower), *re.findall(r"q\d_[0-9k](?:_[ms])?(?![a-z0-9])", lower)]
     stored = next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), "")
     if stored == "int8" and _WEIGHT_ONLY & {*words}:
         stored = "w8a16"
-    own = not stored or config.stored.startswith(stored)  # fp8_block is an fp8
+    if _GGUF in words and not stored and not config.stored:
+        return dataclasses.replace(config, remarks=(*config.remarks, _OF_ANY_FORMAT))
+    own = not stored or config.stored.partition("_")[0] == stored.partition("_")[0]  # fp8_block is an fp8
     return config if own else dataclasses.replace(config, stored=stored)
 
 
