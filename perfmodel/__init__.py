@@ -157,12 +157,14 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.operators.batch_norm import BatchNorm as BatchNorm
     from perfmodel.operators.broadcast import Broadcast as Broadcast
     from perfmodel.operators.conv2d import Conv2d as Conv2d
+    from perfmodel.operators.conv3d import Conv3d as Conv3d
     from perfmodel.operators.cross_entropy import CrossEntropy as CrossEntropy
     from perfmodel.operators.dequantize import Dequantize as Dequantize
     from perfmodel.operators.dropout import Dropout as Dropout
     from perfmodel.operators.elementwise import Elementwise as Elementwise
     from perfmodel.operators.embedding import Embedding as Embedding
     from perfmodel.operators.embedding_bag import EmbeddingBag as EmbeddingBag
+    from perfmodel.operators.fft import Fft as Fft
     from perfmodel.operators.gated_delta import GatedDelta as GatedDelta
     from perfmodel.operators.gather import Gather as Gather
     from perfmodel.operators.geglu import Geglu as Geglu
@@ -181,9 +183,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.operators.optimizer_adamw import OptimizerAdamw as OptimizerAdamw
     from perfmodel.operators.parse import parse_operators as parse_operators
     from perfmodel.operators.pool2d import Pool2d as Pool2d
+    from perfmodel.operators.pool3d import Pool3d as Pool3d
     from perfmodel.operators.quantize import Quantize as Quantize
     from perfmodel.operators.reduce_scatter import ReduceScatter as ReduceScatter
     from perfmodel.operators.reduction import Reduction as Reduction
+    from perfmodel.operators.resample import Resample as Resample
     from perfmodel.operators.rms_norm import RmsNorm as RmsNorm
     from perfmodel.operators.rope import Rope as Rope
     from perfmodel.operators.sampling import Sampling as Sampling

@@ -150,7 +150,7 @@ def command(
     """
     from perfmodel.cli._progress import counted
     from perfmodel.cli._serving_checks import check_dispatcher, check_search
-    from perfmodel.cli._serving_input import check_rate, specs_of, stored_weights, whole_numbers
+    from perfmodel.cli._serving_input import check_rate, model_remarks, specs_of, stored_weights, whole_numbers
     from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
@@ -193,7 +193,7 @@ def command(
         every = [point for outcome in outcomes for point in outcome.points]
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
-    remarks = (*remarks, *priceless_notes(names, costs, by))
+    remarks = (*model_remarks(config), *remarks, *priceless_notes(names, costs, by))
     destination.write(ranking_report(rows, outcomes, study, by, for_qps, top, remarks))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed

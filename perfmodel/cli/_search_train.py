@@ -161,7 +161,8 @@ def command(
         found = search(model, clusters, base, space, top=listed, workers=workers, scheduler=scheduler, progress=advance)
     machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
     facts = context(hardware=machines, model=config, parameters=model.parameters)
-    destination.write(report(found, context=facts, tokens=run_tokens, price_per_gpu_hour=price_per_gpu_hour))
+    made = report(found, context=facts, tokens=run_tokens, price_per_gpu_hour=price_per_gpu_hour)
+    destination.write(replace(made, notes=(*made.notes, *model.remarks)))
     if plot:
         from perfmodel.render.plots import plot as draw
 

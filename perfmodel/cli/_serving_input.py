@@ -160,10 +160,18 @@ def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
     if not config.stored:
         return usual or config.usual_weights, ()
     if config.stored == OTHER:
-        note = "The config says that the weights are quantised, in a way that is not read: taken as bf16."
+        said = f" ({config.stored_words})" if config.stored_words else ""
+        note = f"The config says that the weights are quantised in a way that is not read{said}: taken as bf16."
         return config.usual_weights, (f"{note} --weights names their format.",)
     reason = f"Weights in {config.stored}, {source_of_format(model)}"
     return config.stored, (f"{reason}; --weights chooses another format.",)
+
+
+def model_remarks(model: str) -> tuple[str, ...]:
+    """Return what is to be said of a model itself: what of it is not counted, or contradicts its configuration."""
+    from perfmodel.workloads.catalog import find_model
+
+    return find_model(model).remarks
 
 
 def _machines(names: Sequence[str]) -> list[str]:

@@ -216,6 +216,7 @@ def command(
     from perfmodel.cli._serving_input import (
         check_rate,
         load_of,
+        model_remarks,
         percentiles_of,
         specs_of,
         speculation_of,
@@ -254,6 +255,7 @@ def command(
     )  # fmt: skip
     check_routing(ctx, load, specs, replicas, prefill_replicas)
     check_dispatcher(dispatcher, specs)
+    notes += model_remarks(config)
     if weights is None:
         notes += stored_weights(config)[1]
     rules = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -198,7 +199,8 @@ def command(
         refused=tuple(map(str, refused)),
     )
     machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
-    destination.write(report(study, context=context(hardware=machines, model=config, parameters=model.parameters)))
+    made = report(study, context=context(hardware=machines, model=config, parameters=model.parameters))
+    destination.write(dataclasses.replace(made, notes=(*made.notes, *model.remarks)))
     if plot:
         from perfmodel.render.plots.training import training_plot
 

@@ -23,8 +23,7 @@ import torch
 from perfmodel.kernels.check import SAFETY, UNDERFLOW, UNIT_ROUNDOFF, Verdict, count_wrong, declared_output
 from perfmodel.kernels.gradient_errors import SCALES, Scale
 from perfmodel.kernels.gradients import OUTPUT_GRADIENT, differentiated, forward_of, leaves
-from perfmodel.kernels.reference import find_reference
-from perfmodel.kernels.reference.pool2d import pooled
+from perfmodel.kernels.reference import find_reference, pool2d, pool3d
 from perfmodel.operators import Operator
 
 #: elements of inputs, output and, in attention, scores that are checked at once, by kind of device: about 1 GB in
@@ -41,6 +40,8 @@ _AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
         "cross_entropy": lambda op: 1.0 + math.log(float(op.vocab)) / 2,
         # Winograd's algorithm transforms tiles of images and filters: with tiles of 4 x 4 its largest error is 7 times
         # that of the plain sum (Lavin and Gray, arXiv 1509.09308)
+        # the place of a sample is rounded in units of the image's width, and its gradient multiplied by it
+        "resample": lambda op: float(max(op.d, op.h, op.w)) if op.grid else 1.0,
         "conv2d": lambda op: 7.0 if (op.dtype, op.r, op.s, op.stride) == ("fp32", 3, 3, 1) else 1.0,
     }
 )
@@ -48,6 +49,10 @@ _AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
 
 #: operators that read rows of a table, whose gradients are sums of different lengths
 _LOOKUPS = ("embedding", "embedding_bag", "gather", "index_select")
+#: pools -> torch's own, which knows to which of several equal elements a maximum's gradient goes
+_POOLS: Mapping[str, Callable[[Any, torch.Tensor], torch.Tensor]] = MappingProxyType(
+    {"pool2d": pool2d.pooled, "pool3d": pool3d.pooled}
+)
 
 
 class Part(NamedTuple):
@@ -73,7 +78,10 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         "dropout": Part("numel", -1, ("x",)),
         "elementwise": Part("numel", -1, ("x",)),
         "pool2d": Part("n", 0, ("x",)),
+        "pool3d": Part("n", 0, ("x",)),
         "conv2d": Part("n", 0, ("x",)),
+        "conv3d": Part("n", 0, ("x",)),
+        "resample": Part("n", 0, ("x", "grid")),
         "group_norm": Part("n", 0, ("x",)),
         "batch_norm": Part("c", 1, ("x",)),
         "embedding": Part("dim", -1, ("table",)),
@@ -173,8 +181,8 @@ def _exact(op: Operator, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tens
 
 def _forward(op: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Return the whole output in float64: that of the reference, but of pools with torch's choice among equals."""
-    if op.op == "pool2d":
-        return pooled(op, inputs["x"])
+    if op.op in _POOLS:
+        return _POOLS[op.op](op, inputs["x"])
     device = next(iter(inputs.values())).device
     everything = tuple(torch.arange(size, device=device) for size in declared_output(op)[0])
     return find_reference(op.op)(op, inputs, everything).value
@@ -218,12 +226,13 @@ def _rounded_terms(op: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.T
     - The gradient of a mean is dy over the pixels of the window, a number in dy's dtype (AveragePool2d.cu), summed over
       the windows that a pixel is in.
     """
-    if op.op == "conv2d" and op.dtype == "tf32":
+    if op.op in ("conv2d", "conv3d") and op.dtype == "tf32":
         squares = {name: x.to(torch.float64).square() for name, x in inputs.items()}
         return tuple(math.sqrt(2.0) * x.clamp(min=0.0).sqrt() for x in _exact(op, squares))
-    if op.op == "pool2d" and op.kind == "mean":
+    if op.op in _POOLS and op.kind == "mean":
+        window = float(op.k) ** 2 if op.op == "pool2d" else float(op.t * op.r * op.s)
         squares = {**inputs, OUTPUT_GRADIENT: inputs[OUTPUT_GRADIENT].to(torch.float64).square()}
-        return tuple(x.sqrt() / float(op.k) for x in _exact(op, squares))
+        return tuple(x.sqrt() / math.sqrt(window) for x in _exact(op, squares))
     return None
 
 

@@ -31,6 +31,7 @@ _VALUES: dict[tuple[str, str], Callable[[torch.Tensor], torch.Tensor]] = {
     ("gated_delta", "k"): lambda x: torch.nn.functional.normalize(x, dim=-1),
     ("gated_delta", "decay"): lambda x: torch.sigmoid(x + 3.0),
     ("gated_delta", "beta"): torch.sigmoid,
+    ("resample", "grid"): torch.tanh,  # places inside of the image
     ("ssm_scan", "dt"): lambda x: 0.1 * x.abs(),
     ("ssm_scan", "a"): lambda x: -0.125 - x.abs(),
 }

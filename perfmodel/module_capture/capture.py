@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import is_lazy
 from torch.utils.module_tracker import ModuleTracker
 
 from perfmodel.errors import UsageError, suggesting, unknown_name, wrong_type
@@ -93,7 +94,7 @@ def built(
     Raises
     ------
     UsageError
-        When there is none, or the inputs are no arguments.
+        When there is none, its layers wait for their sizes, or the inputs are no arguments.
     """
     module, example = _plain(module), ()
     if not isinstance(module, torch.nn.Module) and callable(module):
@@ -112,8 +113,19 @@ def built(
             place="capture",
             remedy="Pass a module, or a function that returns one, or one and its inputs.",
         )
+    if lazy := sorted({type(one).__name__ for one in module.modules() if any(map(is_lazy, _own_tensors(one)))}):
+        raise UsageError(
+            f"the sizes of {', '.join(lazy)} follow from the first input, and it has had none.",
+            place="capture",
+            remedy="Build the layers with their sizes, or run the module once.",
+        )
     none_given = isinstance(inputs, (Sequence, Mapping)) and not inputs
     return module, *arguments_of(example if none_given else inputs)
+
+
+def _own_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Return parameters and buffers of a module without those of modules inside."""
+    return itertools.chain(module.parameters(recurse=False), module.buffers(recurse=False))
 
 
 def _plain(module: Any) -> Any:
@@ -143,7 +155,7 @@ def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(inputs), {}
 
 
-def _fakes(net: torch.nn.Module, cast: torch.dtype | None) -> dict[str, torch.Tensor]:
+def _fakes(net: torch.nn.Module, cast: torch.dtype | None, gradients: bool) -> dict[str, torch.Tensor]:
     """Return tensors without values for the parameters and buffers, the same one for one that occurs twice.
 
     A module that has two names is there by its first one: `torch.func.functional_call` would else put back what it had
@@ -156,25 +168,29 @@ def _fakes(net: torch.nn.Module, cast: torch.dtype | None) -> dict[str, torch.Te
         buffers = module.named_buffers(path, recurse=False, remove_duplicate=False)
         for name, tensor in itertools.chain(parameters, buffers):
             if id(tensor) not in fakes:
-                fakes[id(tensor)] = _fake(tensor, cast)
+                fakes[id(tensor)] = _fake(tensor, gradients, cast)
             result[name] = fakes[id(tensor)]
     return result
 
 
-def _fake(tensor: torch.Tensor, cast: torch.dtype | None = None) -> torch.Tensor:
-    """Return a tensor without values on a CPU, whose operators are those of a GPU but for attention."""
-    floats = tensor.dtype.is_floating_point
+def _fake(tensor: torch.Tensor, gradients: bool, cast: torch.dtype | None = None) -> torch.Tensor:
+    """Return a tensor without values on a CPU, whose operators are those of a GPU but for attention.
+
+    Without ``gradients`` it asks for none: a view of one that does, made while gradients are off, says that it needs a
+    gradient and has no function of it, which the hooks of `ModuleTracker` refuse.
+    """
+    trained = tensor.requires_grad and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
     return torch.empty_strided(
         tensor.size(),
         tensor.stride(),
         dtype=dtype_after(tensor, cast),
         device="cpu",
-        requires_grad=tensor.requires_grad and floats,
+        requires_grad=gradients and trained,
     )
 
 
-def _fake_tree(value: Any) -> Any:
-    return torch.utils._pytree.tree_map_only(torch.Tensor, _fake, value)
+def _fake_tree(value: Any, gradients: bool) -> Any:
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: _fake(tensor, gradients), value)
 
 
 def _recorded_in_one_dtype(
@@ -220,8 +236,8 @@ def _recorded(
     tracker = ModuleTracker()
     recorder = Recorder(tracker, known)
     with FakeTensorMode(allow_non_fake_inputs=True), _general_operators():
-        state = _fakes(net, cast)
-        inputs = tuple(_fake_tree(args)), dict(_fake_tree(kwargs))
+        state = _fakes(net, cast, backward)
+        inputs = tuple(_fake_tree(args, backward)), dict(_fake_tree(kwargs, backward))
         if known is not None:
             held = dict(net.named_buffers()) | (dict(net.named_parameters()) if parameters else {})
             given = zip(*map(torch.utils._pytree.tree_leaves, (inputs, (args, kwargs))), strict=True)
@@ -309,7 +325,8 @@ def _optimizer(net: torch.nn.Module, name: str, cast: torch.dtype | None) -> lis
     by_dtype: dict[str, list[int]] = {}
     for parameter in net.parameters():
         if parameter.requires_grad:
-            by_dtype.setdefault(MODULE_DTYPES.get(dtype_after(parameter, cast), "fp32"), []).append(parameter.numel())
+            numbers = parameter.numel() * (2 if parameter.dtype.is_complex else 1)
+            by_dtype.setdefault(MODULE_DTYPES.get(dtype_after(parameter, cast), "fp32"), []).append(numbers)
     steps = []
     for dtype, sizes in by_dtype.items():
         op = Optimizer(parameters=sum(sizes), kind=kind, algorithm=algorithm, num_tensors=len(sizes), dtype=dtype)

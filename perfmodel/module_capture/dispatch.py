@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.module_tracker import ModuleTracker
 
 from perfmodel.errors import UsageError
-from perfmodel.formats.torch_trace.call import Argument, Call, Shape, describe, shape_of
+from perfmodel.formats.torch_trace.call import WHOLE, Argument, Call, Shape, describe, shape_of
 from perfmodel.formats.torch_trace.operators.aten import operator_of
 from perfmodel.module_capture.known import KnownValues
 from perfmodel.module_capture.result import CapturedCall, Phase
@@ -32,13 +32,17 @@ _NO_KERNEL = (
     "aten::_unsafe_view", "aten::_reshape_alias", "aten::_reshape_copy", "aten::lift_fresh", "aten::unsafe_split",
     "aten::unsafe_split_with_sizes", "aten::unsafe_chunk",
 )  # fmt: skip
+#: operators of PyTorch's own bookkeeping
+_OF_PYTORCH = ("prim::", "prims::", "profiler::", "debugprims::", "rngprims::", "inductor::", "streams::")
 _ALLOCATES = ("aten::empty", "aten::new_empty", "aten::_local_scalar_dense", "aten::resize_", "aten::set_")
 #: copies into a new tensor -> the operator of a copy between two
 _COPIES = ("aten::_to_copy", "aten::clone", "aten::contiguous")
 #: operators that fill a new tensor with one number, which runs the kernel of aten::fill_
 _FILLED = (
     "aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::full_like",
-    "aten::arange", "aten::linspace", "aten::eye", "aten::scalar_tensor", "aten::repeat",
+    "aten::arange", "aten::linspace", "aten::eye", "aten::scalar_tensor", "aten::repeat", "aten::rand", "aten::randn",
+    "aten::randint", "aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::randperm", "aten::hann_window",
+    "aten::hamming_window", "aten::blackman_window", "aten::tril_indices", "aten::triu_indices",
 )  # fmt: skip
 #: operators that write their first argument into a part of a tensor of zeros, by two kernels
 _PLACED = ("aten::select_backward", "aten::slice_backward", "aten::diagonal_backward", "aten::constant_pad_nd")
@@ -145,9 +149,12 @@ def _run(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _runs_a_kernel(func: Any) -> bool:
-    """Return whether an operator runs a kernel: no view, no allocation, no question to the framework."""
+    """Return whether an operator runs a kernel: no view, no allocation, no question to the framework.
+
+    One of another package than PyTorch runs one; the model may not have it, but it is named.
+    """
     schema = func._schema
-    if not schema.name.startswith(("aten::", "flash_attn")) or schema.name in _NO_KERNEL:
+    if schema.name.startswith(_OF_PYTORCH) or schema.name in _NO_KERNEL:
         return False
     if schema.name.startswith(_ALLOCATES) or torch.Tag.inplace_view in func.tags:
         return False
@@ -201,8 +208,10 @@ def _call(name: str, given: Sequence[Any]) -> Call:
 def _argument(value: Any) -> Argument:
     if isinstance(value, torch.Tensor):
         return _shape(value)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, torch.Tensor) for item in value):
-        return tuple(_shape(item) for item in value)
+    if not isinstance(value, (list, tuple)) or not any(isinstance(item, torch.Tensor) for item in value):
+        return None
+    if all(item is None or isinstance(item, torch.Tensor) for item in value):
+        return tuple(WHOLE if item is None else _shape(item) for item in value)
     return None
 
 

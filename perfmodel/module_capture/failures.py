@@ -14,6 +14,8 @@ from perfmodel.errors import UsageError, first_line
 
 #: what PyTorch raises where an operator asks for the values of a tensor without values
 ASKED = (DataDependentOutputException, DynamicOutputShapeException)
+#: how PyTorch names an operator of higher order in its messages, before the operator's name
+_HIGHER = "HigherOrderOperator "
 _HERE = Path(__file__).parent
 
 
@@ -44,6 +46,13 @@ def explained(name: str) -> Iterator[None]:
             "values here: run and trace it instead, or replace the branch.",
         ) from error
     except Exception as error:
+        if _HIGHER in str(error):
+            operator = str(error).partition(_HIGHER)[2].split()[0]
+            raise UsageError(
+                f"{name} calls {operator}, whose arguments are functions: it has no operators to capture.",
+                place=own_line(traceback.extract_tb(error.__traceback__)),
+                remedy="Call an operator of tensors in its place, as scaled_dot_product_attention for flex_attention.",
+            ) from error
         raise UsageError(
             f"{name} fails: {first_line(error)}.",
             place=own_line(traceback.extract_tb(error.__traceback__)),

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from perfmodel.module_capture.assumed import assumed
 from perfmodel.module_capture.failures import ASKED, own_line
 
 #: elements of the largest tensor whose values are kept, a mask of 8,192 x 8,192, and bytes of all that are worked out
@@ -61,6 +62,8 @@ class KnownValues:
     def run(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run an operator on tensors without values; return what it returns, and keep its values where all are known.
 
+        A result whose size follows from values that are not known may have the one that it is meant to have.
+
         Raises
         ------
         DataDependentOutputException, DynamicOutputShapeException
@@ -72,7 +75,10 @@ class KnownValues:
             out = func(*args, **kwargs)
         except ASKED:
             if not known:
-                raise
+                if (meant := assumed(func, args, kwargs)) is None:
+                    raise
+                self.decided[own_line(traceback.extract_stack())] = None
+                return meant
             if given:
                 self.decided[own_line(traceback.extract_stack())] = None
             return self._as_fake(self._computed(func, args, kwargs), given)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
-from perfmodel.module_capture.result import Captured, CapturedCall
+from perfmodel.module_capture.result import Captured, NotModelled
 from perfmodel.prediction.whole_model import Part, WholeModel
 
 #: modules inside this many others are summed in their parents, for people
 DEPTH = 2
-#: operators of PyTorch that are not modelled that people see
-_NAMES = 3
+#: operators of PyTorch that are not modelled, and lines, that people see
+_NAMES = 6
 #: a smaller share of the traffic that is not modelled is only a note for people, and sums are no lower limits
 _SMALLEST_SHARE = 1e-2
 
@@ -181,6 +182,8 @@ def _facts(captured: Captured, whole: WholeModel | None) -> dict[str, Any]:
         "trainable": captured.root.trainable,
         "activation_bytes": _activations(captured, captured.root.activation_bytes),
         "not_modelled_share_of_bytes": captured.not_modelled_share(),
+        "calls": sum(call.count for call in captured.calls),
+        "not_modelled": [dataclasses.asdict(one) for one in captured.not_modelled()],
         "cast_to": captured.cast_to,
         "recurrent": list(captured.recurrent),
         "decided": list(captured.decided),
@@ -244,18 +247,22 @@ def _reservations(captured: Captured) -> Iterator[str]:
     if captured.decided:
         lines = ", ".join(captured.decided[:_NAMES])
         yield f"Values decide what runs ({lines}): other inputs, buffers or parameters may run other operators."
-    missing = captured.not_modelled_share()
-    if missing:
-        names = _names(call for call in captured.calls if call.op is None)
-        limits = ", and are lower limits" if _is_notable(missing) else ""
-        yield f"Not modelled: {missing:.1%} of the traffic, among it {names}. FLOP and times leave it out{limits}."
+    if missing := captured.not_modelled():
+        share, count = captured.not_modelled_share(), sum(one.calls for one in missing)
+        limits = ", and are lower limits" if _is_notable(share) else ""
+        everything = sum(call.count for call in captured.calls)
+        yield (
+            f"Not modelled: {share:.1%} of the traffic, {count} of {format_count(everything, 'call')}: "
+            f"{_names(missing)}. FLOP and times leave it out{limits}."
+        )
 
 
 def _size(value: float) -> str:
     return Column("size", unit="iB").text(value)
 
 
-def _names(missing: Iterable[CapturedCall]) -> str:
-    ordered = sorted(missing, key=lambda call: -call.moved_bytes)
-    names = dict.fromkeys(call.name.partition("(")[0] for call in ordered)
-    return ", ".join(list(names)[:_NAMES])
+def _names(missing: Sequence[NotModelled]) -> str:
+    """Return the operators with the most traffic, each with its share of it and its calls, and how many others are."""
+    texts = [f"{one.name} ({one.share_of_bytes:.1%}, {one.calls}x)" for one in missing[:_NAMES]]
+    others = len(missing) - len(texts)
+    return ", ".join([*texts, f"and {format_count(others, 'other')}"] if others else texts)

@@ -62,6 +62,25 @@ class CapturedCall:
 
 
 @dataclass(frozen=True)
+class NotModelled:
+    """One operator of PyTorch that the model does not have.
+
+    Attributes
+    ----------
+    name : "aten::linalg_qr".
+    calls : how often it runs.
+    bytes, share_of_bytes : of the tensors of all its calls [B], and their share of the traffic of all operators.
+    reason : why its first call has none.
+    """
+
+    name: str
+    calls: int
+    bytes: float
+    share_of_bytes: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class ModuleFacts:
     """One module.
 
@@ -144,6 +163,20 @@ class Captured(Reportable):
         calls = self.within(path)
         total = sum(call.moved_bytes for call in calls)
         return sum(call.moved_bytes for call in calls if call.op is None) / total if total else 0.0
+
+    def not_modelled(self) -> tuple[NotModelled, ...]:
+        """Return the operators of PyTorch that have none of the model, the one with the most traffic first."""
+        total = sum(call.moved_bytes for call in self.calls)
+        found: dict[str, NotModelled] = {}
+        for call in self.calls:
+            if call.op is None:
+                name = call.name.partition("(")[0]
+                known = found.get(name, NotModelled(name, 0, 0.0, 0.0, call.not_modelled))
+                moved = known.bytes + call.moved_bytes
+                found[name] = replace(
+                    known, calls=known.calls + call.count, bytes=moved, share_of_bytes=moved / total if total else 0.0
+                )
+        return tuple(sorted(found.values(), key=lambda one: -one.bytes))
 
     def operators(self) -> list[Operator]:
         """Return the operators with their counts, each named after its module: what `perfmodel analyze` reads."""

@@ -29,6 +29,7 @@ HELPERS = (
     "scales",
     "spans",
     "states",
+    "windows",
 )
 
 

@@ -5,28 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from perfmodel.core.work import (
-    Number,
-    Tensor,
-    anywhere,
-    ceil,
-    common_divisor,
-    everywhere,
-    floor,
-    largest,
-    maximum,
-    minimum,
-    plain,
-    where,
-)
+from perfmodel.core.work import Number, Tensor, anywhere, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
-from perfmodel.operators.checks import check_groups, first_point
+from perfmodel.operators.windows import check_convolution, gradient_tensors, outputs, touched
 
 #: dtypes in which libraries have Winograd's algorithm
 WINOGRAD_DTYPES = ("fp32", "fp16")
-#: taps of a filter in one direction up to which the rows that they meet are counted one tap after another
-MOST_TAPS = 1024
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,20 +71,9 @@ class Conv2d(Operator):
         """Check that the output is not empty and that the groups divide the channels."""
         if self.backward and self.algorithm == "im2col":
             raise UsageError("im2col has no backward pass here.", place=self.op, remedy="algorithm=implicit_gemm.")
-        if self.gradient != "both" and not self.backward:
-            raise UsageError(f"gradient={self.gradient} needs backward=true.", place=self.op)
-        for name, value in (("c", self.c), ("k", self.k)):
-            remedy = "All groups have the same number of channels and filters."
-            check_groups(self.op, remedy, **{name: value, "groups": self.groups})
-        for names, length, taps, out in (("h, r", self.h, self.r, self.p), ("w, s", self.w, self.s, self.q)):
-            if anywhere(empty := out < 1):
-                shown = first_point(empty, taps, self.dilation, length, self.padding)
-                raise UsageError(
-                    "the output is empty: a filter of {} taps at dilation {} does not fit {} with padding {} "
-                    "({names}).".format(*shown, names=names),
-                    place=self.op,
-                    remedy="dilation (r - 1) + 1 is at most h + 2 padding, and the same holds for s and w.",
-                )
+        apart, padding = self.dilation, self.padding
+        axes = (("h", "r", self.h, self.r, apart, padding, self.p), ("w", "s", self.w, self.s, apart, padding, self.q))
+        check_convolution(self, axes)
 
     @property
     def p(self) -> Number:
@@ -112,29 +86,10 @@ class Conv2d(Operator):
         return self.once("_q", lambda: self._out(self.w, self.s))
 
     def _out(self, length: Number, taps: Number) -> Number:
-        span = self.dilation * (taps - 1.0) + 1.0
-        return plain(floor((length + 2.0 * self.padding - span) / self.stride) + 1.0)
+        return outputs(length, taps, self.stride, self.padding, self.dilation)
 
-    def _touched(self, length: Number, outputs: Number, taps: Number) -> Number:
-        """Return how many of ``length`` rows some tap of some window meets.
-
-        Tap j of window i meets row stride i + dilation j - padding. With g = gcd(stride, dilation), tap j of window i
-        and tap j - stride / g of window i + dilation / g meet the same one. These pairs form chains, so that as many
-        rows are met as there are (i, j) inside the image less the pairs.
-        """
-        step, apart, padding = self.stride, self.dilation, self.padding
-        last = outputs - 1.0
-        if everywhere((apart == 1) & (step <= taps)):  # the windows leave no gap
-            return maximum(0.0, minimum(length, last * step + taps - padding))
-        common = common_divisor(step, apart)
-        windows, back = apart / common, step / common
-        met: Number = 0.0
-        for tap in range(int(min(largest(taps), MOST_TAPS))):
-            first = maximum(0.0, ceil((padding - apart * tap) / step))
-            end = minimum(last, floor((length - 1.0 + padding - apart * tap) / step))
-            pairs = where(tap >= back, maximum(0.0, minimum(end, last - windows) - first + 1.0), 0.0)
-            met = met + where(tap < taps, maximum(0.0, end - first + 1.0) - pairs, 0.0)
-        return plain(where(taps > MOST_TAPS, minimum(length, outputs * taps), met))
+    def _touched(self, length: Number, windows: Number, taps: Number) -> Number:
+        return touched(length, windows, taps, self.stride, self.padding, self.dilation)
 
     def flop(self) -> Number:
         """Return 2 n k p q (c / groups) r s for the result, and for each of the gradients [FLOP]."""
@@ -164,7 +119,7 @@ class Conv2d(Operator):
         image, result = (self.n, self.c, rows, cols), (self.n, self.k, self.p, self.q)
         filters = (self.k, self.c / self.groups, self.r, self.s)
         if self.backward:
-            return self._gradients(image, filters, result)
+            return gradient_tensors(self, image, filters, result)
         tensors = (
             Tensor.input("x", image, self.dtype),
             Tensor.input("weight", filters, self.dtype),
@@ -174,16 +129,6 @@ class Conv2d(Operator):
             return tensors
         unfolded = (self.n, 1.0 * self.c * self.r * self.s, 1.0 * self.p * self.q)
         return (*tensors, Tensor.intermediate("unfolded", unfolded, self.dtype))
-
-    def _gradients(
-        self, image: tuple[Any, ...], filters: tuple[Any, ...], result: tuple[Any, ...]
-    ) -> tuple[Tensor, ...]:
-        """Return the tensors of the gradients; two kernels read dy."""
-        dy = Tensor("dy", result, self.dtype, reads=2.0 if self.gradient == "both" else 1.0)
-        of_input = (Tensor.input("weight", filters, self.dtype), Tensor.output("dx", image, self.dtype))
-        of_weight = (Tensor.input("x", image, self.dtype), Tensor.output("dweight", filters, self.dtype))
-        parts = {"input": of_input, "weight": of_weight, "both": (*of_input, *of_weight)}
-        return (dy, *parts[self.gradient])
 
     def composition(self) -> tuple[Operator, ...]:
         """Return both gradients as two kernels; empty for one of them, and forward."""

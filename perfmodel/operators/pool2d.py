@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -74,33 +74,45 @@ class Pool2d(Operator):
         return self._out(self.w)
 
     def _out(self, length: Number) -> Number:
-        steps = (np.asarray(length) + 2.0 * self.padding - self.k) / self.stride
-        if not self.ceil_mode:
-            return plain(np.floor(steps) + 1.0)
-        out = np.ceil(steps) + 1.0  # the last window has to start inside the image or its left padding
-        return plain(out - ((out - 1.0) * self.stride >= length + self.padding))
+        return pool_outputs(length, self.k, self.stride, self.padding, self.ceil_mode)
 
     def flop(self) -> Number:
         """Return outputs (k^2 - 1), for the mean k^2; backward outputs, for the mean k^2 + 1 [FLOP]."""
-        outputs = 1.0 * self.n * self.c * self.p * self.q
-        window = 1.0 * self.k * self.k
-        if self.backward:
-            return outputs * (1.0 if self.kind == "max" else window + 1.0)
-        return outputs * (window - 1.0 if self.kind == "max" else window)
+        return pool_flop(self, 1.0 * self.n * self.c * self.p * self.q, 1.0 * self.k * self.k)
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return x, y and the indices of max; backward dy, the indices, and dx, which max first fills with zeros."""
-        image, pooled = (self.n, self.c, self.h, self.w), (self.n, self.c, self.p, self.q)
-        if self.backward:
-            dy = Tensor.input("dy", pooled, self.dtype)
-            if self.kind == "mean":
-                return (dy, Tensor.output("dx", image, self.dtype))
-            return (dy, Tensor.input("indices", pooled, "int64"), Tensor("dx", image, self.dtype, writes=2.0))
-        tensors = (Tensor.input("x", image, self.dtype), Tensor.output("y", pooled, self.dtype))
-        if self.kind == "mean" or not self.indices:
-            return tensors
-        return (*tensors, Tensor.output("indices", pooled, "int64"))
+        return pool_tensors(self, (self.n, self.c, self.h, self.w), (self.n, self.c, self.p, self.q))
 
     def index_limit(self, name: str) -> Number:
         """Return the pixels of a channel."""
         return self.h * self.w
+
+
+def pool_outputs(length: Number, side: Number, step: Number, padding: Number, ceil_mode: bool) -> Number:
+    """Return how many windows of some elements fit an axis, rounded down, or up with ``ceil_mode``."""
+    steps = (np.asarray(length) + 2.0 * padding - side) / step
+    if not ceil_mode:
+        return plain(np.floor(steps) + 1.0)
+    out = np.ceil(steps) + 1.0  # the last window has to start inside the image or its left padding
+    return plain(out - ((out - 1.0) * step >= length + padding))
+
+
+def pool_flop(op: Any, outputs: Number, window: Number) -> Number:
+    """Return the FLOP of a pool with some outputs, each of a window of some elements [FLOP]."""
+    if op.backward:
+        return outputs * (1.0 if op.kind == "max" else window + 1.0)
+    return outputs * (window - 1.0 if op.kind == "max" else window)
+
+
+def pool_tensors(op: Any, image: tuple[Number, ...], pooled: tuple[Number, ...]) -> tuple[Tensor, ...]:
+    """Return x, y and the indices of max; backward dy, the indices, and dx, which max first fills with zeros."""
+    if op.backward:
+        dy = Tensor.input("dy", pooled, op.dtype)
+        if op.kind == "mean":
+            return (dy, Tensor.output("dx", image, op.dtype))
+        return (dy, Tensor.input("indices", pooled, "int64"), Tensor("dx", image, op.dtype, writes=2.0))
+    tensors = (Tensor.input("x", image, op.dtype), Tensor.output("y", pooled, op.dtype))
+    if op.kind == "mean" or not op.indices:
+        return tensors
+    return (*tensors, Tensor.output("indices", pooled, "int64"))

@@ -363,7 +363,7 @@ class Kernels:
     def head(self, rows: Array) -> Cost:
         """Return the cost of logits and sampling for a number of rows."""
         cost, shard = Cost(), self.shard
-        self._product(cost, "head", (rows, shard.vocab, shard.hidden), 1.0, self.of_head)
+        self._product(cost, "head", (rows, shard.vocab, shard.embedding_dim), 1.0, self.of_head)
         op = Elementwise(kind="copy", numel=np.maximum(1.0, np.round(rows * shard.vocab)), dtype="fp32")
         time, deviation = kernel(op, self.hardware, self.engine.library)
         if self.sampling == GREEDY:  # the conversion to 32 bits, and the largest logit

@@ -297,7 +297,7 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     matrices += 3 * part.layers * hidden * part.layer_embedding
     matrices += part.moe_layers * (gates * hidden * part.shared_ffn + _latent_parameters(part))
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
-    tables: float = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * hidden
+    tables: float = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * part.embedding_dim
     tables += part.layer_embedding_vocab * part.layers * part.layer_embedding
     sixteen = part.moe_layers * part.scored_experts * hidden + 2 * part.layers * config.mixing_parameters
     sixteen += sum(layers * one.parameters for one, layers in part.compressors)

@@ -75,6 +75,12 @@ FORMATS = MappingProxyType(
             Format("q6_k", 210.0 / 256, "fp16", weights="int8", scale="column"),
             Format("q8_0", 1.0 + 2.0 / 32, "fp16", weights="int8", scale="group:32", group=32),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
+            # weights alone, widened in registers: W8A16 of llm-compressor in fp8, NVFP4A16 and MXFP4A16
+            Format("fp8_a16", 1.0, "bf16", weights="fp8"),
+            Format("nvfp4_a16", 0.5 + 1.0 / 16, "bf16", weights="fp4", scale="group:16", group=16),
+            Format("mxfp4_a16", 0.5 + 1.0 / 32, "bf16", weights="fp4", scale="group:32", group=32),
+            # activations in fp4, too, as AMD releases models for the MI350 series (quark)
+            Format("mxfp4_a4", 0.5 + 1.0 / 32, "fp4"),
             # as NVIDIA released DeepSeek-R1: the same of routed experts alone
             Format("nvfp4_experts", 0.5 + 1.0 / 16, "fp4", experts_only=True),
             # as OpenAI released gpt-oss: experts alone, multiplied with 8-bit activations where the machine can
@@ -90,7 +96,8 @@ ALIASES = MappingProxyType(
         "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp4": "nvfp4", "w4a16": "int4", "awq": "int4",
         "gptq": "int4", "int4_wo": "int4", "w8a8": "int8", "sq": "int8", "int8_wo": "w8a16",
         "q4_k_m": "q4_k", "q4_k_s": "q4_k", "w4": "int4", "int4_awq": "int4", "w4a16_awq": "int4",
-        "f16": "fp16",
+        "f16": "fp16", "fp8_wo": "fp8_a16", "w8a16_fp8": "fp8_a16", "nvfp4a16": "nvfp4_a16", "w4a16_nvfp4": "nvfp4_a16",
+        "mxfp4a16": "mxfp4_a16",
     }
 )  # fmt: skip
 #: bytes of an element of keys and values

@@ -69,6 +69,7 @@ class Shard:
     Attributes
     ----------
     hidden, head_dim, vocab : width of the residual stream, size of a head, rows of this GPU's part of the head.
+    embedding_dim : width of the embedding and of the head, that of the residual stream but for OPT-350M.
     layers : layers of a stage (not whole where the stages differ; the mean).
     heads, kv_heads : of this GPU; key and value heads are repeated where there are fewer than GPUs.
     ffn : width inside the MLP of this GPU.
@@ -114,6 +115,7 @@ class Shard:
     head_dim: int
     ffn: int
     vocab: int
+    embedding_dim: int
     gated: bool
     qk_norm: bool
     parallel_block: bool
@@ -285,6 +287,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
     stage = config.layers / parallel.pp
     return Shard(
         hidden=config.hidden,
+        embedding_dim=config.embedding_dim,
         layers=stage,
         heads=config.heads // tp,
         kv_heads=min(config.kv_heads, max(1, config.kv_heads // tp)),

@@ -15,24 +15,38 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError, expect, nearest
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.storage.spool import is_copy, is_stream
+from perfmodel.workloads.architectures import REFUSED
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.model_shape import LANGUAGE_ALONE
 from perfmodel.workloads.shape import model_from_shape, model_from_sizes
 
 #: endings of names that say how the weights are stored -> their format
 _FORMATS = {
     "fp8": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "bf16": "bf16", "fp16": "fp16", "awq": "int4", "gptq": "int4",
     "int4": "int4", "int8": "int8", "w4a16": "int4", "quantized.w4a16": "int4", "w8a16": "w8a16",
-    "quantized.w8a16": "w8a16", "w8a8": "int8", "quantized.w8a8": "int8", "4bit": "int4",
+    "quantized.w8a16": "w8a16", "w8a8": "int8", "quantized.w8a8": "int8", "4bit": "int4", "8bit": "w8a16",
+    "nvfp4a16": "nvfp4_a16", "mxfp4": "mxfp4_a4", "q4_0": "q4_0", "q4_k_m": "q4_k", "q4_k_s": "q4_k", "q4_k": "q4_k",
+    "q6_k": "q6_k", "q8_0": "q8_0",
 }  # fmt: skip
 #: methods whose activations stay in 16 bits, beside one of these: "gptq-int8"
 _WEIGHT_ONLY = frozenset(("awq", "gptq"))
+#: llama.cpp's file, which comes in many formats
+_GGUF = "gguf"
 #: words of a name that say how a model was tuned, wherever they stand, and endings that say how it was stored
 _TUNED = ("instruct", "chat", "it", "hf", "base")
-_STORED = (*_FORMATS, "dynamic", "bnb", "unsloth", "a2507", "2507")
+_STORED = (
+    *_FORMATS, "dynamic", "bnb", "unsloth", "a2507", "2507", "kv", "preview", "mlx", "qat", _GGUF,
+    *("4b-128g", "32g", "64g", "128g"),
+)  # fmt: skip
 _ENDINGS = re.compile(rf"[-_ ]({'|'.join(map(re.escape, (*_TUNED, *_STORED)))})$")
 _WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
 
+#: keys of an entry that are no sizes of the model
+_NO_SIZES = ("aliases", "language_of", "source", "stored_source", "place")
+_OF_ANY_FORMAT = (
+    "A GGUF comes in many formats, and the name says none: taken as bf16. --weights q4_k, q6_k or q8_0 names one."
+)
 #: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
 _REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")
 #: similarity from which on the first words of a name are taken for those of a model
@@ -88,6 +102,7 @@ def _is_path(words: str) -> bool:
     return bool(words) and "=" not in words and (suffix in DOCUMENT_SUFFIXES or os.path.exists(words))
 
 
+@functools.lru_cache(maxsize=1024)
 def named_model(name: str) -> ModelConfig:
     """Return a model of the catalog by its name, or another name of the same shape.
 
@@ -96,7 +111,24 @@ def named_model(name: str) -> ModelConfig:
     UsageError
         When the catalog has no model of that name.
     """
-    return _as_named(_listed(name), name)
+    config = _as_named(_listed(name), name)
+    if not (_spellings_found(name) & _language_parts()):
+        return config
+    own = _key(name.rpartition("/")[2]) == _key(config.name)
+    words = f"{config.name} has them" if own else f"{name.strip()} has that of {config.name}"
+    remark = LANGUAGE_ALONE.format(words)
+    return dataclasses.replace(config, remarks=(*config.remarks, remark))
+
+
+def _spellings_found(name: str) -> set[str]:
+    """Return the first key of a name that the catalog has."""
+    return set(next(([key] for key in _spellings(name) if key in _names()), []))
+
+
+@functools.cache
+def _language_parts() -> frozenset[str]:
+    """Return the keys of names of models that have more than the language model that the catalog has."""
+    return frozenset(_key(name) for entry in _entries().values() for name in entry.get("language_of", ()))
 
 
 def source_of_format(text: str | os.PathLike[str]) -> str:
@@ -128,7 +160,16 @@ def _listed(name: str) -> ModelConfig:
 
 
 def _unknown(name: str, listed: tuple[str, ...]) -> UsageError:
-    """Build the error for a name that no model has: the nearest, others of its family, and where all are listed."""
+    """Build the error for a name that no model has: the nearest, others of its family, and where all are listed.
+
+    Of a family whose layers are not modelled it says what they are.
+    """
+    if refused := next((reason for kind, reason in REFUSED.items() if _key(kind) in _key(name)), ""):
+        return UsageError(
+            f"the model {name!r} has {refused}, which are not modelled.",
+            place="model",
+            remedy="perfmodel models lists those that are; a shape of attention and MLPs describes a part of it.",
+        )
     family = re.match(r"[a-z]*", name.strip().lower().rsplit("/", 1)[-1])
     alike = [one for one in listed if family and family[0] and one.startswith(family[0])]
     others = f"Those like it: {', '.join(alike)}." if alike else ""
@@ -155,11 +196,14 @@ def _meant(name: str, listed: Sequence[str]) -> str:
 
 def _as_named(config: ModelConfig, name: str) -> ModelConfig:
     """Return a model with the format of the weights that its name ends with, if any."""
-    words = re.split(r"[-_ ]", name.strip().lower())
+    lower = name.strip().lower()
+    words = [*re.split(r"[-_ ]", lower), *re.findall(r"q\d_[0-9k](?:_[ms])?(?![a-z0-9])", lower)]
     stored = next((_FORMATS[word] for word in reversed(words) if word in _FORMATS), "")
     if stored == "int8" and _WEIGHT_ONLY & {*words}:
         stored = "w8a16"
-    own = not stored or config.stored.startswith(stored)  # fp8_block is an fp8
+    if _GGUF in words and not stored and not config.stored:
+        return dataclasses.replace(config, remarks=(*config.remarks, _OF_ANY_FORMAT))
+    own = not stored or config.stored.partition("_")[0] == stored.partition("_")[0]  # fp8_block is an fp8
     return config if own else dataclasses.replace(config, stored=stored)
 
 
@@ -192,11 +236,17 @@ def model_names() -> tuple[str, ...]:
     return tuple(sorted(_entries()))
 
 
+def aliases_of(name: str) -> tuple[str, ...]:
+    """Return the other names of a model of the catalog."""
+    entry = _entries()[name]
+    return (*entry.get("aliases", ()), *(other for other in entry.get("language_of", ()) if other != name))
+
+
 @functools.cache
 def model_of(name: str) -> ModelConfig:
     """Return the model of a name exactly as the catalog has it."""
     entry = _entries()[name]
-    sizes = {key: value for key, value in entry.items() if key not in ("aliases", "source", "stored_source", "place")}
+    sizes = {key: value for key, value in entry.items() if key not in _NO_SIZES}
     config = model_from_sizes(sizes, place=f"{entry['place']}: {name}", kind=InputFileError)
     return dataclasses.replace(config, name=name)
 
@@ -217,5 +267,5 @@ def _entries() -> Mapping[str, Mapping[str, Any]]:
 def _names() -> Mapping[str, str]:
     """Return key of a name or alias -> name of the catalog."""
     entries = _entries()
-    aliases = {_key(alias): name for name, entry in entries.items() for alias in entry.get("aliases", ())}
+    aliases = {_key(alias): name for name in entries for alias in aliases_of(name)}
     return MappingProxyType(aliases | {_key(name): name for name in entries})

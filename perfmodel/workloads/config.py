@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
+from perfmodel.storage import is_remote
 from perfmodel.workloads import compressed, families, hybrids, mamba_ssm
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, OF_WHOLES, REFUSED
+from perfmodel.workloads.checkpoint import ENCODERS, with_checkpoint
 from perfmodel.workloads.class_defaults import CLASS_DEFAULTS
 from perfmodel.workloads.config_reader import ConfigReader
 from perfmodel.workloads.config_values import LISTS, Values, WrongValueError, language_keys
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
+from perfmodel.workloads.model_shape import LANGUAGE_ALONE
 from perfmodel.workloads.quantization import stored_format
 
 #: tables of keys within a configuration, and the families that have them
@@ -35,7 +38,8 @@ def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
     document = read_document(path)
     if not isinstance(document, dict):
         raise InputFileError("is not a model configuration: it has no keys.", place=place)
-    return config_of(document, place)
+    config = config_of(document, place)
+    return config if is_remote(place) else with_checkpoint(config, document, os.path.dirname(place))
 
 
 def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
@@ -67,7 +71,17 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
         raise reader.wrong(str(error)) from None
     except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
-    return dataclasses.replace(config, name=_stated_name(document), stored=stored_format(document))
+    stored = stored_format(document)
+    return dataclasses.replace(
+        config, name=_stated_name(document), stored=stored.format, stored_words=stored.words,
+        remarks=tuple(_beside_language(document)),
+    )  # fmt: skip
+
+
+def _beside_language(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield that a model has encoders beside its language model, and how to give what they make."""
+    if found := [key for key in ENCODERS if document.get(key)]:
+        yield LANGUAGE_ALONE.format(f"the config has {' and '.join(found)}")
 
 
 def _stated_keys(document: Mapping[str, Any], place: str) -> Mapping[str, Any]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.quantization import OTHER
 from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import USUAL_DTYPE, Rule, StateLayer
+
+#: remark about a model that has encoders beside its language model; {} is what says so
+LANGUAGE_ALONE = (
+    "The language model alone is counted, without the encoders of images and sound beside it ({}). Tokens that they "
+    "make of an image are tokens of the prompt."
+)
 
 
 def group_problem(experts: int, top_k: int, groups: int, chosen: int) -> str:
@@ -107,6 +113,8 @@ class ModelShape:
     name : what the model is called, for people.
     stored : format of the checkpoint's weights, as `perfmodel.serving.precision.FORMATS` names them; "" for 16 bits,
         `perfmodel.workloads.quantization.OTHER` for one that is not read.
+    stored_words : what the configuration says of it, for people.
+    remarks : what is not counted, or contradicts the configuration, for people.
     """
 
     model_type: str
@@ -188,6 +196,8 @@ class ModelShape:
     output_lora: int = 0
     residual_streams: int = 1
     hash_layers: int = 0
+    stored_words: str = field(default="", compare=False)
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.dense_at:

@@ -7,6 +7,7 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_large
+from perfmodel.workloads.catalog import aliases_of
 from perfmodel.workloads.listing import ModelListing
 
 
@@ -16,9 +17,14 @@ def _count(parameters: float) -> str:
 
 @report.register
 def _(listing: ModelListing, *, context: Mapping[str, Any] | None = None) -> Report:
-    """Return one row for each model: its name, type, parameters and sizes; 0 experts where it has none."""
+    """Return one row for each model: its name, type, parameters and sizes; 0 experts where it has none.
+
+    People see the other name that holds the words that they ask for where the first one does not.
+    """
     columns = (
         Column("name"),
+        Column("asked_as", "also"),
+        Column("aliases", shown=False),
         Column("model_type", "type", drop=2),
         Column("parameters", show=_count),
         Column("active_parameters", "active", show=_count),
@@ -29,6 +35,13 @@ def _(listing: ModelListing, *, context: Mapping[str, Any] | None = None) -> Rep
         Column("experts", drop=1),
         Column("positions", drop=1),
     )
-    rows = [{column.key: getattr(model, column.key) for column in columns} for model in listing.models]
+    rows = [
+        {
+            **{column.key: getattr(model, column.key, None) for column in columns},
+            "asked_as": listing.asked_as.get(model.name, ""),
+            "aliases": [*aliases_of(model.name)],
+        }
+        for model in listing.models
+    ]
     notes = ("A config.json, its folder, or a shape in quotes is a model, too.",)
     return Report("models", columns, rows, context or {}, notes, "Models of the catalog")

@@ -27,7 +27,7 @@ def test_words_choose_among_them(perfmodel):
     assert "perfmodel models lists all" in ran.err
 
 
-@pytest.mark.parametrize("name", ["qwen", "Qwen/Qwen9-8B", "phi", "yi", "starcoder", "t5"])
+@pytest.mark.parametrize("name", ["qwen", "Qwen/Qwen9-8B", "phi", "yi", "starcoder9", "t5"])
 def test_an_unknown_name_gets_those_of_its_family(perfmodel, name):
     ran = perfmodel("train", name, "--on", "h100")
     assert ran.code == 2
@@ -37,3 +37,13 @@ def test_an_unknown_name_gets_those_of_its_family(perfmodel, name):
     assert all(one in ran.err for one in alike)
     assert f"perfmodel models lists all {len(model_names())}" in ran.err
     assert "..." not in ran.err
+
+
+def test_words_of_another_name_find_the_model_that_it_stands_for(perfmodel):
+    shown = perfmodel("models", "codestral-22b")
+    assert shown.out.splitlines()[2].split()[:2] == ["mistral-small-22b", "codestral-22b"]
+    (row,) = perfmodel("models", "codestral-22b", "--format", "json").json["rows"]
+    assert (row["asked_as"], "codestral-22b-v0.1" in row["aliases"]) == ("codestral-22b", True)
+    (own,) = perfmodel("models", "mistral-small-22b", "--format", "json").json["rows"]
+    assert own["asked_as"] == ""
+    assert "also" not in perfmodel("models", "mistral-small-22b").out

@@ -83,7 +83,7 @@ def test_a_checkpoint_of_an_unknown_kind_is_taken_in_16_bits_and_said_to_be(perf
     load = ("--on", "h100", "--isl", "64", "--osl", "4", "--concurrency", "1", "--format", "json")
     ran = perfmodel("serve", path, *load)
     assert [row["weights"] for row in ran.json["rows"]] == ["bf16"]
-    assert any("in a way that is not read: taken as bf16. --weights" in text for text in ran.json["notes"])
+    assert any("in a way that is not read (quark): taken as bf16. --weights" in text for text in ran.json["notes"])
 
 
 def test_the_steady_state_is_that_of_the_simulation(perfmodel):

@@ -128,6 +128,15 @@ def test_other_spellings_of_a_name(text, name):
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "qwen2.5-7b", "w8a16"),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama-3.1-8b", ""),
         ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b", ""),
+        ("amd/Llama-3.1-70B-Instruct-FP8-KV", "llama-3.1-70b", "fp8"),
+        ("amd/Llama-3.1-405B-Instruct-MXFP4-Preview", "llama-3.1-405b", "mxfp4_a4"),
+        ("openai/gpt-oss-20b-MXFP4", "gpt-oss-20b", "mxfp4"),
+        ("RedHatAI/Qwen3-32B-NVFP4A16", "qwen3-32b", "nvfp4_a16"),
+        ("Qwen/Qwen3-8B-MLX-8bit", "qwen3-8b", "w8a16"),
+        ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "int4"),
+        ("bartowski/Llama-3.2-3B-Instruct-Q4_K_M", "llama-3.2-3b", "q4_k"),
+        ("google/gemma-3-27b-it-qat-q4_0-gguf", "gemma-3-27b", "q4_0"),
+        ("TheBloke/Llama-2-7B-Chat-GGUF", "llama-2-7b", ""),
         # the language model of models that also read images has the shape of the text model
         ("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "qwen2.5-7b", "int4"),
         ("Qwen/Qwen3-VL-32B-Instruct-FP8", "qwen3-32b", "fp8"),
@@ -263,3 +272,9 @@ def test_a_size_of_something_that_the_model_does_not_have_is_refused(words, said
     with pytest.raises(UsageError) as error:
         find_model(f"layers=2 hidden=64 heads=4 vocab=100 {words}")
     assert said in str(error.value)
+
+
+def test_a_gguf_without_its_format_says_that_it_has_one():
+    (remark,) = named_model("TheBloke/Llama-2-7B-Chat-GGUF").remarks
+    assert "--weights q4_k" in remark
+    assert named_model("TheBloke/Llama-2-7B-Chat-Q8_0-GGUF").remarks == ()

@@ -461,4 +461,4 @@ def test_a_model_that_thinks_and_speaks_is_read_as_the_one_that_thinks():
 
 def test_the_format_of_the_weights_may_stand_with_the_language_model():
     quantised = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
-    assert stored_format({"language_config": quantised}) == "fp8_block"
+    assert stored_format({"language_config": quantised}).format == "fp8_block"

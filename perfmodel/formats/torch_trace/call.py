@@ -82,6 +82,8 @@ class Shape:
 
 
 Argument = Shape | tuple[Shape, ...] | None
+#: an axis without indices, among the indices of a call
+WHOLE = Shape((), "whole", 0)
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def in_parts(call: Call) -> Call:
 
     Tensors of real numbers have one element along this axis, so that they broadcast as before.
     """
-    if not any(_part(shape) for shape in call.all_tensors()):
+    if not any(part_of(shape) for shape in call.all_tensors()):
         return call
 
     def parted(argument: Argument) -> Argument:
@@ -192,15 +194,15 @@ def in_parts(call: Call) -> Call:
 
 
 def _parted(shape: Shape) -> Shape:
-    part = _part(shape)
+    part = part_of(shape)
     if not part:
         return replace(shape, dims=(*shape.dims, 1))
     inner = None if shape.inner is None else len(shape.dims)
     return replace(shape, dims=(*shape.dims, 2), dtype=part, distinct=2 * shape.distinct, inner=inner)
 
 
-def _part(shape: Shape) -> str:
-    """Return the dtype of the parts of complex numbers, or ""."""
+def part_of(shape: Shape) -> str:
+    """Return the dtype of the parts of a tensor of complex numbers; "" for real ones."""
     return COMPLEX.get(shape.dtype.strip("()").lower(), "")
 
 

@@ -33,9 +33,9 @@ from perfmodel.prediction.latency.terms import LAUNCH, Terms
 
 SERVES = {
     "stream": (
-        "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "embedding_bag", "gather", "geglu",
-        "group_norm", "index_select", "kv_write", "layer_norm", "muon", "optimizer",
-        "optimizer_adamw", "pool2d", "rms_norm", "scatter_add", "softmax", "ssm_scan", "swiglu",
+        "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "embedding_bag", "fft", "gather",
+        "geglu", "group_norm", "index_select", "kv_write", "layer_norm", "muon", "optimizer", "optimizer_adamw",
+        "pool2d", "pool3d", "resample", "rms_norm", "scatter_add", "softmax", "ssm_scan", "swiglu",
     ),
     "stream_backward": ("embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
 }  # fmt: skip

@@ -8,8 +8,18 @@ from types import MappingProxyType
 
 from perfmodel.errors import UsageError
 from perfmodel.formats.kernel_names import computes_addresses
-from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape, in_parts
-from perfmodel.formats.torch_trace.operators import attention, convolution, lookups, matrix, memory, network, norms
+from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape, in_parts, part_of
+from perfmodel.formats.torch_trace.operators import (
+    attention,
+    convolution,
+    images,
+    lookups,
+    matrix,
+    memory,
+    network,
+    norms,
+    spectra,
+)
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 
@@ -21,6 +31,8 @@ _BROADCAST = {
     "minimum": "minimum", "remainder": "div", "floor_divide": "div", "atan2": "div", "bitwise_and": "mul",
     "bitwise_or": "add", "logical_and": "mul", "logical_or": "add", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
     "fmod": "div", "xlogy": "pow", "bitwise_xor": "add", "logical_xor": "add", "fmax": "maximum", "fmin": "minimum",
+    "hypot": "pow", "logaddexp": "pow", "logaddexp2": "pow", "copysign": "mul", "heaviside": "maximum", "ldexp": "mul",
+    "bitwise_left_shift": "mul", "bitwise_right_shift": "mul", "linalg_cross": "fma", "nextafter": "add",
 }  # fmt: skip
 #: gradients, which read the gradient of the result, and the input or the result -> the kind of the function
 _GRADIENTS = {
@@ -28,7 +40,8 @@ _GRADIENTS = {
     "sigmoid_backward": "sigmoid", "hardtanh_backward": "relu", "leaky_relu_backward": "relu",
     "_prelu_kernel_backward": "relu", "elu_backward": "sigmoid", "softplus_backward": "rsqrt",
     "hardswish_backward": "rsqrt", "hardsigmoid_backward": "relu", "mish_backward": "gelu",
-    "log_sigmoid_backward": "rsqrt",
+    "log_sigmoid_backward": "rsqrt", "softshrink_backward": "relu", "hardshrink_backward": "relu",
+    "rrelu_with_noise_backward": "relu", "logit_backward": "sigmoid",
 }  # fmt: skip
 #: operators that write every element of their first argument
 _FILLS = ("fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "ones_like", "zeros_like")
@@ -44,7 +57,12 @@ _UNARY = {
     "log2": "log", "log10": "log", "expm1": "exp", "exp2": "exp", "tan": "exp", "erfinv": "exp", "sign": "neg",
     "sgn": "neg", "floor": "neg", "ceil": "neg", "round": "neg", "trunc": "neg", "bitwise_not": "neg",
     "pixel_shuffle": "copy", "pixel_unshuffle": "copy", "reflection_pad1d": "copy", "reflection_pad2d": "copy",
-    "replication_pad1d": "copy", "replication_pad2d": "copy",
+    "replication_pad1d": "copy", "replication_pad2d": "copy", "reflection_pad3d": "copy", "replication_pad3d": "copy",
+    "channel_shuffle": "copy", "native_channel_shuffle": "copy", "index_fill": "copy", "celu": "silu", "selu": "silu",
+    "hardshrink": "relu", "softshrink": "relu", "rrelu_with_noise": "relu", "logit": "log", "asin": "exp",
+    "acos": "exp", "atan": "exp", "sinh": "exp", "cosh": "exp", "asinh": "exp", "acosh": "exp", "atanh": "exp",
+    "erfc": "exp", "lgamma": "exp", "digamma": "exp", "i0": "exp", "sinc": "exp", "nan_to_num": "relu", "frac": "sub",
+    "deg2rad": "neg", "rad2deg": "neg", "conj_physical": "neg", "diag_embed": "copy",
 }  # fmt: skip
 _FOREACH = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
@@ -55,15 +73,31 @@ _FOREACH = {
 _PREDICATES = ("isnan", "isinf", "isfinite", "logical_not")
 _REDUCTIONS = (
     "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp", "std", "var",
-    "std_mean", "var_mean",
+    "std_mean", "var_mean", "aminmax", "nansum", "count_nonzero", "histc", "bincount",
 )  # fmt: skip
 #: operators that make images of another size
-_ENLARGED = ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact2d",
-             "upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_bicubic2d")  # fmt: skip
+_ENLARGED = (
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d",
+    "_upsample_bilinear2d_aa", "upsample_bicubic2d", "_upsample_bicubic2d_aa", "upsample_trilinear3d",
+)  # fmt: skip
 #: operators that do the same to both parts of complex numbers. A product takes 6 FLOP for the two, and its bytes decide
 _OF_PARTS = frozenset(
     f"aten::{name}{end}"
-    for name in (*_BROADCAST, "copy_", "cat", "stack", "where", "neg", "masked_fill", "fill_", "zero_", "zeros_like")
+    for name in (
+        *_BROADCAST,
+        "copy_",
+        "cat",
+        "stack",
+        "where",
+        "neg",
+        "masked_fill",
+        "fill_",
+        "zero_",
+        "zeros_like",
+        "sgn",
+        "conj_physical",
+    )
     for end in ("", "_")
 )
 #: operators with their own order of arguments
@@ -136,12 +170,48 @@ _SINGLE: dict[str, Mapping] = {
     "huber_loss_backward": memory.of_two("fma", first=1),
     "binary_cross_entropy": memory.of_two("silu_mul"),
     "binary_cross_entropy_backward": memory.of_two("silu_mul", first=1),
-    "max_pool2d_with_indices": network.max_pool,
-    "max_pool2d_with_indices_backward": network.max_pool_backward,
-    "avg_pool2d": network.mean_pool,
-    "avg_pool2d_backward": network.mean_pool_backward,
-    "_adaptive_avg_pool2d": network.adaptive_mean_pool,
-    "_adaptive_avg_pool2d_backward": network.mean_pool_backward,
+    "binary_cross_entropy_with_logits": memory.of_two("silu_mul"),
+    "soft_margin_loss": memory.of_two("silu_mul"),
+    "soft_margin_loss_backward": memory.of_two("silu_mul", first=1),
+    "multi_margin_loss": memory.unary("relu"),
+    "multi_margin_loss_backward": memory.copied(1),
+    "_weight_norm_interface": memory.scaled,
+    "_weight_norm_interface_backward": memory.of_two("mul"),
+    "max_pool2d_with_indices": images.max_pool(2),
+    "max_pool2d_with_indices_backward": images.max_pool_backward(2),
+    "max_pool3d_with_indices": images.max_pool(3),
+    "max_pool3d_with_indices_backward": images.max_pool_backward(3),
+    "avg_pool2d": images.mean_pool(2),
+    "avg_pool2d_backward": images.mean_pool_backward(2),
+    "avg_pool3d": images.mean_pool(3),
+    "avg_pool3d_backward": images.mean_pool_backward(3),
+    "_adaptive_avg_pool2d": images.adaptive_mean_pool(2),
+    "_adaptive_avg_pool2d_backward": images.adaptive_backward(2, "mean"),
+    "_adaptive_avg_pool3d": images.adaptive_mean_pool(3),
+    "_adaptive_avg_pool3d_backward": images.adaptive_backward(3, "mean"),
+    "adaptive_max_pool2d": images.adaptive_max_pool(2),
+    "adaptive_max_pool2d_backward": images.adaptive_backward(2, "max"),
+    "adaptive_max_pool3d": images.adaptive_max_pool(3),
+    "adaptive_max_pool3d_backward": images.adaptive_backward(3, "max"),
+    "grid_sampler_2d": images.grid_samples(0, 1, 2),
+    "grid_sampler_3d": images.grid_samples(0, 1, 2),
+    "cudnn_grid_sampler": images.grid_samples(0, 1, None),
+    "grid_sampler_2d_backward": images.grid_samples(1, 2, 3, backward=True),
+    "grid_sampler_3d_backward": images.grid_samples(1, 2, 3, backward=True),
+    "cudnn_grid_sampler_backward": images.grid_samples(0, 1, None, backward=True),
+    "affine_grid_generator": images.affine_grid,
+    "im2col": images.unfolded,
+    "col2im": images.folded,
+    "_fft_c2c": spectra.fft("complex"),
+    "_fft_r2c": spectra.fft("real"),
+    "_fft_c2r": spectra.fft("inverse_real"),
+    "angle": spectra.magnitude,
+    "complex": spectra.joined_parts,
+    "_euclidean_dist": matrix.distances,
+    "_cdist_forward": matrix.distances,
+    "_cdist_backward": matrix.distances_backward,
+    "dot": matrix.dot,
+    "vdot": matrix.dot,
     "embedding_dense_backward": lookups.embedding_backward,
     "_embedding_bag": lookups.embedding_bag,
     "_embedding_bag_forward_only": lookups.embedding_bag,
@@ -153,12 +223,23 @@ _SINGLE: dict[str, Mapping] = {
     "index_add": lookups.index_add,
     "scatter_add_": lookups.scatter_add,
     "scatter_add": lookups.scatter_add,
+    "scatter_reduce_": lookups.scatter_add,
+    "scatter_reduce": lookups.scatter_add,
+    "index_reduce_": lookups.index_add,
+    "index_reduce": lookups.index_add,
+    "take": lookups.take,
+    "searchsorted": lookups.searched(1),
+    "bucketize": lookups.searched(0),
     "scatter_": lookups.scatter,
     "scatter": lookups.scatter,
     "index_put_": memory.written,
     "index_put": memory.written,
     "_index_put_impl_": memory.written,
     "index_copy_": memory.copied(3),
+    "index_copy": memory.copied(0),
+    "unfold_backward": memory.copied(0),
+    "reflection_pad3d_backward": memory.copied(1),
+    "replication_pad3d_backward": memory.copied(1),
     "glu": network.gated,
     "glu_backward": network.gated_backward,
     "reflection_pad1d_backward": memory.copied(1),
@@ -173,6 +254,16 @@ _SINGLE: dict[str, Mapping] = {
     "topk": lookups.topk,
     "cumsum": lookups.scan,
     "cumprod": lookups.scan,
+    "cummax": lookups.scan,
+    "cummin": lookups.scan,
+    "_cummax_helper": lookups.scan,
+    "_cummin_helper": lookups.scan,
+    "logcumsumexp": lookups.scan,
+    "_logcumsumexp": lookups.scan,
+    "median": lookups.order_statistic(1),
+    "nanmedian": lookups.order_statistic(1),
+    "kthvalue": lookups.order_statistic(2),
+    "mode": lookups.sort,
     "multinomial": lookups.multinomial,
     "rms_norm": memory.rms_norm,
     "_fused_rms_norm": memory.rms_norm,
@@ -190,6 +281,7 @@ _SINGLE: dict[str, Mapping] = {
     "embedding": memory.embedding,
     "index_select": memory.index_select,
     "linalg_vector_norm": memory.vector_norm,
+    "norm": memory.vector_norm,
     "_foreach_copy_": memory.foreach_copy,
     "_foreach_norm": memory.foreach_norm,
     "_fused_adam_": network.fused_adam,
@@ -213,17 +305,29 @@ def _table() -> dict[str, Mapping]:
     for name in _PREDICATES:
         table[name] = memory.unary("neg", out_dtype="int8")
     for name in _ENLARGED:
-        table[name], table[f"{name}_backward"] = network.enlarged, network.enlarged_backward
+        table[name], table[f"{name}_backward"] = images.enlarged, images.enlarged_backward
     for name, kind in _FOREACH.items():
         table[f"_foreach_{name}"] = table[f"_foreach_{name}_"] = memory.foreach(kind)
     for name in _REDUCTIONS:
         table[name] = memory.reduction
+    table["abs"] = _of_complex(spectra.magnitude, table["abs"])
+    for name in ("mm", "bmm"):
+        table[name] = _of_complex(spectra.product, table[name])
     named = {f"aten::{name}": mapping for name, mapping in table.items()}
     return {
         **named,
         "flash_attn::_flash_attn_forward": attention.flash_attn_package,
         "flash_attn::_flash_attn_backward": attention.gradients(10, heads_first=False),
     }
+
+
+def _of_complex(mapping: Mapping, otherwise: Mapping) -> Mapping:
+    """Return the mapping of an operator that has one of its own for complex numbers."""
+
+    def build(call: Call) -> Operator:
+        return (mapping if any(map(part_of, call.all_tensors())) else otherwise)(call)
+
+    return build
 
 
 #: name of a framework's operator -> function that turns its call into an operator of the model

@@ -7,6 +7,7 @@ arguments is that of PyTorch's native_functions.yaml.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
 from perfmodel.formats.torch_trace.operators.matrix import math_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.conv2d import Conv2d
+from perfmodel.operators.conv3d import Conv3d
 
 #: largest stride that is tried where a trace has only the sizes of a convolution: vision transformers cut images into
 #: patches of up to 32 by 32
@@ -36,7 +38,7 @@ def _convolution(
 
     The numbers are positions of arguments, with input and weight at ``first`` and after it. A signal is an image of one
     row, a film what `_folded` makes of it. Where directions have different padding, what one has beyond the other
-    counts as part of the image.
+    counts as part of the image; where strides or dilations differ, it is a film of one picture.
     """
     x, weight = (call.tensor(position) for position in (first, first + 1))
     if not call.has_values and len(call.result) == 4:
@@ -47,23 +49,54 @@ def _convolution(
         for name, position in (("stride", stride), ("padding", padding), ("dilation", dilation))
     )
     of_groups = x.dims[1] if groups is None else _one(call, "groups", groups)
+    given: dict[str, Any] = {"groups": of_groups, "backward": bool(gradient), "gradient": gradient or "both"}
     if count == 3:
-        x, weight, steps, paddings, gaps = _folded(x, weight, steps, paddings, gaps, of_groups)
+        folded = _folded(x, weight, steps, paddings, gaps, of_groups)
+        if folded is None:
+            return _film(call, x.dims, weight, (steps, paddings, gaps), given)
+        x, weight, steps, paddings, gaps = folded
     elif count == 1:  # of the one row nothing is told
         paddings = (0, *paddings)
     x, weight = _image(x), _image(weight)
+    if len(set(steps)) > 1 or len(set(gaps)) > 1:
+        return _film(call, x.dims, weight, (steps, paddings, gaps), given)
     padded = [size + 2 * (own - min(paddings)) for size, own in zip(x.dims[2:], paddings, strict=True)]
     return Conv2d(
         **_sizes(replace(x, dims=(*x.dims[:2], *padded)), weight),
-        stride=_equal("stride", steps),
+        **given,
+        stride=steps[0],
         padding=min(paddings),
-        dilation=_equal("dilation", gaps),
-        groups=of_groups,
+        dilation=gaps[0],
         layout="nhwc" if x.channels_last else "nchw",
         dtype=math_dtype(call, x),
-        backward=bool(gradient),
-        gradient=gradient or "both",
     )
+
+
+def _film(
+    call: Call, dims: Sizes, weight: Shape, windows: tuple[Sizes, Sizes, Sizes], given: Mapping[str, Any]
+) -> Operator:
+    """Return a convolution in three directions; an image is one picture.
+
+    Parameters
+    ----------
+    call : whose kernels tell the dtype of the products.
+    dims, weight : sizes of the film, and the filters.
+    windows : strides, padding and dilations by direction.
+    given : the other dimensions of the operator.
+    """
+    films, channels, *sizes = dims
+    filters, _, *taps = weight.dims
+    if len(taps) != len(sizes):
+        raise NotModelledError("its input and its filters have different dimensions")
+    steps, paddings, gaps = windows
+    lists = {"": sizes, "taps": taps, "stride_": steps, "padding_": paddings, "dilation_": gaps}
+    picture = {"": 1, "taps": 1, "stride_": 1, "padding_": 0, "dilation_": 1}
+    found: dict[str, Any] = {}
+    for name, values in lists.items():
+        keys = "trs" if name == "taps" else [f"{name}{axis}" for axis in "dhw"]
+        whole = (*[picture[name]] * (3 - len(values)), *values)
+        found |= dict(zip(keys, whole, strict=True))
+    return Conv3d(n=films, c=channels, k=filters, **found, **given, dtype=math_dtype(call, weight))
 
 
 def _transposed(call: Call, options: int, *, gradient: str = "") -> Operator:
@@ -78,28 +111,41 @@ def _transposed(call: Call, options: int, *, gradient: str = "") -> Operator:
     gradient : "input", "weight", "both", or "" for the transposed convolution itself.
     """
     first = 1 if gradient else 0
-    x, weight = (_image(call.tensor(position)) for position in (first, first + 1))
-    stride, dilation, groups = (
-        _one(call, name, options + place) for name, place in (("stride", 0), ("dilation", 2), ("groups", 5))
+    x, weight = (call.tensor(position) for position in (first, first + 1))
+    count = len(x.dims) - 2
+    steps, paddings, gaps, more = (
+        _directions(call, name, options + place, count)
+        for name, place in (("stride", 0), ("padding", 1), ("dilation", 2), ("output_padding", 4))
     )
-    # what one direction has beyond the other counts as part of the image
-    padding = min(_pair(call, options + 1, call.tensor(first), "padding"))
-    more = _pair(call, options + 4, call.tensor(first), "output_padding")
-    height, width = (
-        (size - 1) * stride - 2 * padding + dilation * (taps - 1) + 1 + end
-        for size, taps, end in zip(x.dims[2:], weight.dims[2:], more, strict=True)
-    )
+    groups = _one(call, "groups", options + 5)
+    alike = len(set(steps)) == 1 and len(set(gaps)) == 1
+    if count == 1:  # across a signal of one row nothing is told
+        paddings, more = (0, *paddings), (0, *more)
+    if count < 3:
+        x, weight = _image(x), _image(weight)
+    if alike and count < 3:  # what one direction has beyond the other counts as part of the image
+        paddings = (min(paddings),) * 2
+    steps, gaps = ((*values, values[0]) if count == 1 else values for values in (steps, gaps))
+    sizes = [
+        (size - 1) * step - 2 * padding + gap * (taps - 1) + 1 + end
+        for size, step, padding, gap, taps, end in zip(
+            x.dims[2:], steps, paddings, gaps, weight.dims[2:], more, strict=True
+        )
+    ]
     leads_back = gradient == "input"
+    of = "both" if leads_back else gradient or "input"
+    given: dict[str, Any] = {"groups": groups, "backward": not leads_back, "gradient": of}
+    dims = (x.dims[0], weight.dims[1] * groups, *sizes)
+    if not alike or count == 3:
+        return _film(call, dims, weight, (steps, paddings, gaps), given)
     return Conv2d(
-        **_sizes(replace(x, dims=(x.dims[0], weight.dims[1] * groups, height, width)), weight),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
+        **_sizes(replace(x, dims=dims), weight),
+        **given,
+        stride=steps[0],
+        padding=paddings[0],
+        dilation=gaps[0],
         layout="nhwc" if x.channels_last else "nchw",
         dtype=math_dtype(call, x),
-        backward=not leads_back,
-        gradient="both" if leads_back else gradient or "input",
     )
 
 
@@ -114,17 +160,13 @@ def _image(tensor: Shape) -> Shape:
 
 def _folded(
     x: Shape, weight: Shape, steps: Sizes, paddings: Sizes, gaps: Sizes, groups: int
-) -> tuple[Shape, Shape, Sizes, Sizes, Sizes]:
-    """Return a convolution over time, height and width as one of images with the same FLOP and bytes.
+) -> tuple[Shape, Shape, Sizes, Sizes, Sizes] | None:
+    """Return a convolution over time, height and width as one of images with the same FLOP and bytes, if it is one.
 
     It is one of each picture by itself where a filter spans one of them; one over time, with the pixels of a picture in
     a row, where a filter spans one pixel; and one of single pixels where each filter has a block of its own, as where a
-    vision transformer cuts a film into patches.
-
-    Raises
-    ------
-    NotModelledError
-        When a filter spans both pictures and pixels that another filter spans too.
+    vision transformer cuts a film into patches. Where a filter spans both pictures and pixels that another filter spans
+    too, it is none.
     """
     (n, c, *sizes), (k, per_group, *taps) = x.dims, weight.dims
     if len(taps) != 3 or len(sizes) != 3:
@@ -143,15 +185,7 @@ def _folded(
         each = math.prod(taps)
         x = replace(x, dims=(n, c * each, outputs[0], outputs[1] * outputs[2]))
         return x, replace(weight, dims=(k, c * each, 1, 1)), (1,), (0, 0), (1,)
-    raise NotModelledError("it is a convolution in 3 dimensions")
-
-
-def _pair(call: Call, index: int, x: Shape, name: str) -> tuple[int, int]:
-    """Return an argument for both directions of an image; a signal has none across."""
-    given = call.ints(index)
-    if len(given) not in (1, 2):
-        raise NotModelledError(f"the trace does not say the {name}")
-    return (0 if len(x.dims) == 3 else given[0], given[-1])
+    return None
 
 
 def _directions(call: Call, name: str, index: int, count: int) -> Sizes:
@@ -163,17 +197,10 @@ def _directions(call: Call, name: str, index: int, count: int) -> Sizes:
 
 
 def _one(call: Call, name: str, index: int) -> int:
-    """Return the value of an argument that has to be equal in all directions."""
+    """Return the only value of an argument."""
     values = call.ints(index)
-    if not values:
-        raise NotModelledError(f"the trace does not say the {name}")
-    return _equal(name, values)
-
-
-def _equal(name: str, values: Sizes) -> int:
-    """Return a value that has to be equal in all directions."""
     if len(set(values)) != 1:
-        raise NotModelledError(f"the {name} differs by direction")
+        raise NotModelledError(f"the trace does not say the {name}")
     return values[0]
 
 

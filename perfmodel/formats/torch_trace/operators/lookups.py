@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
-from perfmodel.formats.torch_trace.operators.memory import broadcast, rows_of
+from perfmodel.formats.torch_trace.call import WHOLE, Call, NotModelledError, Shape
+from perfmodel.formats.torch_trace.operators.memory import along, broadcast, rows_of
 from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.embedding_bag import EmbeddingBag
 from perfmodel.operators.gather import Gather
@@ -80,27 +81,30 @@ def gather(call: Call) -> Operator:
 
 
 def index(call: Call) -> Operator:
-    """aten::index(self, indices) with indices along the first axes, which broadcast: one for each row of the result."""
+    """aten::index(self, indices), whose indices broadcast: a row is all that has one place of the axes with indices.
+
+    A capture tells axes without indices, `WHOLE`; a trace does not, so that there they are along the first axes.
+    """
     table, lists = call.tensor(0), call.argument(1)
-    indices = lists if isinstance(lists, tuple) else (lists,) if isinstance(lists, Shape) else ()
-    if not all(index.dims for index in indices) or not 0 < len(indices) <= len(table.dims):
+    given = lists if isinstance(lists, tuple) else (lists,) if isinstance(lists, Shape) else ()
+    indices = [index for index in given if index != WHOLE]
+    if not all(index.dims for index in indices) or not indices or len(given) > len(table.dims):
         raise NotModelledError("it has indices along other axes than the first ones")
     if any(index.dtype == "int8" for index in indices):
         raise NotModelledError("its mask does not say how many elements it selects")
-    cols = math.prod(table.dims[len(indices) :])
-    return IndexSelect(rows=broadcast(indices), cols=cols, distribution=_LEAST, dtype=table.dtype)
+    chosen = math.prod(size for size, index in zip(table.dims, given, strict=False) if index != WHOLE)
+    return IndexSelect(rows=broadcast(indices), cols=table.numel // chosen, distribution=_LEAST, dtype=table.dtype)
 
 
 def index_add(call: Call) -> Operator:
-    """aten::index_add_(self, dim, index, source) along the first axis."""
-    table, at, source = call.tensor(0), call.tensor(2), call.tensor(3)
-    if call.ints(1) != (0,):
-        raise NotModelledError("it adds along another axis than the first")
-    return ScatterAdd(rows=at.numel, cols=_row(source), table=table.dims[0], unique=1, dtype=table.dtype)
+    """aten::index_add_(self, dim, index, source), aten::index_reduce_: a row is all that has one place of the axis."""
+    table, at = call.tensor(0), call.tensor(2)
+    length, cols = along(call, table)
+    return ScatterAdd(rows=at.numel, cols=cols, table=length, unique=1, dtype=table.dtype)
 
 
 def scatter_add(call: Call) -> Operator:
-    """aten::scatter_add_(self, dim, index, src)."""
+    """aten::scatter_add_(self, dim, index, src), aten::scatter_reduce_."""
     table = call.tensor(0)
     return ScatterAdd(rows=call.tensor(2).numel, table=table.numel, unique=1, dtype=table.dtype)
 
@@ -110,9 +114,19 @@ def scatter(call: Call) -> Operator:
     return Gather(numel=call.tensor(2).numel, distribution=_LEAST, dtype=call.tensor(0).dtype)
 
 
-def _row(x: Shape) -> int:
-    """Return the elements of a row of the first axis."""
-    return math.prod(x.dims[1:])
+def take(call: Call) -> Operator:
+    """aten::take(self, index): single elements."""
+    return Gather(numel=call.tensor(1).numel, distribution=_LEAST, dtype=call.tensor(0).dtype)
+
+
+def searched(index: int) -> Callable[[Call], Operator]:
+    """Return the mapping of a search of numbers in a sorted list: aten::searchsorted(sorted, self), aten::bucketize."""
+
+    def build(call: Call) -> Operator:
+        x = call.tensor(index)
+        return Elementwise(numel=x.numel, kind="copy", dtype=x.dtype, out_dtype="int64")
+
+    return build
 
 
 # --- sorts and scans
@@ -133,8 +147,22 @@ def topk(call: Call) -> Operator:
     return Topk(rows=rows, cols=cols, k=kept[0], dtype=call.tensor(0).dtype)
 
 
+def order_statistic(axis: int) -> Callable[[Call], Operator]:
+    """Return the mapping of aten::median(self, dim), aten::kthvalue(self, k, dim): a selection in each row.
+
+    Without an axis it is one of all elements.
+    """
+
+    def build(call: Call) -> Operator:
+        x = call.tensor(0)
+        rows, cols = rows_of(call, axis) if call.has_values and call.value(axis) else (1, x.numel)
+        return Topk(rows=rows, cols=cols, k=1, dtype=x.dtype)
+
+    return build
+
+
 def scan(call: Call) -> Operator:
-    """aten::cumsum(self, dim, dtype), aten::cumprod."""
+    """aten::cumsum(self, dim, dtype), aten::cumprod, aten::cummax, aten::logcumsumexp."""
     rows, cols = rows_of(call, 1)
     return Scan(rows=rows, cols=cols, dtype=call.tensor(0).dtype)
 

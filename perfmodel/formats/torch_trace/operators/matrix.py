@@ -96,6 +96,36 @@ def _matrix_vector(call: Call, matrix: Shape, *, bias: bool) -> Operator:
     return Gemm(m=1, n=matrix.dims[0], k=matrix.dims[1], dtype=math_dtype(call, matrix), bias=bias)
 
 
+def dot(call: Call) -> Operator:
+    """aten::dot(self, tensor), aten::vdot."""
+    x = call.tensor(0)
+    return Gemm(m=1, n=1, k=x.numel, dtype=math_dtype(call, x))
+
+
+def distances(call: Call) -> Operator:
+    """aten::_euclidean_dist(x1 [..., m, k], x2 [..., n, k]), a product; aten::_cdist_forward, by plain arithmetic.
+
+    The former multiplies [-2 x1, norms, 1] by [x2, 1, norms], which are k + 2 long. Each pair of numbers of the latter
+    takes 3 FLOP or more, of which two are counted.
+    """
+    a, b = call.tensor(0), call.tensor(1)
+    as_product = call.name == "aten::_euclidean_dist"
+    return _distances(a, b, k=a.dims[-1] + 2 * as_product, engine="auto" if as_product else "vector")
+
+
+def distances_backward(call: Call) -> Operator:
+    """aten::_cdist_backward(grad, x1, x2, p, cdist): the gradient of x1."""
+    a, b = call.tensor(1), call.tensor(2)
+    return _distances(a, b, k=a.dims[-1], engine="vector")
+
+
+def _distances(a: Shape, b: Shape, *, k: int, engine: str) -> Operator:
+    if len(a.dims) < 2 or len(b.dims) < 2 or a.dims[-1] != b.dims[-1]:
+        raise NotModelledError(f"shapes {a.text()} and {b.text()} have no distances")
+    batch = max(math.prod(a.dims[:-2]), math.prod(b.dims[:-2]))
+    return Gemm(batch=batch, m=a.dims[-2], n=b.dims[-2], k=k, engine=engine, dtype=a.dtype)
+
+
 def scaled_mm(call: Call) -> Operator:
     """aten::_scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)."""
     return _product(call, call.tensor(0), call.tensor(1), bias=call.optional(4) is not None, out_dtype=_out(call, 6))

@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.formats.torch_trace.call import DTYPES, Call, NotModelledError, Shape, modelled
+from perfmodel.formats.torch_trace.call import DTYPES, Call, NotModelledError, Shape, modelled, part_of
 from perfmodel.operators import Operator
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.operators.reduction import Reduction
@@ -31,6 +32,8 @@ from perfmodel.operators.transpose import Transpose
 _TRANSPOSED = 32
 #: how Inductor names the view of a matrix product in a fused kernel
 _VIEWED = "_unsafe_view"
+#: reductions that are elementwise with a second tensor, and those that are always over all elements
+_OF_TWO, _OF_ALL = ("aten::max", "aten::min"), ("aten::histc", "aten::bincount")
 #: elements and ranks above this, 1e15, are damage
 _LARGEST = 2**50
 
@@ -111,6 +114,12 @@ def copied(index: int) -> Callable[[Call], Operator]:
         return _elementwise("copy", (call.tensor(index),))
 
     return build
+
+
+def scaled(call: Call) -> Operator:
+    """aten::_weight_norm_interface(v, g, dim): v times a number of its row, after a norm of it."""
+    v = call.tensor(0)
+    return Elementwise(numel=v.numel, kind="mul", num_inputs=1, dtype=v.dtype)
 
 
 def written(call: Call) -> Operator:
@@ -239,17 +248,21 @@ def reduction(call: Call) -> Operator:
     """aten::sum(self, dim, keepdim, dtype), aten::mean and similar ones; without axes over all elements.
 
     aten::sum(self, dtype) has two arguments, neither of which is an axis; aten::max(self, other) is elementwise.
+    The two parts of complex numbers are reduced apart.
     """
-    x = call.tensor(0)
-    if call.optional(1) is not None:
+    x = call.argument(0)
+    part = part_of(x) if isinstance(x, Shape) else ""
+    if not isinstance(x, Shape) or not part:
+        x = call.tensor(0)
+    if call.optional(1) is not None and call.name in _OF_TWO:
         return _elementwise("maximum", (x, call.tensor(1)))
-    axes = () if len(call.values) == 2 else call.ints(1)
+    axes = () if len(call.values) == 2 or call.name in _OF_ALL else call.ints(1)
     rows, cols = _rows(axes, of=x)
-    return Reduction(rows=rows, cols=cols, dtype=x.dtype)
+    return Reduction(rows=rows * (2 if part else 1), cols=cols, dtype=part or x.dtype)
 
 
 def vector_norm(call: Call) -> Operator:
-    """aten::linalg_vector_norm(self, ord, dim, keepdim)."""
+    """aten::linalg_vector_norm(self, ord, dim, keepdim), aten::norm(self, p, dim, keepdim)."""
     x = call.tensor(0)
     rows, cols = _rows(call.ints(2), of=x)
     return Reduction(rows=rows, cols=cols, dtype=x.dtype)
@@ -262,9 +275,20 @@ def embedding(call: Call) -> Operator:
 
 def index_select(call: Call) -> Operator:
     """aten::index_select(self, dim, index), which along the first axis of a matrix is an embedding."""
-    if call.ints(1) != (0,):
-        raise NotModelledError("it selects along another axis than the first")
-    return _embedding(call.tensor(0), call.tensor(2))
+    table, index = call.tensor(0), call.tensor(2)
+    if call.ints(1) == (0,) and len(table.dims) == 2:
+        return _embedding(table, index)
+    _, cols = along(call, table)
+    return IndexSelect(rows=index.numel, cols=cols, distribution="same", dtype=table.dtype)
+
+
+def along(call: Call, table: Shape) -> tuple[int, int]:
+    """Return the elements along the axis that the second argument names, and how many there are at each place of it."""
+    axes = call.ints(1)
+    if len(axes) != 1 or not -len(table.dims) <= axes[0] < len(table.dims):
+        raise NotModelledError(f"the trace does not say the axis of {call.name}")
+    axis = axes[0] % len(table.dims)
+    return table.dims[axis], table.numel // table.dims[axis]
 
 
 def _embedding(table: Shape, index: Shape) -> Operator:

@@ -1,0 +1,217 @@
+"""Parameters of the catalog beside what the pages of the models state: to the last one, or as they round them."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfmodel.errors import UsageError
+from perfmodel.workloads.catalog import named_model
+
+#: the metadata of their safetensors
+EXACT = {
+    "redpajama-incite-7b": 6_857_302_016,
+    "falcon-rw-1b": 1_311_625_216,
+    "qwen-1.8b": 1_836_828_672,
+    "qwen-14b": 14_167_290_880,
+    "qwen1.5-0.5b": 463_987_712,
+    "qwen1.5-1.8b": 1_836_828_672,
+    "qwen1.5-4b": 3_950_369_280,
+    "qwen1.5-7b": 7_721_324_544,
+    "qwen1.5-14b": 14_167_290_880,
+    "qwen1.5-32b": 32_512_218_112,
+    "qwen1.5-72b": 72_287_920_128,
+    "qwen1.5-110b": 111_209_914_368,
+    "qwen1.5-moe-a2.7b": 14_315_784_192,
+    "phi-1.5": 1_418_270_720,
+    "phi-3.5-mini": 3_821_079_552,
+    "phi-4-mini": 3_836_021_760,
+    "phi-3.5-moe": 41_873_153_344,
+    "mistral-7b-v0.2": 7_241_732_096,
+    "mistral-small-22b": 22_247_282_688,
+    "ministral-8b": 8_019_808_256,
+    "gemma-3-270m": 268_098_176,
+    "granite-3.1-2b": 2_533_531_648,
+    "granite-3.1-8b": 8_170_848_256,
+    "olmo-1b": 1_176_764_416,
+    "olmo-2-1b": 1_484_916_736,
+    "olmo-2-32b": 32_234_279_936,
+    "olmo-3-7b": 7_298_011_136,
+    "olmo-3-32b": 32_233_522_176,
+    "olmoe-1b-7b": 6_919_161_856,
+    "smollm3-3b": 3_075_098_624,
+    "seed-oss-36b": 36_151_104_512,
+    "solar-10.7b": 10_731_524_096,
+    "minicpm-2b": 2_724_880_896,
+    "open-llama-3b": 3_426_473_600,
+    "stablelm-2-1.6b": 1_644_515_328,
+    "stablelm-3b": 2_795_443_200,
+    "ernie-4.5-0.3b": 360_748_032,
+    "glm-4-9b": 9_399_951_360,
+    "glm-4-9b-0414": 9_400_279_040,
+    "glm-4-32b-0414": 32_566_081_536,
+    "chatglm3-6b": 6_243_584_000,
+    "exaone-3.5-2.4b": 2_405_327_360,
+    "exaone-3.5-7.8b": 7_818_448_896,
+    "exaone-3.5-32b": 32_003_200_000,
+    "exaone-4.0-1.2b": 1_279_391_488,
+    "exaone-4.0-32b": 32_003_216_384,
+    "command-r-08-2024": 32_296_476_672,
+    "command-r7b": 8_028_033_024,
+    "command-a-111b": 111_057_580_032,
+    "aya-expanse-8b": 8_028_033_024,
+    "deepseek-r1-distill-qwen-1.5b": 1_777_088_000,
+    "deepseek-llm-7b": 6_910_365_696,
+    "deepseek-coder-1.3b": 1_346_471_936,
+    "deepseek-coder-6.7b": 6_740_512_768,
+    "deepseek-coder-33b": 33_342_991_360,
+    "deepseek-moe-16b": 16_375_728_128,
+    "starcoder-15b": 15_517_456_384,
+    "starcoderbase-1b": 1_137_207_296,
+    "starcoder2-3b": 3_030_371_328,
+    "starcoder2-7b": 7_173_923_840,
+    "codegen-350m": 356_712_448,
+    "yi-6b": 6_061_035_520,
+    "yi-9b": 8_829_407_232,
+    "internlm2-1.8b": 1_889_110_016,
+    "internlm2-7b": 7_737_708_544,
+    "internlm2-20b": 19_861_149_696,
+    "baichuan-7b": 7_000_559_616,
+    "baichuan-13b": 13_264_901_120,
+    "baichuan2-7b": 7_505_973_248,
+    "baichuan2-13b": 13_896_668_160,
+    "falcon3-1b": 1_669_408_768,
+    "falcon3-3b": 3_227_655_168,
+    "falcon3-7b": 7_455_550_464,
+    "falcon3-10b": 10_305_653_760,
+    "bloom-560m": 559_214_592,
+    "bloom-1b1": 1_065_314_304,
+    "bloom-1b7": 1_722_408_960,
+    "bloom-3b": 3_002_557_440,
+    "pythia-70m": 70_426_624,
+    "pythia-160m": 162_322_944,
+    "pythia-410m": 405_334_016,
+    "pythia-1b": 1_011_781_632,
+    "pythia-1.4b": 1_414_647_808,
+    "pythia-2.8b": 2_775_208_960,
+    "pythia-6.9b": 6_857_302_016,
+    "pythia-12b": 11_846_072_320,
+    "gpt-neo-125m": 125_198_592,
+    "gpt-neo-1.3b": 1_315_575_808,
+    "gpt-neo-2.7b": 2_651_307_520,
+    "distilgpt2": 81_912_576,
+    "opt-350m": 331_196_416,
+    "flan-t5-small": 76_961_152,
+    "flan-t5-base": 247_577_856,
+    "flan-t5-large": 783_150_080,
+    "flan-t5-xl": 2_849_757_184,
+    "flan-t5-xxl": 11_135_332_352,
+    "mt5-small": 300_176_768,
+    "mt5-base": 582_401_280,
+    "mt5-large": 1_229_581_312,
+    "mt5-xl": 3_742_619_648,
+    "mt5-xxl": 12_921_057_280,
+    "codellama-13b": 13_016_028_160,
+}
+#: in billions
+ROUNDED = {
+    "internlm-7b": 7.32,
+    "stablelm-2-12b": 12.14,
+    "cerebras-gpt-13b": 12.85,
+    "codegen2.5-7b": 6.9,
+    "granite-3b-code": 3.48,
+    "devstral-2-123b": 125,
+    "qwen2-57b-a14b": 57.41,
+    "mistral-large-3-675b": 673,
+    "granite-3.3-2b": 2.534,
+    "granite-3.3-8b": 8.171,
+    "granite-3.1-1b-a400m": 1.335,
+    "granite-3.1-3b-a800m": 3.3,
+    "granite-20b-code": 20.1,
+    "granite-34b-code": 33.7,
+    "granite-8b-code": 8.05,
+    "seed-coder-8b": 8.25,
+    "moonlight-16b-a3b": 15.96,
+    "minicpm4-8b": 8.19,
+    "afm-4.5b": 4.62,
+    "eurollm-1.7b": 1.657,
+    "eurollm-9b": 9.154,
+    "bielik-11b-v2": 11.17,
+    "ling-flash-2.0": 103,
+    "ling-1t": 1000,
+    "hunyuan-7b": 7.5,
+    "ernie-4.5-300b-a47b": 300,
+    "deepseek-llm-67b": 67.4,
+    "starcoderbase-3b": 3.04,
+    "starcoderbase-7b": 7.33,
+    "codegen-2b": 2.78,
+    "codegen-6b": 7.07,
+    "codegen-16b": 16.03,
+    "falcon-11b": 11.1,
+    "bert-base-cased": 0.1083,
+    "roberta-base": 0.1247,
+    "roberta-large": 0.3554,
+    "xlm-roberta-base": 0.2783,
+    "xlm-roberta-large": 0.5601,
+    "bge-m3": 0.568,
+    "distilbert-base": 0.067,
+    "all-minilm-l6-v2": 0.0227,
+    "bge-small-en-v1.5": 0.0334,
+    "codellama-70b": 68.98,
+    "salamandra-7b": 7.77,
+    "minitron-4b": 4.19,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_parameters_are_those_of_the_checkpoint(name: str) -> None:
+    assert named_model(name).parameters == EXACT[name]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_parameters_in_billions(name: str) -> None:
+    assert named_model(name).parameters / 1e9 == pytest.approx(ROUNDED[name], rel=0.012)
+
+
+@pytest.mark.parametrize(
+    ("name", "active"),
+    [("qwen1.5-moe-a2.7b", 2.7), ("qwen2-57b-a14b", 14), ("phi-3.5-moe", 6.6), ("olmoe-1b-7b", 1.3),
+     ("deepseek-moe-16b", 2.8), ("mistral-large-3-675b", 39), ("ling-flash-2.0", 6.1), ("ling-1t", 50),
+     ("ernie-4.5-300b-a47b", 47)],
+)  # fmt: skip
+def test_parameters_that_a_token_visits_in_billions(name: str, active: float) -> None:
+    assert named_model(name).active_parameters / 1e9 == pytest.approx(active, rel=0.07)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("mistralai/Codestral-22B-v0.1", "mistral-small-22b"),
+        ("Qwen/Qwen2-VL-7B-Instruct", "qwen2-7b"),
+        ("CohereLabs/c4ai-command-a-03-2025", "command-a-111b"),
+        ("allenai/Olmo-3.1-32B-Think", "olmo-3-32b"),
+        ("HuggingFaceH4/zephyr-7b-beta", "mistral-7b-v0.1"),
+        ("lmsys/vicuna-13b-v1.5", "llama-2-13b"),
+        ("zai-org/GLM-Z1-32B-0414", "glm-4-32b-0414"),
+        ("google/t5-v1_1-xxl", "flan-t5-xxl"),
+        ("EleutherAI/pythia-1.4b-deduped", "pythia-1.4b"),
+        ("bigscience/bloomz-560m", "bloom-560m"),
+        ("LGAI-EXAONE/EXAONE-Deep-32B", "exaone-3.5-32b"),
+        ("nvidia/AceReason-Nemotron-14B", "qwen2.5-14b"),
+    ],
+)
+def test_names_of_pages(text: str, name: str) -> None:
+    assert named_model(text).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("google/gemma-3n-E4B-it", "embeddings of each layer"),
+        ("RWKV/v6-Finch-7B-HF", "recurrent layers"),
+        ("nvidia/Hymba-1.5B-Base", "attention and Mamba"),
+        ("google/recurrentgemma-2b", "recurrent layers"),
+    ],
+)
+def test_a_name_of_a_family_that_is_not_modelled_says_why(name: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        named_model(name)
