@@ -157,7 +157,9 @@ class Machine:
 def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
     hardware = completed(hardware)
     vector = hardware.find_peak("fp32", "vector") or peak
-    clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
+    # Points of a sweep that compute nothing have no peak: the vector engine has one clock, whatever a peak states.
+    stated = peak.clock_hz if peak and (peak.engine != "vector" or "vector" not in hardware.clocks_hz) else None
+    clock = stated or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
     fp32 = vector.flop_per_s if vector else np.nan
     chosen = peak or vector
     cache = hardware.caches[-1] if hardware.caches else None
