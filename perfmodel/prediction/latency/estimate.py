@@ -180,7 +180,7 @@ def reaching(one: Estimate, other_s: Number) -> Estimate:
     ratio = other_s / one.time_s
     spread = one.spread.reaching(ratio)
     grown = (spread.half_width() ** 2 - one.spread.half_width() ** 2) / Z80**2
-    if not anywhere(grown > 0.0):
+    if not np.ndim(one.time_s) and not anywhere(grown > 0.0):
         return one
     return replace(one, spread=spread, uncertainty=one.uncertainty.and_of(ErrorSource.LIBRARY, maximum(grown, 0.0)))
 
