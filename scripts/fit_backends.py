@@ -21,10 +21,10 @@ from fit_usual import FittedFamily
 from perfmodel.accuracy.fit import Group, fit
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
+from perfmodel.prediction.designs import generation
 from perfmodel.prediction.latency.constants import combined
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.libraries import known_libraries
-from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.latency.nearest_tables import Found
 
 #: a backend has constants of its own from this many rows on

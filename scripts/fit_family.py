@@ -45,9 +45,9 @@ from perfmodel.accuracy.libraries import (
 )
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.prediction.designs import generation, product_line, vendor
 from perfmodel.prediction.latency.constants import WIDEST, Constants
 from perfmodel.prediction.latency.family import Family, Values
-from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 
 

@@ -41,11 +41,12 @@ from perfmodel.errors import unknown_name
 from perfmodel.files import shipped_folder, write_atomic
 from perfmodel.hardware_catalog.write import latency_text
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.designs import generation
 from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family, family_names
-from perfmodel.prediction.latency.machine import Machine, generation
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.surfaces import read_surfaces, surface_path, surface_text, to_surface
 from perfmodel.prediction.latency.tables import LatencySpec, default_tables, latency_specs
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.hardware_catalog import load_all
+from perfmodel.prediction.designs import generation
 from perfmodel.prediction.latency.effects import widest_interval
-from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.latency.tables import default_tables
 
 Intervals = Mapping[str, tuple[float, float]]

@@ -31,10 +31,10 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface, SurfaceAxis
 from perfmodel.core.vocabulary import Calibration
+from perfmodel.prediction.designs import generation, product_line, vendor
 from perfmodel.prediction.latency.constants import WIDEST, combined
 from perfmodel.prediction.latency.estimate import REGIMES, regime_code
 from perfmodel.prediction.latency.family import Axis, Family
-from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.nearest_tables import Found
 from perfmodel.prediction.latency.surfaces import UNIT
 from perfmodel.prediction.latency.terms import HOST

@@ -30,9 +30,9 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
+from perfmodel.prediction.designs import generation
 from perfmodel.prediction.latency import constants, nearest_tables
 from perfmodel.prediction.latency.family import Family
-from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.latency.tables import default_tables
 
 

@@ -23,6 +23,7 @@ HELPERS = (
     "collective",
     "listing",
     "lookup",
+    "moe_calls",
     "parse",
     "report",
     "routing",

@@ -113,6 +113,8 @@ class Operator(abc.ABC):
     _derived: ClassVar[frozenset[str]] = frozenset()
     #: the engine that the operator's arithmetic runs on by default
     preferred_engine: ClassVar[str] = "vector"
+    #: whether a call that names no library may be several calls of PyTorch, where it has no kernel for the operator
+    eager_by_default: ClassVar[bool] = True
 
     dtype: str = dtype_of("fp32", doc="dtype of inputs and outputs")
     engine: str = choice("auto", ("auto", *ENGINES), doc="math engine; auto chooses by operator and dtype")

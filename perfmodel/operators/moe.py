@@ -15,6 +15,7 @@ from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, number, scale_of, size
 from perfmodel.operators.checks import check_groups, first_point
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.moe_calls import GROUPED, one_by_one, widened
 from perfmodel.operators.routing import LoadFeatures, expected_touched, expected_visits, loads_of
 from perfmodel.operators.scales import check_divides, expand_format, format_name, scale_tensors, weight_bytes
 
@@ -62,6 +63,8 @@ class Moe(Operator):
     """
 
     op: ClassVar[str] = "moe"
+    #: engines and frameworks have fused kernels; PyTorch's loop over the experts checks them
+    eager_by_default: ClassVar[bool] = False
     preferred_engine: ClassVar[str] = "tensor"
 
     tokens: Number = size(doc="tokens of all ranks that share the experts")
@@ -221,9 +224,14 @@ class Moe(Operator):
     def composition_in(self, library: str) -> tuple[Operator, ...]:
         """Return the router's product and the layer without it, where it is part of the call.
 
-        PyTorch's calls of a layer hold it: they are predicted together.
+        PyTorch multiplies weights of some dtypes in groups: its calls of such a layer hold the router, and are
+        predicted together. Of others it runs expert by expert, after it has widened narrow ones (`moe_calls`).
         """
-        if not self.router or library == "torch":
+        if library == "torch":
+            if self.weight_dtype in GROUPED and self.dtype in GROUPED:
+                return ()
+            return one_by_one(self) if self.number_format == self.dtype else widened(self)
+        if not self.router:
             return ()
         routed = np.ceil(self.tokens / self.ep)
         router = Gemm(m=plain(routed), n=self.experts, k=self.hidden, dtype=self.out_dtype, name="router")

@@ -23,6 +23,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.scales import may_be_microscaled
 from perfmodel.prediction.copies import stays_within
+from perfmodel.prediction.relatives import launch_of_generation, sustained_bandwidth, sustained_compute
 from perfmodel.prediction.topology import (
     NETWORK_LINK,
     PEER_LINKS,
@@ -214,8 +215,8 @@ def _datasheet_ceilings(hardware: Hardware, peak: Peak | None, *links: str) -> C
     )
 
 
-#: shares of the datasheet that a machine that nobody measured is assumed to sustain, and its launch [s]: the medians of
-#: the shipped specs that have the figure (a test recomputes them)
+#: shares of the datasheet that a machine is assumed to sustain of whose generation nobody measured one, and its launch
+#: [s]: the medians of the shipped specs that have the figure (a test recomputes them)
 ASSUMED_BANDWIDTH = 0.85
 ASSUMED_COMPUTE = 0.80
 ASSUMED_LAUNCH_S = 2.5e-6
@@ -230,9 +231,9 @@ ASSUMED_LINK = {"pcie": 0.80, "pcie_pageable": 0.40}
 
 
 def launch_time(hardware: Hardware) -> float:
-    """Return the time of starting a kernel: the specification's overhead, else the assumed one [s]."""
+    """Return the time of starting a kernel: the specification's overhead, else its generation's, else any GPU's [s]."""
     overhead = hardware.launch.overhead_s
-    return ASSUMED_LAUNCH_S if overhead is None else overhead
+    return launch_of_generation(hardware, ASSUMED_LAUNCH_S) if overhead is None else overhead
 
 
 def sustained_ceilings(
@@ -240,6 +241,7 @@ def sustained_ceilings(
 ) -> Ceilings:
     """Return the ceilings that good kernels reach: measured ones, else an assumed share of the datasheet's.
 
+    The share is that of measured machines of its generation, where there are any (`perfmodel.prediction.relatives`).
     Links other than PCIe keep their datasheet rate where none was measured.
 
     Parameters
@@ -247,11 +249,13 @@ def sustained_ceilings(
     pinned : whether the host memory of a copy is page-locked.
     """
     sheet = datasheet_ceilings(hardware, peak, links)
-    measured = {m.name: m.sustained_bytes_per_s for m in hardware.memory if m.sustained_bytes_per_s}
-    used = [name for name in sheet.memory if name in measured]
+    levels = {level.name: level for level in hardware.memory}
+    used = [name for name in sheet.memory if levels[name].sustained_bytes_per_s]
     compute = None
     if peak:
-        compute = peak.sustained_flop_per_s or ASSUMED_COMPUTE * peak.flop_per_s
+        compute = peak.sustained_flop_per_s or sustained_compute(
+            hardware, peak.engine, peak.dtype, peak.flop_per_s, ASSUMED_COMPUTE
+        )
         used += ["compute"] if peak.sustained_flop_per_s else []
     rates = {}
     for name, rate in sheet.links.items():
@@ -261,7 +265,10 @@ def sustained_ceilings(
         rates[name] = figure or share * rate
         used += [name] if figure else []
     used += ["launch"] if hardware.launch.overhead_s is not None else []
-    memory = {name: measured.get(name, ASSUMED_BANDWIDTH * rate) for name, rate in sheet.memory.items()}
+    memory = {
+        name: levels[name].sustained_bytes_per_s or sustained_bandwidth(hardware, levels[name], ASSUMED_BANDWIDTH)
+        for name in sheet.memory
+    }
     return Ceilings(compute, memory, rates, launch_time(hardware), tuple(used))
 
 

@@ -94,6 +94,19 @@ class Uncertainty:
             taken |= here
         return found
 
+    def and_of(self, source: ErrorSource, variance: Number) -> Uncertainty:
+        """Return the sources of error with a variance more in every regime, of a source that may be among them."""
+        more = {source: (variance,) * len(REGIMES)}
+        if not self.parts:
+            return Uncertainty(((True, more),))
+        none = (0.0,) * len(REGIMES)
+        return Uncertainty(
+            tuple(
+                (mask, {**known, source: tuple(plain(value + variance) for value in known.get(source, none))})
+                for mask, known in self.parts
+            )
+        )
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -16,7 +16,9 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 
 #: kernels that run several operators one after another, also in records whose rows have no ``composition_time_s``
-_COMPOSED_NAMES = ("naive", "torch.sdpa.math", "torch.sdpa.math.backward", "chunked", "chunked.backward")
+_COMPOSED_NAMES = (
+    "naive", "torch.sdpa.math", "torch.sdpa.math.backward", "chunked", "chunked.backward", "experts one by one",
+)  # fmt: skip
 #: load average over the number of CPUs from which on other processes disturb a measurement
 BUSY_SHARE = 0.25
 #: calls of a library that run several operators, which the model predicts as what the library does

@@ -15,7 +15,8 @@ from perfmodel.hardware_catalog.figures import machine_figures
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.write import write_spec
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.machine import Machine, generation
+from perfmodel.prediction.designs import generation
+from perfmodel.prediction.latency.machine import Machine
 
 #: a consumer Blackwell, which the catalog does not have
 NEW = """

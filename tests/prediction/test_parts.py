@@ -108,3 +108,29 @@ def test_parts_of_equal_shape_at_one_point_of_a_sweep_err_alike_there(simple_gpu
         many.predicted_time_high_s[1] / many.predicted_time_s[1]
         > many.predicted_time_high_s[0] / many.predicted_time_s[0]
     )
+
+
+#: calls whose interval is that of their kernels' sum between events, or which compute nothing at some points
+SWEPT = [
+    (pm.Moe(tokens=1, hidden=4096, inter=1536, experts=64, top_k=6, dtype="fp8"), "tokens", "rtx-5090", "trtllm"),
+    (pm.Reduction(rows=151, cols=1, dtype="fp32"), "cols", "b200-sxm-180gb", ""),
+    (pm.EmbeddingBag(bags=5, pooling=1, vocab=100000, dim=482, dtype="fp32"), "pooling", "b200-sxm-180gb", "torch"),
+    (pm.CrossEntropy(rows=1, vocab=32000, dtype="bf16"), "rows", "rtx-4090", ""),
+]
+
+
+@pytest.mark.parametrize(("op", "size", "machine", "library"), SWEPT, ids=lambda one: getattr(one, "op", None))
+@pytest.mark.parametrize("count", [3, CHUNK + 5], ids=["one piece", "several"])
+@pytest.mark.parametrize("timing", ["kernel", "event"])
+def test_a_point_of_a_sweep_is_predicted_as_the_call_alone(op, size, machine, library, count, timing):
+    sizes = np.geomspace(1, 512, count).round()
+    how = {"timing": timing, "library": library, "cache": "warm"}
+    swept = pm.predict(op.changed(**{size: sizes}), machine, **how)
+    variances = swept.uncertainty.variances(swept.regime)
+    for place in (0, count // 2, count - 1):
+        single = pm.predict(op.changed(**{size: float(sizes[place])}), machine, **how)
+        for name in ("predicted_time_low_s", "predicted_time_s", "predicted_time_high_s", "bound_time_s"):
+            assert getattr(swept, name)[place] == pytest.approx(getattr(single, name), rel=1e-12)
+        of_point = {source: float(np.broadcast_to(v, sizes.shape)[place]) for source, v in variances.items()}
+        alone = {source: float(v) for source, v in single.uncertainty.variances(single.regime).items()}
+        assert {k: v for k, v in of_point.items() if v} == pytest.approx({k: v for k, v in alone.items() if v})

@@ -122,7 +122,12 @@ def test_a_point_is_a_row_with_a_status():
 
 @pytest.mark.parametrize(
     ("row", "composed"),
-    [({"kernel": "naive"}, True), ({"composition_time_s": 1e-3}, True), ({"kernel": "torch.matmul"}, False)],
+    [
+        ({"kernel": "naive"}, True),
+        ({"kernel": "experts one by one"}, True),
+        ({"composition_time_s": 1e-3}, True),
+        ({"kernel": "torch.matmul"}, False),
+    ],
 )
 def test_compositions_are_recognised_also_where_an_old_record_only_names_them(row, composed):
     (found,) = Record("bench", [{**ROW, **row}]).rows

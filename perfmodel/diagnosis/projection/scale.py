@@ -16,8 +16,8 @@ from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
+from perfmodel.prediction.designs import generation
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
-from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.profile.arithmetic import Arithmetic, kernel_arithmetic

@@ -16,6 +16,7 @@ from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
+from perfmodel.operators.moe_calls import one_by_one, widened
 
 #: the oldest compute capability that torch._grouped_mm has a kernel for on a GPU (aten/native/cuda/GroupedBlas.cpp)
 _GROUPED_CAPABILITY = (8, 0)
@@ -81,19 +82,6 @@ def _loop(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
     return call
 
 
-def _loop_parts(op: Moe) -> tuple[Operator, ...]:
-    """The products of each expert that is touched with its rows, the activation and the weighted sum."""
-    experts = max(1, round(float(op.touched)))
-    rows, inter = max(1, round(float(op.computed_slots) / experts)), int(op.inter_of_rank)
-    return (
-        Gemm(m=rows, n=int((1 + op.gated) * inter), k=op.hidden, dtype=op.dtype, count=experts),
-        Elementwise(numel=rows * inter, kind="silu_mul" if op.gated else "silu", dtype=op.dtype, count=experts),
-        Gemm(m=rows, n=op.hidden, k=inter, dtype=op.dtype, count=experts),
-        Elementwise(numel=rows * op.hidden, kind="mul", num_inputs=1, dtype="fp32", count=experts),
-        Elementwise(numel=rows * op.hidden, kind="add", dtype="fp32", count=experts),
-    )
-
-
 def _widened(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
     """All weights times their scales in the dtype of the tokens, which stay as they are; then expert by expert."""
 
@@ -103,17 +91,6 @@ def _widened(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
         return wide
 
     return call
-
-
-def _widening_parts(op: Moe) -> tuple[Operator, ...]:
-    """A cast and a product of all weights of the experts that are touched, and the layer in the tokens' dtype."""
-    numbers = round(float(op.touched * op.hidden * op.inter_of_rank * (2.0 + op.gated)))
-    plain = op.changed(dtype=op.out_dtype, weight_dtype=op.out_dtype, scale="none")
-    return (
-        Elementwise(numel=numbers, kind="cast", dtype="int8", out_dtype=op.out_dtype),
-        *([Elementwise(numel=numbers, kind="mul", dtype=op.out_dtype)] if op.scale != "none" else []),
-        plain,
-    )
 
 
 def _widened_bytes(op: Moe) -> float:
@@ -189,7 +166,7 @@ KERNELS = (
         _supports,
         _is_ordinary,
         _slots_bytes,
-        composition=_loop_parts,
+        composition=one_by_one,
     ),
     Kernel("torch._grouped_mm", "moe", "torch", _grouped, _supports_grouped, _is_ordinary, _slots_bytes),
     Kernel("dense", "moe", "torch", _dense, _supports, _is_ordinary, _dense_bytes, composition=_dense_parts),
@@ -201,7 +178,7 @@ KERNELS = (
         _supports_widening,
         _is_narrow,
         _widened_bytes,
-        composition=_widening_parts,
+        composition=widened,
     ),
 )
 

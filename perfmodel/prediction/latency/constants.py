@@ -19,6 +19,7 @@ from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
+from perfmodel.prediction.designs import has_another_chip
 from perfmodel.prediction.latency.doubts import Doubt, Doubted
 from perfmodel.prediction.latency.effects import (
     Stated,
@@ -32,7 +33,6 @@ from perfmodel.prediction.latency.effects import (
 )
 from perfmodel.prediction.latency.family import HOST_DEFAULTS, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
-from perfmodel.prediction.latency.machine import has_another_chip
 from perfmodel.prediction.latency.nearest_tables import Found, changed_figures, found_tables, knows_vendor
 from perfmodel.prediction.latency.own_figures import measured_constants, queued_starts, unlike_products
 from perfmodel.prediction.stretch import Stretch

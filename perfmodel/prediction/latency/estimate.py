@@ -180,12 +180,9 @@ def reaching(one: Estimate, other_s: Number) -> Estimate:
     ratio = other_s / one.time_s
     spread = one.spread.reaching(ratio)
     grown = (spread.half_width() ** 2 - one.spread.half_width() ** 2) / Z80**2
-    if not anywhere(grown > 0.0) and not np.ndim(one.time_s):
+    if not np.ndim(one.time_s) and not anywhere(grown > 0.0):
         return one
-    variances = one.uncertainty.variances(one.regime)
-    variances[ErrorSource.LIBRARY] = plain(variances.get(ErrorSource.LIBRARY, 0.0) + maximum(grown, 0.0))
-    parts = {source: (value,) * len(REGIMES) for source, value in variances.items()}
-    return replace(one, spread=spread, uncertainty=Uncertainty(((True, parts),)))
+    return replace(one, spread=spread, uncertainty=one.uncertainty.and_of(ErrorSource.LIBRARY, maximum(grown, 0.0)))
 
 
 def reaching_further(one: Estimate, down: Number, up: Number) -> Estimate:
@@ -196,10 +193,8 @@ def reaching_further(one: Estimate, down: Number, up: Number) -> Estimate:
     low, high = one.spread.factors
     ends = (plain(low * np.exp(np.negative(down))), plain(high * np.exp(up)))
     spread = Spread(0, (ends,), one.spread.floor_s)
-    variances = one.uncertainty.variances(one.regime)
-    variances[ErrorSource.SPECIFICATION] = plain((spread.half_width() ** 2 - one.spread.half_width() ** 2) / Z80**2)
-    parts = {source: (value,) * len(REGIMES) for source, value in variances.items()}
-    return replace(one, spread=spread, uncertainty=Uncertainty(((True, parts),)))
+    grown = (spread.half_width() ** 2 - one.spread.half_width() ** 2) / Z80**2
+    return replace(one, spread=spread, uncertainty=one.uncertainty.and_of(ErrorSource.SPECIFICATION, grown))
 
 
 def between_events(one: Estimate) -> Estimate:

@@ -92,12 +92,17 @@ def _joined_uncertainty(pieces: Sequence[tuple[slice, Uncertainty]], shape: tupl
 
 
 def _uncertainty_of_points(pieces: Sequence[tuple[slice, Uncertainty]], shape: tuple[int, ...]) -> Uncertainty:
-    """Return the sources of error of parts whose points each have variances of their own, the same in each regime."""
-    columns: dict[ErrorSource, NDArray[np.float64]] = {}
+    """Return the sources of error of parts whose points each have variances of their own."""
+    points = math.prod(shape)
+    columns: dict[ErrorSource, tuple[NDArray[np.float64], ...]] = {}
     for places, piece in pieces:
-        for _, found in piece.parts:
-            for source, (variance, *_) in found.items():
-                columns.setdefault(source, np.zeros(math.prod(shape)))[places] = variance
-    return Uncertainty(
-        ((True, {source: (column.reshape(shape),) * len(REGIMES) for source, column in columns.items()}),)
-    )
+        free: Any = True
+        for mask, found in piece.parts:
+            here = np.broadcast_to(free & np.asarray(mask), np.zeros(points, bool)[places].shape)
+            for source, variances in found.items():
+                of_regimes = columns.setdefault(source, tuple(np.zeros(points) for _ in REGIMES))
+                for column, variance in zip(of_regimes, variances, strict=True):
+                    column[places] = np.where(here, variance, column[places])
+            free = free & np.logical_not(mask)
+    kept = {source: tuple(column.reshape(shape) for column in found) for source, found in columns.items()}
+    return Uncertainty(((True, kept),))

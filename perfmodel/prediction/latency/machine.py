@@ -157,7 +157,9 @@ class Machine:
 def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
     hardware = completed(hardware)
     vector = hardware.find_peak("fp32", "vector") or peak
-    clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
+    # Points of a sweep that compute nothing have no peak: the vector engine has one clock, whatever a peak states.
+    stated = peak.clock_hz if peak and (peak.engine != "vector" or "vector" not in hardware.clocks_hz) else None
+    clock = stated or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
     fp32 = vector.flop_per_s if vector else np.nan
     chosen = peak or vector
     cache = hardware.caches[-1] if hardware.caches else None
@@ -211,41 +213,3 @@ def _slack(hardware: Hardware, peak: Peak | None) -> float:
     integer = hardware.find_peak("int8", "tensor")
     ratio = integer.flop_per_s / (dtype_bytes(peak.dtype) * peak.flop_per_s) if integer else 1.0
     return limited * (ratio if ratio > ROUNDING else 1.0)
-
-
-def generation(hardware: Hardware) -> str:
-    """Return the name of the machines that share a machine's design and defaults: "hopper-9.0", "cdna-2-gfx90a".
-
-    It is the specification's ``generation``, else architecture and compute capability. The compute capability tells
-    chips apart that share the architecture's name: A100 (8.0) has twice the L2 and half the fp32 lanes of A40 (8.6).
-    """
-    return _slug(hardware.generation) if hardware.generation else _design(hardware)
-
-
-def has_another_chip(hardware: Hardware) -> bool:
-    """Return whether a machine takes the constants of a generation whose chip is not its own: B300 those of B200."""
-    return generation(hardware) != _design(hardware)
-
-
-def _design(hardware: Hardware) -> str:
-    parts = (hardware.architecture, hardware.compute_capability)
-    return _slug("-".join(part for part in parts if part))
-
-
-def vendor(hardware: Hardware) -> str:
-    """Return the name of the machines of a vendor, which share the software that dispatches kernels."""
-    return _slug(hardware.vendor)
-
-
-def product_line(hardware: Hardware) -> str:
-    """Return the name of the machines that share vendor and kind of memory: "nvidia-hbm", "nvidia-gddr", "amd-hbm".
-
-    The kind of memory decides which share of the datasheet bandwidth streams reach. It also tells chips apart: stacked
-    memory is on data-centre chips, GDDR on those of graphics cards.
-    """
-    kind = "gddr" if "GDDR" in hardware.main_memory.technology.upper() else "hbm"
-    return f"{vendor(hardware)}-{kind}"
-
-
-def _slug(name: str) -> str:
-    return name.lower().replace(" ", "-")

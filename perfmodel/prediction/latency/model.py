@@ -116,7 +116,8 @@ def _with_others(
     def taken(other: str) -> Number:
         return estimate(op, hardware, peak, replace(conditions, library=other, version=""), floor_s).time_s
 
-    eager = True if op.composition_in("torch") else eager_points(op, machine, hardware.kind)
+    eager = bool(op.composition_in("torch")) or eager_points(op, machine, hardware.kind)
+    eager = eager if op.eager_by_default else False
     if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
         found = reaching(found, where(eager, taken("torch"), found.time_s))
     if library or not varied_families(op.op):

@@ -12,10 +12,10 @@ from perfmodel.core.fitted_with import LINK, changed
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.vocabulary import Calibration
+from perfmodel.prediction.designs import generation, product_line, vendor
 from perfmodel.prediction.latency.effects import is_of_siblings
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.libraries import known_libraries
-from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 
 #: a table, and how well its constants know the machine

@@ -6,6 +6,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.prediction.latency.family import FACTOR, Family
 from perfmodel.prediction.latency.machine import AMD, NVIDIA, USUAL_CLOCK_HZ, Machine, copies_to_shared
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, limited_share
+from perfmodel.prediction.relatives import near_bandwidth
 
 #: time of products in 16 and 8 bits by AMD's library over that of NVIDIA's at the same power, and their families. AMD's
 #: typical attained FLOPs of an MI325X, ten products of DeepSeek-V3 (606 TFLOP/s in fp16, 616 in bf16, 1143 in fp8;
@@ -19,13 +20,17 @@ THROUGH_REGISTERS = 1.1
 
 
 def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
-    """Return the constants that the machine's own ``[sustained]`` bandwidth determines, for families that stream.
+    """Return the constants that the machine's ``[sustained]`` bandwidth determines, for families that stream.
 
-    That bandwidth is of whole streams, reads and writes together, so that a written byte costs as much as a read one.
+    Where it lacks one, that of a board of its generation with nearly its memory does (`near_bandwidth`). It is that of
+    whole streams, reads and writes together, so that a written byte costs as much as a read one.
     """
-    rate = hardware.main_memory.sustained_bytes_per_s
-    peak = (hardware.main_memory.bandwidth_bytes_per_s or 0.0) * hardware.main_memory.delivered
-    if not (family.streams and rate and peak):
+    memory = hardware.main_memory
+    peak = (memory.bandwidth_bytes_per_s or 0.0) * memory.delivered
+    if not (family.streams and peak):
+        return {}
+    rate = memory.sustained_bytes_per_s or near_bandwidth(hardware, memory)
+    if not rate:
         return {}
     known = {constant.name for constant in family.all_constants}  # not all streams tell a write from a read
     return {name: value for name, value in (("eta", rate / peak), ("write", 1.0)) if name in known}

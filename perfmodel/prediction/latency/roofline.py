@@ -12,12 +12,10 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import (
-    ASSUMED_BANDWIDTH,
-    ASSUMED_COMPUTE,
-    ASSUMED_LAUNCH_S,
     ASSUMED_LINK,
     Ceilings,
     ceiling_times,
+    datasheet_ceilings,
     launch_time,
     link_load,
     link_traffic,
@@ -44,8 +42,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     (R. W. Hockney, "The communication challenge for MPP", Parallel Computing 20, 1994).
 
     This is the roofline with rates that good kernels reach instead of the datasheet's, and the cost of starting a
-    kernel. Where the specification lacks a figure, the median share of the measured machines takes its place. Tiles,
-    waves and caches are not in it.
+    kernel. Where the specification lacks a figure, the share of measured machines of its generation takes its place,
+    else that of all. Tiles, waves and caches are not in it.
     """
     hardware = _hardware(machine)
     links = link_load(op, hardware)
@@ -82,16 +80,19 @@ def waits(op: Collective, hardware: Hardware) -> Number:
 
 def basis(op: Operator, machine: Machine, terms: Terms) -> str:
     """Return which figures set the prediction: sustained ones, assumed ones, or a link's datasheet."""
-    ceilings = _ceilings(op, machine, link_traffic(op, _hardware(machine)))
+    hardware = _hardware(machine)
+    links = link_traffic(op, hardware)
+    ceilings, sheet_rates = _ceilings(op, machine, links), datasheet_ceilings(hardware, machine.peak, links)
     starts = (LAUNCH, SYNCHRONISATION)
     setting = [name for name, time in terms.adds.items() if anywhere(time > 0) and name not in starts]
     names = [*("compute" if name == MATH else str(name) for name in setting), "launch"]
-    shares = dict.fromkeys(ceilings.memory, f"{ASSUMED_BANDWIDTH:.0%} of datasheet ")
-    shares["compute"] = f"{ASSUMED_COMPUTE:.0%} of datasheet "
+    shares = {name: f"{rate / sheet_rates.memory[name]:.0%} of datasheet " for name, rate in ceilings.memory.items()}
+    if ceilings.compute and sheet_rates.compute:
+        shares["compute"] = f"{ceilings.compute / sheet_rates.compute:.0%} of datasheet "
     pinned = getattr(op, "pinned", True)
     shares |= {name: f"{ASSUMED_LINK[kind]:.0%} of datasheet " for name in ceilings.links
                if (kind := name if pinned else f"{name}_pageable") in ASSUMED_LINK}  # fmt: skip
-    shares["launch"] = f"{ASSUMED_LAUNCH_S * 1e6:.1f} us of "
+    shares["launch"] = f"{launch_time(hardware) * 1e6:.1f} us of "
     measured = [name for name in names if name in ceilings.sustained]
     assumed = [f"{shares[name]}{name}" for name in names if name not in measured and name in shares]
     sheet = [name for name in names if name not in measured and name not in shares]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -207,6 +208,46 @@ def test_pytorch_runs_a_layer_call_by_call_by_hand() -> None:
     fused = pm.predict(op, H100, library="sglang")
     assert alone.predicted_time_s > fused.predicted_time_s
     assert alone.calibration == Calibration.NEVER_SEEN
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sizes", "measured_s"),
+    [
+        (1, (4096, 1536, 64, 8), 2.902e-3),
+        (16, (4096, 1536, 64, 8), 14.537e-3),
+        (256, (4096, 1536, 64, 8), 10.910e-3),
+        (4096, (4096, 1536, 64, 8), 19.646e-3),
+        (4096, (4096, 14336, 8, 2), 6.674e-3),
+    ],
+)
+def test_pytorch_runs_expert_after_expert_where_it_does_not_group_them(
+    tokens: int, sizes: tuple[int, int, int, int], measured_s: float
+) -> None:
+    """A loop over the experts in 16 bits on an H100, as our own record of 2026-11-23 has it (`examples/records`)."""
+    hidden, inter, experts, top_k = sizes
+    op = pm.Moe(tokens=tokens, hidden=hidden, inter=inter, experts=experts, top_k=top_k, dtype="fp16")
+    found = pm.predict(op, H100, library="torch", timing="event")
+    assert found.predicted_time_low_s < measured_s < found.predicted_time_high_s
+    # searching for each expert's slots, and what those with any take
+    calls = sum(part.count for part in op.composition_in("torch"))
+    touched = math.ceil(op.touched)
+    assert calls == 5 + 1 + 2 * experts + 9 * touched + 1
+    assert found.predicted_time_s > calls * 14e-6
+    # torch._grouped_mm multiplies bf16, and fused kernels any
+    assert op.changed(dtype="bf16", weight_dtype="bf16", out_dtype="bf16").composition_in("torch") == ()
+    assert pm.predict(op, H100).predicted_time_s < 0.8 * float(found.predicted_time_s)
+
+
+def test_a_loop_over_experts_does_the_work_of_the_layer() -> None:
+    """Every expert gets 128 rows, whose products are the layer's; narrow weights are widened before, all of them."""
+    op = pm.Moe(tokens=512, hidden=1024, inter=256, experts=8, top_k=2, dtype="fp16", routing="balanced", router=False)
+    products = [part for part in op.composition_in("torch") if part.op == "gemm"]
+    assert [(part.m, part.n, part.k, part.count) for part in products] == [(128, 512, 1024, 8), (128, 1024, 256, 8)]
+    assert sum(part.count * part.flop() for part in products) == op.product_flop()
+    narrow = op.changed(weight_dtype="int4", scale="group:128")
+    wide, scaled, *rest = narrow.composition_in("torch")
+    assert wide.numel == scaled.numel == 8 * 1024 * 256 * 3
+    assert [part.op for part in rest] == [part.op for part in op.composition_in("torch")]
 
 
 def test_what_lies_between_the_kernels_takes_their_instructions_where_memory_is_fast() -> None:

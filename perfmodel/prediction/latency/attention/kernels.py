@@ -167,6 +167,11 @@ IN_TRITON = 0.3
 #: predicted at 0.45 to 1.02 times what they take, 0.78 in the median of twelve pairs of a source and a kernel (six
 #: sources of `examples/published`); chosen in coarse steps, all in view
 OF_AMD = 0.8
+#: the same of Triton's kernels on Hopper, whose warps take no turns as FlashAttention-3's do, and whose blocks of 128
+#: rows are cut as those of its wgmma: 18 rows of four sources on H100 (`examples/published`: pytorch-benchmark-2391 and
+#: 2443, flash-attention-1777, triton-2459), in view, come out at 0.81 to 1.11 times. With 64 rows their rate would
+#: double with the length, which it does not
+IN_TRITON_BY_WGMMA = 0.7
 #: ``sharing`` of these kernels on Instinct: one and two heads of 8192 queries take an MI300X 1.9 and 2.1 times as long,
 #: by torch, as a block's part of a busy unit says (iree-golden-torch in `examples/published`, in view)
 ON_INSTINCT = 2.0
@@ -246,6 +251,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0, widened=16.0), {}),
     "triton": (_TRITON, {
+        WGMMA: replace(_TRITON, rows=128.0, rate=IN_TRITON_BY_WGMMA),
         MFMA: replace(_TRITON, rate=IN_TRITON, sharing=ON_INSTINCT),
         WMMA: replace(_TRITON, rate=IN_TRITON),
     }),

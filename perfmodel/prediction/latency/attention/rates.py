@@ -10,9 +10,10 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Peak
 from perfmodel.core.work import Number, maximum, minimum, where
 from perfmodel.operators.attention import Attention
+from perfmodel.prediction.designs import product_line
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys
 from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, WMMA, Kernel
-from perfmodel.prediction.latency.machine import Machine, product_line
+from perfmodel.prediction.latency.machine import Machine
 
 #: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed; with
 #: tcgen05, whose exponentials and corrections take longer than its products

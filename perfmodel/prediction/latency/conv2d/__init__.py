@@ -21,6 +21,7 @@ from perfmodel.core.work import anywhere, clipped, everywhere, log2, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.designs import product_line
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import (
@@ -39,7 +40,7 @@ from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, se
 from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT
-from perfmodel.prediction.latency.machine import Machine, product_line
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
 __all__ = [
