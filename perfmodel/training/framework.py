@@ -116,6 +116,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         launches them.
     host_share : architecture of GPUs -> share of both ``host_s`` of the constants, for which a pass of a layer with
         experts waits, and the dispatch there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
+    compute_capability : of the first NVIDIA machines for which its kernels are built; 0 for all.
+    older : name of the framework that stands for it on machines before these; "" for itself.
     memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
     """
 
@@ -174,6 +176,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unfused_sinks: bool = False
     dispatch: float = 1.0
     host_share: dict[str, float] = {}
+    compute_capability: float = 0.0
+    older: str = ""
     memory: MemoryFacts = MemoryFacts()
 
     def __post_init__(self) -> None:
@@ -307,10 +311,14 @@ def _lookup(name: str) -> Framework | None:
     known, key = frameworks(), _key(name)
     if key in known:
         return known[key]
-    matches = [
-        (len(pattern), item) for item in known.values() for pattern in item.aliases if fnmatch.fnmatch(key, pattern)
-    ]
-    return max(matches, key=lambda match: match[0])[1] if matches else None
+    patterns = [(pattern, item) for item in known.values() for pattern in (f"{item.name}*", *item.aliases)]
+    matches = [(pattern, item) for pattern, item in patterns if fnmatch.fnmatch(key, pattern)]
+    return max(matches, key=lambda match: _precision(match[0]))[1] if matches else None
+
+
+def _precision(pattern: str) -> tuple[bool, int]:
+    """Return how closely a pattern describes what it fits: how a name begins says more than what it contains."""
+    return not pattern.startswith("*"), len(pattern)
 
 
 def _key(name: str) -> str:
@@ -320,6 +328,7 @@ def _key(name: str) -> str:
 #: words in the name of an unknown framework -> the framework that is nearest
 _NEAREST = (
     (r"^(?!.*(fsdp|titan|zero|deepspeed|megatron|torchtune)).*(compile|nanogpt|nanochat|llm\.c)", "ddp-compile"),
+    (r"^(?=.*(fsdp2|titan))(?!.*compile).*eager", "fsdp2-eager"),
     (r"compile|fsdp2|titan|torchtune", "fsdp2-compile"),
     (r"deepspeed|zero", "deepspeed"),
     (r"bridge|maxtext", "megatron-bridge"),
