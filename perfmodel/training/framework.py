@@ -27,6 +27,8 @@ from perfmodel.training.memory_facts import MemoryFacts
 #: (5 B), 1.82 with mxfp8 (4 B) and 2.69 with nvfp4 (docs/examples/gemm_profiling @ 8f2e6357, autocast less
 #: pre-quantized): 5.1, 4 and 5.9 B
 CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.9}
+#: of these, what the copy along the other axis takes, and for nvfp4 its Hadamard transform
+SECOND_COPY = {"mxfp8": 1.0, "nvfp4": 1.4}
 
 #: ranks of a plan beside data parallel ones -> what they are, for people
 RANK_NAMES = {
@@ -237,9 +239,15 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lacking += [f"cp_algorithm = {algorithm}"] if "cp" in names and algorithm not in self.context else []
         return f"{self.name} has no {listed(lacking)}: this is predicted as if it had." if lacking else ""
 
-    def cast_bytes(self, dtype: str) -> float:
-        """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others."""
-        return self.cast_passes.get(dtype, CASTS.get(dtype, 0.0))
+    def cast_bytes(self, dtype: str, frozen: bool = False) -> float:
+        """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others.
+
+        Parameters
+        ----------
+        frozen : whether the weights have no gradients, whose products alone read a second copy.
+        """
+        both = self.cast_passes.get(dtype, CASTS.get(dtype, 0.0))
+        return both - SECOND_COPY.get(dtype, 0.0) if frozen else both
 
 
 def listed(words: Sequence[str]) -> str:

@@ -234,7 +234,7 @@ class Setup:
         """
         if not self.plan.lora:
             return parameters
-        return layer_adapters(self.config, kind, self.plan.lora) / self.plan.tp if kind else 0.0
+        return layer_adapters(self.config, kind, self.plan.lora, self.plan.lora_targets) / self.plan.tp if kind else 0.0
 
     @property
     def host_s(self) -> float:
