@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -118,8 +119,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         launches them.
     host_share : architecture of GPUs -> share of both ``host_s`` of the constants, for which a pass of a layer with
         experts waits, and the dispatch there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
-    compute_capability : of the first NVIDIA machines for which its kernels are built; 0 for all.
-    older : name of the framework that stands for it on machines before these; "" for itself.
+    first_machines, last_machines : compute capabilities of the first and the last NVIDIA machines for which it is
+        built.
+    older, newer : names of the frameworks that stand for it on machines before the first and after the last ones.
     memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
     """
 
@@ -178,8 +180,10 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unfused_sinks: bool = False
     dispatch: float = 1.0
     host_share: dict[str, float] = {}
-    compute_capability: float = 0.0
+    first_machines: float = 0.0
+    last_machines: float = math.inf
     older: str = ""
+    newer: str = ""
     memory: MemoryFacts = MemoryFacts()
 
     def __post_init__(self) -> None:

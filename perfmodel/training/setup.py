@@ -257,18 +257,14 @@ class Setup:
 
 
 def framework_on(framework: Framework, hardware: Hardware) -> Framework:
-    """Return a framework, or what stands for it on a machine for which its kernels are not built."""
-    if not (framework.older and needs_older(framework, hardware)):
-        return framework
-    return frameworks()[framework.older]
-
-
-def needs_older(framework: Framework, hardware: Hardware) -> bool:
-    """Return whether a machine is older than the first for which a framework's kernels are built."""
+    """Return a framework, or what stands for it on a machine for which it is not built."""
     try:
-        return float(hardware.compute_capability) < framework.compute_capability
+        capability = float(hardware.compute_capability)
     except ValueError:  # of another vendor, whose designs are not numbered so
-        return False
+        return framework
+    name = framework.older if capability < framework.first_machines else ""
+    name = framework.newer if capability > framework.last_machines else name
+    return frameworks()[name] if name else framework
 
 
 def setup_of(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, fitted: Constants | None = None) -> Setup:

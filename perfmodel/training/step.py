@@ -198,7 +198,7 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         notes.append(f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.")
     elif named is not setup.framework:
         notes.append(
-            f"{named.title} has no kernels for compute capability {setup.hardware.compute_capability}, of "
+            f"{named.title} is not built for compute capability {setup.hardware.compute_capability}, of "
             f"{setup.hardware.name}; {setup.framework.title} stands for it."
         )
     for family, width in ((GEMM_BF16, "bf16"), (GEMM_FP8, "fp8")):

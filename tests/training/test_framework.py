@@ -275,7 +275,17 @@ def test_machines_without_transformer_engine_run_megatron_of_before(name: str) -
 
     old = trained("v100-sxm2-32gb")
     assert old.time_s == trained("v100-sxm2-32gb", "megatron-2022").time_s
-    assert any("no kernels for compute capability 7.0" in note for note in old.notes)
+    assert any("not built for compute capability 7.0" in note for note in old.notes)
     new = trained("a100-sxm4-80gb")
     assert new.time_s != trained("a100-sxm4-80gb", "megatron-2022").time_s
-    assert not any("no kernels" in note for note in new.notes)
+    assert not any("not built" in note for note in new.notes)
+
+
+def test_machines_after_a_release_run_a_later_one() -> None:
+    """NeMo of 2024 came before Blackwell, whose first CUDA is of 2025."""
+    plan = pm.TrainingPlan(batch=64, seq=4096, framework="nemo")
+    step = pm.train("llama-3.1-8b", pm.Cluster("b200", gpus=8), plan)
+    assert (
+        step.time_s == pm.train("llama-3.1-8b", pm.Cluster("b200", gpus=8), plan.changed(framework="nemo 25.04")).time_s
+    )
+    assert any("not built for compute capability 10.0" in note for note in step.notes)
