@@ -311,8 +311,13 @@ def elsewhere_text(fixed: Constants) -> str:
         "44%), and 56% inside at a median width of 2.09 (4c0be53c). The 24 of LLMQ, a trainer in C++ that fuses more "
         "than any other and keeps its moments in bf16, took 0.53 to 0.92 of the predicted time, three of them inside; "
         "of the 28 others 93% lay inside. 22 runs of seven tables (from automodel_nemotron3_h100 on), most of them of "
-        "hybrids of Mamba-2, which had just become known to the catalog, came last: at first sight 19% off in the mean "
-        "and 17% in the median, and 73% of them inside (7c3f89d6)."
+        "hybrids of Mamba-2, which had just become known to the catalog, came then: at first sight 19% off in the mean "
+        "and 17% in the median, and 73% of them inside (7c3f89d6). 94 runs of twelve tables (from "
+        "universal_llm_trainer on) came last: at first sight 32% off in the mean and 27% in the median (6 N D: 57%), "
+        "and 54% inside at a median width of 1.68 (a5611cae). The 24 of one trainer, where adapters take longer than "
+        "every weight, took 1.5 to 11 times as long as predicted, none of them inside; the 70 others were 21% "
+        "off, 17% in the median, and 73% of them inside. With them in view, a framework is the release that its name "
+        "tells, adapters have the matrices that a run names, and GH200 of boards of four their 680 W."
     )
 
 

@@ -125,6 +125,14 @@ OptimizerOption = Annotated[
 LoraOption = Annotated[
     int, typer.Option("--lora", metavar="RANK", help="Train adapters of this rank beside frozen weights only.", min=0)
 ]
+LoraTargetsOption = Annotated[
+    str,
+    typer.Option(
+        "--lora-targets",
+        metavar="MATRICES",
+        help="Matrices of a layer that have adapters: all, attention, qkv or qv.",
+    ),
+]
 FrozenDtypeOption = Annotated[
     str,
     typer.Option(

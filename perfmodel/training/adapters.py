@@ -4,46 +4,63 @@ from __future__ import annotations
 
 import functools
 
+from perfmodel.training.choices import AdapterTargets
 from perfmodel.workloads.layer_kinds import Kind, layer_kinds
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 
+#: targets -> how the names of matrices begin that have no adapter, or, for "qv", of those that alone have one
+_OUTPUTS, _QUERIES_AND_VALUES = ("output",), ("query", "value")
 
-def adapted(config: ModelConfig, kind: Kind) -> tuple[Linear, ...]:
-    """Return the matrices of a layer that have adapters: all of a dense layer, those of its mixers beside experts."""
-    mixers = config.mixer_matrices(kind.linear, kind.attends)
-    return mixers if kind.moe or kind.bare else (*mixers, *config.mlp_linears())
+
+def adapted(config: ModelConfig, kind: Kind, targets: str = AdapterTargets.ALL) -> tuple[Linear, ...]:
+    """Return the matrices of a layer that have adapters: of a dense layer or, beside experts, of its mixers."""
+    mixers = _chosen(config.mixer_matrices(kind.linear, kind.attends), targets)
+    whole = targets == AdapterTargets.ALL and not (kind.moe or kind.bare)
+    return (*mixers, *config.mlp_linears()) if whole else mixers
+
+
+def _chosen(mixers: tuple[Linear, ...], targets: str) -> tuple[Linear, ...]:
+    """Return which of the matrices that mix tokens have adapters; a fused one has one for all of its parts."""
+    if targets == AdapterTargets.QKV:
+        return tuple(linear for linear in mixers if not linear.name.startswith(_OUTPUTS))
+    if targets == AdapterTargets.QV:
+        return tuple(linear for linear in mixers if linear.name.startswith(_QUERIES_AND_VALUES))
+    return mixers
 
 
 #: matrices of attention that multiply the tokens that are attended to
 _KEYS = ("key", "value")
 
 
-def adapted_across(config: ModelConfig) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
+def adapted_across(
+    config: ModelConfig, targets: str = AdapterTargets.ALL
+) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
     """Return the matrices of a decoder's attention to an encoder: on its own tokens, and on those of the encoder."""
     if not config.encoder_layers:
         return (), ()
-    linears = config.attention_matrices()
+    linears = _chosen(config.attention_matrices(), targets)
     keys = tuple(linear for linear in linears if linear.name in _KEYS)
     return tuple(linear for linear in linears if linear.name not in _KEYS), keys
 
 
 @functools.lru_cache(maxsize=1024)
-def layer_adapters(config: ModelConfig, kind: Kind, rank: int) -> float:
+def layer_adapters(config: ModelConfig, kind: Kind, rank: int, targets: str = AdapterTargets.ALL) -> float:
     """Return the parameters of the adapters of one layer: r (n + k) beside each of its matrices [n, k]."""
     if kind.encoder and config.encoder:
-        matrices = adapted(config.encoder, kind)
+        matrices = adapted(config.encoder, kind, targets)
     else:
-        own, keys = adapted_across(config)
-        matrices = (*adapted(config.windowed if kind.windowed else config, kind), *own, *keys)
+        own, keys = adapted_across(config, targets)
+        matrices = (*adapted(config.windowed if kind.windowed else config, kind, targets), *own, *keys)
     return float(sum(rank * (linear.n + linear.k) for linear in matrices))
 
 
 @functools.lru_cache(maxsize=256)
-def adapter_parameters(config: ModelConfig, rank: int) -> float:
+def adapter_parameters(config: ModelConfig, rank: int, targets: str = AdapterTargets.ALL) -> float:
     """Return the parameters of the adapters of all layers."""
-    encoder = config.encoder_layers * layer_adapters(config, Kind(encoder=True), rank) if config.encoder else 0.0
-    return encoder + sum(layer_adapters(config, kind, rank) for kind in layer_kinds(config))
+    stack = layer_adapters(config, Kind(encoder=True), rank, targets) if config.encoder else 0.0
+    decoder = sum(layer_adapters(config, kind, rank, targets) for kind in layer_kinds(config))
+    return config.encoder_layers * stack + decoder
 
 
 def adapter_bytes(
@@ -53,11 +70,16 @@ def adapter_bytes(
     tp: int,
     element_bytes: float,
     cross_tokens: float = 0.0,
+    targets: str = AdapterTargets.ALL,
 ) -> tuple[float, float]:
     """Return what the adapters of a layer move beside its products, forward and backward [B].
 
-    Their products are bound by memory: the rank is small. Forward reads the input, and adds to the output (read and
-    written); backward reads the output's gradient and the input twice, and adds to the input's gradient.
+    Their products are bound by memory: the rank is small. They and what joins them to the matrix beside are kernels of
+    their own in NVIDIA NeMo (``ParallelLinearAdapter``, ``LoRALinear.forward``) and PEFT (``lora.Linear.forward``).
+    Elements of the output are written by the second product, scaled (read and written), and added to those of the
+    matrix (two read, one written): 6 times. Backward scales their gradient, which both products of the second matrix
+    read: 4. Elements of the input are read forward; backward reads them for the gradient of the first matrix, writes
+    their gradient, and adds it to that of the matrix beside: 1 and 5. Dropout of the input is left out.
 
     Parameters
     ----------
@@ -66,9 +88,10 @@ def adapter_bytes(
     tp : tensor parallel ranks that share out one side of each matrix.
     element_bytes : of an activation.
     cross_tokens : of an encoder that the layer attends to.
+    targets : which matrices have adapters, see `AdapterTargets`.
     """
-    own, keys = adapted_across(config) if cross_tokens else ((), ())
-    rows = [(one, tokens) for one in (*adapted(config, kind), *own)] + [(one, cross_tokens) for one in keys]
+    own, keys = adapted_across(config, targets) if cross_tokens else ((), ())
+    rows = [(one, tokens) for one in (*adapted(config, kind, targets), *own)] + [(one, cross_tokens) for one in keys]
     inputs = element_bytes / tp * sum(one.k * count for one, count in rows)
     outputs = element_bytes / tp * sum(one.n * count for one, count in rows)
-    return inputs + 2.0 * outputs, 2.0 * outputs + 4.0 * inputs
+    return inputs + 6.0 * outputs, 4.0 * outputs + 5.0 * inputs

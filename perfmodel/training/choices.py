@@ -22,6 +22,15 @@ class Recompute(Vocabulary):
     FULL = "full"  # each layer from its input
 
 
+class AdapterTargets(Vocabulary):
+    """Which matrices of a layer have adapters (LoRA); those of experts have none."""
+
+    ALL = "all"  # of attention and of the MLP
+    ATTENTION = "attention"  # queries, keys, values and output
+    QKV = "qkv"  # queries, keys and values
+    QV = "qv"  # queries and values (Hu et al. 2021)
+
+
 class Schedule(Vocabulary):
     """The order in which a pipeline runs its micro batches."""
 

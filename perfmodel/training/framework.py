@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ from perfmodel.training.memory_facts import MemoryFacts
 #: (5 B), 1.82 with mxfp8 (4 B) and 2.69 with nvfp4 (docs/examples/gemm_profiling @ 8f2e6357, autocast less
 #: pre-quantized): 5.1, 4 and 5.9 B
 CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.9}
+#: of these, what the copy along the other axis takes, and for nvfp4 its Hadamard transform
+SECOND_COPY = {"mxfp8": 1.0, "nvfp4": 1.4}
 
 #: ranks of a plan beside data parallel ones -> what they are, for people
 RANK_NAMES = {
@@ -116,6 +119,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         launches them.
     host_share : architecture of GPUs -> share of both ``host_s`` of the constants, for which a pass of a layer with
         experts waits, and the dispatch there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
+    first_machines, last_machines : compute capabilities of the first and the last NVIDIA machines for which it is
+        built.
+    older, newer : names of the frameworks that stand for it on machines before the first and after the last ones.
     memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
     """
 
@@ -174,6 +180,10 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unfused_sinks: bool = False
     dispatch: float = 1.0
     host_share: dict[str, float] = {}
+    first_machines: float = 0.0
+    last_machines: float = math.inf
+    older: str = ""
+    newer: str = ""
     memory: MemoryFacts = MemoryFacts()
 
     def __post_init__(self) -> None:
@@ -233,9 +243,15 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lacking += [f"cp_algorithm = {algorithm}"] if "cp" in names and algorithm not in self.context else []
         return f"{self.name} has no {listed(lacking)}: this is predicted as if it had." if lacking else ""
 
-    def cast_bytes(self, dtype: str) -> float:
-        """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others."""
-        return self.cast_passes.get(dtype, CASTS.get(dtype, 0.0))
+    def cast_bytes(self, dtype: str, frozen: bool = False) -> float:
+        """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others.
+
+        Parameters
+        ----------
+        frozen : whether the weights have no gradients, whose products alone read a second copy.
+        """
+        both = self.cast_passes.get(dtype, CASTS.get(dtype, 0.0))
+        return both - SECOND_COPY.get(dtype, 0.0) if frozen else both
 
 
 def listed(words: Sequence[str]) -> str:
@@ -307,10 +323,14 @@ def _lookup(name: str) -> Framework | None:
     known, key = frameworks(), _key(name)
     if key in known:
         return known[key]
-    matches = [
-        (len(pattern), item) for item in known.values() for pattern in item.aliases if fnmatch.fnmatch(key, pattern)
-    ]
-    return max(matches, key=lambda match: match[0])[1] if matches else None
+    patterns = [(pattern, item) for item in known.values() for pattern in (f"{item.name}*", *item.aliases)]
+    matches = [(pattern, item) for pattern, item in patterns if fnmatch.fnmatch(key, pattern)]
+    return max(matches, key=lambda match: _precision(match[0]))[1] if matches else None
+
+
+def _precision(pattern: str) -> tuple[bool, int]:
+    """Return how closely a pattern describes what it fits: how a name begins says more than what it contains."""
+    return not pattern.startswith("*"), len(pattern)
 
 
 def _key(name: str) -> str:
@@ -320,6 +340,7 @@ def _key(name: str) -> str:
 #: words in the name of an unknown framework -> the framework that is nearest
 _NEAREST = (
     (r"^(?!.*(fsdp|titan|zero|deepspeed|megatron|torchtune)).*(compile|nanogpt|nanochat|llm\.c)", "ddp-compile"),
+    (r"^(?=.*(fsdp2|titan))(?!.*compile).*eager", "fsdp2-eager"),
     (r"compile|fsdp2|titan|torchtune", "fsdp2-compile"),
     (r"deepspeed|zero", "deepspeed"),
     (r"bridge|maxtext", "megatron-bridge"),

@@ -33,6 +33,7 @@ _IDLE = (
     IdleOption("sp", None, (None, False), "tp", 2, "sequence parallelism is among tensor parallel ranks"),
     IdleOption("tp_overlap", None, (None, False), "tp", 2, "tp_overlap hides exchanges of tensor parallel ranks"),
     IdleOption("cp_algorithm", "zigzag", ("zigzag",), "cp", 2, "cp_algorithm {} splits sequences among ranks"),
+    IdleOption("lora_targets", "all", ("all",), "lora", 1, "lora_targets {} are of adapters"),
     IdleOption("frozen_dtype", "", ("",), "lora", 1, "frozen_dtype {} is of the weights beside adapters"),
     IdleOption("dispatcher", "", ("",), "ep", 2, "dispatcher {} is among expert parallel ranks"),
     IdleOption("expert_imbalance", 1.0, (1,), "ep", 2, "expert_imbalance is among expert parallel ranks"),

@@ -283,7 +283,7 @@ class _Holder:
         config = self.setup.config
         trained, outer = float(config.parameters), float(config.embedding_parameters + config.head_parameters)
         if self.plan.lora:
-            trained, outer = adapter_parameters(config, self.plan.lora), 0.0
+            trained, outer = adapter_parameters(config, self.plan.lora, self.plan.lora_targets), 0.0
         return trained * (self._weight_bytes + self._optimizer_bytes(outer / trained))
 
     @property

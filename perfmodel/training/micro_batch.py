@@ -156,8 +156,8 @@ def _adapters(setup: Setup, config: ModelConfig, shard: Shard, kind: Kind) -> tu
     """Return the time of the adapters of a layer, forward and backward [s]; 0 without."""
     if not setup.plan.lora:
         return 0.0, 0.0
-    cross = shard.cross_tokens
-    forward, backward = adapter_bytes(config, kind, shard.tokens, shard.tp, shard.element_bytes, cross)
+    cross, targets = shard.cross_tokens, setup.plan.lora_targets
+    forward, backward = adapter_bytes(config, kind, shard.tokens, shard.tp, shard.element_bytes, cross, targets)
     return stream_time(setup.hardware, forward), stream_time(setup.hardware, backward)
 
 
@@ -173,14 +173,15 @@ def _cast_bytes(setup: Setup) -> float:
 
     Where 8-bit products need both factors with the summed axis innermost, the gradients' products read a transposed
     copy (`needs_transposed`). Blocks that share a scale lie along the summed axis: their casts write both copies on
-    any machine.
+    any machine. Frozen weights have no such product, and what they multiply no second copy
+    (NVIDIA/TransformerEngine, pytorch/module/linear.py: columnwise=backward_needs_input).
     """
-    return setup.framework.cast_bytes(setup.plan.dtype) + _transposed(setup)
+    return setup.framework.cast_bytes(setup.plan.dtype, setup.plan.lora > 0) + _transposed(setup)
 
 
 def _transposed(setup: Setup) -> float:
     """Return the bytes of a second, transposed copy of an element: what is gathered is read and written for it."""
-    return float(setup.plan.dtype == "fp8" and needs_transposed(setup.hardware))
+    return float(setup.plan.dtype == "fp8" and not setup.plan.lora and needs_transposed(setup.hardware))
 
 
 def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:

@@ -228,7 +228,7 @@ def between_time(config: ModelConfig, clusters: Sequence[Cluster], plan: Trainin
         return 0.0
     framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
     wide = 4.0 if (plan.grad_dtype or framework.gradient_dtype) == "fp32" else 2.0
-    trained = adapter_parameters(config, plan.lora) if plan.lora else config.parameters
+    trained = adapter_parameters(config, plan.lora, plan.lora_targets) if plan.lora else config.parameters
     k = len(clusters)
     alpha = max(cluster.alpha_s for cluster in clusters)
     return 2.0 * (k - 1) * (trained * wide / k / rate + alpha)

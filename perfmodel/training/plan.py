@@ -14,6 +14,7 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.choices import ATTENTION as ATTENTION
 from perfmodel.training.choices import DTYPES as DTYPES
 from perfmodel.training.choices import OPTIMIZERS as OPTIMIZERS
+from perfmodel.training.choices import AdapterTargets as AdapterTargets
 from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
 from perfmodel.training.choices import Recompute as Recompute
 from perfmodel.training.choices import Schedule as Schedule
@@ -65,6 +66,7 @@ class TrainingPlan:
     dispatcher : how tokens reach experts of other ranks, see `perfmodel.operators.routing.Dispatcher`; "" as the
         framework does.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
+    lora_targets : which matrices have adapters, see `AdapterTargets`.
     frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
     """
 
@@ -93,6 +95,7 @@ class TrainingPlan:
     dropout: bool | None = None
     expert_imbalance: float = 1.0
     lora: int = 0
+    lora_targets: str = AdapterTargets.ALL
     frozen_dtype: str = ""
     encoder_seq: int = 0
     dispatcher: str = ""
@@ -108,6 +111,8 @@ class TrainingPlan:
             if getattr(self, name) != 0:
                 _check_count(name, getattr(self, name))
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))
+        targets = AdapterTargets.parse(self.lora_targets, place="lora_targets")
+        object.__setattr__(self, "lora_targets", targets)
         object.__setattr__(
             self,
             "cp_algorithm",

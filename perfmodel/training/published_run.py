@@ -14,7 +14,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.training.constants import Constants
 from perfmodel.training.framework import nearest_framework
-from perfmodel.training.plan import ATTENTION, TrainingPlan
+from perfmodel.training.plan import ATTENTION, AdapterTargets, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.step import train
 from perfmodel.workloads.architectures import Architecture
@@ -260,6 +260,7 @@ def run_plan(run: Run) -> TrainingPlan:
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",
         lora=_adapter_rank(run),
+        lora_targets=_adapter_targets(run),
         frozen_dtype="nf4" if _quantised_base(run) else "",
         dispatcher=_dispatcher(run),
     ).changed()
@@ -286,6 +287,20 @@ def _adapter_rank(run: Run) -> int:
         return 0
     rank = re.search(r"\brank\D{0,3}(\d+)", text)
     return int(rank[1]) if rank else _USUAL_RANK
+
+
+#: words of a run's notes -> which matrices have adapters
+_TARGETS = (
+    (r"\bon (qkv and output|the matrices of attention)", AdapterTargets.ATTENTION),
+    (r"\bon (qkv|q, k and v)\b", AdapterTargets.QKV),
+    (r"\bon q and v\b", AdapterTargets.QV),
+)
+
+
+def _adapter_targets(run: Run) -> AdapterTargets:
+    """Return which matrices have adapters, as the notes of a run name them; all where they do not."""
+    notes = run.text("notes").lower()
+    return next((targets for words, targets in _TARGETS if re.search(words, notes)), AdapterTargets.ALL)
 
 
 def _quantised_base(run: Run) -> bool:

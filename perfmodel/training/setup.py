@@ -15,7 +15,7 @@ from perfmodel.training.adapters import layer_adapters
 from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.constants import Constants, constants
 from perfmodel.training.exchange import Groups
-from perfmodel.training.framework import Framework, nearest_framework
+from perfmodel.training.framework import Framework, frameworks, nearest_framework
 from perfmodel.training.frozen import FROZEN_BYTES
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
@@ -234,7 +234,7 @@ class Setup:
         """
         if not self.plan.lora:
             return parameters
-        return layer_adapters(self.config, kind, self.plan.lora) / self.plan.tp if kind else 0.0
+        return layer_adapters(self.config, kind, self.plan.lora, self.plan.lora_targets) / self.plan.tp if kind else 0.0
 
     @property
     def host_s(self) -> float:
@@ -256,7 +256,18 @@ class Setup:
         return 4.0 if (self.plan.grad_dtype or self.framework.gradient_dtype) == "fp32" else 2.0
 
 
+def framework_on(framework: Framework, hardware: Hardware) -> Framework:
+    """Return a framework, or what stands for it on a machine for which it is not built."""
+    try:
+        capability = float(hardware.compute_capability)
+    except ValueError:  # of another vendor, whose designs are not numbered so
+        return framework
+    name = framework.older if capability < framework.first_machines else ""
+    name = framework.newer if capability > framework.last_machines else name
+    return frameworks()[name] if name else framework
+
+
 def setup_of(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, fitted: Constants | None = None) -> Setup:
     """Return what a plan is predicted with: its framework, or the nearest one, and the shipped constants or others."""
     framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
-    return Setup(config, cluster, plan, framework, fitted or constants())
+    return Setup(config, cluster, plan, framework_on(framework, cluster.hardware), fitted or constants())

@@ -193,8 +193,14 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         notes.append(
             f"{setup.micro_batches:g} micro batches do not fill a pipeline of {plan.pp} stages. Nearest: batch={full}."
         )
+    named = nearest_framework(plan.framework, shards=plan.zero == 3)[0]
     if not known:
         notes.append(f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.")
+    elif named is not setup.framework:
+        notes.append(
+            f"{named.title} is not built for compute capability {setup.hardware.compute_capability}, of "
+            f"{setup.hardware.name}; {setup.framework.title} stands for it."
+        )
     for family, width in ((GEMM_BF16, "bf16"), (GEMM_FP8, "fp8")):
         notes += unmeasured(setup.hardware, family.name, setup.framework.libraries.get(width, ()))
     if crossing := setup.groups.crossing:

@@ -24,6 +24,7 @@ SIBLINGS = [
     ("h100-pcie-80gb", "h20-96gb"),
     ("h200-sxm-141gb", "h100-sxm5-80gb"),
     ("gh200-96gb", "h100-sxm5-80gb"),
+    ("gh200-96gb", "gh200-680w-96gb"),
     ("gb200-nvl72", "b200-sxm-180gb"),
     ("gb200-nvl4", "b200-sxm-180gb"),
     ("gb300-nvl72", "b300-sxm-288gb"),

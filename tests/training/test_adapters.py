@@ -8,11 +8,12 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.adapters import adapter_bytes, adapter_parameters
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.layer_kinds import DENSE
 
 LLAMA = named_model("llama-2-7b")
 CLUSTER = Cluster.of(hardware("h100-sxm5-80gb"), 8)
@@ -133,3 +134,48 @@ def test_frozen_weights_need_adapters_and_16_bits():
         train(LLAMA, ONE, QLORA.changed(dtype="fp32"))
     with pytest.raises(UsageError, match="nf3"):
         QLORA.changed(frozen_dtype="nf3")
+
+
+def test_targets_by_hand():
+    """Rank 16 beside matrices of 8192 x 8192, keys and values of 1024 x 8192, and three of 28672 x 8192."""
+    llama = named_model("llama-3-70b")
+    queries, keys, mlp = 16 * 2 * 8192, 16 * (8192 + 1024), 3 * 16 * (8192 + 28672)
+    layers = {
+        "qv": queries + keys,
+        "qkv": queries + 2 * keys,
+        "attention": 2 * queries + 2 * keys,
+        "all": 2 * queries + 2 * keys + mlp,
+    }
+    assert {name: adapter_parameters(llama, 16, name) for name in layers} == {k: 80 * v for k, v in layers.items()}
+
+
+def test_more_matrices_with_adapters_take_longer_and_more_memory():
+    plans = [PLAN.changed(lora=16, lora_targets=name) for name in ("qv", "qkv", "attention", "all")]
+    times = [train(LLAMA, CLUSTER, plan).time_s for plan in plans]
+    assert times == sorted(set(times))
+    memory = [training_memory(LLAMA, CLUSTER, plan).peak.parts["optimizer"] for plan in plans]
+    assert memory == sorted(set(memory))
+
+
+def test_what_adapters_move_by_hand():
+    """One matrix of 4096 x 4096 of Llama-2 7B has 2 B an element: 6 passes over its output, and 1 over its input."""
+    forward, backward = adapter_bytes(LLAMA, DENSE, 1000.0, 1, 2.0, targets="attention")
+    assert forward == 4 * 1000 * 4096 * 2 * (1 + 6)
+    assert backward == 4 * 1000 * 4096 * 2 * (5 + 4)
+
+
+@pytest.mark.parametrize(
+    ("machine", "dtype"), [("h100-sxm5-80gb", "fp8"), ("b200-sxm-180gb", "mxfp8"), ("b200-sxm-180gb", "nvfp4")]
+)
+def test_frozen_weights_need_no_second_copy_of_what_they_multiply(machine, dtype):
+    """The product of a weight's gradient alone reads the transposed copy of an 8-bit input."""
+    cluster = Cluster.of(hardware(machine), 8)
+    whole, frozen = (train(LLAMA, cluster, PLAN.changed(dtype=dtype, lora=rank)).terms_s["casts"] for rank in (0, 16))
+    copies = {"fp8": (4.0, 3.0), "mxfp8": (4.0, 3.0), "nvfp4": (5.9, 4.5)}[dtype]
+    assert frozen / whole == pytest.approx(copies[1] / copies[0], rel=0.02)
+
+
+def test_targets_go_with_the_adapters_and_unknown_ones_are_refused():
+    assert TrainingPlan(batch=8, seq=128, lora=8, lora_targets="qkv").changed(lora=0).lora_targets == "all"
+    with pytest.raises(UsageError, match="lora_targets"):
+        TrainingPlan(batch=8, seq=128, lora=8, lora_targets="mlp-only")

@@ -9,6 +9,7 @@ from perfmodel.training.case import read_training_case
 from perfmodel.training.fitting import changes_that_fit
 from perfmodel.training.framework import RANK_NAMES, find_framework, frameworks, nearest_framework, read_framework
 from perfmodel.training.memory import training_memory
+from perfmodel.training.result import TrainingStep
 from perfmodel.training.space import default_space
 from perfmodel.workloads.catalog import find_model
 
@@ -166,6 +167,7 @@ def test_recomputation_that_megatron_lacks_is_not_offered() -> None:
         ("llm.c (C/CUDA)", "ddp-compile"),
         ("gpt-simple (accelerate ddp, compile)", "ddp-compile"),
         ("kempnerforge (pytorch fsdp2, compile)", "fsdp2-compile"),
+        ("kempnerforge (pytorch fsdp2, eager)", "fsdp2-eager"),
         ("fsdp1-compile", "fsdp1-eager"),
         ("megatron with torch.compile", "fsdp2-compile"),
         ("torchtune-compile", "torchtune"),
@@ -260,3 +262,30 @@ def test_context_parallel_ranks_of_deepspeed_exchange_heads() -> None:
     ring = pm.train(config, cluster, two.changed(cp_algorithm="ring"))
     assert any("deepspeed has no cp_algorithm = ring" in note for note in ring.notes)
     assert not any("cp_algorithm" in note for note in pm.train(config, cluster, two).notes)
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo", "megatron-bridge"])
+def test_machines_without_transformer_engine_run_megatron_of_before(name: str) -> None:
+    """Its kernels begin with Ampere (compute capability 8.0): a V100 runs what came before, and a note says so."""
+    config = find_model("layers=24 hidden=2048 heads=16 vocab=50304")
+    plan = pm.TrainingPlan(batch=64, seq=2048, tp=4, dtype="fp16", framework=name, zero=0)
+
+    def trained(machine: str, framework: str = name) -> TrainingStep:
+        return pm.train(config, pm.Cluster(machine, gpus=8), plan.changed(framework=framework))
+
+    old = trained("v100-sxm2-32gb")
+    assert old.time_s == trained("v100-sxm2-32gb", "megatron-2022").time_s
+    assert any("not built for compute capability 7.0" in note for note in old.notes)
+    new = trained("a100-sxm4-80gb")
+    assert new.time_s != trained("a100-sxm4-80gb", "megatron-2022").time_s
+    assert not any("not built" in note for note in new.notes)
+
+
+def test_machines_after_a_release_run_a_later_one() -> None:
+    """NeMo of 2024 came before Blackwell, whose first CUDA is of 2025."""
+    plan = pm.TrainingPlan(batch=64, seq=4096, framework="nemo")
+    step = pm.train("llama-3.1-8b", pm.Cluster("b200", gpus=8), plan)
+    assert (
+        step.time_s == pm.train("llama-3.1-8b", pm.Cluster("b200", gpus=8), plan.changed(framework="nemo 25.04")).time_s
+    )
+    assert any("not built for compute capability 10.0" in note for note in step.notes)

@@ -162,6 +162,9 @@ def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
         ("megatron-bridge 26.08", "megatron-bridge-26.06"), ("megatron-bridge 25.11", "megatron-bridge"),
         ("nemo-megatron", "nemo"), ("fms_fsdp", "fsdp2-compile"), ("torchtune", "torchtune"),
         ("composer-fsdp-eager", "fsdp1-eager"), ("picotron", "picotron"), ("deepspeed zero3", "deepspeed"),
+        ("megatron-lm e156d2fe (2022)", "megatron-2022"), ("Megatron-LM 8aa4619f (NGC 20.12)", "megatron-2021"),
+        ("nemo dev (2025)", "megatron-bridge"), ("megatron-lm", "megatron-te"), ("fsdp2-eager (rocm)", "fsdp2-eager"),
+        ("nemo 25.09 (transformer-engine 2.8)", "megatron-bridge"), ("nemo automodel (fsdp2)", "megatron-te"),
     ],
 )  # fmt: skip
 def test_names_find_their_framework(name: str, expected: str) -> None:
