@@ -283,7 +283,7 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
-    """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B].
+    """Return the bytes of the weights on one GPU: matrices and tables in their formats [B].
 
     The first of several stages has the embedding, the last one the head.
     """
@@ -307,7 +307,7 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
         else:
             matrices += part.linear_layers * matrix.parameters
     beside = beside_experts(weights, "bf16") if part.experts else weights
-    return matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen + 2.0 * tables
+    return matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen + weights.table_bytes * tables
 
 
 def _attention_parameters(part: Shard) -> float:
