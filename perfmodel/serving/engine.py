@@ -91,6 +91,8 @@ class Engine:
     smaller : the same on machines of less memory than ``below_gib``, and on those with ``named`` in their title.
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
+    window_pool : tokens that layers with a window have room for over those of the others, each kind in a pool of its
+        own, in which layers with the keys of others have room, too; 0 where all layers share one pool.
     state_share : share of the room for keys and values that layers' states have to themselves; 0 where
         both lie in one pool.
     state_copies : states that a running sequence takes of such a pool: its own, and those that a cached prefix keeps.
@@ -153,6 +155,7 @@ class Engine:
     block_tokens: int = 16
     utilization: float = 0.9
     of_free: bool = False
+    window_pool: float = 0.0
     state_share: float = 0.0
     state_copies: float = 1.0
     state_dtype: str = USUAL_DTYPE
