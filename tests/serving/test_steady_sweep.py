@@ -1,9 +1,9 @@
 """The steady state against the simulation, over loads that are drawn: engines, prompts, answers, users and caches.
 
 What remains, of 168 loads without preemption: throughput is 1 to 2 % off in the median and 11 % in nine of ten, times
-per token 1 to 4 and 29 %, times to the first token 4 and 22 %. Answers of two to four tokens, whose users fall into step
-by chance, are the least certain: their times per token may be three times as long, or as short. The steady state knows
-no preemption: of 12 loads whose sequences grow until some are preempted, throughput is 6 % too high in the median and
+per token 1 to 4 and 29 %, times to the first token 4 and 22 %. Answers of two to four tokens, whose users fall into
+step by chance, are the least certain: their times per token may be three times as long, or as short. The steady state
+knows no preemption: of 12 loads whose sequences grow until some are preempted, throughput is 6 % too high in the median and
 29 % at most, and waiting that comes after the first token counts before it, so that times to it are up to 4.5 times too
 long or too short.
 """
@@ -95,7 +95,7 @@ def test_what_preemption_costs_is_not_in_it() -> None:
 @pytest.mark.parametrize("engine", ["vllm", "vllm-v0", "sglang", "trtllm"])
 @pytest.mark.parametrize("users", [2, 8, 19])
 def test_prompts_alone_come_in_two_groups(engine: str, users: int) -> None:
-    """While one group of answers of one token is read the other is away; as one group, they were up to a half slower."""
+    """While one group of answers of one token is read the other is away; in one group they were up to a half slower."""
     assert compared(Deployment(LLAMA, H100, engine=engine), users, 118, 1).rate < 0.2
 
 
@@ -107,7 +107,7 @@ def test_prompts_that_come_for_one_step_are_read_in_it(isl: int, osl: int, users
 
 @pytest.mark.parametrize(("engine", "users"), [("vllm", 2), ("vllm", 16), ("sglang", 2), ("trtllm", 19)])
 def test_answers_of_two_tokens_come_and_go_together(engine: str, users: int) -> None:
-    """The second token of all comes in the step after all prompts: it waited for others' prompts, ten times too long."""
+    """The second token of all comes in the step after all prompts; it had waited for others, ten times too long."""
     load = compared(Deployment(LLAMA, H100, engine=engine), users, 700, 2)
     assert load.tpot < 0.3
     assert load.rate < 0.2
