@@ -3,9 +3,9 @@
 What remains, of 168 loads without preemption: throughput is 1 to 2 % off in the median and 11 % in nine of ten, times
 per token 1 to 4 and 29 %, times to the first token 4 and 22 %. Answers of two to four tokens, whose users fall into
 step by chance, are the least certain: their times per token may be three times as long, or as short. The steady state
-knows no preemption: of 12 loads whose sequences grow until some are preempted, throughput is 6 % too high in the median and
-29 % at most, and waiting that comes after the first token counts before it, so that times to it are up to 4.5 times too
-long or too short.
+knows no preemption: of 12 loads whose sequences grow until some are preempted, throughput is 6 % too high in the
+median and 29 % at most, and waiting that comes after the first token counts before it, so that times to it are up to
+4.5 times too long or too short.
 """
 
 from __future__ import annotations
