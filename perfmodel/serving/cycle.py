@@ -12,6 +12,8 @@ from perfmodel.core.work import Number, plain, same
 from perfmodel.serving.clock import busiest
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.first_token import FirstToken, Readers
+from perfmodel.serving.sized_times import SizedTimes
 from perfmodel.serving.step import Step
 
 
@@ -94,9 +96,9 @@ class Cycle:
         own = each / self.prompts * self.chunks
         # steps from the first of a prompt to the last token, in which each sequence is replaced once
         self.life = np.maximum(self.answer - 1.0 + self.chunks, own)
-        meeting, self.steps = self._meeting(slots, own)
+        self.meeting, self.steps = self._meeting(slots, own)
         self.context = self.isl + self.osl / 2.0
-        count = np.minimum(meeting * self.prompts, np.maximum(self.running, 1.0))
+        count = np.minimum(self.meeting * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
         keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
@@ -128,40 +130,49 @@ class Cycle:
         token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
         busy_s = np.asarray(cycle.time_s) * self.life
         queue = np.maximum(0.0, self.users - running) / running
-        # A user without an answer, whose request is in the server in front or held back, has no place in the batch.
-        away_s = np.maximum(0.0, deployment.away_s(np.asarray(decode.time_s), running) - queue * busy_s)
-        own_s = np.asarray(mixed.time_s) * self.chunks
-        decoded_s = (self.answer - 1.0) * np.asarray(decode.time_s)
-        beside_s = busy_s - own_s - decoded_s  # what prompts of others add to its steps
-        waited_s = self._waited_s(np.asarray(mixed.time_s), np.asarray(decode.time_s), busy_s + away_s, beside_s)
-        # an answer of one token waits for all of its steps that do not read its own prompt
-        waited_s = np.where(self.answer > 1.0, waited_s, beside_s)
-        cycle_s = away_s + np.maximum(busy_s, waited_s + own_s + decoded_s)
+        # A user without an answer, whose request is in the server in front or held back, has no place in the batch: as
+        # many others as there are places keep the engine busy while it is away.
+        held = running / np.maximum(self.users, running)
+        away_s = deployment.away_s(np.asarray(decode.time_s), running)
+        away_s = np.maximum(0.0, held * away_s - (1.0 - held) * busy_s)
+        token_s, started_s = np.asarray(decode.time_s), self._started_s(np.asarray(mixed.time_s) * self.chunks)
+        decoded_s = (self.answer - 1.0) * token_s
+        first = self._first(token_s, busy_s, away_s)
+        # requests that come and go together: while one half of them is away, the other half is read
+        alone_s = away_s + first.waited_s + first.own_s + decoded_s
+        cycle_s = np.maximum(busy_s + np.where(first.together, 0.0, away_s), alone_s)
+        first_s = first.waited_s + first.own_s + np.where(first.together, cycle_s - alone_s, 0.0)
         # What is left of its steps are prompts of others beside its decode.
-        stopped_s = cycle_s - away_s - waited_s - own_s - decoded_s
-        each_s = np.asarray(decode.time_s) + stopped_s / np.maximum(self.answer - 1.0, 1e-9)
+        stopped_s = np.where(first.together, 0.0, cycle_s - alone_s)
+        each_s = token_s + stopped_s / np.maximum(self.answer - 1.0, 1e-9)
         return state_of(
             deployment, (self.isl, self.osl, self.prefix), self.users, running, cycle_s=cycle_s, steps=self.life,
-            away_s=away_s, first_s=waited_s + own_s + self._started_s(own_s), queue_s=queue * cycle_s,
-            token_s=each_s / deployment.gained, of_cycle=cycle, of_token=token, of_prompt=mixed,
+            away_s=away_s, first_s=first_s + started_s, queue_s=queue * cycle_s, token_s=each_s / deployment.gained,
+            of_cycle=cycle, of_token=token, of_prompt=mixed,
         )  # fmt: skip
 
-    def _waited_s(self, mixed_s: Array, decode_s: Array, cycle_s: Array, beside_s: Array) -> Array:
-        """Return the time that a request with a place waits for the step that reads its prompt [s].
+    def _first(self, decode_s: Array, busy_s: Array, away_s: Array) -> FirstToken:
+        """Return what a request with a place waits, and its prompt takes, see `perfmodel.serving.first_token`."""
+        deployment, slots = self.deployment, self.deployment.slots
+        most = np.maximum(1.0, np.minimum(self.room, self.running / slots))
 
-        It comes in a step with prompts of others, or in one of decode, and waits for half of it, and for prompts of
-        others that came before it, where a step has room for one alone: for one of them at most, and, as many come
-        before it as after, for half of what they add to its steps at most. Where every step is full, that is in the
-        queue.
-        """
-        others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
-        reading = np.minimum(1.0, others * mixed_s * self.chunks / self.prompts / cycle_s)
-        busy = 1.0 - (1.0 - np.minimum(1.0, (self.answer - 1.0) * decode_s / cycle_s)) ** others
-        rest_s = 0.5 * (reading * mixed_s + (1.0 - reading) * busy * decode_s)
-        before = np.where(self.room < 2.0, np.minimum(0.9, others * mixed_s * self.chunks / cycle_s), 0.0)
-        most_s = np.maximum(rest_s, np.minimum(0.5 * beside_s, mixed_s * self.chunks))
-        waited_s = np.minimum(rest_s / (1.0 - before), most_s)
-        return np.where(self.full, 0.0, waited_s)
+        def time_s(prompts: Array) -> Array:
+            count = np.minimum(prompts * self.meeting, np.maximum(self.running, 1.0))
+            keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
+            chunk = count, self.new, keys
+            decoding = np.where(self.answer > 1.0, np.maximum(self.running - count, 0.0), 0.0)
+            cost = deployment.device(decoding, self.context, prompts.shape, [chunk], count / self.chunks)
+            return np.asarray(deployment.finished(cost, decoding + count).time_s)
+
+        others = np.maximum(0.0, self.running / slots - 1.0)
+        queued = self.users > self.running
+        front_s = np.where(queued, 0.0, deployment.front_end_s)
+        readers = Readers(
+            others, most, self.chunks, SizedTimes.of(most, time_s), decode_s, self.answer - 1.0, away_s, front_s,
+            deployment.front_end_s > 0,
+        )  # fmt: skip
+        found = readers.settled(busy_s)
+        return found._replace(waited_s=np.where(self.full, 0.0, found.waited_s))
 
     def _started_s(self, own_s: Array) -> Array:
         """Return what a request waits for in a run whose users start at once, in the mean over its waves [s].

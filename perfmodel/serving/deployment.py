@@ -190,7 +190,7 @@ class Deployment:
     @cached_property
     def format(self) -> Format:
         """How the weights are stored and multiplied."""
-        return weight_format(self.weights, self.hardware)
+        return weight_format(self.weights, self.hardware).stored_as(self.profile.head, self.profile.beside)
 
     @property
     def verified(self) -> float:

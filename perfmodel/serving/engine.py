@@ -61,7 +61,12 @@ class Engine:
     quantises : dtypes or formats whose activations a kernel of its own quantises, with commas; that of others is part
         of the kernel before the product.
     widens : formats whose weights a kernel of its own writes in 16 bits before each product, with commas.
-    head : format of the logits' weights where the weights alone are narrow; "" is 16 bits.
+    integers : formats whose products of more rows than ``vectors`` have activations in 8-bit integers, with commas,
+        where the machine's matrix instruction multiplies these; ``integers_slower``: their time over that of other
+        libraries' products in such integers.
+    vectors : rows up to which matrix-vector kernels multiply narrow weights: they read these once and have no tiles.
+    head : format of the embedding's and the logits' weights where the weights alone are narrow; "" is 16 bits.
+    beside : format of a mixture's other matrices, where that of the weights is one of experts alone; "" is 16 bits.
     slower : factor on the kernels of this version over those of the latency model.
     imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
         wait for the slowest.
@@ -86,6 +91,8 @@ class Engine:
     smaller : the same on machines of less memory than ``below_gib``, and on those with ``named`` in their title.
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
+    window_pool : tokens that layers with a window have room for over those of the others, each kind in a pool of its
+        own, in which layers with the keys of others have room, too; 0 where all layers share one pool.
     state_share : share of the room for keys and values that layers' states have to themselves; 0 where
         both lie in one pool.
     state_copies : states that a running sequence takes of such a pool: its own, and those that a cached prefix keeps.
@@ -123,7 +130,11 @@ class Engine:
     experts_start_s: Mapping[str, float] = field(default_factory=dict)
     quantises: str = "fp4"
     widens: str = ""
+    integers: str = ""
+    integers_slower: float = 1.0
+    vectors: int = 0
     head: str = ""
+    beside: str = ""
     slower: float = 1.0
     imbalance: float = 1.0
     dispatcher: str = Dispatcher.ALLGATHER
@@ -144,6 +155,7 @@ class Engine:
     block_tokens: int = 16
     utilization: float = 0.9
     of_free: bool = False
+    window_pool: float = 0.0
     state_share: float = 0.0
     state_copies: float = 1.0
     state_dtype: str = USUAL_DTYPE
@@ -305,7 +317,7 @@ def find_engine(name: str, version: str = "") -> Engine:
         raise unknown_name("engine", name, engine_names(), place="engine")
     profile = _read_shipped(lower)
     if version and not _numbers(version):
-        raise UsageError(f"{version!r} is no version.", place="engine_version", remedy="Write 0.6.3, say.")
+        raise UsageError(f"{version!r} is no version.", place="engine_version", remedy="Write 0.6.3 or b6213, say.")
     if not version or _describes(profile, version):
         return profile
     others = (_read_shipped(other) for other in _shipped())
@@ -332,6 +344,6 @@ def _describes(profile: Engine, version: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version: "1.2.0rc6" -> (1, 2, 0)."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", version.strip())
+    """Return the leading numbers of a version or a build: "1.2.0rc6" -> (1, 2, 0), "b6213" -> (6213,)."""
+    match = re.match(r"[vb]?(\d+(?:\.\d+)*)", version.strip())
     return tuple(int(part) for part in match[1].split(".")) if match else ()

@@ -37,6 +37,8 @@ def experts_time(
     start_s: float,
     *,
     widened: bool = False,
+    vectors: int = 0,
+    vector_rate: float = np.inf,
 ) -> Array:
     """Return the time of the experts of one layer on one GPU [s].
 
@@ -48,6 +50,8 @@ def experts_time(
     weight_bytes : of one weight [B].
     start_s : of the kernels [s].
     rate, peak : datasheet bandwidth [B/s], and the rate of large products [FLOP/s].
+    widened : weights are widened to 16 bits in registers.
+    vectors, vector_rate : tokens up to which matrix-vector kernels multiply, which pad nothing; their rate [FLOP/s].
     """
     gathered = tokens * (parallel.dp if parallel.ep > 1 else 1)
     visited = np.asarray(expected_touched(gathered, float(shard.experts), shard.top_k)) / parallel.ep
@@ -60,7 +64,8 @@ def experts_time(
     rate_share = (FEW_EXPERTS / np.maximum(shard.experts, FEW_EXPERTS)) ** SKEW * (WIDENED_SHARE if widened else 1.0)
     reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / (peak * rate_share)
     glue = (4.0 * rows * shard.expert_hidden + (1.0 + gates) * rows * shard.expert_ffn) * 2.0 / sustained
-    return np.asarray(start_s + np.cbrt(reads**3 + products**3) + glue)
+    tiled = np.cbrt(reads**3 + products**3)
+    return np.asarray(start_s + np.where(tokens <= vectors, reads + 2.0 * matrix * rows / vector_rate, tiled) + glue)
 
 
 def _padded(each: Array, fewest: int) -> Array:

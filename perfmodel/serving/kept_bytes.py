@@ -70,6 +70,12 @@ def kept_in_windows(part: Shard) -> float:
     return (part.window_layers - part.kv_shared_window_layers) * (part.windowed or part).kept_width
 
 
+def unused_token_bytes(part: Shard, kv: str) -> tuple[float, float]:
+    """Return what layers with the keys of others would keep of one token, and the part of those with a window [B]."""
+    windowed = part.kv_shared_window_layers * vector_bytes(part.windowed or part, kv)
+    return (part.kv_shared_layers - part.kv_shared_window_layers) * vector_bytes(part, kv) + windowed, windowed
+
+
 def state_bytes(part: Shard) -> float:
     """Return what the layers of one GPU with a state keep of a sequence [B]."""
     return part.linear_layers * part.state.state_bytes if part.state else 0.0

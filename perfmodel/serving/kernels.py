@@ -8,7 +8,6 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
 from perfmodel.serving.attention import LayerAttention
@@ -17,6 +16,7 @@ from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
 from perfmodel.serving.layer_exchanges import LayerExchanges
 from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_format
+from perfmodel.serving.products import Products
 from perfmodel.serving.shard import Parallel, Shard
 from perfmodel.serving.stage_sends import add_sends
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer
@@ -24,8 +24,6 @@ from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer
 #: the largest logit is the token; and the ways to draw one
 GREEDY = "greedy"
 SAMPLINGS = (GREEDY, *ALGORITHMS)
-#: tokens at which half of the slow-down by sustained load has occurred
-HOT_TOKENS = 256.0
 #: size of a product that runs at the rate which products of many rows sustain
 LARGE = 8192.0
 #: part of the start of a layer of experts, as tables of kernels have it, that a graph of a whole step hides [s]: such
@@ -57,9 +55,6 @@ JOINT_KERNELS = 6.0
 #: kernels of a layer's own embedding: a product with its activation and the embedding multiplied in, a second product,
 #: and the addition with a norm (vLLM's ``Gemma4DecoderLayer``)
 LAYER_EMBEDDING_KERNELS = 4.0
-#: graphs hold batches of 1, 2 and multiples of 4 or 8, up to some hundreds, and smaller ones are padded to the next
-#: (``cudagraph_capture_sizes`` of vLLM, ``cuda_graph_bs`` of SGLang, ``enable_padding`` of TensorRT-LLM)
-GRAPH_ROWS, MOST_GRAPH_ROWS = 4.0, 512.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +73,11 @@ class Kernels:
     def dtype(self) -> str:
         """Dtype of activations and of products that are not quantised."""
         return "bf16" if "bf16" in self.hardware.dtypes() else "fp16"
+
+    @property
+    def products(self) -> Products:
+        """The engine's matrix products."""
+        return Products(self.engine, self.hardware, self.dtype)
 
     @property
     def exchanges(self) -> LayerExchanges:
@@ -142,7 +142,7 @@ class Kernels:
     @property
     def of_head(self) -> Format | None:
         """The format of the logits' weights; None for 16 bits, in which most engines keep them."""
-        return weight_format(self.engine.head) if self.engine.head and self.weights.weight_only else None
+        return weight_format(self.weights.tables) if self.weights.tables else None
 
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
@@ -152,43 +152,8 @@ class Kernels:
         self, cost: Cost, term: str, sizes: tuple[Array, int, int], layers: float, form: Format | None, batch: int = 1
     ) -> None:
         m, n, k = sizes
-        time, deviation = self._gemm(m, n, k, form, batch=batch)
-        cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation, f"{n} {k}")
-
-    def _hot(self, rows: Array) -> Array:
-        """Return the factor of sustained load on a product of so many rows; it has no effect on reading weights."""
-        most = self.engine.hot_on(self.hardware.matrix_instruction)
-        return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
-
-    def _gemm(
-        self, m: Array, n: int, k: int, weights: Format | None, *, quantises: bool = True, batch: int = 1
-    ) -> tuple[Array, Deviation]:
-        options = weights.options(k) if weights else {"dtype": self.dtype}
-        formats = {weights.name, weights.compute, weights.weights} - {""} if weights else set()
-        if quantises and formats & set(self.engine.quantises.split(",")):
-            options.pop("quantized", None)
-        if weights and weights.name in self.engine.widens.split(","):
-            return self._widened(m, n, k, weights)
-        op = Gemm(m=self._rows(m, options.get("scale", "")), n=n, k=k, batch=batch, **options)
-        return kernel(op, self.hardware, self.engine.library)
-
-    def _rows(self, m: Array, scale: str) -> Array:
-        """Return the rows that a product computes: with scales of blocks, as many as the next CUDA graph holds.
-
-        Kernels of such products copy what is no multiple of four rows, which graphs never give them.
-        """
-        rows = np.maximum(1.0, np.round(m))
-        if not (self.engine.graph and scale.startswith("block")):
-            return rows
-        padded = GRAPH_ROWS * np.ceil(rows / GRAPH_ROWS)
-        return np.where((rows > 2.0) & (rows <= MOST_GRAPH_ROWS), padded, rows)
-
-    def _widened(self, m: Array, n: int, k: int, weights: Format) -> tuple[Array, Deviation]:
-        """Return the time of a product behind a kernel that reads narrow weights and writes them in 16 bits [s]."""
-        time, deviation = self._gemm(m, n, k, None)
-        moved = (weights.bytes + 2.0) / 4.0  # over what a copy moves
-        op = Elementwise(kind="copy", numel=np.round(np.full(1, moved * n * k)), num_inputs=1, dtype=self.dtype)
-        return time + kernel(op, self.hardware, self.engine.library)[0], deviation
+        time, deviation = self.products.time(m, n, k, form, batch=batch)
+        cost.add(term, layers * time * self.products.loaded(m) * self.engine.slower, "gemm", deviation, f"{n} {k}")
 
     def _attention_products(self, cost: Cost, tokens: Array) -> None:
         shard, layers = self.shard, self.shard.attending_layers
@@ -304,15 +269,18 @@ class Kernels:
         gates = 2 if shard.gated else 1
         # a token is quantised once for all experts that it visits
         hidden, ffn = shard.expert_hidden, shard.expert_ffn
-        up, _ = self._gemm(size, gates * ffn, hidden, self.weights, quantises=False)
-        down, _ = self._gemm(size, hidden, ffn, self.weights, quantises=False)
+        up, _ = self.products.time(size, gates * ffn, hidden, self.weights, quantises=False)
+        down, _ = self.products.time(size, hidden, ffn, self.weights, quantises=False)
         flop = 2.0 * LARGE * (gates + 1) * ffn * hidden
-        peak = float((flop / (up + down) / self._hot(size)).item())
+        peak = float((flop / (up + down) / self.products.loaded(size)).item())
         widened = (
             self.weights.weight_only and self.weights.compute in SIXTEEN and hardware.matrix_instruction == "wgmma"
         )
         start = self.engine.experts_start_on(hardware.matrix_instruction)
-        time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak, start, widened=widened)
+        time = experts_time(
+            shard, self.parallel, tokens, self.weights.bytes, rate, peak, start, widened=widened,
+            vectors=self.engine.vectors, vector_rate=self.products.vector_rate(),
+        )  # fmt: skip
         return time, np.full(time.shape, DEVIATION)
 
     def stream(self, cost: Cost, term: str, numel: Array, inputs: int, kind: str, layers: float) -> None:

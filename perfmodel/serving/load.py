@@ -242,7 +242,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
         kv_bytes_token=bytes_token,
         sequence_tokens=memory.state_tokens,
         sequence_bytes=states,
-        windows=memory.windows,
+        windows=memory.sharing_windows,
         host_bytes_per_s=_host_bytes_per_s(deployment.hardware) * deployment.tp * deployment.pp,
     )
     if not fleet.prefill_replicas:

@@ -22,6 +22,7 @@ from perfmodel.serving.kept_bytes import (
     sequence_bytes,
     state_bytes,
     step_token_bytes,
+    unused_token_bytes,
 )
 from perfmodel.serving.precision import Format, beside_experts
 from perfmodel.serving.shard import Parallel, Shard, stage_parts
@@ -44,6 +45,7 @@ class Memory(Reportable):
     kv_bytes_token : keys and values of one token in all layers, over all GPUs of a copy of the model [B].
     kv_bytes_token_gpu : the part on one GPU [B].
     windows : layers that keep the last tokens of a sequence alone: how many tokens, and the share of a token's bytes.
+    windows_apart : these layers have a pool of their own, so that a sequence takes all of its tokens of the others'.
     state_bytes : what layers with a state keep of a sequence on one GPU, however long it is [B].
     states : states that they keep of it: that of its last token, and of each token that a draft guesses.
     all_state_bytes : one of them over all GPUs of a copy of the model [B].
@@ -79,6 +81,7 @@ class Memory(Reportable):
     sequence_bytes: float = 0.0
     all_sequence_bytes: float = 0.0
     step_bytes: float = 0.0
+    windows_apart: bool = False
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -105,8 +108,13 @@ class Memory(Reportable):
         return plain(np.add(isl, osl) if self.reserve else np.add(isl, np.multiply(osl, 0.5)))
 
     def kept(self, tokens: Number) -> Number:
-        """Return how many tokens, in all layers, take the bytes that a sequence of so many tokens keeps."""
-        return plain(kept(np.asarray(tokens), self.windows)) if self.windows else tokens
+        """Return how many tokens of the cache a sequence of so many tokens takes."""
+        return plain(kept(np.asarray(tokens), self.sharing_windows))
+
+    @property
+    def sharing_windows(self) -> Windows:
+        """The windows in whose layers a sequence leaves room for others."""
+        return () if self.windows_apart else self.windows
 
     @property
     def state_tokens(self) -> float:
@@ -132,7 +140,8 @@ class Memory(Reportable):
     def moved_bytes(self, tokens: Number) -> Number:
         """Return the bytes that a decode step moves of a sequence on one GPU: it reads a state, and writes each."""
         states = self.state_bytes / self.states + self.state_bytes
-        return plain(np.multiply(self.kept(tokens), self.kv_bytes_token_gpu) + states + self.sequence_bytes)
+        read = kept(np.asarray(tokens), self.windows)
+        return plain(np.multiply(read, self.kv_bytes_token_gpu) + states + self.sequence_bytes)
 
 
 class Held(NamedTuple):
@@ -149,6 +158,8 @@ class Held(NamedTuple):
     sequence_bytes, sequence_bytes_all : the same of layers with compressed keys: windows, and tokens not compressed
         yet.
     step_token_bytes : what these keep of each new token of a step until it leaves the window and is compressed [B].
+    unused_token_bytes, unused_window_bytes : what layers with the keys of others would have of a token, and the part of
+        it that those with a window would: engines with pools by layers leave room for it [B].
     """
 
     weights_bytes: float = 0.0
@@ -160,6 +171,8 @@ class Held(NamedTuple):
     sequence_bytes: float = 0.0
     sequence_bytes_all: float = 0.0
     step_token_bytes: float = 0.0
+    unused_token_bytes: float = 0.0
+    unused_window_bytes: float = 0.0
 
     def beside(self, other: Held) -> Held:
         """Return what both models keep."""
@@ -173,7 +186,14 @@ class Held(NamedTuple):
             self.sequence_bytes + other.sequence_bytes,
             self.sequence_bytes_all + other.sequence_bytes_all,
             self.step_token_bytes + other.step_token_bytes,
+            self.unused_token_bytes + other.unused_token_bytes,
+            self.unused_window_bytes + other.unused_window_bytes,
         )
+
+    def pooled_bytes(self, window_pool: float) -> float:
+        """Return what a token takes of pools by layers, of which those with a window have so many times the tokens."""
+        windowed = sum(size for _, size in self.windows) + self.unused_window_bytes
+        return self.token_bytes + self.unused_token_bytes - (1.0 - window_pool) * windowed
 
 
 def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format, kv: str) -> Held:
@@ -197,6 +217,7 @@ def held_by(config: ModelConfig, part: Shard, parallel: Parallel, weights: Forma
         max(sequence_bytes(stage, kv) for stage in stages),
         sequence_bytes(part, kv) * copies,
         max(step_token_bytes(stage, kv) for stage in stages),
+        *(max(values) for values in zip(*(unused_token_bytes(stage, kv) for stage in stages), strict=True)),
     )
 
 
@@ -217,7 +238,8 @@ def memory_of(
 
     room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
     and values; TensorRT-LLM a share of what weights and activations leave. An engine with a pool for layers' states
-    takes it from that room. Windows of layers with compressed keys take the new tokens of a step first.
+    takes it from that room. Windows of layers with compressed keys take the new tokens of a step first. Where layers
+    with a window have a pool of their own, the tokens that fit are those of the other layers' pool.
 
     Raises
     ------
@@ -236,6 +258,8 @@ def memory_of(
     pool = max(left, 0.0) * (1.0 if alone else engine.state_share) if held.state_bytes else 0.0
     left -= pool
     kept = states * held.state_bytes
+    apart = engine.window_pool > 0 and bool(held.windows)
+    token_bytes = held.pooled_bytes(engine.window_pool) if apart else held.token_bytes
     return Memory(
         capacity_bytes=capacity,
         weights_bytes=stored,
@@ -245,7 +269,7 @@ def memory_of(
         kv_bytes_token=held.token_bytes_all,
         kv_bytes_token_gpu=held.token_bytes,
         windows=tuple((window, size / held.token_bytes) for window, size in held.windows),
-        kv_tokens=_kv_tokens(held, left - for_step) * parallel.dp if kv_tokens is None else kv_tokens,
+        kv_tokens=_kv_tokens(token_bytes, left - for_step) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve or engine.scheduler == "static",  # a batch has to fit at its end
@@ -255,14 +279,15 @@ def memory_of(
         sequence_bytes=held.sequence_bytes,
         all_sequence_bytes=held.sequence_bytes_all,
         step_bytes=for_step,
+        windows_apart=apart,
         state_pool_bytes=pool,
         most_states=pool // (engine.state_copies * kept) * parallel.dp if pool else math.inf,
     )
 
 
-def _kv_tokens(held: Held, room: float) -> float:
+def _kv_tokens(token_bytes: float, room: float) -> float:
     """Return how many tokens of keys and values have room; infinite for a model that keeps none."""
-    return int(room // held.token_bytes) if held.token_bytes else math.inf
+    return int(room // token_bytes) if token_bytes else math.inf
 
 
 def activation_bytes(part: Shard, tokens: int) -> float:
@@ -283,7 +308,7 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
 
 def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
-    """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B].
+    """Return the bytes of the weights on one GPU: matrices and tables in their formats [B].
 
     The first of several stages has the embedding, the last one the head.
     """
@@ -307,7 +332,7 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
         else:
             matrices += part.linear_layers * matrix.parameters
     beside = beside_experts(weights, "bf16") if part.experts else weights
-    return matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen + 2.0 * tables
+    return matrices * beside.bytes + experts * weights.bytes + 2.0 * sixteen + weights.table_bytes * tables
 
 
 def _attention_parameters(part: Shard) -> float:

@@ -26,6 +26,7 @@ class Format:
     group : the rows of the weights have to be a multiple of it for that scale.
     experts_only : in a mixture of experts the matrices of attention and of shared experts have another format.
     beside : that format; "" for 16 bits.
+    tables : format of the embedding and of the logits' matrix; "" for 16 bits.
     """
 
     name: str
@@ -36,11 +37,24 @@ class Format:
     group: int = 1
     experts_only: bool = False
     beside: str = ""
+    tables: str = ""
 
     @property
     def weight_only(self) -> bool:
         """Whether activations stay in 16 bits."""
         return bool(self.weights)
+
+    @property
+    def table_bytes(self) -> float:
+        """Bytes of a weight of the embedding and of the logits' matrix [B]."""
+        return weight_format(self.tables).bytes if self.tables else 2.0
+
+    def stored_as(self, tables: str, beside: str) -> Format:
+        """Return the format with those of tables and of what is beside experts, where a file has them with it."""
+        if not self.weight_only:
+            return self
+        own = self.beside or not self.experts_only
+        return replace(self, tables=tables, beside=self.beside if own else beside)
 
     def options(self, k: int) -> dict[str, Any]:
         """Return the options of a product with ``k`` columns of activations, quantised in the kernel before it."""

@@ -11,36 +11,13 @@ from perfmodel.core.work import Number, plain
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Steady, state_of
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.first_token import come_together, mates_of
+from perfmodel.serving.sized_times import SizedTimes
 from perfmodel.serving.step import Step
 
 #: rounds of the fixed point, and the share of a round's result that the next one takes: the rates of 54 loads are
 #: within 0.1 % of those after 400 rounds
 _ROUNDS, _SHARE = 60, 0.5
-#: sizes from 1 to the largest at which the times of steps are computed, in between they are straight
-_SIZES = 12
-
-
-@dataclass(frozen=True)
-class _Times:
-    """Times of a kind of step by the number of its sequences, from 1 to ``most`` [s]."""
-
-    most: Array
-    times_s: Array
-
-    @classmethod
-    def of(cls, most: Array, time_s: Callable[[Array], Array]) -> _Times:
-        shares = np.linspace(0.0, 1.0, _SIZES).reshape(-1, *(1,) * np.ndim(most))
-        return cls(most, time_s(most**shares))
-
-    def at(self, number: Array) -> Array:
-        """Return the time of a step of so many sequences [s]."""
-        spread = np.log(np.maximum(self.most, 1.0 + 1e-9))
-        place = np.clip(np.log(np.maximum(number, 1.0)) / spread * (_SIZES - 1), 0.0, _SIZES - 1)
-        left = np.minimum(place.astype(int), _SIZES - 2)
-        low, high = (np.take_along_axis(self.times_s, side[None], 0)[0] for side in (left, left + 1))
-        ends = [self.most ** (side / (_SIZES - 1)) for side in (left, left + 1)]
-        inside = (number - ends[0]) / np.maximum(ends[1] - ends[0], 1e-12)
-        return np.asarray(low + (high - low) * np.clip(inside, 0.0, 1.0))
 
 
 @dataclass
@@ -82,7 +59,8 @@ class PromptsFirst:
 
         p = rho (1 - exp(-away / (t_p (1 - rho)))).
 
-    The requests are out of step with each other, as their lengths are not all equal.
+    The requests are out of step with each other, as their lengths are not all equal, but for answers of one or two
+    tokens, which come and go together, see `perfmodel.serving.first_token.come_together`.
 
     Parameters
     ----------
@@ -109,9 +87,11 @@ class PromptsFirst:
         self.answer = (self.osl - 1.0) / deployment.gained
         budget = float(deployment.token_budget * deployment.slots)
         self.most = np.minimum(np.maximum(1.0, np.floor(budget / self.new)), np.maximum(self.running, 1.0))
-        self.prompt_s = _Times.of(self.most, self._prompt_s)
-        self.decode_s = _Times.of(np.maximum(self.running, 1.0), self._decode_s)
+        self.prompt_s = SizedTimes.of(self.most, self._prompt_s)
+        self.decode_s = SizedTimes.of(np.maximum(self.running, 1.0), self._decode_s)
         self.front_s = deployment.away_s(self.decode_s.at(self.running), self.running)
+        served = (deployment.front_end_s > 0) & (self.users <= self.running)
+        self.together = come_together(self.answer, self.running, self.most, served)
         self.mean = self._settled()
 
     def _prompt_s(self, prompts: Array) -> Array:
@@ -153,8 +133,11 @@ class PromptsFirst:
         met = reading * -np.expm1(-away_s / (own_s * (1.0 - reading)))
         ended = (found.decoding - 1.0) / np.maximum(answer, 1e-9)
         beside = met * ended / np.maximum(token_s, 1e-12) * np.minimum(away_s, own_s)
-        # Of answers of one token all time is prompts, in which others come as in any.
-        mates = np.where(answer > 0, ended + beside, others * reading * own_s / cycle_s)
+        group = mates_of(others, self.most, own_s / cycle_s)
+        # Prompts come before a decode that was not scheduled ahead, so that groups that meet end together ever after.
+        joined = (answer > 0) & (not self.deployment.profile.ahead)
+        group = np.where(joined, np.minimum(others, self.most - 1.0), group)
+        mates = np.where(self.together, group, ended + beside)
         late = np.maximum(0.0, 1.0 + found.mates - self.most) / (2.0 * self.most) * self.prompt_s.at(self.most)
         window_s = own_s + found.stalled_s + np.maximum(answer - 1.0, 0.0) * token_s
         stalled_s = np.maximum(0.0, others - found.mates) * np.minimum(1.0, window_s / cycle_s) * each_s + late
@@ -163,18 +146,22 @@ class PromptsFirst:
         # a place that others wait for is taken at the end of a step
         waited_s = np.where(away_s > 0, rest_s, 0.0) + late
         # In a cycle the engine computes a prompt of each that runs, and the steps of decode that all of them share.
+        half = 1.0 + mates_of(others, self.most, np.ones(()))
+        each_s = np.where(self.together, self.prompt_s.at(half) / half, each_s)
         least_s = self.running * each_s + answer * token_s
+        waited_s, stalled_s = (np.where(self.together, 0.0, time_s) for time_s in (waited_s, stalled_s))
         alone_s = away_s + waited_s + own_s + answer * token_s
-        cycle_s = np.maximum(alone_s + decodes * stalled_s, least_s)
-        stalled_s = decodes * (cycle_s - alone_s)
-        waited_s = np.where(answer > 0, waited_s, cycle_s - away_s - own_s)
+        cycle_s = np.maximum(alone_s + stalled_s, least_s)
+        waited_s = np.where(self.together, cycle_s - alone_s, waited_s)
+        stalled_s = np.where(self.together, 0.0, cycle_s - alone_s)
         decoding = 1.0 + others * (answer * token_s + stalled_s) / cycle_s
         return _Round(cycle_s, stalled_s, waited_s, decoding, np.minimum(others, mates))
 
     def prompts_of(self, found: _Round) -> Array:
         """Return the prompts of the mean step with prompts."""
         mates = np.maximum(found.mates, 1e-9)
-        return np.asarray(np.minimum(self.most, mates / -np.expm1(-mates)))
+        mean = np.where(self.together, 1.0 + mates, mates / -np.expm1(-mates))
+        return np.asarray(np.minimum(self.most, mean))
 
     def result(self) -> Steady:
         """Return throughput and latency."""
@@ -190,7 +177,7 @@ class PromptsFirst:
         cycle_s = np.maximum(found.cycle_s, answer * token_s + steps * read_s)
         away_s, own_s = self.away_s(cycle_s), self.prompt_s.at(1.0 + found.mates)
         rest_s = np.maximum(0.0, cycle_s - away_s - own_s - answer * token_s)
-        waited_s = np.where(answer > 0, np.minimum(found.waited_s, rest_s), rest_s)
+        waited_s = np.where(self.together, rest_s, np.minimum(found.waited_s, rest_s))
         stalled_s = rest_s - waited_s
         queue_s = np.maximum(0.0, self.users - self.running) * cycle_s / self.running
         each_s = self.prompt_s.at(self.most) / self.most

@@ -16,7 +16,8 @@ from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import find_model
 from perfmodel.workloads.model_config import ModelConfig
 
-_VERSION = re.compile(r"\d{1,3}(\.\d|$)")
+#: a version, or the number of a build of llama.cpp
+_VERSION = re.compile(r"\d{1,3}(\.\d|$)|b\d{3,5}\b")
 TTFT, TPOT, RATE = "ttft_s", "tpot_s", "output_tokens_per_s"
 #: words in an engine's name -> name of its profile
 _ENGINES = {

@@ -185,10 +185,13 @@ def batches(run: Run) -> Case:
 def single_stream(run: Run) -> Case:
     """Return a run on one consumer GPU: decode of a short answer, or reading one prompt."""
     batch, value = positive(run, "batch", "tok_per_s")
-    test, engine = run.text("test"), engine_of(run.text("engine", "llama.cpp"))[0]
+    test, (engine, version) = run.text("test"), engine_of(run.text("engine", "llama.cpp"))
+    version = version or version_of(run.text("engine_version"))
     if "lmdeploy" in run.text("source").lower():
         engine = "lmdeploy"
-    setup = Setup(run.text("model"), run.text("hardware"), engine=engine, weights=format_of(run.text("wdtype")))
+    setup = Setup(
+        run.text("model"), run.text("hardware"), engine=engine, version=version, weights=format_of(run.text("wdtype"))
+    )
     if test.startswith("batch"):
         # the first rows of a prompt together: weights are read once, no keys before them
         return Case(run, setup, "static", 1.0, 2.0, {TPOT: batch / value}, users=batch)

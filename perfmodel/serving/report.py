@@ -52,7 +52,8 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     )
     for window, share in memory.windows:
         where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
-        notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most.",)
+        pool = ", in a pool of their own" if memory.windows_apart else ""
+        notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most{pool}.",)
     if memory.sequence_bytes:
         notes += (
             f"Layers with compressed keys keep {format_binary(memory.sequence_bytes)} of each sequence on one GPU "

@@ -408,7 +408,7 @@ def test_bad_speculation_says_why(tokens: int, acceptance: float, message: str) 
 
 def test_a_first_token_waits_for_launches_and_for_copies_that_share_experts() -> None:
     def ttft(**facts: float) -> float:
-        engine = replace(find_engine("vllm"), front_end_s=0.0, prompt_launch_s=0.0)
+        engine = replace(find_engine("vllm"), front_end_s=20e-3, prompt_launch_s=0.0)
         deployment = pm.Deployment(
             find_model("qwen3-30b-a3b"), pm.hardware("h100"), dp=2, ep=2, engine=replace(engine, **facts)
         )

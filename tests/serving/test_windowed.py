@@ -9,6 +9,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.engine import find_engine
 from perfmodel.workloads.catalog import find_model
 
 H100 = pm.hardware("h100-sxm5-80gb")
@@ -101,3 +102,30 @@ def test_prompts_have_half_of_the_pairs_in_chunks():
     sliding, pieces = chunks(prefill=[(64, 16384, 16384)])
     assert pieces == pytest.approx(0.5 * sliding, rel=0.05)
     assert len(set(chunks(prefill=[(64, 512, 512)]))) == 1
+
+
+def test_windows_in_a_pool_of_their_own_leave_no_room_to_others():
+    """SGLang's pool of windows has 0.8 tokens for each of the others', and so each sequence takes all of its tokens."""
+    engine = find_engine("sglang")
+    assert engine.window_pool == 0.8
+    memory = deployed(OTHER, engine=engine).memory()
+    full, narrow = 2 * 2 * 2 * 256 * 2, 10 * 2 * 8 * 128 * 2
+    assert memory.kv_tokens == memory.kv_bytes // (full + 0.8 * narrow)
+    assert memory.most(8192, 1024) == memory.kv_tokens // (8192 + 512)
+    together = deployed(OTHER, engine=dataclasses.replace(engine, window_pool=0.0)).memory()
+    assert together.most(8192, 1024) > 2 * memory.most(8192, 1024)
+    assert memory.moved_bytes(4096.0) == together.moved_bytes(4096.0)
+    load = pm.closed_loop(4, 8, 4096, 8)
+    replay = pm.simulate(deployed(OTHER, engine=engine, kv_tokens=8300), load, interval=False)
+    assert replay.states.running.max() == 2  # two prompts of 4096 tokens fill the pool
+    shared = dataclasses.replace(engine, window_pool=0.0)
+    replay = pm.simulate(deployed(OTHER, engine=shared, kv_tokens=8300), load, interval=False)
+    assert replay.states.running.max() == 4
+
+
+def test_pools_have_room_for_layers_with_the_keys_of_others():
+    e4b = find_model("gemma-4-e4b")
+    memory = deployed(e4b, engine="sglang").memory()
+    full, narrow = 7 * 2 * 2 * 512 * 2, 35 * 2 * 2 * 256 * 2
+    assert memory.kv_tokens == memory.kv_bytes // (full + 0.8 * narrow)
+    assert memory.kv_bytes_token == e4b.kv_bytes_per_token()
