@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = sorted(path.name for path in (ROOT / "hardware_specs").rglob("*.toml"))
 ANALYZE = ("analyze", "gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16", "--on", "a100-sxm4-40gb")
-WHERE = "import perfmodel.hardware_catalog.find as find; print(find.__file__); print(find.shipped_folder())"
+WHERE = "import perfmodel.hardware_catalog.spec_folders as found; print(found.__file__); print(found.shipped_folder())"
 
 
 def run(*arguments: object, cwd: Path) -> str:

@@ -145,8 +145,8 @@ def lint(
     Example: perfmodel hardware lint my_gpu.toml
     """
     from perfmodel.core.report import report
-    from perfmodel.hardware_catalog.find import spec_files
     from perfmodel.hardware_catalog.lint import lint_files
+    from perfmodel.hardware_catalog.spec_folders import spec_files
 
     destination = Destination.of("hardware lint", format_, output, wide=wide)
     named = storage.expand([_spec_file(file) for file in files or ()])

@@ -6,7 +6,6 @@ The catalog is the specification files of some folders; a new file is a new mach
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import tomllib
@@ -20,7 +19,7 @@ from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError, UsageError, expect, unknown_name
-from perfmodel.files import DOCUMENT_SUFFIXES, shipped_folder
+from perfmodel.files import DOCUMENT_SUFFIXES
 from perfmodel.hardware_catalog.names import (
     is_other_chip,
     memory_of,
@@ -35,6 +34,7 @@ from perfmodel.hardware_catalog.names import (
 )
 from perfmodel.hardware_catalog.origin import is_shipped
 from perfmodel.hardware_catalog.read import read_hardware
+from perfmodel.hardware_catalog.spec_folders import Files, Folders, file_of, files_now, folders_now, spec_files
 from perfmodel.plugins import plugin_folders, warn_of_plugin, warn_once
 
 #: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
@@ -47,90 +47,6 @@ _ANOTHER = (
     "For another machine, change the spec file of a similar one: perfmodel hardware show NAME --format toml "
     "-o my_gpu.toml, then --on my_gpu.toml."
 )
-
-
-def search_folders() -> list[Path]:
-    """Return the folders of specification files; the first match wins.
-
-    First the folders in the environment variable ``PERFMODEL_HARDWARE`` (separated as in PATH), then the specs of
-    perfmodel (of the installed package, or of the checkout for an editable install), then those of plugins.
-
-    Raises
-    ------
-    InputFileError
-        When a folder in ``PERFMODEL_HARDWARE`` does not exist.
-    """
-    return [*_user_folders(), *_other_folders()]
-
-
-def _other_folders() -> tuple[Path, ...]:
-    return (shipped_folder(), *plugin_folders("hardware"))
-
-
-def _user_folders() -> list[Path]:
-    folders = []
-    named = os.environ.get("PERFMODEL_HARDWARE", "")
-    if "://" in named:
-        raise InputFileError(
-            "only folders of this machine are searched.",
-            place=f"PERFMODEL_HARDWARE={named}",
-            remedy="Name the file of one machine: --on s3://BUCKET/FILE.toml.",
-        )
-    for text in filter(None, named.split(os.pathsep)):
-        if Path(text).is_file():
-            raise InputFileError(
-                "this is a file; a folder of spec files is needed.",
-                place=f"PERFMODEL_HARDWARE={text}",
-                remedy=f"Name its folder, or give the file itself: --on {text}.",
-            )
-        if not Path(text).is_dir():
-            raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or correct it.")
-        folders.append(Path(text))
-    return folders
-
-
-#: the files of the catalog by name, each with the time of its last change [ns]: what was read of them holds as long
-Files = tuple[tuple[str, int], ...]
-
-
-def spec_files() -> dict[str, Path]:
-    """Return catalog name -> file, in the order of `search_folders`; the first file of a name wins."""
-    paths = (Path(path) for path, _ in _files())
-    return {path.stem: path for path in paths}
-
-
-def _file_of(name: str) -> Path | None:
-    """Return the file of a catalog name, as `spec_files` has it, without a look at the others."""
-    if not name or Path(name).name != name:
-        return None
-    paths = (folder / f"{name}.toml" for folder in search_folders())
-    return next((path for path in paths if os.path.lexists(path)), None)
-
-
-def _files() -> Files:
-    files: dict[str, tuple[str, int]] = {}
-    for folder in search_folders():
-        for name, path, changed_ns in _listed(folder):
-            files.setdefault(name, (path, changed_ns))
-    return tuple(files.values())
-
-
-def _listed(folder: Path) -> list[tuple[str, str, int]]:
-    """Return the specification files of a folder, sorted by name: name, path, and when it was changed [ns]."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        return sorted((entry.name, entry.path, _changed_ns(entry)) for entry in entries if entry.name.endswith(".toml"))
-    return []
-
-
-def _changed_ns(entry: os.DirEntry[str]) -> int:
-    with contextlib.suppress(FileNotFoundError):  # a dangling link, of which the reader tells
-        return entry.stat().st_mtime_ns
-    return 0
-
-
-def hardware_names() -> list[str]:
-    """Return the names of all machines in the catalog, sorted."""
-    return sorted(spec_files())
 
 
 @functools.lru_cache(maxsize=512)
@@ -203,7 +119,7 @@ def _described(machine: Hardware) -> str:
 
 def load_all() -> list[Hardware]:
     """Return every machine of the catalog, in the order of their names."""
-    return sorted(_load_all(_files()), key=lambda machine: machine.name)
+    return sorted(_load_all(files_now()), key=lambda machine: machine.name)
 
 
 #: names that NVML and torch report for a product that the catalog lacks, and that would be mistaken for another one
@@ -235,7 +151,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     text = os.fspath(name)
     if _is_document(text):
         return read_hardware(text)
-    if path := _found(text, _folders_now()):
+    if path := _found(text, folders_now()):
         return _load(path)
     advice = suggestion(text)
     if os.sep in text and (not advice or os.path.exists(text)):
@@ -248,17 +164,6 @@ def _is_document(text: str) -> bool:
     return storage.suffix_of(text) in DOCUMENT_SUFFIXES
 
 
-#: folders of spec files, each with the time of its last change [ns], or with its files where a user may edit them
-Folders = tuple[tuple[str, int | Files], ...]
-
-
-def _folders_now() -> Folders:
-    """Return what a search by name depends on. A look at every file of the catalog would take 400 us a call."""
-    own = ((str(folder), tuple(file[1:] for file in _listed(folder))) for folder in _user_folders())
-    others = (str(folder) for folder in _other_folders())
-    return (*own, *((folder, os.stat(folder).st_mtime_ns) for folder in others))
-
-
 @functools.lru_cache(maxsize=512)
 def _found(text: str, folders: Folders) -> str:
     """Return the file of the machine that a name stands for while the folders are as they are; "" if unknown.
@@ -268,7 +173,7 @@ def _found(text: str, folders: Folders) -> str:
     UsageError
         When it is the name that another product reports.
     """
-    if own := _file_of(text):
+    if own := file_of(text):
         return str(own)
     other = OTHER_PRODUCTS.get(text.strip().lower())
     if other:
@@ -276,7 +181,7 @@ def _found(text: str, folders: Folders) -> str:
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
             remedy=f"{suggestion(text)}; name the one that it is.",
         )
-    files = _files()
+    files = files_now()
     if claimed := _claims(files).get(name_key(text)):
         return str(claimed)
     machine = _by_key(files).get(name_key(text)) or _by_words(files).get(frozenset(words_of(text)))
@@ -379,7 +284,7 @@ def suggestion(text: str) -> str:
 
 def machines_by_key() -> Mapping[str, Hardware]:
     """Return every name of every machine, in the form of `name_key`, and the machine that it stands for."""
-    return _by_key(_files())
+    return _by_key(files_now())
 
 
 @functools.lru_cache(maxsize=4)

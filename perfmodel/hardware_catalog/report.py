@@ -13,10 +13,11 @@ from perfmodel.core.units import format_binary, format_si
 from perfmodel.hardware_catalog.amd import AMD_SOURCES
 from perfmodel.hardware_catalog.detect import CpuDescription, Detection
 from perfmodel.hardware_catalog.figures import Figure, MachineFigures
-from perfmodel.hardware_catalog.find import Catalog, hardware_names, suggestion
+from perfmodel.hardware_catalog.find import Catalog, suggestion
 from perfmodel.hardware_catalog.gpu_reading import GpuReading
 from perfmodel.hardware_catalog.lint import LintResult
 from perfmodel.hardware_catalog.match import DeviceMatch
+from perfmodel.hardware_catalog.spec_folders import hardware_names
 
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 

@@ -13,10 +13,11 @@ from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.hardware_catalog import find, hardware, hardware_names, load_all, read_hardware
-from perfmodel.hardware_catalog.find import spec_files, suggestion
+from perfmodel.hardware_catalog.find import suggestion
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.match import match_device
 from perfmodel.hardware_catalog.names import name_key, words_of
+from perfmodel.hardware_catalog.spec_folders import spec_files
 from perfmodel.plugins import warn_once
 from perfmodel.prediction.topology import most_in_a_node
 

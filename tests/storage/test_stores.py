@@ -276,7 +276,7 @@ def test_files_that_a_worker_does_not_see_are_named(
 
 
 def test_a_folder_of_specs_has_to_be_here(perfmodel: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfmodel.hardware_catalog.find import search_folders
+    from perfmodel.hardware_catalog.spec_folders import search_folders
 
     monkeypatch.setenv("PERFMODEL_HARDWARE", "s3://bucket/specs")
     with pytest.raises(InputFileError, match="only folders of this machine"):

@@ -9,11 +9,11 @@ from typing import Any
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError
-from perfmodel.hardware_catalog.find import search_folders
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
 from perfmodel.hardware_catalog.names import name_key
 from perfmodel.hardware_catalog.read import to_hardware
 from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
+from perfmodel.hardware_catalog.spec_folders import search_folders
 from perfmodel.prediction.usual_figures import left_out
 
 #: texts shorter than "DS-1" are placeholders
