@@ -119,7 +119,7 @@ def _listed(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def _changed_ns(entry: os.DirEntry[str]) -> int:
-    with contextlib.suppress(FileNotFoundError):  # a dangling link, of which the reader tells
+    with contextlib.suppress(OSError):  # a link that leads nowhere, of which the reader tells
         return entry.stat().st_mtime_ns
     return 0
 
@@ -354,10 +354,12 @@ def _claims(files: Files) -> Mapping[str, Path]:
     """
     claims: dict[str, Path] = {}
     for path in (Path(text) for text, _ in files):
+        if not path.is_file():  # a pipe, which nobody may write into
+            break
         try:
             with path.open("rb") as stream:
                 head = stream.read(_HEAD_BYTES).partition(b"\n[")[0]
-            keys = tomllib.loads(head.decode())
+            keys = tomllib.loads(head.decode("utf-8-sig"))
             names = [keys["name"], *keys.get("device_names", ()), *keys.get("aliases", ())]
             for name in names:
                 claims.setdefault(name_key(name), path)
