@@ -242,7 +242,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
             text = f"Missing argument '{last}'" if last else error.format_message()
             message = " ".join(text.replace("Value error, ", "").split())
             where = getattr(error, "ctx", None)
-            command = where.command_path if where else "perfmodel"
+            command = where.command_path if where else f"perfmodel {_named_command(arguments)}".rstrip()
             _complain(f"{_with_remedy(error, message)} See: {command} --help")
         return 2
     if isinstance(error, PerfModelError):
