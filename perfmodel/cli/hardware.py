@@ -145,12 +145,11 @@ def lint(
     Example: perfmodel hardware lint my_gpu.toml
     """
     from perfmodel.core.report import report
-    from perfmodel.hardware_catalog.lint import lint_files
-    from perfmodel.hardware_catalog.spec_folders import spec_files
+    from perfmodel.hardware_catalog.lint import lint_catalog, lint_files
 
     destination = Destination.of("hardware lint", format_, output, wide=wide)
     named = storage.expand([_spec_file(file) for file in files or ()])
-    result = lint_files(named or [path for _, path in sorted(spec_files().items())])
+    result = lint_files(named) if named else lint_catalog()
     destination.write(report(result, context=context()))
     return BAD_FINDING if result.num_errors else 0
 
@@ -158,10 +157,11 @@ def lint(
 def _spec_file(text: str) -> str:
     """Return the file of a word that is a path, or the name of a machine."""
     from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog.spec_folders import spec_files
 
     if storage.suffix_of(text) or os.sep in text or is_stream(text) or os.path.exists(text):
         return text
-    return str(hardware(text).path)
+    return str(spec_files().get(text) or hardware(text).path)  # a broken file of the catalog is no machine
 
 
 @app.command()

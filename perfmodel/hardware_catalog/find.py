@@ -296,10 +296,12 @@ def _claims(files: Files) -> Mapping[str, Path]:
     """
     claims: dict[str, Path] = {}
     for path in (Path(text) for text, _ in files):
+        if not path.is_file():  # a pipe, which nobody may write into
+            break
         try:
             with path.open("rb") as stream:
                 head = stream.read(_HEAD_BYTES).partition(b"\n[")[0]
-            keys = tomllib.loads(head.decode())
+            keys = tomllib.loads(head.decode("utf-8-sig"))
             names = [keys["name"], *keys.get("device_names", ()), *keys.get("aliases", ())]
             for name in names:
                 claims.setdefault(name_key(name), path)

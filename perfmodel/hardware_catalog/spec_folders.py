@@ -86,7 +86,7 @@ def _listed(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def _changed_ns(entry: os.DirEntry[str]) -> int:
-    with contextlib.suppress(FileNotFoundError):  # a dangling link, of which the reader tells
+    with contextlib.suppress(OSError):  # a link that leads nowhere, of which the reader tells
         return entry.stat().st_mtime_ns
     return 0
 

@@ -22,6 +22,8 @@ _UNREACHABLE = {
     "TransportError",
     "gaierror",
 }
+#: an answer that ends before it is whole; aiohttp gives it the status 400, which the server did not send
+_CUT_OFF = {"ClientPayloadError", "IncompleteReadError", "IncompleteRead"}
 #: what gcsfs says for status 403, as a plain OSError (gcsfs 2026.10.1, retry.validate_response)
 _FORBIDDEN = "Forbidden: "
 _LOGIN = {
@@ -74,6 +76,8 @@ def _cause(url: Url, error: Exception) -> _Cause:
             return _Cause("no credentials are found, or they are refused.", _LOGIN.get(extra, ""))
         if isinstance(link, PermissionError) or status == 403 or str(link).startswith(_FORBIDDEN):
             return _Cause("access is denied.", _LOGIN.get(extra, ""))
+        if names & _CUT_OFF:
+            return _Cause("the connection ended before the file did.", _ENDPOINT.get(extra, "Check the network."))
         if status and status != 404:
             return _Cause(f"the server answers with status {status}.", "Try again later, or download the file.")
         if names & _UNREACHABLE:

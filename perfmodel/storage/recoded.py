@@ -35,8 +35,11 @@ def codec_of(head: bytes) -> str:
 def in_utf8(file: str) -> str:
     """Return a file of this machine, or its copy in UTF-8 where it is text in UTF-16 or UTF-32.
 
-    What has no such mark, cannot be read, or is no text behind its mark, is returned as it is.
+    What has no such mark, cannot be read, or is no text behind its mark, is returned as it is; so is a pipe, of which
+    what is read is gone.
     """
+    if not os.path.isfile(file):
+        return file
     try:
         with open(file, "rb") as stream:
             codec = codec_of(stream.read(_MARK_BYTES))

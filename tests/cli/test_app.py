@@ -71,7 +71,7 @@ def test_wrong_commands_and_no_command(perfmodel):
 def test_help_loads_nothing_heavy():
     code = (
         "import sys; from perfmodel.cli.app import run; run(['--help']);"
-        "heavy = {'torch', 'matplotlib', 'numpy', 'yaml', 'msgspec'} & set(sys.modules);"
+        "heavy = {'torch', 'matplotlib', 'numpy', 'yaml', 'msgspec', 'multiprocessing'} & set(sys.modules);"
         "sys.exit(', '.join(heavy) or 0)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -87,10 +87,10 @@ def test_importing_perfmodel_loads_nothing_heavy():
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_analyze_does_without_torch_and_matplotlib():
+def test_analyze_in_one_process_does_without_torch_matplotlib_and_multiprocessing():
     code = (
         f"import sys; from perfmodel.cli.app import run; run({ANALYZE!r});"
-        "heavy = {'torch', 'matplotlib'} & set(sys.modules); sys.exit(', '.join(heavy) or 0)"
+        "heavy = {'torch', 'matplotlib', 'multiprocessing'} & set(sys.modules); sys.exit(', '.join(heavy) or 0)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -281,6 +281,7 @@ def test_each_option_that_is_told_exists_and_only_where_a_command_has_it():
         (("hardware", "shw"), "perfmodel hardware"),
         (("analyse",), "perfmodel"),
         (("analyze",), "perfmodel analyze"),
+        (("analyze", "gemm", "--on"), "perfmodel analyze"),
     ],
 )
 def test_wrong_usage_names_the_help_of_its_command(perfmodel, words, help_of):

@@ -154,6 +154,16 @@ def test_lint_of_a_broken_file_is_a_row_beside_the_others(perfmodel: Program, tm
     assert [(row["code"], row["line"]) for row in ran.json["rows"]] == [("syntax", 1)]
 
 
+def test_lint_takes_the_name_of_a_broken_file_of_the_catalog(
+    perfmodel: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    (tmp_path / "broken.toml").write_text("[chip\n")
+    ran = perfmodel("hardware", "lint", "broken", "--format", "json")
+    assert ran.code == 1
+    assert [row["code"] for row in ran.json["rows"]] == ["syntax"]
+
+
 def test_a_warning_is_no_error(perfmodel: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))  # whose files are found by their names
     path = tmp_path / "renamed.toml"

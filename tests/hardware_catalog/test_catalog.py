@@ -14,7 +14,7 @@ from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.hardware_catalog import find, hardware, hardware_names, load_all, read_hardware
 from perfmodel.hardware_catalog.find import suggestion
-from perfmodel.hardware_catalog.lint import lint_file
+from perfmodel.hardware_catalog.lint import lint_catalog, lint_file
 from perfmodel.hardware_catalog.match import match_device
 from perfmodel.hardware_catalog.names import name_key, words_of
 from perfmodel.hardware_catalog.spec_folders import spec_files
@@ -438,6 +438,23 @@ def test_a_file_that_is_no_spec_stops_only_who_asks_for_it(
             hardware(name)
     with pytest.raises(UsageError, match=f"unknown hardware 'nothing'. Allowed: the {len(load_all())} of"):
         hardware("nothing")
+
+
+def test_what_is_no_file_stops_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder, a pipe that nobody writes into, and links that lead nowhere or to themselves."""
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "nowhere.toml").symlink_to(tmp_path / "missing")
+    (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
+    os.mkfifo(tmp_path / "a-pipe.toml")
+    assert hardware("h100").name == "h100-sxm5-80gb"
+    assert len(load_all()) == len(NAMES)
+    found = [finding for finding in lint_catalog().findings if Path(finding.file).parent == tmp_path]
+    assert [Path(finding.file).stem for finding in found] == ["a-pipe", "folder", "loop", "nowhere"]
+    assert {finding.severity for finding in found} == {"error"}
+    for name in ("folder", "nowhere", "loop", "a-pipe"):
+        with pytest.raises(InputFileError, match=f"{name}.toml: "):
+            hardware(name)
 
 
 def test_the_board_of_a_file_with_another_name_suggests_its_machine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +16,7 @@ from perfmodel.storage import cache
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves a folder; the first part of a path may name the status of the answer."""
+    """Serves a folder; the first part of a path may name the status of the answer, or be "cut": half of a file."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -24,6 +25,11 @@ class _Handler(SimpleHTTPRequestHandler):
         first = self.path.split("/")[1]
         if first.isdigit():
             return self.send_error(HTTPStatus(int(first)))
+        if first == "cut":
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            return io.BytesIO(b"x" * 50)
         return super().send_head()
 
 

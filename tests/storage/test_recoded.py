@@ -14,6 +14,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.files import read_document, read_text
 from perfmodel.formats import read_profile
+from perfmodel.storage.recoded import in_utf8
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 UTF_16 = {"little": codecs.BOM_UTF16_LE, "big": codecs.BOM_UTF16_BE}
@@ -56,3 +57,10 @@ def test_a_document_of_standard_input_is_told_from_a_table() -> None:
     command = ("roi", EXAMPLES / "profile_gpt2.csv", "--plan", "-", "--format", "json")
     ran = subprocess.run([sys.executable, "-m", "perfmodel", *command], input=plan, capture_output=True, check=True)
     assert {row["name"] for row in json.loads(ran.stdout)["rows"]} >= {"fused attention, forward"}
+
+
+def test_a_pipe_is_not_touched(tmp_path: Path) -> None:
+    """To open one without a writer would wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert in_utf8(str(pipe)) == str(pipe)

@@ -102,6 +102,7 @@ def test_a_name_with_brackets_is_written_and_read_as_it_is(memory: str, tmp_path
         ("/403/a.json", "access is denied"),
         ("/401/a.json", "no credentials"),
         ("/500/a.json", "answers with status 500"),
+        ("/cut/a.json", "the connection ended before the file did"),
         ("/403/*.json", "access is denied"),
     ],
 )

@@ -22,8 +22,9 @@ from perfmodel.hardware_catalog.lint._codes import CODES
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, values_of
 from perfmodel.hardware_catalog.lint._shape import shape_of, text_of
 from perfmodel.hardware_catalog.read import read_spec
+from perfmodel.hardware_catalog.spec_folders import spec_files
 
-__all__ = ["CODES", "RULES", "Finding", "LintResult", "lint_file", "lint_files"]
+__all__ = ["CODES", "RULES", "Finding", "LintResult", "lint_catalog", "lint_file", "lint_files"]
 
 RULES = (
     form.check_sources,
@@ -75,6 +76,18 @@ def lint_files(paths: Iterable[str | os.PathLike[str]]) -> LintResult:
     """
     files = tuple(os.fspath(path) for path in paths)
     return LintResult(files, tuple(finding for file in files for finding in lint_file(file)))
+
+
+def lint_catalog() -> LintResult:
+    """Return the findings in all specification files of the catalog; one that cannot be read is a finding."""
+    files = tuple(str(path) for _, path in sorted(spec_files().items()))
+    findings: list[Finding] = []
+    for file in files:
+        try:
+            findings += lint_file(file)
+        except InputFileError as error:
+            findings.append(_syntax(file, error))
+    return LintResult(files, tuple(findings))
 
 
 def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
