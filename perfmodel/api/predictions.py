@@ -200,6 +200,7 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     nic_efficiency: float | None = None,
     alpha_s: float | None = None,
     oversubscription: float | None = None,
+    bridge: bool = True,
 ) -> _Cluster:
     """Return GPUs of one kind and the network between them; see `perfmodel.cluster.cluster.Cluster.of`.
 
@@ -215,6 +216,7 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     nic_efficiency : share of ``nic`` that large messages reach.
     alpha_s : time of one step of an exchange between nodes [s].
     oversubscription : GPUs that share the bandwidth of one in the switches above; 1 is a full fat tree.
+    bridge : whether cards in slots have the bridges of NVLink or xGMI that their specification knows.
 
     Raises
     ------
@@ -235,6 +237,7 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
         nic_efficiency=nic_efficiency,
         alpha_s=alpha_s,
         oversubscription=oversubscription,
+        bridge=bridge,
     )
 
 

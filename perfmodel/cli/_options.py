@@ -202,6 +202,10 @@ NicOption = Annotated[
     option("--nic", "Network of one GPU in one direction: 400Gb/s or 50GB/s. Default: the machine's.", "RATE"),
 ]
 NodeOption = Annotated[int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)]
+NoBridgeOption = Annotated[
+    bool,
+    typer.Option("--no-bridge", help="Cards in slots have no bridge of NVLink or xGMI.", show_default=False),
+]
 WorkersOption = Annotated[
     int,
     typer.Option(

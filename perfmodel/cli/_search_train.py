@@ -10,6 +10,7 @@ from perfmodel.cli._options import (
     FormatOption,
     MachinesOption,
     NicOption,
+    NoBridgeOption,
     NodeOption,
     OutputOption,
     PlotOption,
@@ -88,6 +89,7 @@ def command(
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
+    no_bridge: NoBridgeOption = False,
     top: TopOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
@@ -125,7 +127,7 @@ def command(
     check_plot(plot)
     model = find_model(config)
     find_framework(framework)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge)
     run_tokens = tokens_of(tokens)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))

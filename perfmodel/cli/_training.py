@@ -58,7 +58,9 @@ def tokens_of(text: str | None) -> float | None:
     return float(match[1]) * _SCALES[match[2]]
 
 
-def clusters_of(on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_node: int | None) -> list[Cluster]:
+def clusters_of(
+    on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_node: int | None, bridge: bool
+) -> list[Cluster]:
     """Return the clusters of the options: each machine with each number of GPUs.
 
     Raises
@@ -72,7 +74,7 @@ def clusters_of(on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_n
     if not on:
         raise UsageError("no machine is named.", place="--on", remedy="Write --on h100 --gpus 64.")
     return [
-        Cluster.of(hardware(name), count, gpus_per_node=gpus_per_node, nic=nic)
+        Cluster.of(hardware(name), count, gpus_per_node=gpus_per_node, nic=nic, bridge=bridge)
         for name in on
         for count in sizes_of(gpus, "--gpus")
     ]

@@ -14,6 +14,7 @@ from perfmodel.cli._options import (
     FormatOption,
     MachinesOption,
     NicOption,
+    NoBridgeOption,
     NodeOption,
     OutputOption,
     PlotOption,
@@ -103,6 +104,7 @@ def command(
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
+    no_bridge: NoBridgeOption = False,
     jitter: Annotated[
         float | None,
         fraction_option("--jitter", "Standard deviation of a GPU's step time; all wait for the slowest."),
@@ -157,7 +159,7 @@ def command(
     destination = Destination.of("train", format_, output, wide=wide)
     check_plot(plot)
     model = find_model(config)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "seq": seq,
              "zero": zero}  # fmt: skip
     fixed = {

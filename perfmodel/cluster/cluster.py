@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from perfmodel.core.hardware import Fabric, Hardware
-from perfmodel.core.machine_parts import GPUS_IN_A_HOST, Link, reached_rate
+from perfmodel.core.machine_parts import GPUS_IN_A_HOST, Link, accessories, reached_rate
 from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, parse_network_rate
 from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError, expect_numbers
@@ -78,6 +78,7 @@ class Cluster:
         nic_efficiency: float | None = None,
         alpha_s: float | None = None,
         oversubscription: float | None = None,
+        bridge: bool = True,
     ) -> Cluster:
         """Return a cluster; what is not given is as the machine's specification says (``[cluster]``).
 
@@ -85,6 +86,7 @@ class Cluster:
         ----------
         nic : network of one GPU in one direction: text in bits or bytes ("400 Gb/s"), or a number [B/s].
         nvlink_domain : by default that of the link (72 in an NVL72), or the GPUs of a node.
+        bridge : whether cards in slots have the bridges of NVLink or xGMI that their specification knows.
 
         Raises
         ------
@@ -93,6 +95,9 @@ class Cluster:
         """
         numbers = {"nic_efficiency": nic_efficiency, "alpha_s": alpha_s, "oversubscription": oversubscription}
         expect_numbers(Real, **{name: value for name, value in numbers.items() if value is not None})
+        if not bridge:
+            optional = accessories(hardware.links)
+            hardware = dataclasses.replace(hardware, links=tuple(x for x in hardware.links if x not in optional))
         fabric = hardware.fabric or Fabric()
         node = fabric.gpus_per_node if gpus_per_node is None else gpus_per_node
         given: object = nic  # from a file, perhaps of another type

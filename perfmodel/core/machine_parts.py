@@ -8,7 +8,7 @@ capacities say what fits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -169,6 +169,13 @@ class Link:
     @property
     def _joins_few(self) -> bool:
         return self.name == "nvlink" and self.domain is not None and self.domain <= BRIDGED
+
+
+def accessories(links: Collection[Link]) -> tuple[Link, ...]:
+    """Return the links that a machine may lack: bridges of NVLink or xGMI between a few cards in slots of PCIe."""
+    in_slots = any(link.name == "pcie" for link in links)
+    few = tuple(link for link in links if link.name == "xgmi" and link.domain is not None and link.domain <= BRIDGED)
+    return (*(link for link in links if link.is_bridge), *(few if in_slots else ()))
 
 
 @dataclass(frozen=True)

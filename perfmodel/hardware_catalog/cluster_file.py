@@ -26,6 +26,7 @@ class _ClusterFile(ClusterSpec, kw_only=True):
     gpus: int
     gpus_per_node: int | None = None  # type: ignore[assignment]  # by default that of the machine
     nvlink_domain: int | None = None
+    bridge: bool = True
 
 
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
@@ -52,6 +53,7 @@ def read_cluster(path: str | os.PathLike[str]) -> Cluster:
             nic_efficiency=spec.nic_efficiency,
             alpha_s=read.optional(spec.alpha, "s", "cluster.alpha"),
             oversubscription=spec.oversubscription,
+            bridge=spec.bridge,
         )
     except PerfModelError as error:
         raise InputFileError(error.message, place=f"{place}: cluster", remedy=error.remedy) from None

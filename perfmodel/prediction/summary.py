@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
-from perfmodel.core.machine_parts import BRIDGED, Link
+from perfmodel.core.machine_parts import accessories
 from perfmodel.core.units import format_interval, format_si
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter
 from perfmodel.errors import nearest
@@ -199,7 +199,8 @@ def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
     crossing = []
     for p in predictions:
         links = p.machine.links
-        few = {link.name: link for link in links if link.joins_a_board or _is_accessory(link, links)}
+        optional = accessories(links)
+        few = {link.name: link for link in links if link.joins_a_board or link in optional}
         moved = link_traffic(p.operator, p.machine) if few else {}
         for link in (few[name] for name, crossing_bytes in moved.items() if name in few and np.any(crossing_bytes)):
             if link.joins_a_board:
@@ -215,13 +216,6 @@ def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
                 )
             crossing.append((text, p))
     return [f"{text}: {names}." for text, names in _by_text(crossing).items()]
-
-
-def _is_accessory(link: Link, links: Sequence[Link]) -> bool:
-    """Return whether a link is a bridge of NVLink, or one of xGMI, between a few cards in slots of PCIe."""
-    of_cards = any(other.name == "pcie" for other in links)
-    hive = link.name == "xgmi" and link.domain is not None and link.domain <= BRIDGED
-    return link.is_bridge or (hive and of_cards)
 
 
 def _in_one_memory(predictions: Sequence[Prediction]) -> list[str]:

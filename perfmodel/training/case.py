@@ -23,7 +23,7 @@ from perfmodel.workloads.model_config import ModelConfig
 
 #: the profile of a plan is the time of so many tokens, so that batches of several sizes compare
 TOKENS = 1e9
-CLUSTER_KEYS = ("hardware", "gpus", "gpus_per_node", "nic")
+CLUSTER_KEYS = ("hardware", "gpus", "gpus_per_node", "nic", "bridge")
 PLAN_KEYS = tuple(item.name for item in dataclasses.fields(TrainingPlan))
 #: GPUs of a file that does not say
 _USUAL_GPUS = 8
@@ -75,7 +75,8 @@ class TrainingCase:
         """Return the case with other values of the plan or the cluster."""
         cluster, own = self.cluster, {key: value for key, value in values.items() if key in CLUSTER_KEYS}
         if own:
-            hardware = self.find(str(own["hardware"])) if "hardware" in own else cluster.hardware
+            name = own.get("hardware", cluster.hardware.name if "bridge" in own else None)
+            hardware = cluster.hardware if name is None else self.find(str(name))
             # another machine comes with hosts and a network of its own
             moved = "hardware" in own
             cluster = Cluster.of(
@@ -83,6 +84,7 @@ class TrainingCase:
                 int(own.get("gpus", cluster.gpus)),
                 gpus_per_node=own.get("gpus_per_node", None if moved else cluster.gpus_per_node),
                 nic=own.get("nic", None if moved else cluster.nic_bytes_per_s),
+                bridge=_flag(own.get("bridge", True)),
             )
         plan = self.plan.changed(**{key: value for key, value in values.items() if key in PLAN_KEYS})
         return dataclasses.replace(self, cluster=cluster, plan=plan)
@@ -110,7 +112,7 @@ def gpus_of(path: str | os.PathLike[str]) -> int | None:
 def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[TrainingCase, list[Any]]:
     """Return the training plan in a TOML, YAML or JSON file, and its ``[[changes]]``, not checked.
 
-    Keys: model, hardware, gpus, gpus_per_node, nic, and ``[plan]`` with the attributes of `TrainingPlan`.
+    Keys: model, hardware, gpus, gpus_per_node, nic, bridge, and ``[plan]`` with the attributes of `TrainingPlan`.
 
     Parameters
     ----------
@@ -138,9 +140,16 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
             document.get("gpus", _USUAL_GPUS),
             gpus_per_node=document.get("gpus_per_node"),
             nic=document.get("nic"),
+            bridge=_flag(document.get("bridge", True)),
         )
         case = TrainingCase(find_model(str(document["model"])), cluster, TrainingPlan(**plan), find, place)
         case.step()
     except PerfModelError as error:
         raise InputFileError(error.message, place=place, remedy=error.remedy) from None
     return case, changes
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"bridge = {value!r} is neither true nor false.", place="cluster")
+    return value

@@ -94,13 +94,17 @@ ASSUMED_NIC_BYTES_PER_S = 12.5e9
 
 
 def run_cluster(run: Run, hardware: Hardware) -> Cluster:
-    """Return the cluster of a run; a domain of NVLink beyond a node is the machine's, whatever the table says."""
+    """Return the cluster of a run, without bridges where its notes say "without NVLink".
+
+    A domain of NVLink beyond a node is the machine's, whatever the table says.
+    """
     gigabit = run.number("nic_gbps_per_gpu", 0.0)
     node = run.whole("gpus_per_node") or None
     nic = gigabit * 1e9 / 8.0 if gigabit > 0 else None
     if nic is None and not (hardware.fabric and hardware.fabric.nic_bytes_per_s):
         nic = ASSUMED_NIC_BYTES_PER_S
-    return Cluster.of(hardware, _needed(run, "num_gpus"), gpus_per_node=node, nic=nic)
+    bridge = not re.search(r"\b(no|without( an?)?) (nvlink|bridge)", run.text("notes").lower())
+    return Cluster.of(hardware, _needed(run, "num_gpus"), gpus_per_node=node, nic=nic, bridge=bridge)
 
 
 class Experts(NamedTuple):

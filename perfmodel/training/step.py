@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
+from perfmodel.core.machine_parts import accessories
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
@@ -23,7 +24,7 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import gpu_layers
-from perfmodel.training.unmeasured import ELSEWHERE, UNDESCRIBED, stretches, wide_because
+from perfmodel.training.unmeasured import ELSEWHERE, EXCHANGES, UNDESCRIBED, stretches, wide_because
 from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -203,6 +204,13 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         )
     for family, width in ((GEMM_BF16, "bf16"), (GEMM_FP8, "fp8")):
         notes += unmeasured(setup.hardware, family.name, setup.framework.libraries.get(width, ()))
+    within = any(getattr(setup.groups, name).inside > 1 for name in (*EXCHANGES, "pipeline"))
+    if within and (optional := accessories(setup.hardware.links)):
+        bridge = {"nvlink": "NVLink", "xgmi": "xGMI"}[optional[0].name]
+        notes.append(
+            f"The {bridge} bridge of {setup.hardware.name} is an accessory: --no-bridge (Cluster(..., bridge=False)) "
+            "predicts without it."
+        )
     if crossing := setup.groups.crossing:
         listed = ", ".join(f"{name} ({inside} a node)" for name, inside in crossing.items())
         notes.append(f"Ranks that exchange over the network: {listed}.")

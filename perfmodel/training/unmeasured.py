@@ -41,7 +41,7 @@ _KERNELS = {
 #: the kind of layers' states, which are part of the term "attention"
 LINEAR = "linear"
 #: terms in which ranks exchange; `Groups` has these ranks by the same names
-_EXCHANGES = ("tensor", "context", "expert", "data")
+EXCHANGES = ("tensor", "context", "expert", "data")
 
 
 #: keys of the intervals that hold what laboratories differ by: in steps of frameworks that are described and of others,
@@ -128,7 +128,7 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
             return of_linear
         of_run = (ErrorSource.RUN, run_deviation(hardware))
         return (*_of_kernel(hardware, _KERNELS[term], dtype, next(iter(narrow), "")), *of_linear, of_run)
-    if term not in _EXCHANGES:
+    if term not in EXCHANGES:
         return ()
     group = getattr(setup.groups, term)
     if group.inside == 1:  # the network is the cluster's, as its owner says

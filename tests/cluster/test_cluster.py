@@ -71,6 +71,15 @@ def test_a_board_or_bridge_joins_no_more_than_a_host_has():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "kept"), [("rtx-3090", []), ("h100-nvl", []), ("mi210", []), ("h100", ["nvlink"]),
+                                            ("gh200", ["nvlink"]), ("mi300x", ["xgmi"])])  # fmt: skip
+def test_cards_may_have_no_bridge(name, kept):
+    """What a board or a switch joins stays."""
+    cluster = pm.Cluster(name, gpus=2, bridge=False)
+    assert [link.name for link in cluster.machine.links if link.name in ("nvlink", "xgmi")] == kept
+    assert pm.Cluster(name, gpus=2).machine.links == pm.Cluster(name, gpus=2, bridge=True).machine.links
+
+
 def test_superchips_of_hopper_share_a_host_by_four_or_two():
     """Beyond a board of four GH200, or the two of a GH200 NVL2, the network counts; no switch reduces."""
     for name, node in (("gh200-96gb", 4), ("gh200-144gb", 2)):

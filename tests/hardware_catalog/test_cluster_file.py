@@ -19,6 +19,12 @@ def test_a_file_gives_a_cluster(tmp_path):
     )
 
 
+def test_a_file_may_leave_bridges_out(tmp_path):
+    path = tmp_path / "cluster.toml"
+    path.write_text('[cluster]\nhardware = "rtx-a6000"\ngpus = 4\nbridge = false\n')
+    assert [link.name for link in pm.read_cluster(path).machine.links] == ["pcie"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -68,6 +68,16 @@ def test_a_change_keeps_the_hosts_and_the_network_of_the_file(tmp_path):
     assert (moved.gpus_per_node, moved.nic_bytes_per_s) == (8, 50e9)
 
 
+def test_a_bridge_may_be_missing_in_a_file_and_be_bought(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text('model = "gpt2"\nhardware = "rtx-3090"\ngpus = 2\nbridge = false\n[plan]\nbatch = 8\nseq = 1024\n')
+    case = read_training_case(path, hardware)[0]
+    assert case.changed({"gpus": 1}).cluster.machine.links == hardware("rtx-3090").links[:1]
+    bought = case.changed({"bridge": True})
+    assert bought.cluster.machine.links == hardware("rtx-3090").links
+    assert bought.step().time_s < case.step().time_s
+
+
 def test_more_gpus_have_to_pay_for_themselves(case):
     more = PlanChange("twice the GPUs", {"gpus": 64}).applied(case)
     assert more.step().time_s < case.step().time_s
@@ -103,6 +113,7 @@ def test_a_claim_that_is_too_high_is_flagged(case):
     [
         ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nseq = 8\n', "the plan has no batch"),
         ('model = "gpt2"\nhardware = "h100"\nnic = [3]\n[plan]\nbatch = 8\nseq = 8\n', "nic = [3] is no rate"),
+        ('model = "gpt2"\nhardware = "h100"\nbridge = 0\n[plan]\nbatch = 8\nseq = 8\n', "bridge = 0 is neither true"),
         ('model = "gpt2"\nhardware = "h100"\nnic = true\n[plan]\nbatch = 8\nseq = 8\n', "nic = True is no rate"),
         ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nbatc = 8\n', "Did you mean 'batch'?"),
         ('model = "llama-3.1-8b"\nhardware = "h100"\ngpu = 8\n[plan]\nbatch = 8\nseq = 8\n', "Did you mean 'gpus'?"),

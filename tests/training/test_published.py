@@ -151,6 +151,15 @@ def test_a_rack_is_one_domain_whatever_the_table_says() -> None:
     assert cluster.nvlink_domain == 72
 
 
+@pytest.mark.parametrize(
+    ("notes", "links"),
+    [("two RTX 3090 without NVLink", ["pcie"]), ("No NVLink bridge", ["pcie"]), ("with NVLink", ["pcie", "nvlink"])],
+)
+def test_notes_say_that_cards_have_no_bridge(notes: str, links: list[str]) -> None:
+    cluster = run_cluster(run_of(num_gpus="2", gpus_per_node="2", notes=notes), hardware("rtx-3090"))
+    assert [link.name for link in cluster.machine.links] == links
+
+
 def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
     cluster = run_cluster(run_of(hardware="a100-pcie-80gb", nic_gbps_per_gpu=""), hardware("a100-pcie-80gb"))
     assert cluster.nic_bytes_per_s == 12.5e9

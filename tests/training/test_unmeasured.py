@@ -33,6 +33,19 @@ def _ends(step) -> tuple[float, float]:
     return step.low_s / step.time_s, step.high_s / step.time_s
 
 
+@pytest.mark.parametrize(("machine", "gpus", "said"), [("rtx-3090", 2, True), ("rtx-3090", 1, False),
+                                                       ("rtx-4090", 2, False), ("h100", 2, False)])  # fmt: skip
+def test_an_exchange_over_a_bridge_is_said_and_can_be_left_out(machine: str, gpus: int, said: bool) -> None:
+    with_bridge, without = (
+        train(MODEL, Cluster.of(pm.hardware(machine), gpus, bridge=bridge), TrainingPlan(batch=8, seq=2048, zero=0))
+        for bridge in (True, False)
+    )
+    assert any("is an accessory: --no-bridge" in note for note in with_bridge.notes) is said
+    assert not any("accessory" in note for note in without.notes)
+    assert (without.time_s > with_bridge.time_s) is said
+    assert said or without.time_s == with_bridge.time_s
+
+
 def test_errors_of_independent_sources_add_up_as_squares():
     assert Stretch(math.log(4 / 3), math.log(4 / 3)).around(6.0) == pytest.approx((4.5, 8.0))
     both = Stretch(0.3, 0.4).beside(Stretch.of(Interval(math.exp(-0.4), math.exp(0.3))))
