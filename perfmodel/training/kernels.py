@@ -203,13 +203,13 @@ def core_time(
     half = "bf16" if "bf16" in hardware.dtypes() else "fp16"
     op = Attention(
         batch=max(1, round(core.batch)), heads=max(1, round(core.heads)), kv_heads=max(1, round(core.kv_heads)),
-        seq_q=round(core.seq), seq_kv=round(core.seq_kv), head_dim=round(core.head_dim), causal=core.causal,
+        seq_q=round(core.seq), seq_kv=round(core.seq_kv), head_dim=round(core.head_dim),
+        value_dim=0 if core.value_dim == core.head_dim else round(core.value_dim), causal=core.causal,
         window=core.window, dtype="fp32" if efficient and core.dtype == "fp32" else half,
     )  # fmt: skip
-    # a head of values narrower than the keys' saves part of the second product
-    share = (core.head_dim + core.value_dim) / (2.0 * core.head_dim)
+    share = 1.0
     if core.chunked and core.window:
-        share *= float(chunk_pairs(core.seq, core.seq_kv, core.window)) / float(op.pairs())
+        share = float(chunk_pairs(core.seq, core.seq_kv, core.window)) / float(op.pairs())
     flop = float(op.flop()) * share
     seen = min(core.seq_kv, core.window or core.seq_kv)
     rate = flash_rate(hardware, core.kernel, seen, core.head_dim)
