@@ -7,6 +7,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
+from perfmodel.prediction.algorithms.topk import PROBLEM
 from perfmodel.prediction.latency.reduction import IDLE
 
 ALGORITHMS = ("radix_select", "sort", "heap")
@@ -70,3 +71,12 @@ def test_several_blocks_share_a_long_row_of_a_selection() -> None:
     assert np.all(np.diff(times) > -1e-12)
     choice = pm.choose("topk", "h100", cols=2**24, k=50)
     assert choice["radix_select"].time_s > 20 * choice["radix_select_multi"].time_s
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "algorithm"), [(64, 128000, "radix_select_multi"), (6400, 1000, "radix_select")]
+)
+def test_the_algorithm_that_is_predicted_takes_as_long_among_the_others(rows: int, cols: int, algorithm: str) -> None:
+    op = pm.Topk(rows=rows, cols=cols, k=50)
+    costs = {cost.algorithm: cost for cost in PROBLEM.costs(op, pm.hardware("h100"))}
+    assert costs[algorithm].time_s == pytest.approx(float(pm.predict(op, "h100").predicted_time_s))

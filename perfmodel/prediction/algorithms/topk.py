@@ -10,14 +10,12 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.operators.topk import Topk
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.eager.selections import shared_kernels
 from perfmodel.prediction.latency.host import CALL_S, HEAP_S, PARTITION_S, STABLE_S
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.passes import STARTS, alone_s
 from perfmodel.prediction.usual_figures import completed
 
-#: kernels of a digit where many blocks share a row: counts of each block, then their sum (PyTorch, TensorTopK.cu,
-#: namespace mbtopk)
-KERNELS_PER_READ = 2.0
 #: most elements that heaps in registers keep (Faiss, wiki page "Faiss on the GPU": k up to 1024)
 HEAP = 1024.0
 
@@ -34,24 +32,23 @@ def costs(op: Topk, hardware: Hardware) -> list[Cost]:
         for name in names
     ]  # fmt: skip
     select = op.changed(algorithm="radix_select")
-    return [_of_one_block(one_block[0], select, hardware), *one_block[1:], _multi_block(select, hardware)]
+    return [*_selections(one_block[0], select, hardware), *one_block[1:]]
 
 
-def _of_one_block(found: Cost, op: Topk, hardware: Hardware) -> Cost:
-    """Return the cost of one block a row also where the prediction lets several share it, which takes less."""
+def _selections(found: Cost, op: Topk, hardware: Hardware) -> tuple[Cost, Cost]:
+    """Return the costs of a selection by one block a row, and by as many as the machine holds.
+
+    The prediction lets several blocks share a row where that takes less. It is the cost of these then, and one block
+    reads a row at 30 B a clock; elsewhere it is the cost of one block, and kernels start between the digits of several.
+    """
+    rates, kernels = Rates.for_op(op, hardware), float(shared_kernels(dtype_bytes(op.dtype)))
     alone = float(alone_s(op, Machine.of(hardware, resolve_peak(op, completed(hardware)))))
-    if alone <= found.time_s:
-        return found
-    start_s = Rates.for_op(op, hardware).start_s
-    return replace(found.slower((alone + start_s) / found.time_s), basis="one block a row, 30 B a clock")
-
-
-def _multi_block(op: Topk, hardware: Hardware) -> Cost:
-    """Return a selection whose rows are shared by as many blocks as the machine holds, with kernels between digits."""
-    rates = Rates.for_op(op, hardware)
-    kernels, moved = KERNELS_PER_READ * op.reads(), float(op.work().bytes)
+    if alone > found.time_s:
+        one = replace(found.slower((alone + rates.start_s) / found.time_s), basis="one block a row, 30 B a clock")
+        return one, replace(found, algorithm="radix_select_multi", kernels=kernels)
+    moved = float(op.work().bytes)
     time_s = STARTS * kernels * rates.start_s + moved / rates.bytes_per_s
-    return counted("radix_select_multi", time_s, flop=float(op.flop()), moved_bytes=moved, kernels=kernels)
+    return found, counted("radix_select_multi", time_s, flop=float(op.flop()), moved_bytes=moved, kernels=kernels)
 
 
 def _on_cpu(op: Topk) -> list[Cost]:
