@@ -24,6 +24,10 @@ form all logits at once, where Liger's in Triton go chunk by chunk. So were thos
 eight rows that come out 3 % off with them.
 What was changed with these rows in view: PyTorch's layers of experts in dtypes that it multiplies in no groups are a
 loop over the experts (`triton-moe-a100-torch`); five rows of that loop in our own records come out 17 % off.
+What was changed with rows of all batches in view: attention by cuDNN and FlashAttention-4 on B200, GB200 and GB300
+takes the longer of softmax and products and not their sum (55 rows: 21 to 8 % off); Triton's on Hopper has blocks of
+128 rows and a lower rate (18 rows: 20 to 12 %); and RCCL starts later than NCCL on meshes of xGMI (117 rows: 86 to 98 %
+inside).
 What they show and nothing models: Composable Kernel's fp8 products of an MI355X by AITER, in 1.7 to 2.4 times the
 predicted time; a paged decode by AITER on an MI350X, in 3.6 times; two million rows that Triton and FBGEMM select from
 a table that the L2 of an H100 holds, in twice it; PyTorch's casts before release 2.6, in 1.2 times; and TensorRT-LLM's

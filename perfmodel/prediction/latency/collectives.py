@@ -209,7 +209,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     assert isinstance(op, Collective)
     spread, node = spread_on(op, machine), within(op, machine)
     path = path_of(node, machine)
-    lines = [line for protocols in nccl_protocols(node, path, c).values() for line in protocols]
+    of_nccl = nccl_protocols(node, path, c, conditions.library)
+    lines = [line for protocols in of_nccl.values() for line in protocols]
     library = KERNELS.get(conditions.library, conditions.library)
     if anywhere(spread.crosses):
         lines = beyond(lines, op, machine, spread)

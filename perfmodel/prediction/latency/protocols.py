@@ -78,6 +78,14 @@ SGLANG, VLLM = "sglang", "vllm"
 #: alike)
 UNRINGED_LINKS = {3.0: 1.2, 5.0: 0.67, 6.0: 0.67, 7.0: 0.67}
 _MESHED_LINK = "xgmi"
+#: what RCCL's kernels start later than NCCL's, whose constants stand for them [s]: all-reduces of up to 64 KiB among
+#: eight MI300X, MI350X and MI355X take 7.5 us at AMD, 13 to 14 in two other rccl-tests and 27 to 37 at three who call
+#: RCCL from PyTorch, where 7 would be expected without (six sources of `examples/published`, in view). Those in C
+#: take 0 and 6 us more than expected, of which the larger stands for all. Four sends of MI300A start no later; MSCCL++
+#: and the kernels of other libraries have starts of their own
+LATER_IN_RCCL_S = 6e-6
+#: libraries whose exchanges on AMD's machines are RCCL's, where they have no kernel of their own
+CALLING_RCCL = ("", "rccl", "nccl", "torch", "trtllm", SGLANG, VLLM)
 #: what NCCL's all-reduce does: flags go up and down a tree, a ring synchronises first, and a switch reduces
 TREE, RING, IN_SWITCH = "tree", "ring", "in_switch"
 #: releases of SGLang from which on its kernel's synchronisation takes so many times the mean of all releases, on H100
@@ -171,7 +179,15 @@ def rise_of(op: Collective, c: Values) -> Number:
     return 1.0 + c["ll_rise"] * op.bytes / (op.bytes + CHANNELS_BYTES)
 
 
-def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Protocol]]:
+def _later_in_rccl(op: Collective, path: Path, library: str) -> Number:
+    """Return what RCCL, or whoever calls it, starts later than NCCL, but not for two GPUs that send and receive [s]."""
+    if library not in CALLING_RCCL or op.op == "send_recv" or not anywhere(path.meshed):
+        return 0.0
+    later: Number = where(path.meshed, LATER_IN_RCCL_S, 0.0)
+    return later
+
+
+def nccl_protocols(op: Collective, path: Path, c: Values, library: str = "") -> dict[str, list[Protocol]]:
     """Return NCCL's protocols by what an all-reduce does in them: with flags in the data, a ring, and in the switch.
 
     The switch reduces where that moves fewer bytes. Other collectives with flags in the data are rings, too.
@@ -187,14 +203,19 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> dict[str, list[Prot
     waited = where(path.meshed, 1.0, further) if anywhere(path.meshed) else further
     tree, rings = op.op == "all_reduce", path.ringed * path.bandwidth
     rise = path.scale * rise_of(op, c)
-    start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * rings)
+    later = _later_in_rccl(op, path, library)
+    start, steps = path.scale * c["start"] + later, path.scale * c["step"] * further
+    link = ring / (c["share"] * rings)
     flags, waits = rise * c["ll_start"], rise * c["ll_step"] * waited
-    flagged = [Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * rings), wire=FLAGGED)]
+    flagged = [
+        Protocol(flags + later, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * rings), wire=FLAGGED)
+    ]
     found = {TREE: flagged, RING: [Protocol(start, steps, link)]}
     if "mid_share" in c:
         between = TREE_MID * waits if tree else path.scale * math.sqrt(c["ll_step"] * c["step"]) * waited
         middle = ring / (c["mid_share"] * rings)
-        flagged.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle, wire=SELDOM_FLAGGED))
+        begins = (TREE_MID if tree else MID_START) * flags + later
+        flagged.append(Protocol(begins, between, middle, wire=SELDOM_FLAGGED))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
     if anywhere(less < ring):
         many = _many_of_young(op, path)

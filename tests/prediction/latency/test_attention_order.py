@@ -223,3 +223,22 @@ def test_triton_on_hopper_has_blocks_of_128_rows_and_is_as_far_from_the_peak_at_
     assert found == pytest.approx(measured_s, rel=0.08)
     # FlashAttention-3's warps take turns, so that products hide exponentials
     assert pm.predict(op, "h100", library="fa3").predicted_time_s < 0.9 * float(found)
+
+
+@pytest.mark.parametrize(
+    ("machine", "library", "sizes", "measured_s"),
+    [
+        ("b200", "fa4", (4, 16, 16, 8192, 128, "bf16"), 1433e-6),
+        ("gb200", "cudnn", (2, 64, 8, 16384, 128, "bf16"), 10587e-6),
+        ("gb200", "cudnn", (2, 64, 8, 16384, 128, "fp8"), 7961e-6),
+        ("gb300", "cudnn", (2, 32, 32, 32768, 64, "fp16"), 15329e-6),
+        ("gb300", "fa4", (2, 32, 32, 32768, 64, "fp16"), 14219e-6),
+    ],
+)
+def test_on_tcgen05_the_longer_of_softmax_and_products_counts(
+    machine: str, library: str, sizes: tuple[int, int, int, int, int, str], measured_s: float
+) -> None:
+    """Published times of whole prompts (`examples/published`): heads of 64 have half the products for a score."""
+    batch, heads, kv_heads, seq, head_dim, dtype = sizes
+    op = pm.Attention(batch=batch, heads=heads, kv_heads=kv_heads, seq_q=seq, head_dim=head_dim, dtype=dtype)
+    assert pm.predict(op, machine, library=library).predicted_time_s == pytest.approx(measured_s, rel=0.18)

@@ -47,6 +47,10 @@ POWER_S = 3e-3
 WINDOW_16BIT = 2.0
 #: cycles of a score in fp32, over those of 16 bits, where products in fp32 run on the tensor engine
 FP32_SCORE = 2.0
+#: operations in fp32 that the vector lanes of an SM do in a clock (of Blackwell, whose kernels alone count them); and
+#: cycles of a score where 8 bits are wanted of it, over those of 16, as if half of the operations were done two at a
+#: time: of 1, 0.75 and 0.5 what fits eight rows of cuDNN on GB200 and GB300 (`examples/published`, in view)
+SCORE_LANES, NARROW_SCORE = 128.0, 0.75
 #: elements of a row of a mask that are 16 B
 MASK_ROW = 8.0
 #: columns of a head above which blocks of few queries have no room to load their next keys while they compute: four
@@ -121,6 +125,12 @@ def _mask_cycles(op: Attention, kernel: Kernel) -> Number:
     return read
 
 
+def _score_cycles(op: Attention, kernel: Kernel, exponential: Number) -> Number:
+    """Return the cycles of a score in the softmax of a kernel whose products run beside it."""
+    cycles: Number = exponential + kernel.score_ops / SCORE_LANES
+    return NARROW_SCORE * cycles if dtype_bytes(op.dtype) == 1 else cycles
+
+
 @record
 class BlockTimes:
     """What all blocks take together [s]: the parts of ``run``, of which ``joining`` is of the parts of split keys."""
@@ -171,6 +181,8 @@ def _with_parts(op: Attention, machine: Machine, c: Values, kernel: Kernel, load
     if kernel.masks:
         shown = shown + where(masked(op, kernel), _mask_cycles(op, kernel), 0.0)
     exponential = shown / machine.exponentials_per_clock
+    if kernel.score_ops:
+        exponential = smooth_max(4, product, _score_cycles(op, kernel, exponential)) - product
     pair = product + exponential
     # Of a block, however many rows it has: fits give 3,300 to 4,300 cycles for blocks of 64 rows (TensorRT-LLM on A100
     # and L40S, vLLM on L40S), 4,600 to 6,800 for those of 128 (Hopper).

@@ -43,6 +43,8 @@ class Kernel:
     rate : share of the tensor peak that it reaches at most, where the SM feeds the engine no faster than it computes.
     instruction_rate : share that its instructions alone reach, however fast they are fed.
     exponentials : share of the exponentials that its products do not hide, in a prefill.
+    score_ops : other operations of the vector lanes for a score of a prefill, where products of one tile run beside the
+        softmax of another, and the longer of both counts; 0 where a tile's products wait for its softmax.
     filled : share of the cost of a block of a prefill that goes with those of its rows that hold queries, as loading Q
         and storing the output do.
     tail : share of the longest block of a prefill that the last ones add to an even distribution over the SMs: little
@@ -98,6 +100,7 @@ class Kernel:
     rate: float = 1.0
     instruction_rate: float = 1.0
     exponentials: float = 1.0
+    score_ops: float = 0.0
     filled: float = 0.0
     tail: float = 0.5
     ascending: float = 0.0
@@ -168,10 +171,16 @@ IN_TRITON = 0.3
 #: sources of `examples/published`); chosen in coarse steps, all in view
 OF_AMD = 0.8
 #: the same of Triton's kernels on Hopper, whose warps take no turns as FlashAttention-3's do, and whose blocks of 128
-#: rows are cut as those of its wgmma: 18 rows of four sources on H100 (`examples/published`: pytorch-benchmark-2391 and
-#: 2443, flash-attention-1777, triton-2459), in view, come out at 0.81 to 1.11 times. With 64 rows their rate would
-#: double with the length, which it does not
-IN_TRITON_BY_WGMMA = 0.7
+#: rows are cut as those of its wgmma. Of 18 rows of four sources on H100 (`examples/published`: pytorch-benchmark-2391
+#: and 2443, flash-attention-1777, triton-2459) and six of our own kernel (`examples/records`), in view, the medians of
+#: each come out at 0.79 to 1.1 times, and of one whose warps do take turns (tlx-3582) at 1.4. With 64 rows the rate
+#: would double with the length, which it does not
+IN_TRITON_BY_WGMMA = 0.75
+#: ``score_ops`` of kernels that keep two tiles in turn on tcgen05: scaling, the largest, the sum, the narrowing and the
+#: correction, 4 to 5 of them. With these, and the longer of softmax and products, 38 rows of cuDNN and FlashAttention-4
+#: with heads of 64 and 128 columns on B200, GB200 and GB300, which has twice the exponentials, come out with a root
+#: mean square of 0.12, without 0.22 (seven sources of `examples/published`, in view)
+SCORE_OPS = 4.5
 #: ``sharing`` of these kernels on Instinct: one and two heads of 8192 queries take an MI300X 1.9 and 2.1 times as long,
 #: by torch, as a block's part of a busy unit says (iree-golden-torch in `examples/published`, in view)
 ON_INSTINCT = 2.0
@@ -240,10 +249,9 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
     "ck": (_CK, {MFMA: replace(_CK, rate=OF_AMD)}),
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower. On Blackwell multiply-adds compute
-    # a part of its exponentials, and two tiles take turns: read off two rates of heads of 128, 1535 and 1418 TFLOP/s,
-    # in github.com/Dao-AILab/flash-attention pull request 2280.
+    # a quarter of its exponentials (assumed).
     "fa4": (_FA4, {
-        TCGEN05: replace(_FA4, exponentials=0.4, beside=0.0),
+        TCGEN05: replace(_FA4, exponentials=0.75, score_ops=SCORE_OPS, beside=0.0),
         MMA: replace(_FA2, name="fa4"),  # assumed: by mma.sync it is cut as the second
     }),
     # Tiles of 16 rows: FA2DetermineCtaTileQ of include/flashinfer/utils.cuh, github.com/flashinfer-ai/flashinfer. Its
@@ -251,7 +259,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # 437 and 760 us (issue 1753), where 16-bit keys take 339 and 633 us; an L40S has less bandwidth an SM and hides it.
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0, small_rows=16.0, widened=16.0), {}),
     "triton": (_TRITON, {
-        WGMMA: replace(_TRITON, rows=128.0, rate=IN_TRITON_BY_WGMMA),
+        WGMMA: replace(_TRITON, rows=128.0, rate=IN_TRITON_BY_WGMMA, tail=0.2),
         MFMA: replace(_TRITON, rate=IN_TRITON, sharing=ON_INSTINCT),
         WMMA: replace(_TRITON, rate=IN_TRITON),
     }),
@@ -265,6 +273,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # By mma.sync there are tiles of 64 rows, too: its names end in 128x64x64_4x1x1 and 64x64x128_4x1x1.
     "cudnn": (_CUDNN, {
         WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0),
+        TCGEN05: replace(_CUDNN, score_ops=SCORE_OPS),
         MMA: replace(_CUDNN, few_rows=64.0),
     }),
     "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0, filled=0.5), {
