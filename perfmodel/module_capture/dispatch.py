@@ -42,7 +42,8 @@ _FILLED = (
     "aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::full_like",
     "aten::arange", "aten::linspace", "aten::eye", "aten::scalar_tensor", "aten::repeat", "aten::rand", "aten::randn",
     "aten::randint", "aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::randperm", "aten::hann_window",
-    "aten::hamming_window", "aten::blackman_window", "aten::tril_indices", "aten::triu_indices",
+    "aten::hamming_window", "aten::blackman_window", "aten::normal", "aten::bernoulli", "aten::tril_indices",
+    "aten::triu_indices",
 )  # fmt: skip
 #: operators that write their first argument into a part of a tensor of zeros, by two kernels
 _PLACED = ("aten::select_backward", "aten::slice_backward", "aten::diagonal_backward", "aten::constant_pad_nd")
@@ -122,7 +123,7 @@ class Recorder(TorchDispatchMode):
             _check_dtypes(func, args, self.module())
         run = self.known.run if self.known else _run
         out = run(func, args, kwargs or {})
-        if _runs_a_kernel(func):
+        if _runs_a_kernel(func) and not _is_empty(out):
             phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
             moved = _bytes(args, kwargs or {}, out)
             calls = _calls(func, args, kwargs or {}, out)
@@ -160,6 +161,12 @@ def _runs_a_kernel(func: Any) -> bool:
         return False
     views = [returned.alias_info for returned in schema.returns if returned.alias_info is not None]
     return not views or any(alias.is_write for alias in views)
+
+
+def _is_empty(out: Any) -> bool:
+    """Return whether an operator made tensors without elements alone, for which no kernel runs."""
+    made = [leaf for leaf in torch.utils._pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+    return bool(made) and all(tensor.numel() == 0 for tensor in made)
 
 
 def _check_dtypes(product: Any, args: Sequence[Any], module: str) -> None:

@@ -209,3 +209,12 @@ def test_an_operator_of_functions_is_refused_by_its_name() -> None:
         pytest.raises(UsageError, match="calls flex_attention, whose arguments are functions"),
     ):
         pm.capture(Flexible(), torch.empty(1, 4, 128, 64))
+
+
+def test_an_operator_without_elements_runs_nothing() -> None:
+    class Empty(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.exp(), torch.linalg.qr(x[:0, :0])[0], x[:, 64:].exp()
+
+    captured = pm.capture(Empty(), torch.empty(4, 64))
+    assert [(call.name.partition("(")[0], call.count) for call in captured.calls] == [("aten::exp", 1)]

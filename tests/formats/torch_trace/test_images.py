@@ -134,3 +134,19 @@ def test_an_order_statistic_is_a_selection_in_each_row(name, axis, k):
     operator = mapped(name, [[128, 64]], values)
     assert (operator.op, operator.rows, operator.cols, operator.k) == ("topk", 128, 64, k)
     assert mapped("median", [[128, 64]], [""]).cols == 128 * 64
+
+
+def test_unpooling_does_what_the_gradient_of_the_pool_does():
+    operator = mapped("max_unpool2d", [[2, 3, 4, 5], [2, 3, 4, 5]], ["", "", "[8, 10]"], [FLOAT, LONG])
+    outputs = 2 * 3 * 20
+    assert moved(operator) == ((4 + 8) * outputs, 2 * 4 * 4 * outputs)
+
+
+def test_an_adaptive_pool_of_fewer_elements_reads_them_once():
+    operator = mapped("_adaptive_avg_pool2d", [[2, 3, 4, 4]], ["", "[7, 7]"])
+    assert moved(operator) == (4 * 2 * 3 * 16, 4 * 2 * 3 * 49)
+
+
+def test_a_batch_of_products_that_are_added_up_is_one_of_a_longer_sum():
+    operator = mapped("addbmm", [[4, 6], [10, 4, 5], [10, 5, 6]], ["", "", "", "1", "1"])
+    assert operator.flop() == 10 * 2 * 4 * 5 * 6 + 4 * 6

@@ -68,7 +68,7 @@ def test_the_full_preset_of_a_gpu_has_rows_enough_to_calibrate_each_family():
     assert all(count >= FEWEST_ROWS for count in by_family.values()), by_family
     # The GPU suite has 4 minutes for all of them; warm-up, check and samples take about 0.3 s a kernel.
     assert sum(sweep.values()) <= 260
-    assert sum(others.values()) <= 140
+    assert sum(others.values()) <= 150
 
 
 def test_targets_come_first_and_their_tensors_are_large():

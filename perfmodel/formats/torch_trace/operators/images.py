@@ -138,6 +138,9 @@ def adaptive_mean_pool(axes: int) -> Callable[[Call], Operator]:
         _check_rank(x, axes)
         result = (_by_axis(call.ints(1), axes) if call.has_values else None) or (1,) * axes
         inside, outputs = x.dims[-axes:], math.prod(result)
+        if len(x.dims) == axes + 2 and any(size < out for size, out in zip(inside, result, strict=True)):
+            # more outputs than elements: each is one or two of them
+            return _resampled(x, result, "nearest", grid=False, backward=False)
         if any(size % out for size, out in zip(inside, result, strict=True)):
             return _adaptive(x, result, axes, "mean", backward=False)
         elements = math.prod(inside)
@@ -167,6 +170,19 @@ def adaptive_backward(axes: int, kind: str) -> Callable[[Call], Operator]:
         if len(x.dims) < axes + 1 or len(dy.dims) != len(x.dims):
             raise NotModelledError("the trace does not say its windows")
         return _adaptive(x, dy.dims[-axes:], axes, kind, backward=True)
+
+    return build
+
+
+def unpooled(axes: int) -> Callable[[Call], Operator]:
+    """Return the mapping of aten::max_unpool2d(self, indices, output_size): what the gradient of the pool does."""
+
+    def build(call: Call) -> Operator:
+        x, size = call.tensor(0), call.ints(2)
+        if len(size) != axes or len(x.dims) < axes + 1:
+            raise NotModelledError("the trace does not say the size of its result")
+        dims = (*x.dims[:-axes], *size)
+        return _adaptive(Shape(dims, x.dtype, math.prod(dims)), x.dims[-axes:], axes, "max", backward=True)
 
     return build
 
