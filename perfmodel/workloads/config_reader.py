@@ -27,7 +27,7 @@ _SHARED_WIDTHS = (
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 #: families whose activation is SiLU where a configuration states none
-_SILU = ("jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
+_SILU = ("chatglm", "jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
 
 
 class ConfigReader(Values):

@@ -6,6 +6,7 @@ import pytest
 
 from perfmodel.errors import UsageError
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.config import config_of
 
 #: the metadata of their safetensors
 EXACT = {
@@ -215,3 +216,57 @@ def test_names_of_pages(text: str, name: str) -> None:
 def test_a_name_of_a_family_that_is_not_modelled_says_why(name: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         named_model(name)
+
+
+#: keys of configurations whose classes came with the checkpoint, without those that change nothing
+OLDER: dict[str, dict[str, object]] = {
+    "chatglm3-6b": {
+        "model_type": "chatglm", "add_qkv_bias": True, "ffn_hidden_size": 13696, "hidden_size": 4096,
+        "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 28,
+        "padded_vocab_size": 65024, "rmsnorm": True, "seq_length": 8192, "tie_word_embeddings": False,
+    },
+    "internlm2-7b": {
+        "model_type": "internlm2", "bias": False, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+        "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "tie_word_embeddings": False, "vocab_size": 92544,
+    },
+    "internlm-7b": {
+        "model_type": "internlm", "bias": True, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+        "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "tie_word_embeddings": False, "vocab_size": 103168,
+    },
+    "baichuan2-7b": {
+        "model_type": "baichuan", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+        "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "tie_word_embeddings": False, "vocab_size": 125696,
+    },
+    "baichuan2-13b": {
+        "model_type": "baichuan", "hidden_act": "silu", "hidden_size": 5120, "intermediate_size": 13696,
+        "model_max_length": 4096, "num_attention_heads": 40, "num_hidden_layers": 40, "tie_word_embeddings": False,
+        "vocab_size": 125696,
+    },
+    "minicpm-2b": {
+        "model_type": "minicpm", "hidden_act": "silu", "hidden_size": 2304, "intermediate_size": 5760,
+        "max_position_embeddings": 4096, "num_attention_heads": 36, "num_hidden_layers": 40, "num_key_value_heads": 36,
+        "vocab_size": 122753,
+    },
+    "yi-6b": {
+        "model_type": "Yi", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+        "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 4,
+        "tie_word_embeddings": False, "vocab_size": 64000,
+    },
+    "deepseek-moe-16b": {
+        "model_type": "deepseek", "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
+        "intermediate_size": 10944, "max_position_embeddings": 4096, "moe_intermediate_size": 1408, "moe_layer_freq": 1,
+        "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
+        "num_hidden_layers": 28, "num_key_value_heads": 16, "tie_word_embeddings": False, "vocab_size": 102400,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_configurations_of_classes_that_came_with_the_checkpoint(name: str) -> None:
+    read, named = config_of(OLDER[name], "config.json"), named_model(name)
+    for figure in ("parameters", "active_parameters", "kv_heads", "head_dim", "qkv_bias", "output_bias", "mlp_bias",
+                   "activation", "positions", "gated", "tied"):  # fmt: skip
+        assert getattr(read, figure) == getattr(named, figure), figure
