@@ -218,3 +218,12 @@ def test_an_operator_without_elements_runs_nothing() -> None:
 
     captured = pm.capture(Empty(), torch.empty(4, 64))
     assert [(call.name.partition("(")[0], call.count) for call in captured.calls] == [("aten::exp", 1)]
+
+
+def test_an_operator_that_has_no_form_without_values_is_named() -> None:
+    class Ragged(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nested.as_nested_tensor([x[0], x[1, :3]])
+
+    with pytest.raises(UsageError, match=r"runs aten\._nested_tensor_from_tensor_list\.default, of which"):
+        pm.capture(Ragged(), torch.empty(2, 5, 64))

@@ -222,7 +222,8 @@ def test_a_name_of_a_family_that_is_not_modelled_says_why(name: str, reason: str
 OLDER: dict[str, dict[str, object]] = {
     "chatglm3-6b": {
         "model_type": "chatglm", "add_qkv_bias": True, "ffn_hidden_size": 13696, "hidden_size": 4096,
-        "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 28,
+        "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 32,
+        "num_layers": 28,
         "padded_vocab_size": 65024, "rmsnorm": True, "seq_length": 8192, "tie_word_embeddings": False,
     },
     "internlm2-7b": {
