@@ -307,7 +307,7 @@ REFUSED = MappingProxyType(
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
-        **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
+        **dict.fromkeys(("gemma3n", "gemma3n_text"), "four residual streams that each layer predicts and corrects"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
         "longcat_flash_ngram": "tables of n-grams",
