@@ -10,6 +10,10 @@ from perfmodel.workloads.config import config_of
 
 #: the metadata of their safetensors
 EXACT = {
+    "qwen3-embedding-0.6b": 595_776_512,
+    "qwen3-embedding-4b": 4_021_774_336,
+    "qwen3-embedding-8b": 7_567_295_488,
+    "e5-mistral-7b": 7_110_660_096,
     "redpajama-incite-7b": 6_857_302_016,
     "falcon-rw-1b": 1_311_625_216,
     "qwen-1.8b": 1_836_828_672,
@@ -115,6 +119,11 @@ EXACT = {
 }
 #: in billions
 ROUNDED = {
+    "mimo-7b": 7.62,
+    "grok-1": 314,
+    "orion-14b": 14.5,
+    "croissantllm-1.3b": 1.345,
+    "glm-4.5-air-reap-82b-a12b": 82,
     "internlm-7b": 7.32,
     "stablelm-2-12b": 12.14,
     "cerebras-gpt-13b": 12.85,
