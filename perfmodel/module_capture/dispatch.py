@@ -47,6 +47,8 @@ _FILLED = (
 )  # fmt: skip
 #: operators that write their first argument into a part of a tensor of zeros, by two kernels
 _PLACED = ("aten::select_backward", "aten::slice_backward", "aten::diagonal_backward", "aten::constant_pad_nd")
+#: operators that select by a mask
+_BY_MASK = ("aten::index", "aten::masked_select")
 _ATEN = torch.ops.aten
 #: products, all tensors of which have one dtype
 _PRODUCTS = (
@@ -198,17 +200,18 @@ def _calls(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) 
     if name == f"{_CPU_ATTENTION}_backward":
         # gradient, q, k, v, out, logsumexp | dropout, causal; the GPU's has lengths and largest lengths between
         name, given = f"{_GPU_ATTENTION}_backward", [*given[:6], None, None, None, None, *given[6:8]]
-    return [_call(name, given)]
+    return [_call(name, given, out if name in _BY_MASK else None)]
 
 
-def _call(name: str, given: Sequence[Any]) -> Call:
-    """Return a call of an operator with its arguments."""
+def _call(name: str, given: Sequence[Any], out: Any = None) -> Call:
+    """Return a call of an operator with its arguments, and the sizes of a result that follows from values."""
     return Call(
         name,
         tuple(_argument(value) for value in given),
         tuple("" if value is None or _argument(value) is not None else str(value) for value in given),
         has_shapes=True,
         has_values=True,
+        result=tuple(map(int, out.shape)) if isinstance(out, torch.Tensor) else (),
     )
 
 

@@ -227,3 +227,17 @@ def test_an_operator_that_has_no_form_without_values_is_named() -> None:
 
     with pytest.raises(UsageError, match=r"runs aten\._nested_tensor_from_tensor_list\.default, of which"):
         pm.capture(Ragged(), torch.empty(2, 5, 64))
+
+
+def test_what_a_mask_selects_is_known_where_its_values_are() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x: Any, mask: Any) -> Any:
+            return x[mask], x.masked_select(mask[:, None])
+
+    mask = torch.arange(10) < 3
+    captured = pm.capture(Chosen(), (torch.empty(10, 64), mask))
+    assert captured.not_modelled() == ()
+    rows, elements = [call.op for call in captured.modelled if call.op.op in ("index_select", "gather")]
+    assert (rows.rows, rows.cols, elements.numel) == (3, 64, 3 * 64)
+    with pytest.raises(UsageError, match="depends on the values"):
+        pm.capture(Chosen(), (torch.empty(10, 64), mask.to("meta")))

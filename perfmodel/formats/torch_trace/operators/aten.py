@@ -73,7 +73,7 @@ _FOREACH = {
 _PREDICATES = ("isnan", "isinf", "isfinite", "logical_not")
 _REDUCTIONS = (
     "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp", "std", "var",
-    "std_mean", "var_mean", "aminmax", "nansum", "count_nonzero", "histc", "bincount",
+    "std_mean", "var_mean", "aminmax", "nansum", "count_nonzero", "histc", "bincount", "nonzero",
 )  # fmt: skip
 #: operators that make images of another size
 _ENLARGED = (
@@ -231,6 +231,7 @@ _SINGLE: dict[str, Mapping] = {
     "index_reduce_": lookups.index_add,
     "index_reduce": lookups.index_add,
     "take": lookups.take,
+    "masked_select": lookups.masked_select,
     "searchsorted": lookups.searched(1),
     "bucketize": lookups.searched(0),
     "scatter_": lookups.scatter,

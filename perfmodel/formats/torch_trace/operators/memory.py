@@ -33,7 +33,7 @@ _TRANSPOSED = 32
 #: how Inductor names the view of a matrix product in a fused kernel
 _VIEWED = "_unsafe_view"
 #: reductions that are elementwise with a second tensor, and those that are always over all elements
-_OF_TWO, _OF_ALL = ("aten::max", "aten::min"), ("aten::histc", "aten::bincount")
+_OF_TWO, _OF_ALL = ("aten::max", "aten::min"), ("aten::histc", "aten::bincount", "aten::nonzero")
 #: elements and ranks above this, 1e15, are damage
 _LARGEST = 2**50
 
