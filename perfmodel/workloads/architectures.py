@@ -240,6 +240,7 @@ ARCHITECTURES = MappingProxyType(
         "vaultgemma": Architecture(tied=True),
         "xlm-roberta": Architecture(**_BERT),
         "youtu": Architecture(tied=True),
+        "zamba": Architecture(tied=True, rotary=False),
         "zamba2": Architecture(tied=True, rotary=False),
     }
 )
@@ -302,7 +303,7 @@ _OF_IMAGES = "experts for images beside those for text"
 REFUSED = MappingProxyType(
     {
         "hymba": "attention and Mamba of the first kind side by side in a layer",
-        **dict.fromkeys(("zamba", "plamo2"), "Mamba layers beside blocks that share their weights"),
+        "plamo2": "Mamba layers of a kind of its own beside attention",
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",

@@ -273,6 +273,8 @@ class ConfigReader(Values):
 
     def blocks(self) -> dict[str, Any]:
         """Return the blocks that layers share, and the adapters of these layers."""
+        if self.kind == "zamba":  # one block, which its layers do not adapt
+            return {"shared_blocks": 1}
         keys = ("use_shared_attention_adapter", "use_shared_attention_lora")
         return {
             "shared_blocks": self.of(("num_mem_blocks",), "blocks that layers share", 1),

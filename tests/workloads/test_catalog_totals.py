@@ -10,6 +10,7 @@ from perfmodel.workloads.config import config_of
 
 #: the metadata of their safetensors
 EXACT = {
+    "zamba-7b": 7_232_490_496,
     "qwen3-embedding-0.6b": 595_776_512,
     "qwen3-embedding-4b": 4_021_774_336,
     "qwen3-embedding-8b": 7_567_295_488,
@@ -280,3 +281,27 @@ def test_configurations_of_classes_that_came_with_the_checkpoint(name: str) -> N
     for figure in ("parameters", "active_parameters", "kv_heads", "head_dim", "qkv_bias", "output_bias", "mlp_bias",
                    "activation", "positions", "gated", "tied"):  # fmt: skip
         assert getattr(read, figure) == getattr(named, figure), figure
+
+
+#: of Zamba-7B, whose class lists its layers by a period where the configuration does not
+ZAMBA: dict[str, object] = {
+    "model_type": "zamba", "vocab_size": 32000, "hidden_size": 3712, "intermediate_size": 14848, "hidden_act": "gelu",
+    "num_hidden_layers": 76, "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 4096,
+    "attn_layer_period": 6, "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_dt_rank": "auto",
+    "n_mamba_heads": 2,
+}  # fmt: skip
+
+
+def test_zamba_shares_one_block_by_hand() -> None:
+    hidden, inner, ffn = 3712, 7424, 14848
+    # in and gate, four taps and their bias, steps with two states of 16, the steps' rank and bias, decays, D, out, norm
+    state = 2 * hidden * inner + 5 * inner + (232 + 32) * inner + 233 * inner + 17 * inner + inner * hidden + hidden
+    # queries, keys and values of the stream beside the embedding, the output, a gated MLP, norms of both inputs
+    block = 3 * (2 * hidden) ** 2 + 2 * hidden**2 + 3 * hidden * ffn + 3 * hidden
+    total = 76 * state + block + 13 * hidden**2 + 32000 * hidden + hidden
+    kinds = ["mamba", "mamba", "hybrid", *("hybrid" if index % 6 == 4 else "mamba" for index in range(73))]
+    for keys in ({}, {"layers_block_type": kinds}):
+        read = config_of(ZAMBA | keys, "config.json")
+        assert (read.parameters, read.joint_layers, read.bare_layers, read.head_dim) == (total, 13, 63, 464)
+        assert read.kv_bytes(1000) == named_model("zamba-7b").kv_bytes(1000)
+    assert total == EXACT["zamba-7b"]
