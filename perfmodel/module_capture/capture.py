@@ -80,6 +80,7 @@ def capture(
         cast_to=MODULE_DTYPES[cast] if cast is not None else "",
         recurrent=tuple(_recurrent(net, calls)),
         decided=tuple(recorder.known.decided) if recorder.known else (),
+        tf32=_in_tf32(),
     )
 
 
@@ -333,6 +334,22 @@ def _optimizer(net: torch.nn.Module, name: str, cast: torch.dtype | None) -> lis
         label = f"{name}({sum(sizes)} parameters in {len(sizes)} tensors) {dtype}"
         steps.append(CapturedCall("", Phase.OPTIMIZER, label, op, 1, 0.0))
     return steps
+
+
+def _in_tf32() -> tuple[str, ...]:
+    """Return the operators that PyTorch lets run in TF32 as it is set: convolutions by default, products on demand."""
+    cudnn: Any = torch.backends.cudnn
+    convolutions = _lets_tf32((getattr(cudnn, "conv", None), cudnn, torch.backends), cudnn)
+    products = _lets_tf32((torch.backends.cuda.matmul, torch.backends), torch.backends.cuda.matmul)
+    return (*("conv2d", "conv3d") * convolutions, *("gemm",) * products)
+
+
+def _lets_tf32(settings: Sequence[Any], older: Any) -> bool:
+    """Return whether the first setting that says a precision names TF32; PyTorch before 2.9 has a switch instead."""
+    said = [getattr(own, "fp32_precision", None) for own in settings]
+    if not any(said):
+        return bool(older.allow_tf32)
+    return next((precision for precision in said if precision not in (None, "none")), "") == "tf32"
 
 
 def _facts(net: torch.nn.Module, saved: Mapping[str, float]) -> Iterator[ModuleFacts]:

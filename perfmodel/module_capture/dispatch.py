@@ -42,10 +42,13 @@ _FILLED = (
     "aten::zeros", "aten::ones", "aten::full", "aten::new_zeros", "aten::new_ones", "aten::new_full", "aten::full_like",
     "aten::arange", "aten::linspace", "aten::eye", "aten::scalar_tensor", "aten::repeat", "aten::rand", "aten::randn",
     "aten::randint", "aten::rand_like", "aten::randn_like", "aten::randint_like", "aten::randperm", "aten::hann_window",
-    "aten::hamming_window", "aten::blackman_window", "aten::tril_indices", "aten::triu_indices",
+    "aten::hamming_window", "aten::blackman_window", "aten::normal", "aten::bernoulli", "aten::tril_indices",
+    "aten::triu_indices",
 )  # fmt: skip
 #: operators that write their first argument into a part of a tensor of zeros, by two kernels
 _PLACED = ("aten::select_backward", "aten::slice_backward", "aten::diagonal_backward", "aten::constant_pad_nd")
+#: operators that select by a mask
+_BY_MASK = ("aten::index", "aten::masked_select")
 _ATEN = torch.ops.aten
 #: products, all tensors of which have one dtype
 _PRODUCTS = (
@@ -122,7 +125,7 @@ class Recorder(TorchDispatchMode):
             _check_dtypes(func, args, self.module())
         run = self.known.run if self.known else _run
         out = run(func, args, kwargs or {})
-        if _runs_a_kernel(func):
+        if _runs_a_kernel(func) and not _is_empty(out):
             phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
             moved = _bytes(args, kwargs or {}, out)
             calls = _calls(func, args, kwargs or {}, out)
@@ -162,6 +165,12 @@ def _runs_a_kernel(func: Any) -> bool:
     return not views or any(alias.is_write for alias in views)
 
 
+def _is_empty(out: Any) -> bool:
+    """Return whether an operator made tensors without elements alone, for which no kernel runs."""
+    made = [leaf for leaf in torch.utils._pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+    return bool(made) and all(tensor.numel() == 0 for tensor in made)
+
+
 def _check_dtypes(product: Any, args: Sequence[Any], module: str) -> None:
     """Refuse what PyTorch refuses: on tensors without values, a product takes operands of different dtypes."""
     dtypes = dict.fromkeys(str(value.dtype).removeprefix("torch.") for value in args if isinstance(value, torch.Tensor))
@@ -191,17 +200,18 @@ def _calls(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) 
     if name == f"{_CPU_ATTENTION}_backward":
         # gradient, q, k, v, out, logsumexp | dropout, causal; the GPU's has lengths and largest lengths between
         name, given = f"{_GPU_ATTENTION}_backward", [*given[:6], None, None, None, None, *given[6:8]]
-    return [_call(name, given)]
+    return [_call(name, given, out if name in _BY_MASK else None)]
 
 
-def _call(name: str, given: Sequence[Any]) -> Call:
-    """Return a call of an operator with its arguments."""
+def _call(name: str, given: Sequence[Any], out: Any = None) -> Call:
+    """Return a call of an operator with its arguments, and the sizes of a result that follows from values."""
     return Call(
         name,
         tuple(_argument(value) for value in given),
         tuple("" if value is None or _argument(value) is not None else str(value) for value in given),
         has_shapes=True,
         has_values=True,
+        result=tuple(map(int, out.shape)) if isinstance(out, torch.Tensor) else (),
     )
 
 

@@ -8,7 +8,11 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
 
 from perfmodel.errors import UsageError, first_line
 
@@ -46,6 +50,12 @@ def explained(name: str) -> Iterator[None]:
             "values here: run and trace it instead, or replace the branch.",
         ) from error
     except Exception as error:
+        if isinstance(error, UnsupportedOperatorException):
+            raise UsageError(
+                f"{name} runs {error.func}, of which PyTorch does not know what it returns without values.",
+                place=own_line(traceback.extract_tb(error.__traceback__)),
+                remedy="Replace it, as nested and sparse tensors by padded ones, or run and trace the module instead.",
+            ) from error
         if _HIGHER in str(error):
             operator = str(error).partition(_HIGHER)[2].split()[0]
             raise UsageError(

@@ -81,11 +81,12 @@ def _(
     times = _times(captured, whole)
     total = sum(times.values()) or float("nan")
     tree = list(_tree(captured, times, total))
-    facts = {**(context or {}), **_facts(captured, whole), "modules": tree}
+    in_tf32 = hardware is not None and captured.in_tf32(hardware)
+    facts = {**(context or {}), **_facts(captured, whole), "in_tf32": in_tf32, "modules": tree}
     rows = list(_rows(captured, whole, total))
     shown = [row for row, module in zip(tree, captured.modules, strict=True) if module.depth <= depth]
     return Report(
-        "capture", COLUMNS, rows, facts, tuple(_notes(captured, whole)), captured.title, people_rows=shown,
+        "capture", COLUMNS, rows, facts, tuple(_notes(captured, whole, in_tf32)), captured.title, people_rows=shown,
         unlisted=_deeper(len(tree) - len(shown)),
     )  # fmt: skip
 
@@ -211,7 +212,7 @@ def _parameters(count: int) -> str:
     return format_si(float(count), "FLOP", 3).removesuffix("FLOP") if count >= 10**6 else str(count)
 
 
-def _notes(captured: Captured, whole: WholeModel | None) -> Iterator[str]:
+def _notes(captured: Captured, whole: WholeModel | None, in_tf32: bool) -> Iterator[str]:
     at_least = "At least " if _is_notable(captured.not_modelled_share()) else ""
     saved = f"; activations saved for gradients: {_size(captured.root.activation_bytes)}"
     yield f"{at_least}{format_si(captured.flop, 'FLOP')}{saved if captured.has_gradients else ''}."
@@ -221,6 +222,9 @@ def _notes(captured: Captured, whole: WholeModel | None) -> Iterator[str]:
             f"({format_si(whole.low_s, 's', 3)} to {format_si(whole.high_s, 's', 3)}), limited by the {whole.limiter}; "
             f"the kernels take {format_si(whole.kernels_s, 's')}, dispatching them {format_si(whole.host_s, 's')}."
         )
+    if in_tf32:
+        which = "Convolutions and products" if "gemm" in captured.tf32 else "Convolutions"
+        yield f"{which} in fp32 run in TF32 there, as PyTorch is set (allow_tf32 of torch.backends)."
     yield from _reservations(captured)
     if captured.measured_on:
         behind = captured.measured_backward_s

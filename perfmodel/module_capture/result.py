@@ -13,6 +13,8 @@ from perfmodel.core.report import Reportable
 from perfmodel.operators import Operator
 from perfmodel.prediction.whole_model import WholeModel, predict_model
 
+#: vendor whose libraries multiply fp32 in TF32; ROCm's do not unless they are told
+NVIDIA = "NVIDIA"
 #: path of the module that was captured
 ROOT = ""
 
@@ -118,6 +120,8 @@ class Captured(Reportable):
         the same products in fewer kernels, so that traffic and times are upper limits for them.
     decided : lines ("file:line") at which values of inputs, buffers or parameters decided what runs: other values may
         run other operators.
+    tf32 : operators whose products in fp32 run in TF32 on GPUs that have it, as PyTorch was set when it was captured:
+        convolutions by default.
     measured_s : path -> measured time of the forward pass [s], where it was run.
     measured_backward_s : of the whole backward pass [s], None where it was not run.
     measured_on : the device that it ran on, or empty.
@@ -129,6 +133,7 @@ class Captured(Reportable):
     cast_to: str = ""
     recurrent: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
+    tf32: tuple[str, ...] = ()
     measured_s: Mapping[str, float] = field(default_factory=dict)
     measured_backward_s: float | None = None
     measured_on: str = ""
@@ -191,7 +196,19 @@ class Captured(Reportable):
             When no call has an operator, no machine has the name, or it has no peak for a dtype.
         """
         machine = hardware if isinstance(hardware, Hardware) else catalog.hardware(hardware)
-        return predict_model(self.operators(), machine)
+        # before they have names: a copy with a name counts what was derived from the dtype as given
+        calls = (replace(call, op=self._as_run(call.op, machine)) for call in self.modelled if call.op is not None)
+        return predict_model([_named(call) for call in calls], machine)
+
+    def in_tf32(self, machine: Hardware) -> bool:
+        """Return whether some of the operators run in TF32 on a machine."""
+        return any(self._as_run(call.op, machine) is not call.op for call in self.calls if call.op is not None)
+
+    def _as_run(self, op: Operator, machine: Hardware) -> Operator:
+        """Return an operator in TF32 where PyTorch and the machine multiply fp32 so, else as it is."""
+        has = machine.vendor == NVIDIA and machine.find_peak("tf32", "tensor") is not None
+        chosen = has and op.op in self.tf32 and op.dtype == "fp32" and op.engine == "auto"
+        return op.changed(dtype="tf32") if chosen else op
 
 
 def _named(call: CapturedCall) -> Operator:

@@ -119,6 +119,7 @@ ARCHITECTURES = MappingProxyType(
         "bert": Architecture(**_BERT),
         "bloom": Architecture(**_LAYER_NORM, **_BIASES, rotary=False, tied=True, fused_qkv=True, embedding_norm=True),
         "camembert": Architecture(**_BERT),
+        "chatglm": Architecture(qkv_bias=True),
         "codegen": Architecture(
             **_LAYER_NORM, mlp_bias=True, fused_qkv=True, head_bias=True, norms=1, parallel_block=True
         ),
@@ -172,6 +173,7 @@ ARCHITECTURES = MappingProxyType(
         "hunyuan_v1_moe": _QK_NORM,
         "hy_v3": _QK_NORM_ROUTED,
         "hyperclovax": Architecture(norms=4),
+        "internlm": _LLAMA,
         "internlm3": _LLAMA,
         "iquestcoder": _LLAMA,
         "jamba": Architecture(rotary=False, state_inner_norms=True),
@@ -188,6 +190,7 @@ ARCHITECTURES = MappingProxyType(
         "mamba": Architecture(rotary=False, tied=True, state_bias=True, state_output_bias=True),
         "mamba2": Architecture(rotary=False),
         "mellum": _QK_NORM,
+        "minicpm": Architecture(tied=True),
         "minicpm3": Architecture(tied=True),
         "mimo_v2_flash": Architecture(window_sinks=True, router_bias=True),
         "minimax": _LLAMA,
@@ -210,6 +213,7 @@ ARCHITECTURES = MappingProxyType(
         "olmoe": Architecture(qk_norm=True, qk_norm_all=True),
         # OPT reserves two rows of its table of positions for padding.
         "opt": Architecture(extra_positions=2, **_PLAIN),
+        "orion": Architecture(rms_norm=False),
         "persimmon": Architecture(**_LAYER_NORM, **_BIASES, fused_qkv=True, qk_norm=True, qk_norm_bias=True),
         "phi": Architecture(**_LAYER_NORM, **_BIASES, head_bias=True, norms=1, parallel_block=True),
         "phi3": Architecture(fused_qkv=True),
@@ -236,6 +240,7 @@ ARCHITECTURES = MappingProxyType(
         "vaultgemma": Architecture(tied=True),
         "xlm-roberta": Architecture(**_BERT),
         "youtu": Architecture(tied=True),
+        "zamba": Architecture(tied=True, rotary=False),
         "zamba2": Architecture(tied=True, rotary=False),
     }
 )
@@ -244,7 +249,11 @@ ALIASES = MappingProxyType(
     {
         "RefinedWeb": "falcon",
         "RefinedWebModel": "falcon",
+        "Yi": "llama",
         "bailing_moe_v2": "bailing_moe",
+        # Baichuan of 13 billion has ALiBi in place of rotary positions, as its sizes alone tell
+        "baichuan": "llama",
+        "deepseek": "deepseek_v2",
         "deepseek_vl": "llama",
         "deepseek_vl_v2": "deepseek_v2",
         "exaone4_5_text": "exaone4",
@@ -255,6 +264,7 @@ ALIASES = MappingProxyType(
         "glm4v": "glm4v_text",
         "glm4v_moe": "glm4v_moe_text",
         "glm_ocr": "glm_ocr_text",
+        "internlm2": "internlm3",
         "kimi_k2": "deepseek_v3",
         "kimi_k25": "deepseek_v3",
         "kimi_vl": "deepseek_v3",
@@ -273,7 +283,10 @@ ALIASES = MappingProxyType(
         "qwen2_5_vl": "qwen2",
         "qwen2_5_vl_text": "qwen2",
         "qwen3_5": "qwen3_5_text",
+        "skywork": "llama",
+        "stablelm_epoch": "stablelm",
         "step3p7": "step3p5",
+        "xverse": "llama",
         "qwen3_5_moe": "qwen3_5_moe_text",
         "qwen3_omni_moe_text": "qwen3_moe",
         "qwen3_vl": "qwen3",
@@ -290,16 +303,19 @@ _OF_IMAGES = "experts for images beside those for text"
 REFUSED = MappingProxyType(
     {
         "hymba": "attention and Mamba of the first kind side by side in a layer",
-        **dict.fromkeys(("zamba", "plamo2"), "Mamba layers beside blocks that share their weights"),
+        "plamo2": "Mamba layers of a kind of its own beside attention",
         **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
-        **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings of each layer"),
+        **dict.fromkeys(("gemma3n", "gemma3n_text"), "four residual streams that each layer predicts and corrects"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
         "longcat_flash_ngram": "tables of n-grams",
         "albert": "layers that share their weights",
+        **dict.fromkeys(("nemotron-nas", "deci"), "layers whose sizes differ"),
+        "deberta-v2": "attention to the distances of tokens",
+        "whisper": "an encoder of sound, which capture counts",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",
     }

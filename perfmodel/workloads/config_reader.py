@@ -27,7 +27,7 @@ _SHARED_WIDTHS = (
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 #: families whose activation is SiLU where a configuration states none
-_SILU = ("jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
+_SILU = ("chatglm", "jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
 
 
 class ConfigReader(Values):
@@ -273,6 +273,8 @@ class ConfigReader(Values):
 
     def blocks(self) -> dict[str, Any]:
         """Return the blocks that layers share, and the adapters of these layers."""
+        if self.kind == "zamba":  # one block, which its layers do not adapt
+            return {"shared_blocks": 1}
         keys = ("use_shared_attention_adapter", "use_shared_attention_lora")
         return {
             "shared_blocks": self.of(("num_mem_blocks",), "blocks that layers share", 1),

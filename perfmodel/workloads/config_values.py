@@ -14,10 +14,13 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads"),
-    "kv_heads": ("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"),
-    "head_dim": ("head_dim", "attention_head_dim", "d_kv"),
+    "kv_heads": (
+        *("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"),
+        "multi_query_group_num",
+    ),
+    "head_dim": ("head_dim", "attention_head_dim", "d_kv", "kv_channels"),
     "ffn": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "hidden_dim"),
-    "vocab": ("vocab_size",),
+    "vocab": ("vocab_size", "padded_vocab_size"),
     "embedding_dim": ("word_embed_proj_dim",),
     "positions": (
         "max_position_embeddings",

@@ -22,6 +22,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("ernie4_5", "ernie4_5_moe"), ("use_bias", "use_bias", "use_bias")),
         "bailing_moe": ("use_qkv_bias", "use_bias", ""),
+        "chatglm": ("add_qkv_bias", "", ""),
         "cwm": ("", "", "mlp_bias"),
         "falcon": ("bias", "bias", "bias"),
         "glm": ("attention_bias", "", ""),
@@ -40,6 +41,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
         "mimo_v2_flash": ("attention_bias", "", ""),
         **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
+        "zamba": ("", "", ""),
         "zamba2": ("", "", "add_bias_linear"),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax", "minimax_m3_vl_text"), ("", "", "")),
         **dict.fromkeys(("olmo_hybrid", "granitemoehybrid"), ("attention_bias", "attention_bias", "")),
@@ -51,6 +53,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("sarvam_mla", "vaultgemma", "youtu"), ("attention_bias", "attention_bias", "")),
         # these classes read no such key
         **dict.fromkeys(("exaone_moe", "glm4v_text", "glm_ocr_text", "internlm3", "kolibri1"), ("", "", "")),
+        **dict.fromkeys(("internlm", "minicpm", "orion"), ("", "", "")),
         "longcat_flash": ("attention_bias", "attention_bias", ""),
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
@@ -343,6 +346,10 @@ def _internlm(raw: Raw) -> dict[str, Any]:
     return dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), biased)
 
 
+def _internlm1(raw: Raw) -> dict[str, Any]:
+    return dict.fromkeys(("qkv_bias", "output_bias"), bool(raw.get("bias", True)))
+
+
 def _sarvam(raw: Raw) -> dict[str, Any]:
     return {"qk_norm": bool(raw.get("use_qk_norm", True)), "qkv_bias": bool(raw.get("use_qkv_bias"))}
 
@@ -414,8 +421,9 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "gpt_neox": lambda raw: {"parallel_block": bool(raw.get("use_parallel_residual", True))},
         "granitemoehybrid": _granite,
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
+        "internlm": _internlm1,
         "internlm3": _internlm,
-        "jamba": _bamba,
+        **dict.fromkeys(("jamba", "zamba"), _bamba),
         "lfm2": _lfm2,
         "mamba": _mamba,
         "lfm2_moe": lambda raw: {"router_bias": bool(raw.get("use_expert_bias", True)), **_lfm2(raw)},

@@ -35,6 +35,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "qwen3_5_moe_text": Rule.GATED_DELTA,
         "qwen3_5_text": Rule.GATED_DELTA,
         "qwen3_next": Rule.GATED_DELTA,
+        # two heads of channels, each with keys and queries of its own
+        "zamba": Rule.MAMBA1,
         "zamba2": Rule.MAMBA2,
     }
 )
@@ -52,7 +54,7 @@ STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
 JOINT = frozenset(("falcon_h1",))
 #: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
-BLOCKS = frozenset(("zamba2",))
+BLOCKS = frozenset(("zamba", "zamba2"))
 #: how the classes of these families list a layer with both
 _JOINT_KIND = "hybrid"
 #: kinds of layer as configurations of the other families list them -> what they are
@@ -135,7 +137,8 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
     if kind in STATES_ALONE:
         return Layers(layers, layers, bare=layers)
     if kind in BLOCKS:
-        joint = (listed(raw) or UNLISTED[kind]).count(_JOINT_KIND)
+        kinds_listed = listed(raw) or UNLISTED.get(kind)
+        joint = kinds_listed.count(_JOINT_KIND) if kinds_listed else _zamba_blocks(raw, layers)
         return Layers(layers, layers, bare=layers - joint, joint=joint)
     kinds = _kinds(kind, raw, layers)
     mixers = kinds.count(ATTENTION) + kinds.count(STATE)
@@ -143,6 +146,11 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
     if not mlps and kind != "nemotron_h":
         return Layers(len(kinds), kinds.count(STATE))
     return Layers(mixers, kinds.count(STATE), mixers - mlps, kinds.count(EXPERTS))
+
+
+def _zamba_blocks(raw: Raw, layers: int) -> int:
+    """Return how many of Zamba's layers have a block before them: the third, and then one in a period."""
+    return 1 + sum(periodic(raw, "attn", 6, 4, index) for index in range(layers - 3))
 
 
 def _kinds(kind: str, raw: Raw, layers: int) -> list[str]:
@@ -346,6 +354,7 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "qwen3_5_moe_text": _qwen,
         "qwen3_5_text": _qwen,
         "qwen3_next": _qwen,
+        "zamba": _jamba,
         "zamba2": _zamba2,
     }
 )

@@ -228,7 +228,8 @@ def _of_group(group: Any) -> str:
         block = weights.get("block_structure") == _BLOCK
         return ("fp8_block" if block else "fp8") if given else "fp8_a16"
     if kind == "float" and bits == 4 and given in ((), ("float", 4)):
-        return _FP4.get((weights.get("group_size") or 0, bool(given)), "")
+        group_size = weights.get("group_size")
+        return _FP4.get((group_size, bool(given)), "") if isinstance(group_size, int) else ""
     if kind == "int" and bits == 8 and given == ("int", 8):
         return "int8"
     return _BITS.get(bits, "") if kind == "int" and isinstance(bits, int) and not given else ""

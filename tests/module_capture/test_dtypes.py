@@ -162,3 +162,40 @@ def test_the_command_says_so_and_runs_it_in_that_dtype(perfmodel, tmp_path, monk
     same = perfmodel("capture", "half_precision:build", "--input", "10x64", "--format", "json").json
     assert same["context"]["cast_to"] == ""
     assert not any("cast" in note for note in same["notes"])
+
+
+@pytest.fixture
+def precision() -> Any:
+    """Put PyTorch's settings back."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def test_convolutions_run_in_tf32_where_pytorch_and_the_gpu_do(precision: Any) -> None:
+    net, x = torch.nn.Conv2d(256, 256, 3, padding=1), torch.empty(16, 256, 56, 56)
+    captured = pm.capture(net, x)
+    assert captured.tf32 == ("conv2d", "conv3d")
+    (part,) = captured.predict("h100").parts
+    assert part.prediction.operator.dtype == "tf32"
+    assert captured.operators()[0].dtype == "fp32", "files say what the module has"
+    for older_or_other in ("v100", "mi300x"):
+        assert captured.predict(older_or_other).parts[0].prediction.operator.dtype == "fp32"
+    assert (
+        pm.capture(net.to(torch.bfloat16), x.to(torch.bfloat16)).predict("h100").parts[0].prediction.operator.dtype
+        == "bf16"
+    )
+    notes = " ".join(captured.report(hardware=pm.hardware("h100")).shown_notes)
+    assert "Convolutions in fp32 run in TF32 there" in notes
+    torch.backends.cudnn.allow_tf32 = False
+    plain = pm.capture(net.float(), x)
+    assert plain.tf32 == ()
+    assert plain.predict("h100").kernels_s > 2 * captured.predict("h100").kernels_s
+
+
+def test_products_run_in_tf32_on_demand(precision: Any) -> None:
+    net, x = torch.nn.Linear(1024, 1024), torch.empty(4096, 1024)
+    assert pm.capture(net, x).predict("a100").parts[0].prediction.operator.dtype == "fp32"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    (part,) = pm.capture(net, x).predict("a100").parts
+    assert (part.prediction.operator.dtype, part.prediction.operator.out_dtype) == ("tf32", "tf32")

@@ -199,13 +199,45 @@ def test_layers_that_wait_for_their_sizes_are_refused() -> None:
     assert "run the module once" in str(raised.value)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_an_operator_of_functions_is_refused_by_its_name() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
     class Flexible(nn.Module):
         def forward(self, x: Any) -> Any:
-            return torch.nn.attention.flex_attention.flex_attention(x, x, x)
+            return flex_attention(x, x, x)
 
-    with (
-        pytest.warns(UserWarning, match="flex_attention"),
-        pytest.raises(UsageError, match="calls flex_attention, whose arguments are functions"),
-    ):
+    with pytest.raises(UsageError, match="calls flex_attention, whose arguments are functions"):
         pm.capture(Flexible(), torch.empty(1, 4, 128, 64))
+
+
+def test_an_operator_without_elements_runs_nothing() -> None:
+    class Empty(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.exp(), torch.linalg.qr(x[:0, :0])[0], x[:, 64:].exp()
+
+    captured = pm.capture(Empty(), torch.empty(4, 64))
+    assert [(call.name.partition("(")[0], call.count) for call in captured.calls] == [("aten::exp", 1)]
+
+
+def test_an_operator_that_has_no_form_without_values_is_named() -> None:
+    class Ragged(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nested.as_nested_tensor([x[0], x[1, :3]])
+
+    with pytest.raises(UsageError, match=r"runs aten\._nested_tensor_from_tensor_list\.default, of which"):
+        pm.capture(Ragged(), torch.empty(2, 5, 64))
+
+
+def test_what_a_mask_selects_is_known_where_its_values_are() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x: Any, mask: Any) -> Any:
+            return x[mask], x.masked_select(mask[:, None])
+
+    mask = torch.arange(10) < 3
+    captured = pm.capture(Chosen(), (torch.empty(10, 64), mask))
+    assert captured.not_modelled() == ()
+    rows, elements = [call.op for call in captured.modelled if call.op.op in ("index_select", "gather")]
+    assert (rows.rows, rows.cols, elements.numel) == (3, 64, 3 * 64)
+    with pytest.raises(UsageError, match="depends on the values"):
+        pm.capture(Chosen(), (torch.empty(10, 64), mask.to("meta")))

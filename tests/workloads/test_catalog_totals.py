@@ -6,9 +6,15 @@ import pytest
 
 from perfmodel.errors import UsageError
 from perfmodel.workloads.catalog import named_model
+from perfmodel.workloads.config import config_of
 
 #: the metadata of their safetensors
 EXACT = {
+    "zamba-7b": 7_232_490_496,
+    "qwen3-embedding-0.6b": 595_776_512,
+    "qwen3-embedding-4b": 4_021_774_336,
+    "qwen3-embedding-8b": 7_567_295_488,
+    "e5-mistral-7b": 7_110_660_096,
     "redpajama-incite-7b": 6_857_302_016,
     "falcon-rw-1b": 1_311_625_216,
     "qwen-1.8b": 1_836_828_672,
@@ -114,6 +120,11 @@ EXACT = {
 }
 #: in billions
 ROUNDED = {
+    "mimo-7b": 7.62,
+    "grok-1": 314,
+    "orion-14b": 14.5,
+    "croissantllm-1.3b": 1.345,
+    "glm-4.5-air-reap-82b-a12b": 82,
     "internlm-7b": 7.32,
     "stablelm-2-12b": 12.14,
     "cerebras-gpt-13b": 12.85,
@@ -206,7 +217,7 @@ def test_names_of_pages(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("google/gemma-3n-E4B-it", "embeddings of each layer"),
+        ("google/gemma-3n-E4B-it", "four residual streams"),
         ("RWKV/v6-Finch-7B-HF", "recurrent layers"),
         ("nvidia/Hymba-1.5B-Base", "attention and Mamba"),
         ("google/recurrentgemma-2b", "recurrent layers"),
@@ -215,3 +226,82 @@ def test_names_of_pages(text: str, name: str) -> None:
 def test_a_name_of_a_family_that_is_not_modelled_says_why(name: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         named_model(name)
+
+
+#: keys of configurations whose classes came with the checkpoint, without those that change nothing
+OLDER: dict[str, dict[str, object]] = {
+    "chatglm3-6b": {
+        "model_type": "chatglm", "add_qkv_bias": True, "ffn_hidden_size": 13696, "hidden_size": 4096,
+        "kv_channels": 128, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 32,
+        "num_layers": 28,
+        "padded_vocab_size": 65024, "rmsnorm": True, "seq_length": 8192, "tie_word_embeddings": False,
+    },
+    "internlm2-7b": {
+        "model_type": "internlm2", "bias": False, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+        "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "tie_word_embeddings": False, "vocab_size": 92544,
+    },
+    "internlm-7b": {
+        "model_type": "internlm", "bias": True, "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+        "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "tie_word_embeddings": False, "vocab_size": 103168,
+    },
+    "baichuan2-7b": {
+        "model_type": "baichuan", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+        "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "tie_word_embeddings": False, "vocab_size": 125696,
+    },
+    "baichuan2-13b": {
+        "model_type": "baichuan", "hidden_act": "silu", "hidden_size": 5120, "intermediate_size": 13696,
+        "model_max_length": 4096, "num_attention_heads": 40, "num_hidden_layers": 40, "tie_word_embeddings": False,
+        "vocab_size": 125696,
+    },
+    "minicpm-2b": {
+        "model_type": "minicpm", "hidden_act": "silu", "hidden_size": 2304, "intermediate_size": 5760,
+        "max_position_embeddings": 4096, "num_attention_heads": 36, "num_hidden_layers": 40, "num_key_value_heads": 36,
+        "vocab_size": 122753,
+    },
+    "yi-6b": {
+        "model_type": "Yi", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008,
+        "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 4,
+        "tie_word_embeddings": False, "vocab_size": 64000,
+    },
+    "deepseek-moe-16b": {
+        "model_type": "deepseek", "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
+        "intermediate_size": 10944, "max_position_embeddings": 4096, "moe_intermediate_size": 1408, "moe_layer_freq": 1,
+        "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
+        "num_hidden_layers": 28, "num_key_value_heads": 16, "tie_word_embeddings": False, "vocab_size": 102400,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_configurations_of_classes_that_came_with_the_checkpoint(name: str) -> None:
+    read, named = config_of(OLDER[name], "config.json"), named_model(name)
+    for figure in ("parameters", "active_parameters", "kv_heads", "head_dim", "qkv_bias", "output_bias", "mlp_bias",
+                   "activation", "positions", "gated", "tied"):  # fmt: skip
+        assert getattr(read, figure) == getattr(named, figure), figure
+
+
+#: of Zamba-7B, whose class lists its layers by a period where the configuration does not
+ZAMBA: dict[str, object] = {
+    "model_type": "zamba", "vocab_size": 32000, "hidden_size": 3712, "intermediate_size": 14848, "hidden_act": "gelu",
+    "num_hidden_layers": 76, "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 4096,
+    "attn_layer_period": 6, "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_dt_rank": "auto",
+    "n_mamba_heads": 2,
+}  # fmt: skip
+
+
+def test_zamba_shares_one_block_by_hand() -> None:
+    hidden, inner, ffn = 3712, 7424, 14848
+    # in and gate, four taps and their bias, steps with two states of 16, the steps' rank and bias, decays, D, out, norm
+    state = 2 * hidden * inner + 5 * inner + (232 + 32) * inner + 233 * inner + 17 * inner + inner * hidden + hidden
+    # queries, keys and values of the stream beside the embedding, the output, a gated MLP, norms of both inputs
+    block = 3 * (2 * hidden) ** 2 + 2 * hidden**2 + 3 * hidden * ffn + 3 * hidden
+    total = 76 * state + block + 13 * hidden**2 + 32000 * hidden + hidden
+    kinds = ["mamba", "mamba", "hybrid", *("hybrid" if index % 6 == 4 else "mamba" for index in range(73))]
+    for keys in ({}, {"layers_block_type": kinds}):
+        read = config_of(ZAMBA | keys, "config.json")
+        assert (read.parameters, read.joint_layers, read.bare_layers, read.head_dim) == (total, 13, 63, 464)
+        assert read.kv_bytes(1000) == named_model("zamba-7b").kv_bytes(1000)
+    assert total == EXACT["zamba-7b"]

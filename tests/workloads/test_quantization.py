@@ -58,6 +58,7 @@ CONFIGS = [
     (compressed(group(4, "float", group_size=16)), "nvfp4_a16"),
     (compressed(group(4, "float", group_size=32)), "mxfp4_a16"),
     (compressed(group(4, "float", {"num_bits": 4, "type": "float"}, group_size=32)), "mxfp4_a4"),
+    (compressed(group(4, "float", group_size=[16])), OTHER),
     # int4 times fp8 or int8, and two of four weights left out: no format here
     (compressed(group(4, "int", {"num_bits": 8, "type": "float"}, group_size=128)), OTHER),
     (compressed(group(4, "int", {"num_bits": 8, "type": "int"}, group_size=128)), OTHER),

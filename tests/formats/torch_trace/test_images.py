@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
 from perfmodel.formats.torch_trace.call import Call, shape_of
-from perfmodel.formats.torch_trace.operators.aten import operator_of
+from perfmodel.formats.torch_trace.operators.aten import MAPPINGS, operator_of
 
 FLOAT, LONG, COMPLEX = "float", "long int", "c10::complex<float>"
 #: two films of 3 channels, 8 pictures of 6 x 10 pixels
@@ -134,3 +135,44 @@ def test_an_order_statistic_is_a_selection_in_each_row(name, axis, k):
     operator = mapped(name, [[128, 64]], values)
     assert (operator.op, operator.rows, operator.cols, operator.k) == ("topk", 128, 64, k)
     assert mapped("median", [[128, 64]], [""]).cols == 128 * 64
+
+
+def test_unpooling_does_what_the_gradient_of_the_pool_does():
+    operator = mapped("max_unpool2d", [[2, 3, 4, 5], [2, 3, 4, 5]], ["", "", "[8, 10]"], [FLOAT, LONG])
+    outputs = 2 * 3 * 20
+    assert moved(operator) == ((4 + 8) * outputs, 2 * 4 * 4 * outputs)
+
+
+def test_an_adaptive_pool_of_fewer_elements_reads_them_once():
+    operator = mapped("_adaptive_avg_pool2d", [[2, 3, 4, 4]], ["", "[7, 7]"])
+    assert moved(operator) == (4 * 2 * 3 * 16, 4 * 2 * 3 * 49)
+
+
+def test_a_batch_of_products_that_are_added_up_is_one_of_a_longer_sum():
+    operator = mapped("addbmm", [[4, 6], [10, 4, 5], [10, 5, 6]], ["", "", "", "1", "1"])
+    assert operator.flop() == 10 * 2 * 4 * 5 * 6 + 4 * 6
+
+
+def test_arguments_of_any_kind_have_an_operator_or_a_reason():
+    """Traces may be damaged, or of releases whose operators have other arguments."""
+    numbers = random.Random(3)
+    types = [FLOAT, "c10::Half", LONG, "bool", COMPLEX, "weird", ""]
+    texts = ["", "1", "0", "-1", "[1]", "[0]", "[2, 2]", "[3, 3, 3]", "[0, 0]", "[1, 1]", "True", "[-2, -1]", "x", "[]"]
+
+    def shape():
+        sizes = [numbers.choice([0, 1, 2, 3, 4, 8, 33]) for _ in range(numbers.randint(1, 5))]
+        return shape_of(sizes, None, numbers.choice(types)) if numbers.random() > 0.2 else None
+
+    def argument():
+        listed = tuple(one for one in (shape() for _ in range(3)) if one is not None)
+        return shape() if numbers.random() < 0.75 else listed or None
+
+    modelled = 0
+    for name in [*MAPPINGS] * 40:
+        count = numbers.randint(0, 9)
+        told = tuple(numbers.choice(texts) for _ in range(count))
+        call = Call(name, tuple(argument() for _ in range(count)), told, has_shapes=True, has_values=True)
+        operator, reason = operator_of(call)
+        assert (operator is None) is bool(reason)
+        modelled += operator is not None and float(operator.work().bytes) >= 0
+    assert modelled > 1000

@@ -291,7 +291,7 @@ def test_gradients_of_attention(name, places, heads_first):
         ("aten::max_pool2d_with_indices", [IMAGE], ["", "[3]", "", "", "[2]", ""], "have gaps"),
         ("aten::avg_pool3d", [IMAGE], ["", "[3, 2]", "", "", ""], "does not say its windows"),
         ("aten::max_pool2d_with_indices_backward", [[2, 16, 9, 9], IMAGE], [], "no window leads"),
-        ("aten::_adaptive_avg_pool2d", [IMAGE], ["", "[9, 9]"], "larger than its input"),
+        ("aten::adaptive_max_pool2d", [IMAGE], ["", "[9, 9]"], "larger than its input"),
         ("aten::adaptive_max_pool2d", [IMAGE], ["", ""], "does not say the size of its result"),
         ("aten::index", [ROWS, [[], [4]]], [], "other axes than the first"),
         ("aten::index", [ROWS, [[4], [4], [4]]], [], "other axes than the first"),

@@ -73,7 +73,7 @@ _FOREACH = {
 _PREDICATES = ("isnan", "isinf", "isfinite", "logical_not")
 _REDUCTIONS = (
     "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp", "std", "var",
-    "std_mean", "var_mean", "aminmax", "nansum", "count_nonzero", "histc", "bincount",
+    "std_mean", "var_mean", "aminmax", "nansum", "count_nonzero", "histc", "bincount", "nonzero",
 )  # fmt: skip
 #: operators that make images of another size
 _ENLARGED = (
@@ -106,6 +106,7 @@ _SINGLE: dict[str, Mapping] = {
     "bmm": matrix.mm,
     "addmm": matrix.addmm,
     "baddbmm": matrix.addmm,
+    "addbmm": matrix.addbmm,
     "_addmm_activation": matrix.addmm_activation,
     "linear": matrix.linear,
     "matmul": matrix.matmul,
@@ -148,6 +149,7 @@ _SINGLE: dict[str, Mapping] = {
     "_native_batch_norm_legit": norms.batch_norm,
     "cudnn_batch_norm": norms.batch_norm,
     "miopen_batch_norm": norms.batch_norm,
+    "_batch_norm_with_update": norms.batch_norm_of_batch,
     "native_batch_norm_backward": norms.batch_norm_backward,
     "cudnn_batch_norm_backward": norms.batch_norm_backward,
     "miopen_batch_norm_backward": norms.batch_norm_backward,
@@ -173,7 +175,7 @@ _SINGLE: dict[str, Mapping] = {
     "binary_cross_entropy_with_logits": memory.of_two("silu_mul"),
     "soft_margin_loss": memory.of_two("silu_mul"),
     "soft_margin_loss_backward": memory.of_two("silu_mul", first=1),
-    "multi_margin_loss": memory.unary("relu"),
+    "multi_margin_loss": norms.row_loss,
     "multi_margin_loss_backward": memory.copied(1),
     "_weight_norm_interface": memory.scaled,
     "_weight_norm_interface_backward": memory.of_two("mul"),
@@ -193,6 +195,8 @@ _SINGLE: dict[str, Mapping] = {
     "adaptive_max_pool2d_backward": images.adaptive_backward(2, "max"),
     "adaptive_max_pool3d": images.adaptive_max_pool(3),
     "adaptive_max_pool3d_backward": images.adaptive_backward(3, "max"),
+    "max_unpool2d": images.unpooled(2),
+    "max_unpool3d": images.unpooled(3),
     "grid_sampler_2d": images.grid_samples(0, 1, 2),
     "grid_sampler_3d": images.grid_samples(0, 1, 2),
     "cudnn_grid_sampler": images.grid_samples(0, 1, None),
@@ -205,7 +209,6 @@ _SINGLE: dict[str, Mapping] = {
     "_fft_c2c": spectra.fft("complex"),
     "_fft_r2c": spectra.fft("real"),
     "_fft_c2r": spectra.fft("inverse_real"),
-    "angle": spectra.magnitude,
     "complex": spectra.joined_parts,
     "_euclidean_dist": matrix.distances,
     "_cdist_forward": matrix.distances,
@@ -228,6 +231,7 @@ _SINGLE: dict[str, Mapping] = {
     "index_reduce_": lookups.index_add,
     "index_reduce": lookups.index_add,
     "take": lookups.take,
+    "masked_select": lookups.masked_select,
     "searchsorted": lookups.searched(1),
     "bucketize": lookups.searched(0),
     "scatter_": lookups.scatter,
@@ -237,6 +241,9 @@ _SINGLE: dict[str, Mapping] = {
     "_index_put_impl_": memory.written,
     "index_copy_": memory.copied(3),
     "index_copy": memory.copied(0),
+    "slice_scatter": memory.copied(0),
+    "select_scatter": memory.copied(0),
+    "diagonal_scatter": memory.copied(0),
     "unfold_backward": memory.copied(0),
     "reflection_pad3d_backward": memory.copied(1),
     "replication_pad3d_backward": memory.copied(1),
@@ -303,22 +310,26 @@ def _table() -> dict[str, Mapping]:
     for name in _COMPARISONS:
         table[name] = table[f"{name}_"] = memory.elementwise("sub", out_dtype="int8")
     for name in _PREDICATES:
-        table[name] = memory.unary("neg", out_dtype="int8")
+        table[name] = table[f"{name}_"] = memory.unary("neg", out_dtype="int8")
     for name in _ENLARGED:
         table[name], table[f"{name}_backward"] = images.enlarged, images.enlarged_backward
     for name, kind in _FOREACH.items():
         table[f"_foreach_{name}"] = table[f"_foreach_{name}_"] = memory.foreach(kind)
     for name in _REDUCTIONS:
         table[name] = memory.reduction
-    table["abs"] = _of_complex(spectra.magnitude, table["abs"])
-    for name in ("mm", "bmm"):
-        table[name] = _of_complex(spectra.product, table[name])
+    table |= _by_number(table)
     named = {f"aten::{name}": mapping for name, mapping in table.items()}
     return {
         **named,
         "flash_attn::_flash_attn_forward": attention.flash_attn_package,
         "flash_attn::_flash_attn_backward": attention.gradients(10, heads_first=False),
     }
+
+
+def _by_number(table: dict[str, Mapping]) -> dict[str, Mapping]:
+    """Return the mappings of operators that have other ones for complex numbers."""
+    sizes = {name: _of_complex(spectra.magnitude, memory.unary("abs")) for name in ("abs", "angle")}
+    return sizes | {name: _of_complex(spectra.product, table[name]) for name in ("mm", "bmm")}
 
 
 def _of_complex(mapping: Mapping, otherwise: Mapping) -> Mapping:

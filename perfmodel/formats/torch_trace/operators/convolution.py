@@ -44,6 +44,8 @@ def _convolution(
     if not call.has_values and len(call.result) == 4:
         return _from_sizes(call, _image(x), _image(weight), call.result)
     count = len(x.dims) - 2
+    if not 1 <= count <= 3 or len(weight.dims) < 3:
+        raise NotModelledError(f"its input has the shape {x.text()}, its filters {weight.text()}")
     steps, paddings, gaps = (
         _directions(call, name, position, count)
         for name, position in (("stride", stride), ("padding", padding), ("dilation", dilation))
@@ -113,6 +115,8 @@ def _transposed(call: Call, options: int, *, gradient: str = "") -> Operator:
     first = 1 if gradient else 0
     x, weight = (call.tensor(position) for position in (first, first + 1))
     count = len(x.dims) - 2
+    if not 1 <= count <= 3 or len(weight.dims) != len(x.dims):
+        raise NotModelledError("its input and its filters have different dimensions")
     steps, paddings, gaps, more = (
         _directions(call, name, options + place, count)
         for name, place in (("stride", 0), ("padding", 1), ("dilation", 2), ("output_padding", 4))

@@ -108,7 +108,7 @@ def _pooled(
 
 def _by_axis(given: tuple[int, ...], axes: int) -> tuple[int, ...] | None:
     """Return the values of an argument along each axis, where one may stand for all; None where it has none."""
-    if len(given) not in (0, 1, axes):
+    if len(given) not in (0, 1, axes) or any(value < 0 for value in given):
         raise NotModelledError("the trace does not say its windows")
     return (given * axes if len(given) == 1 else given) or None
 
@@ -138,6 +138,11 @@ def adaptive_mean_pool(axes: int) -> Callable[[Call], Operator]:
         _check_rank(x, axes)
         result = (_by_axis(call.ints(1), axes) if call.has_values else None) or (1,) * axes
         inside, outputs = x.dims[-axes:], math.prod(result)
+        if outputs < 1:
+            raise NotModelledError("the trace does not say the size of its result")
+        if len(x.dims) == axes + 2 and any(size < out for size, out in zip(inside, result, strict=True)):
+            # more outputs than elements: each is one or two of them
+            return _resampled(x, result, "nearest", grid=False, backward=False)
         if any(size % out for size, out in zip(inside, result, strict=True)):
             return _adaptive(x, result, axes, "mean", backward=False)
         elements = math.prod(inside)
@@ -167,6 +172,19 @@ def adaptive_backward(axes: int, kind: str) -> Callable[[Call], Operator]:
         if len(x.dims) < axes + 1 or len(dy.dims) != len(x.dims):
             raise NotModelledError("the trace does not say its windows")
         return _adaptive(x, dy.dims[-axes:], axes, kind, backward=True)
+
+    return build
+
+
+def unpooled(axes: int) -> Callable[[Call], Operator]:
+    """Return the mapping of aten::max_unpool2d(self, indices, output_size): what the gradient of the pool does."""
+
+    def build(call: Call) -> Operator:
+        x, size = call.tensor(0), call.ints(2)
+        if len(size) != axes or len(x.dims) < axes + 1:
+            raise NotModelledError("the trace does not say the size of its result")
+        dims = (*x.dims[:-axes], *size)
+        return _adaptive(Shape(dims, x.dtype, math.prod(dims)), x.dims[-axes:], axes, "max", backward=True)
 
     return build
 
@@ -258,7 +276,7 @@ def unfolded(call: Call) -> Operator:
     """aten::im2col(self, kernel_size, dilation, padding, stride): each pixel is read once, and written many times."""
     x = call.tensor(0)
     kernel, dilation, padding, stride = (_by_axis(call.ints(place), 2) for place in range(1, 5))
-    if len(x.dims) not in (3, 4) or not (kernel and dilation and padding and stride):
+    if len(x.dims) not in (3, 4) or not (kernel and dilation and padding and stride) or min(stride) < 1:
         raise NotModelledError("the trace does not say its windows")
     *films, c, h, w = x.dims
     windows = [
@@ -272,7 +290,9 @@ def unfolded(call: Call) -> Operator:
 def folded(call: Call) -> Operator:
     """aten::col2im(self, output_size, kernel_size, ...): sums of the pixels of windows that overlap."""
     x, size, kernel = call.tensor(0), call.ints(1), _by_axis(call.ints(2), 2)
-    if len(size) != 2 or kernel is None or len(x.dims) not in (2, 3) or x.dims[-2] % math.prod(kernel):
+    if len(size) != 2 or not kernel or len(x.dims) not in (2, 3) or min(*kernel, *size) < 1:
         raise NotModelledError("the trace does not say its windows")
+    if x.dims[-2] % math.prod(kernel):
+        raise NotModelledError(f"its {x.dims[-2]} numbers are not of windows of {math.prod(kernel)}")
     rows = math.prod(x.dims[:-2]) * (x.dims[-2] // math.prod(kernel)) * math.prod(size)
     return Reduction(rows=rows, cols=max(1, x.numel // rows), dtype=x.dtype)

@@ -91,9 +91,25 @@ def index(call: Call) -> Operator:
     if not all(index.dims for index in indices) or not indices or len(given) > len(table.dims):
         raise NotModelledError("it has indices along other axes than the first ones")
     if any(index.dtype == "int8" for index in indices):
-        raise NotModelledError("its mask does not say how many elements it selects")
+        return _by_mask(table, given[0], call.result)
     chosen = math.prod(size for size, index in zip(table.dims, given, strict=False) if index != WHOLE)
     return IndexSelect(rows=broadcast(indices), cols=table.numel // chosen, distribution=_LEAST, dtype=table.dtype)
+
+
+def _by_mask(table: Shape, mask: Shape, result: tuple[int, ...]) -> Operator:
+    """Return the selection of rows by a mask over the first axes, whose places are found before."""
+    cols = math.prod(table.dims[len(mask.dims) :])
+    rows = math.prod(result) // cols if result else 0
+    if mask.dtype != "int8" or mask.dims != table.dims[: len(mask.dims)] or rows < 1:
+        raise NotModelledError("its mask does not say how many elements it selects")
+    return IndexSelect(rows=rows, cols=cols, distribution=_LEAST, dtype=table.dtype)
+
+
+def masked_select(call: Call) -> Operator:
+    """aten::masked_select(self, mask): single elements, whose places are found before."""
+    if not call.result or math.prod(call.result) < 1:
+        raise NotModelledError("its mask does not say how many elements it selects")
+    return Gather(numel=math.prod(call.result), distribution=_LEAST, dtype=call.tensor(0).dtype)
 
 
 def index_add(call: Call) -> Operator:

@@ -54,6 +54,14 @@ def addmm(call: Call) -> Operator:
     return _product(call, call.tensor(1), call.tensor(2), bias=True)
 
 
+def addbmm(call: Call) -> Operator:
+    """aten::addbmm(self, batch1, batch2, beta, alpha): the products of a batch are added up, as one of a longer sum."""
+    a, b = call.tensor(1), call.tensor(2)
+    if len(a.dims) != 3 or len(b.dims) != 3 or a.dims[0] != b.dims[0] or a.dims[2] != b.dims[1]:
+        raise NotModelledError(f"shapes {a.text()} and {b.text()} do not form a product")
+    return Gemm(m=a.dims[1], n=b.dims[2], k=a.dims[0] * a.dims[2], dtype=math_dtype(call, a), bias=True)
+
+
 def addmm_activation(call: Call) -> Operator:
     """aten::_addmm_activation(self, mat1, mat2, beta, alpha, use_gelu)."""
     a, b = call.tensor(1), call.tensor(2)

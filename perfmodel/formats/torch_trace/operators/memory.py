@@ -33,7 +33,7 @@ _TRANSPOSED = 32
 #: how Inductor names the view of a matrix product in a fused kernel
 _VIEWED = "_unsafe_view"
 #: reductions that are elementwise with a second tensor, and those that are always over all elements
-_OF_TWO, _OF_ALL = ("aten::max", "aten::min"), ("aten::histc", "aten::bincount")
+_OF_TWO, _OF_ALL = ("aten::max", "aten::min"), ("aten::histc", "aten::bincount", "aten::nonzero")
 #: elements and ranks above this, 1e15, are damage
 _LARGEST = 2**50
 
@@ -251,10 +251,10 @@ def reduction(call: Call) -> Operator:
     The two parts of complex numbers are reduced apart.
     """
     x = call.argument(0)
-    part = part_of(x) if isinstance(x, Shape) else ""
+    part = part_of(x) if isinstance(x, Shape) and x.numel else ""
     if not isinstance(x, Shape) or not part:
         x = call.tensor(0)
-    if call.optional(1) is not None and call.name in _OF_TWO:
+    if call.optional(1) is not None and call.name in _OF_TWO and not part:
         return _elementwise("maximum", (x, call.tensor(1)))
     axes = () if len(call.values) == 2 or call.name in _OF_ALL else call.ints(1)
     rows, cols = _rows(axes, of=x)

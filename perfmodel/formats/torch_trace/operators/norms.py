@@ -19,6 +19,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gather import Gather
 from perfmodel.operators.group_norm import GroupNorm
 from perfmodel.operators.layer_norm import LayerNorm
+from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.operators.softmax import Softmax
 
@@ -37,6 +38,12 @@ def batch_norm(call: Call) -> Operator:
     n, c, hw, dtype = _channels(call.tensor(0))
     training = call.true(5) if call.has_values else any(_STATISTICS.search(kernel) for kernel in call.kernels)
     return BatchNorm(n=n, c=c, hw=hw, training=training, dtype=dtype)
+
+
+def batch_norm_of_batch(call: Call) -> Operator:
+    """aten::_batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps), in training."""
+    n, c, hw, dtype = _channels(call.tensor(0))
+    return BatchNorm(n=n, c=c, hw=hw, training=True, dtype=dtype)
 
 
 def batch_norm_backward(call: Call) -> Operator:
@@ -108,6 +115,12 @@ def nll_loss(call: Call) -> Operator:
     """aten::nll_loss_forward(self [rows, classes], target, ...): one element a row."""
     rows, _, dtype = _classes(call.tensor(0))
     return Gather(numel=rows, dtype=dtype)
+
+
+def row_loss(call: Call) -> Operator:
+    """aten::multi_margin_loss(self [rows, classes], target, ...): a number of each row."""
+    rows, cols, dtype = _classes(call.tensor(0))
+    return Reduction(rows=rows, cols=cols, dtype=dtype)
 
 
 def nll_loss_backward(call: Call) -> Operator:

@@ -16,6 +16,22 @@ from perfmodel.operators.fft import Fft
 from perfmodel.operators.gemm import Gemm
 
 
+def numbers(call: Call, index: int) -> Shape:
+    """Return an argument that has to be a tensor with elements, of complex numbers or of real ones.
+
+    Raises
+    ------
+    NotModelledError
+        When it is none.
+    """
+    x = call.argument(index)
+    if not isinstance(x, Shape) or not part_of(x):
+        return call.tensor(index)
+    if x.numel < 1:
+        raise NotModelledError("a tensor has no elements")
+    return x
+
+
 def fft(kind: str) -> Callable[[Call], Operator]:
     """Return the mapping of aten::_fft_c2c(self, dim, ...), aten::_fft_r2c and aten::_fft_c2r(self, dim, _, last_size).
 
@@ -23,8 +39,8 @@ def fft(kind: str) -> Callable[[Call], Operator]:
     """
 
     def build(call: Call) -> Operator:
-        x, axes = call.argument(0), call.ints(1)
-        if not isinstance(x, Shape) or not axes or any(not -len(x.dims) <= axis < len(x.dims) for axis in axes):
+        x, axes = numbers(call, 0), call.ints(1)
+        if not axes or any(not -len(x.dims) <= axis < len(x.dims) for axis in axes):
             raise NotModelledError("the trace does not say the axes of the transform")
         sizes = [x.dims[axis] for axis in axes]
         if kind == "inverse_real":
@@ -48,8 +64,8 @@ def product(call: Call) -> Operator:
 
     The smaller operand counts as the matrix of its parts [[Re, -Im], [Im, Re]], which has twice its elements.
     """
-    a, b = call.argument(0), call.argument(1)
-    if not isinstance(a, Shape) or not isinstance(b, Shape) or a.dims[-1:] != b.dims[-2:-1]:
+    a, b = numbers(call, 0), numbers(call, 1)
+    if len(a.dims) < 2 or len(b.dims) < 2 or a.dims[-1] != b.dims[-2]:
         raise NotModelledError("its shapes do not form a product")
     m, k, n, batch = a.dims[-2], a.dims[-1], b.dims[-1], math.prod(a.dims[:-2])
     m, n = (2 * m, n) if m <= n else (m, 2 * n)
@@ -58,9 +74,8 @@ def product(call: Call) -> Operator:
 
 def magnitude(call: Call) -> Operator:
     """aten::abs(self), aten::angle(self) of complex numbers: reads both parts, and writes a number."""
-    x = call.argument(0)
-    assert isinstance(x, Shape)
-    return Elementwise(numel=x.numel, kind="pow", num_inputs=2, dtype=part_of(x))
+    x = numbers(call, 0)
+    return Elementwise(numel=x.numel, kind="pow", num_inputs=2, dtype=part_of(x) or x.dtype)
 
 
 def joined_parts(call: Call) -> Operator:
