@@ -204,9 +204,9 @@ of their own since, with an interval that says so.
 **195 runs, of 42 sources, came after that, of models that had just become known to the catalog and in view of which
 nothing had been set: Nemotron-H and -3, Granite 4 and other hybrids of Mamba-2, Kimi Linear, LFM2 (7c3f89d6), newer
 plain types such as GLM-4.7-Flash and Ministral 3 (52a708ea), then Gemma 4 and MiMo-V2-Flash (8491baa1). At first
-sight 70 % of their 172 steps lay in the interval and 69 % of their 101 first tokens**: hybrids of Mamba-2 71 and 64 %, Kimi and LFM2
-56 and 75 %, the plain types 69 and 70 %, layers with windows 94 and 82 %. A third of the hybrids' first tokens take
-four times as long as predicted and more, and hybrids have a widening of their own for these since.
+sight 70 % of their 172 steps lay in the interval and 69 % of their 101 first tokens**: hybrids of Mamba-2 71 and 64
+%, Kimi and LFM2 56 and 75 %, the plain types 69 and 70 %, layers with windows 94 and 82 %. A third of the hybrids'
+first tokens take four times as long as predicted and more, and hybrids have a widening of their own for these since.
 
 Read off these rows, which were all in view, are since: the kernels that LLM.int8() adds to a layer of transformers (7
 pairs), the launch of a kernel of DeepSpeed-Inference (10 times per token), and the host's time of vLLM before 0.8 (17

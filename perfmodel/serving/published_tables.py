@@ -31,9 +31,10 @@ _UNIFORM = 0.9
 #: requests of a closed-loop benchmark for each user, where the table does not tell: the default of InferenceX
 WAVES = 10.0
 #: ... and in tables of other laboratories whose prompts and answers all have one length: 2 reads half of a run's
-#: prompts together. Benchmarks of vLLM and SGLang start all users at once, and in the simulation these stay in step for the
-#: whole run, as one catches up with another in the steps that read prompts. First tokens of 48 sources (193 figures,
-#: examples/published) are the least off with 1.5 to 2 among 1 to 10: some clients, AIPerf for one, do not start so
+#: prompts together. Benchmarks of vLLM and SGLang start all users at once, and in the simulation these stay in step
+#: for the whole run, as one catches up with another in the steps that read prompts. First tokens of 48 sources (193
+#: figures, examples/published) are the least off with 1.5 to 2 among 1 to 10: some clients, AIPerf for one, do not
+#: start so
 WAVES_IN_STEP = 2.0
 #: engines whose runs of DeepSeek-R1 predict several tokens at once, which the dumps do not tell: they take 1.2 to 2
 #: times less than DeepSeek-V3, the same network, with the same version, machine and load
