@@ -216,6 +216,8 @@ class Deployment:
     def sequence_limit(self) -> int:
         """Most sequences of a step, over all copies of the model; no more than a pool of states holds."""
         limit = (self.max_num_seqs or self.profile.limits_on(self.hardware)[1]) * self.dp
+        if self.config.compressed_layers and self.profile.compressed_seqs and not self.max_num_seqs:
+            limit = min(limit, self.profile.compressed_seqs)
         if not self.held_with_draft.state_bytes:
             return limit
         memory = self.memory()

@@ -88,6 +88,8 @@ class Engine:
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
+    compressed_seqs : most sequences of a model that compresses keys (DeepSeek-V4), over all copies of its attention,
+        where not told; 0: as of others.
     smaller : the same on machines of less memory than ``below_gib``, and on those with ``named`` in their title.
     block_tokens : tokens of a block of the paged cache.
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
@@ -151,6 +153,7 @@ class Engine:
     reserve: bool = False
     max_batched_tokens: int = 8192
     max_num_seqs: int = 1024
+    compressed_seqs: int = 0
     smaller: Mapping[str, int | str] = field(default_factory=dict)
     block_tokens: int = 16
     utilization: float = 0.9

@@ -34,6 +34,13 @@ def decoding(config, context, **options):
     return deployed(config, **options).step(decode=64, context=context).terms_s["kv"]
 
 
+def test_sglang_runs_256_sequences_unless_told():
+    assert deployed(engine="sglang").sequence_limit == 256
+    assert deployed(engine="sglang", max_num_seqs=1024).sequence_limit == 1024
+    assert deployed(named_model("deepseek-v3.2"), engine="sglang", tp=8).sequence_limit > 256
+    assert deployed(engine="vllm").sequence_limit > 256
+
+
 def test_decode_by_hand():
     """Layers of a window have 128 keys of 584 B; 16 heads of a GPU are padded to 64, which the kernel multiplies."""
     each = LATENT_START_S + 4 * 64 * 128 * 64 * 512 / (SPARSE_DECODE_SHARE * H200.best_peak("bf16").flop_per_s)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import perfmodel as pm
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document
@@ -16,9 +17,11 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.engine import QUANTITIES, Engine, engine_names, find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
+from perfmodel.serving.laboratories import ITSELF
 from perfmodel.serving.published import KEYS, judge, recognises
 from perfmodel.serving.published_case import engine_of, version_of
 from perfmodel.serving.published_tables import reader_of
+from perfmodel.workloads.catalog import find_model
 
 OFFLINE = "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests\n"
 ROW = "{model},{hardware},{tp},1,1,fp8,fp8,128,2048,21109,{unit},offline,TensorRT-LLM 0.17,3000\n"
@@ -240,3 +243,39 @@ def test_the_name_of_a_run_tells_the_format_that_its_column_does_not(
     case = reader(run)
     assert case.setup.weights == weights
     assert case.labels["dtype_known"] == ("no" if name == "some_run" else "yes")
+
+
+@pytest.mark.parametrize(
+    ("source", "lengths", "waves"),
+    [
+        ("somebody", "fixed", 2.0),  # whose users start at once, with lengths all alike, and stay in step
+        ("somebody", "uniform 0.8-1.0", 10.0),
+        ("somebody", "sharegpt", 10.0),
+        ("ai-dynamo/aiconfigurator silicon_sample.csv", "fixed", 10.0),
+    ],
+)
+def test_users_with_lengths_all_alike_stay_in_step_in_other_laboratories(
+    tmp_path: Path, source: str, lengths: str, waves: float
+) -> None:
+    row = {
+        "source": source, "engine": "vllm", "engine_version": "0.10.0", "model": "llama-3.1-8b", "hardware": "h100",
+        "wdtype": "bf16", "tp": "1", "isl": "1024", "osl": "1024", "concurrency": "32", "measured_ttft_ms": "500",
+        "measured_tpot_ms": "10", "lengths": lengths,
+    }  # fmt: skip
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    (run,) = read_run_table(path).runs
+    reader = reader_of(tuple(row))
+    assert reader is not None
+    assert reader(run).requests == 32 * waves
+
+
+def test_users_that_start_at_once_with_lengths_all_alike_stay_in_step() -> None:
+    """In the tenth wave their first tokens come as late as in the first, and sooner where lengths differ."""
+    deployment = pm.Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="vllm", laboratory=ITSELF)
+    alike, differing = (
+        pm.simulate(deployment, pm.closed_loop(32, 320, 1024, 256, spread=spread), interval=False).ttft_s
+        for spread in (0.0, 0.3)
+    )
+    assert 0.7 < alike[-32:].mean() / alike[:32].mean() < 1.3
+    assert differing[-32:].mean() < 0.5 * alike[-32:].mean()
