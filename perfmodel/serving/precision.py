@@ -84,8 +84,16 @@ FORMATS = MappingProxyType(
             # as Moonshot released Kimi-K2-Thinking: routed experts alone, with a 16-bit scale for 32 weights
             Format("int4_experts", 0.5 + 2.0 / 32, "fp16", "int4", "group:32", 32, experts_only=True),
             # llama.cpp's blocks of 32 weights with an fp16 scale, and of 256 with two levels of scales (ggml-common.h)
+            Format("q2_k", 84.0 / 256, "fp16", weights="int4", scale="group:32", group=32),
+            Format("q3_k", 110.0 / 256, "fp16", weights="int4", scale="group:32", group=32),
             Format("q4_0", 0.5 + 2.0 / 32, "fp16", weights="int4", scale="group:32", group=32),
+            Format("q4_1", 0.5 + 4.0 / 32, "fp16", weights="int4", scale="group:32", group=32),
             Format("q4_k", 0.5 + 16.0 / 256, "fp16", weights="int4", scale="group:32", group=32),
+            Format("iq4_nl", 0.5 + 2.0 / 32, "fp16", weights="int4", scale="group:32", group=32),
+            Format("iq4_xs", 0.5 + 8.0 / 256, "fp16", weights="int4", scale="group:32", group=32),
+            Format("q5_0", 0.625 + 2.0 / 32, "fp16", weights="int8", scale="column"),
+            Format("q5_1", 0.625 + 4.0 / 32, "fp16", weights="int8", scale="column"),
+            Format("q5_k", 176.0 / 256, "fp16", weights="int8", scale="column"),
             Format("q6_k", 210.0 / 256, "fp16", weights="int8", scale="column"),
             Format("q8_0", 1.0 + 2.0 / 32, "fp16", weights="int8", scale="group:32", group=32),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
@@ -109,7 +117,8 @@ ALIASES = MappingProxyType(
     {
         "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp4": "nvfp4", "w4a16": "int4", "awq": "int4",
         "gptq": "int4", "int4_wo": "int4", "w8a8": "int8", "sq": "int8", "int8_wo": "w8a16",
-        "q4_k_m": "q4_k", "q4_k_s": "q4_k", "w4": "int4", "int4_awq": "int4", "w4a16_awq": "int4",
+        "q2_k_s": "q2_k", "q3_k_s": "q3_k", "q3_k_m": "q3_k", "q3_k_l": "q3_k", "q4_k_m": "q4_k", "q4_k_s": "q4_k",
+        "q5_k_m": "q5_k", "q5_k_s": "q5_k", "w4": "int4", "int4_awq": "int4", "w4a16_awq": "int4",
         "f16": "fp16", "fp8_wo": "fp8_a16", "w8a16_fp8": "fp8_a16", "nvfp4a16": "nvfp4_a16", "w4a16_nvfp4": "nvfp4_a16",
         "mxfp4a16": "mxfp4_a16",
     }

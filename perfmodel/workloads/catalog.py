@@ -26,8 +26,10 @@ _FORMATS = {
     "fp8": "fp8", "nvfp4": "nvfp4", "fp4": "nvfp4", "bf16": "bf16", "fp16": "fp16", "awq": "int4", "gptq": "int4",
     "int4": "int4", "int8": "int8", "w4a16": "int4", "quantized.w4a16": "int4", "w8a16": "w8a16",
     "quantized.w8a16": "w8a16", "w8a8": "int8", "quantized.w8a8": "int8", "4bit": "int4", "8bit": "w8a16",
-    "nvfp4a16": "nvfp4_a16", "mxfp4": "mxfp4_a4", "q4_0": "q4_0", "q4_k_m": "q4_k", "q4_k_s": "q4_k", "q4_k": "q4_k",
-    "q6_k": "q6_k", "q8_0": "q8_0",
+    "nvfp4a16": "nvfp4_a16", "mxfp4": "mxfp4_a4", "q2_k": "q2_k", "q3_k": "q3_k",
+    "q3_k_s": "q3_k", "q3_k_m": "q3_k", "q3_k_l": "q3_k", "q4_0": "q4_0", "q4_1": "q4_1", "q4_k_m": "q4_k",
+    "q4_k_s": "q4_k", "q4_k": "q4_k", "iq4_nl": "iq4_nl", "iq4_xs": "iq4_xs", "q5_0": "q5_0", "q5_1": "q5_1",
+    "q5_k_m": "q5_k", "q5_k_s": "q5_k", "q5_k": "q5_k", "q6_k": "q6_k", "q8_0": "q8_0",
 }  # fmt: skip
 #: methods whose activations stay in 16 bits, beside one of these: "gptq-int8"
 _WEIGHT_ONLY = frozenset(("awq", "gptq"))
@@ -45,7 +47,7 @@ _WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
 #: keys of an entry that are no sizes of the model
 _NO_SIZES = ("aliases", "language_of", "source", "stored_source", "place")
 _OF_ANY_FORMAT = (
-    "A GGUF comes in many formats, and the name says none: taken as bf16. --weights q4_k, q6_k or q8_0 names one."
+    "A GGUF comes in many formats, and the name says none: taken as bf16. --weights q4_k, q5_k or q8_0 names one."
 )
 #: the end of the folder of a file on Hugging Face: how it is fetched, and its branch
 _REVISION = re.compile(r"/(resolve|raw|blob)/[^/]+$")

@@ -90,3 +90,20 @@ def test_a_profile_with_an_unknown_format_of_tables_is_refused(tmp_path: Path) -
     path.write_text('name = "own"\nhead = "q7"\n')
     with pytest.raises(UsageError, match="q7"):
         Deployment(find_model("llama-3.1-8b"), RTX, engine=str(path), weights="q4_k_m").memory()
+
+
+#: bytes of the blocks of ggml-common.h (sizeof block_*), and weights of each
+BLOCKS = {
+    "q2_k": (84, 256), "q3_k": (110, 256), "q4_k": (144, 256), "q5_k": (176, 256), "q6_k": (210, 256),
+    "q4_0": (18, 32), "q4_1": (20, 32), "q5_0": (22, 32), "q5_1": (24, 32), "q8_0": (34, 32), "iq4_nl": (18, 32),
+    "iq4_xs": (136, 256),
+}  # fmt: skip
+
+
+def test_blocks_of_llama_cpp_have_their_bytes_and_are_read_once_for_one_row() -> None:
+    times = {}
+    for name, (size, weights) in BLOCKS.items():
+        assert weight_format(name).bytes == size / weights
+        assert name in LLAMA_CPP.integers.split(",")
+        times[size / weights] = _time(LLAMA_CPP, 1, 14336, 4096, form=name)
+    assert [times[size] for size in sorted(times)] == sorted(times.values())

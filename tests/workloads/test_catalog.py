@@ -135,6 +135,7 @@ def test_other_spellings_of_a_name(text, name):
         ("Qwen/Qwen3-8B-MLX-8bit", "qwen3-8b", "w8a16"),
         ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "int4"),
         ("bartowski/Llama-3.2-3B-Instruct-Q4_K_M", "llama-3.2-3b", "q4_k"),
+        ("bartowski/Qwen2.5-7B-Instruct-Q5_K_M", "qwen2.5-7b", "q5_k"),
         ("google/gemma-3-27b-it-qat-q4_0-gguf", "gemma-3-27b", "q4_0"),
         ("TheBloke/Llama-2-7B-Chat-GGUF", "llama-2-7b", ""),
         # the language model of models that also read images has the shape of the text model
