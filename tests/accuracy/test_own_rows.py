@@ -66,6 +66,7 @@ def test_rows_that_are_all_slower_move_the_prediction_by_as_much(rows_of: tuple[
     assert inside.mean() >= 0.8
 
 
+@pytest.mark.waiting
 def test_noisy_rows_at_three_times_the_prediction_are_followed() -> None:
     noise = np.exp(0.05 * np.random.default_rng(0).standard_normal(12))
     calls = timed(*PRODUCTS, 3.0 * noise)
@@ -83,6 +84,7 @@ def test_rows_that_nothing_describes_are_refused_and_a_unit_is_guessed(factor: f
     assert words in reason
 
 
+@pytest.mark.waiting
 def test_rows_that_scatter_widen_the_interval_to_their_scatter() -> None:
     """The interval is that of rows left out, narrower than before or wider: four of five are inside."""
     calls = timed(*PRODUCTS, np.random.default_rng(1).permutation(np.repeat([1.3, 3.0], 6)))

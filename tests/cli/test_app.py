@@ -152,6 +152,7 @@ app.main()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM between processes")
+@pytest.mark.waiting
 def test_sigterm_ends_the_work_as_ctrl_c_does_with_the_code_of_shells(tmp_path):
     tables = [tmp_path / f"{name}.csv" for name in "ab"]
     for path in tables:

@@ -19,6 +19,7 @@ def test_roi_ranks_the_changes_of_a_deployment(perfmodel):
     assert ran.json["context"]["hardware"] == ["rtx-4070"]
 
 
+@pytest.mark.waiting
 def test_effort_changes_the_days_of_a_change(perfmodel):
     ran = perfmodel("roi", NAIVE, "--effort", "cuda-graph=7:high", "--format", "json")
     days = {row["name"]: row["dev_days"] for row in ran.json["rows"]}

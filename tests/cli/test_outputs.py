@@ -127,6 +127,7 @@ def test_what_a_profiler_wrote_is_not_replaced(
     assert path.read_bytes() == content
 
 
+@pytest.mark.waiting
 def test_an_annotated_trace_is_replaced_by_the_next_one_alone(
     perfmodel: Program, tmp_path: Path, data_dir: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_prices_and_a_load_change_the_ranking_and_say_how_many_gpus(perfmodel):
         assert (row["gpus_for_load"] - 1) * row["requests_per_s"] < 5000 <= row["gpus_for_load"] * row["requests_per_s"]
 
 
+@pytest.mark.waiting
 def test_a_machine_without_a_price_is_named(perfmodel):
     search = (
         "search",

@@ -175,6 +175,7 @@ def test_a_first_token_is_as_doubtful_in_a_simulation_as_in_the_steady_state(per
     assert simulated["p99_high"] / simulated["p99"] == pytest.approx(simulated["mean_high"] / simulated["mean"])
 
 
+@pytest.mark.waiting
 def test_a_load_above_the_capacity_is_said_before_a_thousand_requests_show_it(perfmodel):
     words = ("serve", "llama-3.1-8b", "--on", "h100", "--format", "json")
     document = perfmodel(*words, "--qps", "8/24").json
@@ -207,6 +208,7 @@ def test_a_draft_that_is_often_right_makes_tokens_faster(perfmodel):
     assert right < plain <= wrong
 
 
+@pytest.mark.waiting
 def test_processes_give_the_same_results(perfmodel):
     arguments = (*SMALL, "--tp", "1/2", "--concurrency", "1..4", "--slo", "ttft=1s,tpot=1s", "--format", "json")
     assert perfmodel(*arguments, "--workers", "2").json == perfmodel(*arguments).json
@@ -227,6 +229,7 @@ def test_a_machine_that_is_named_twice_is_one(perfmodel):
     assert [row["hardware"] for row in ran.json["rows"]] == ["h100-sxm5-80gb", "l40s"]
 
 
+@pytest.mark.waiting
 def test_all_requests_that_are_asked_for_are_simulated(perfmodel, monkeypatch):
     """Also more than perfmodel takes where nobody says how many."""
     simulated = []

@@ -425,6 +425,7 @@ def test_both_spellings_of_an_option_are_accepted(perfmodel):
     assert (one[0]["schedule"], one[0]["recompute"]) == ("zero_bubble", "selective_op")
 
 
+@pytest.mark.waiting
 def test_a_search_keeps_its_schedule(perfmodel):
     words = (
         "search",

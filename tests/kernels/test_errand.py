@@ -49,6 +49,7 @@ def test_work_without_an_end_times_out_and_is_left_behind(for_ever: Callable[[],
     assert is_stuck()
 
 
+@pytest.mark.waiting
 def test_work_that_goes_on_may_last_longer_than_the_limit() -> None:
     errands = Errands(0.5, fine)
 

@@ -48,6 +48,7 @@ def test_the_rank_that_does_not_answer_is_named_by_all_others(missing: int) -> N
     assert list(found.values()) == [{missing: os.getpid()}] * 3
 
 
+@pytest.mark.waiting
 def test_ranks_that_still_wait_are_given_their_time() -> None:
     first, second, _ = rolls(Store(), 3)
     later = threading.Timer(0.6, second.call, [0.0])  # after LATE_S, within its patience

@@ -69,6 +69,7 @@ def test_tokens_a_second_are_those_of_the_steady_state(
     assert TOKENS / outcome.low_s == pytest.approx(float(state.output_tokens_per_s_high))
 
 
+@pytest.mark.waiting
 def test_a_candidate_alone_is_worth_what_the_changed_deployment_is(case: Case) -> None:
     changes = usual_changes(case)
     assert {change.kind for change in changes} >= {"cuda-graph", "fuse", "sampling", "weights", "kv", "batch"}

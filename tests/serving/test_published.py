@@ -177,6 +177,7 @@ def test_open_rows_of_maximum_throughput(data_dir: Path) -> None:
     assert np.quantile(errors, 0.9) < 0.15
 
 
+@pytest.mark.waiting
 def test_replay_of_every_request(data_dir: Path) -> None:
     runs = judge(read_run_table(data_dir / "e2e_serving" / "llmservingsim_vllm_requests.csv"), hardware)
     errors = [abs(row.ratio - 1) for row in runs.rows if row.quantity.startswith(("tpot", "latency"))]

@@ -167,6 +167,7 @@ def test_each_copy_of_the_model_keeps_a_prefix() -> None:
 @given(
     isl=st.integers(1, 8000), osl=st.integers(1, 4000), users=st.integers(1, 300), chunk=st.sampled_from([512, 8192])
 )
+@pytest.mark.waiting
 def test_no_load_beats_the_step_or_breaks(isl: int, osl: int, users: int, chunk: int) -> None:
     deployment = _CHUNKED[chunk]
     state = steady(deployment, isl, osl, concurrency=users)

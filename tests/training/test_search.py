@@ -124,6 +124,7 @@ def interrupt_at_once(tried: int) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.waiting
 def test_several_workers_find_the_same():
     space = small_space(micro_batch=(1, 2, 4, 8), tp=(1, 2, 4, 8), batch=(64, 128))
     alone, together = (search(LLAMA, [CLUSTER], PLAN, space, workers=count) for count in (1, 2))
@@ -288,6 +289,7 @@ def test_nothing_that_fits_is_one_message():
         Space(*(tuple(range(1, 100)) for _ in AXES))
 
 
+@pytest.mark.waiting
 def test_set_ups_are_fast_to_try():
     """A thousand take 1 to 2 s of a core; the test allows ten times as much, since it shares its machine."""
     space = default_space(LLAMA, CLUSTER, PLAN)

@@ -133,6 +133,7 @@ def whose(value: int) -> tuple[int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_the_process_that_asks_works_while_others_start_and_while_it_would_wait() -> None:
     with executor(2, here=True) as pool:
         found = list(streamed(whose, range(200), pool, ahead=8, here=whose))
@@ -203,6 +204,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+@pytest.mark.waiting
 def test_a_cluster_gives_the_same_results(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     (tmp_path / "tests_of_workers.py").write_text(Path(__file__).read_text())

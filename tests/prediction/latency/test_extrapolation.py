@@ -223,6 +223,7 @@ def test_a_machine_whose_table_knows_such_calls_has_the_usual_interval() -> None
     assert ErrorSource.EXTRAPOLATION not in set(found.uncertainty)
 
 
+@pytest.mark.waiting
 def test_ten_rows_of_ones_own_tell_of_such_calls() -> None:
     machine = pm.hardware(H100)
 
