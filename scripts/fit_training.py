@@ -317,7 +317,7 @@ def elsewhere_text(fixed: Constants) -> str:
         "and 54% inside at a median width of 1.68 (a5611cae). The 24 of one trainer, where adapters take longer than "
         "every weight, took 1.5 to 11 times as long as predicted, none of them inside; the 70 others were 21% "
         "off, 17% in the median, and 73% of them inside. With them in view, a framework is the release that its name "
-        "tells, adapters have the matrices that a run names, and GH200 of boards of four their 680 W."
+        "states, adapters have the matrices that a run names, and a GH200 on a board of four has 680 W."
     )
 
 

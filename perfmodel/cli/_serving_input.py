@@ -168,7 +168,7 @@ def stored_weights(model: str, usual: str = "") -> tuple[str, tuple[str, ...]]:
 
 
 def model_remarks(model: str) -> tuple[str, ...]:
-    """Return what is to be said of a model itself: what of it is not counted, or contradicts its configuration."""
+    """Return the remarks on a model: which parts are not counted, and which files contradict its configuration."""
     from perfmodel.workloads.catalog import find_model
 
     return find_model(model).remarks

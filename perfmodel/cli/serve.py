@@ -171,7 +171,7 @@ def command(
         typer.Option(
             "--kv-link",
             metavar="BANDWIDTH",
-            help="Bandwidth of one replica between prefill and decode; not given, that of its GPUs' networks.",
+            help="Bandwidth of one replica between prefill and decode. Default: that of its GPUs' networks.",
         ),
     ] = None,
     sampling: SamplingOption = "greedy",

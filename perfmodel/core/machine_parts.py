@@ -171,6 +171,10 @@ class Link:
         return self.name == "nvlink" and self.domain is not None and self.domain <= BRIDGED
 
 
+#: links that may be accessories -> their names as people write them
+BRIDGE_NAMES: Mapping[str, str] = MappingProxyType({"nvlink": "NVLink", "xgmi": "xGMI"})
+
+
 def accessories(links: Collection[Link]) -> tuple[Link, ...]:
     """Return the links that a machine may lack: bridges of NVLink or xGMI between a few cards in slots of PCIe."""
     in_slots = any(link.name == "pcie" for link in links)

@@ -33,15 +33,15 @@ _MOST_ELEMENTS = MappingProxyType({"cpu": 2**23, "cuda": 2**27})
 _MOST_FLOP = MappingProxyType({"cpu": 1e10, "cuda": 5e11})
 
 
-#: operator -> how many times more a rounding changes its gradients, beyond what their sizes say: probabilities whose
-#: logarithms are rounded
+#: operator -> how many times more a rounding changes its gradients, beyond what their sizes say
 _AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
     {
+        # probabilities whose logarithms are rounded
         "cross_entropy": lambda op: 1.0 + math.log(float(op.vocab)) / 2,
-        # Winograd's algorithm transforms tiles of images and filters: with tiles of 4 x 4 its largest error is 7 times
-        # that of the plain sum (Lavin and Gray, arXiv 1509.09308)
         # the place of a sample is rounded in units of the image's width, and its gradient multiplied by it
         "resample": lambda op: float(max(op.d, op.h, op.w)) if op.grid else 1.0,
+        # Winograd's algorithm transforms tiles of images and filters: with tiles of 4 x 4 its largest error is 7 times
+        # that of the plain sum (Lavin and Gray, arXiv 1509.09308)
         "conv2d": lambda op: 7.0 if (op.dtype, op.r, op.s, op.stride) == ("fp32", 3, 3, 1) else 1.0,
     }
 )

@@ -8,7 +8,7 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor, anywhere, clipped, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
-from perfmodel.operators.checks import check_groups, first_point
+from perfmodel.operators.checks import check_causal, check_groups
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 
@@ -97,13 +97,7 @@ class Attention(Operator):
         self.derive(kv_heads=self.heads, seq_kv=self.seq_q, kv_dtype=self.dtype)
         remedy = "Each key head belongs to a group of query heads; the groups have one size."
         check_groups(self.op, remedy, heads=self.heads, kv_heads=self.kv_heads)
-        if self.causal and anywhere(short := self.seq_kv < self.seq_q):
-            keys, queries = first_point(short, self.seq_kv, self.seq_q)
-            raise UsageError(
-                f"seq_kv={keys} is below seq_q={queries} in causal attention.",
-                place=self.op,
-                remedy="The queries are the last positions of the sequence, so seq_kv is at least seq_q.",
-            )
+        check_causal(self)
         if anywhere(self.window) and not self.causal:
             raise UsageError("a window needs causal=true.", place=self.op)
         if self.backward and self.kv_write:
@@ -153,7 +147,7 @@ class Attention(Operator):
         return each * self.batch * self.heads * self.pairs()
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return Q, K, V and O [batch, heads or kv_heads, sequence, head_dim]; if unfused, scores and probabilities."""
+        """Return Q, K [batch, heads or kv_heads, sequence, head_dim], V, O [..., value_columns]; if unfused, scores."""
         query = (self.batch, self.heads, self.seq_q, self.head_dim)
         key = (self.batch, self.kv_heads, self.keys(), self.head_dim)
         value, result = (*key[:3], self.value_columns), (*query[:3], self.value_columns)

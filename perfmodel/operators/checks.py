@@ -199,6 +199,23 @@ def first_point(wrong: Any, *sizes: Number) -> tuple[int, ...]:
     return tuple(int(np.broadcast_to(value, np.shape(wrong)).flat[place]) for value in sizes)
 
 
+def check_causal(op: Any) -> None:
+    """Check that causal attention has no more queries than keys.
+
+    Raises
+    ------
+    UsageError
+        ``seq_kv`` below ``seq_q``; the message names the first such point.
+    """
+    if op.causal and anywhere(short := op.seq_kv < op.seq_q):
+        keys, queries = first_point(short, op.seq_kv, op.seq_q)
+        raise UsageError(
+            f"seq_kv={keys} is below seq_q={queries} in causal attention.",
+            place=op.op,
+            remedy="The queries are the last positions of the sequence, so seq_kv is at least seq_q.",
+        )
+
+
 def check_groups(op: str, remedy: str, **sizes: Number) -> None:
     """Refuse a size that no whole groups make up; of a sweep the message has the first point that is wrong.
 

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor, floor, plain, where
+from perfmodel.core.work import Number, Tensor, anywhere, floor, plain, where
+from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
+from perfmodel.operators.checks import first_point
 
 #: complex points of an axis that a block transforms in shared memory: 64 KiB in fp32 (assumed: what the blocks of every
 #: GPU since Volta may take); longer axes take several kernels, each of which reads and writes all points
@@ -34,6 +36,11 @@ class Fft(Operator):
     others : points of the other axes together.
     axes : axes that are transformed; by default one, or two with ``others``.
     kind : "complex", "real" (to complex), or "inverse_real" (complex to real).
+
+    Raises
+    ------
+    UsageError
+        One axis, and ``others`` above 1.
     """
 
     op: ClassVar[str] = "fft"
@@ -45,8 +52,15 @@ class Fft(Operator):
     kind: str = choice("complex", ("complex", "real", "inverse_real"), always_shown=True, doc="kind of numbers")
 
     def check(self) -> None:
-        """Derive the number of axes."""
+        """Derive the number of axes; check that there are as many as the points need."""
         self.derive(axes=where(self.others > 1, 2, 1))
+        if anywhere(few := (self.axes < 2) & (np.asarray(self.others) > 1)):
+            axes, others = first_point(few, self.axes, self.others)
+            raise UsageError(
+                f"axes={axes} and others={others}: the points of other axes are transformed.",
+                place=self.op,
+                remedy="Give axes=2 or more, or count independent transforms in batch.",
+            )
 
     def flop(self) -> Number:
         """Return 5 N log2 N of each transform, half of it with real numbers on one side [FLOP]."""

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor, anywhere, minimum, plain, where
-from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator, dtype_of, flag, size
+from perfmodel.operators.checks import check_causal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mla(Operator):
     """O = softmax(Q C^T) C[:, :latent] for each head, with one row of the cache C [seq_kv, latent + rope_dim] a token.
+
+    Q comes scaled, by the width of the keys that the model was trained with; the scale takes no time of its own.
 
     DeepSeek-V2 (arXiv 2405.04434) keeps of a token a vector of ``latent`` numbers, of which keys and values of all
     heads would be made, and a rotary key of ``rope_dim``. Servers multiply the queries and the result by those matrices
@@ -58,12 +60,7 @@ class Mla(Operator):
     def check(self) -> None:
         """Derive the dtype of the cache; check the mask."""
         self.derive(kv_dtype=self.dtype)
-        if self.causal and anywhere(self.seq_kv < self.seq_q):
-            raise UsageError(
-                f"seq_kv={self.seq_kv} is below seq_q={self.seq_q} in causal attention.",
-                place=self.op,
-                remedy="The queries are the last positions of the sequence, so seq_kv is at least seq_q.",
-            )
+        check_causal(self)
 
     @property
     def key_columns(self) -> Number:

@@ -51,17 +51,8 @@ class Pool2d(Operator):
     def check(self) -> None:
         """Derive the stride; check that windows fit the image and are not all padding."""
         self.derive(stride=self.k)
-        if anywhere(wide := 2.0 * self.padding > self.k):
-            padding, k = first_point(wide, self.padding, self.k)
-            raise UsageError(f"padding={padding} is above half of the window, k={k}.", place=self.op)
-        for name, out in (("h", self.p), ("w", self.q)):
-            if anywhere(empty := out < 1):
-                k, length, padding = first_point(empty, self.k, getattr(self, name), self.padding)
-                raise UsageError(
-                    f"the output is empty: a window of k={k} does not fit {name}={length} with padding={padding}.",
-                    place=self.op,
-                    remedy=f"k is at most {name} + 2 padding.",
-                )
+        window = ("k", self.k, "padding", self.padding)
+        check_windows(self, (("h", self.h, *window, self.p), ("w", self.w, *window, self.q)))
 
     @property
     def p(self) -> Number:
@@ -96,6 +87,38 @@ def pool_outputs(length: Number, side: Number, step: Number, padding: Number, ce
         return plain(np.floor(steps) + 1.0)
     out = np.ceil(steps) + 1.0  # the last window has to start inside the image or its left padding
     return plain(out - ((out - 1.0) * step >= length + padding))
+
+
+def check_windows(op: Any, axes: tuple[tuple[str, Number, str, Number, str, Number, Number], ...]) -> None:
+    """Check that the windows of a pool fit its input and are not all padding.
+
+    Parameters
+    ----------
+    op : the pool.
+    axes : of each axis its name and length, the name and side of the window, the name and size of the padding, and the
+        outputs, as `pool_outputs` counts them.
+
+    Raises
+    ------
+    UsageError
+        Where the padding is above half of the window, or no window fits the padded axis.
+    """
+    for axis, length, of_side, side, of_padding, padding, out in axes:
+        if anywhere(wide := 2.0 * padding > side):
+            found, allowed = first_point(wide, padding, side)
+            raise UsageError(
+                f"{of_padding}={found} is above half of the window, {of_side}={allowed}.",
+                place=op.op,
+                remedy=f"{of_padding} is at most {of_side} / 2.",
+            )
+        if anywhere(empty := out < 1):
+            window, found, zeros = first_point(empty, side, length, padding)
+            raise UsageError(
+                f"the output is empty: a window of {of_side}={window} does not fit {axis}={found} with "
+                f"{of_padding}={zeros}.",
+                place=op.op,
+                remedy=f"{of_side} is at most {axis} + 2 {of_padding}.",
+            )
 
 
 def pool_flop(op: Any, outputs: Number, window: Number) -> Number:

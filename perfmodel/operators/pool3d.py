@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from perfmodel.core.work import Number, Tensor, anywhere
-from perfmodel.errors import UsageError
+from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator, choice, flag, size
-from perfmodel.operators.checks import first_point
-from perfmodel.operators.pool2d import pool_flop, pool_outputs, pool_tensors
+from perfmodel.operators.pool2d import check_windows, pool_flop, pool_outputs, pool_tensors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,21 +51,11 @@ class Pool3d(Operator):
     def check(self) -> None:
         """Derive the strides; check that windows fit the film and are not all padding."""
         self.derive(stride_d=self.t, stride_h=self.r, stride_w=self.s)
-        for name, length, taps, padding, out in (
-            ("d", self.d, self.t, self.padding_d, self.o),
-            ("h", self.h, self.r, self.padding_h, self.p),
-            ("w", self.w, self.s, self.padding_w, self.q),
-        ):
-            if anywhere(wide := 2.0 * padding > taps):
-                shown, side = first_point(wide, padding, taps)
-                raise UsageError(f"padding_{name}={shown} is above half of the window's {side}.", place=self.op)
-            if anywhere(empty := out < 1):
-                side, size_, shown = first_point(empty, taps, length, padding)
-                raise UsageError(
-                    f"the output is empty: a window of {side} does not fit {name}={size_} with padding={shown}.",
-                    place=self.op,
-                    remedy=f"A side of the window is at most {name} + 2 padding.",
-                )
+        check_windows(self, (
+            ("d", self.d, "t", self.t, "padding_d", self.padding_d, self.o),
+            ("h", self.h, "r", self.r, "padding_h", self.padding_h, self.p),
+            ("w", self.w, "s", self.s, "padding_w", self.padding_w, self.q),
+        ))  # fmt: skip
 
     @property
     def o(self) -> Number:

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor, maximum, minimum, plain, where
+from perfmodel.core.work import Number, Tensor, anywhere, maximum, minimum, plain, where
+from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
+from perfmodel.operators.checks import first_point
 
 #: pixels along an axis that one output is made of
 TAPS = {"nearest": 1.0, "linear": 2.0, "cubic": 4.0}
@@ -53,9 +55,12 @@ class Resample(Operator):
     backward: bool = flag(False, quiet=True, doc="the gradient")
 
     def check(self) -> None:
-        """Derive the axes: the width, and the others where input or output are longer than one."""
+        """Derive the axes: the width, and the others where input or output are longer than one; check them."""
         deep, high = (maximum(before, after) > 1 for before, after in ((self.d, self.o), (self.h, self.p)))
         self.derive(axes=where(deep, 3, where(high, 2, 1)))
+        if anywhere(many := self.axes > 3):
+            (axes,) = first_point(many, self.axes)
+            raise UsageError(f"axes={axes} is above 3.", place=self.op, remedy="axes is 1, 2 or 3: w, h and w, or all.")
 
     @property
     def taps(self) -> Number:

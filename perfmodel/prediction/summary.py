@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
-from perfmodel.core.machine_parts import accessories
+from perfmodel.core.machine_parts import BRIDGE_NAMES, accessories
 from perfmodel.core.units import format_interval, format_si
 from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter
 from perfmodel.errors import nearest
@@ -209,7 +209,7 @@ def _over_bridges(predictions: Sequence[Prediction]) -> list[str]:
                     "are spread where nodes have fewer"
                 )
             else:
-                name = {"nvlink": "NVLink", "xgmi": "xGMI"}[link.name]
+                name = BRIDGE_NAMES[link.name]
                 text = (
                     f"The {name} bridge of {p.hardware} is an accessory; without it take [link.{link.name}] out of a "
                     f"copy of its file (perfmodel hardware show {p.hardware} --format toml -o FILE)"

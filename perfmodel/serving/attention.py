@@ -196,9 +196,9 @@ class LayerAttention:
         return np.asarray(INDEX_START_S + np.maximum(read, scores) + pairs * written / rate)
 
     def _latent(self, *, batch: Array, seq_q: Array, seq_kv: Array) -> tuple[Array, Deviation]:
-        """Return the time of latent attention to the keys themselves [s], and its deviation; of those that are chosen.
+        """Return the time of attention whose heads all read the same latent keys [s], and its deviation.
 
-        Prompts have their chosen keys so, which all heads share, and decode has all of them.
+        Decode reads all keys, or those that an indexer chooses. Prompts come here for chosen keys alone.
         """
         shard = self.shard
         chooses = self._chooses({"seq_q": seq_q, "seq_kv": seq_kv}) & (shard.index_heads > 0)

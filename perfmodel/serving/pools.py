@@ -28,7 +28,7 @@ _EVENTS_A_REPORT = 2048
 
 @dataclass(frozen=True)
 class Link:
-    """What one engine sends or receives keys and values over, of one request after the other.
+    """The network over which one engine sends or receives keys and values, of one request after the other.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class Disaggregated:
         heapq.heappush(self._arrived, (end_s, number))
 
     def _route(self, pool: int, engines: Sequence[AnyReplica], time_s: float, more: Sequence[int]) -> int:
-        """Return the number of the engine that a request goes to; each has ``more`` than it computes."""
+        """Return the index of the engine that takes a request; ``more`` counts those of each beside its own queue."""
         if self.routing == LEAST_LOADED:
             loads = [engine.outstanding_at(time_s) for engine in engines]
             return min(range(len(engines)), key=lambda index: loads[index] + more[index])

@@ -18,6 +18,8 @@ from perfmodel.serving.step import Step
 #: rounds of the fixed point, and the share of a round's result that the next one takes: the rates of 54 loads are
 #: within 0.1 % of those after 400 rounds
 _ROUNDS, _SHARE = 60, 0.5
+#: most of the time that steps with prompts are taken to run for: the others have an end
+_MOST_READING = 0.999
 
 
 @dataclass
@@ -50,10 +52,11 @@ class PromptsFirst:
         D = 1 + (U - 1) (A t_d + S) / T     decode beside it
         m = (D - 1) / A + met               come back with it: the answers of its last step end together
         S = (U - 1 - m) w / T t_p(k') / k'  stops for prompts that come within w, from its prompt to its last step
-        W = p rest(t_p) + (1 - p) t_d / 2   rest of the step in which it comes back
+        W = p rest(t_p) + (1 - p) b t_d / 2 rest of the step in which it comes back, if b: any other decodes
 
     with k = 1 + m prompts in its own step, and k' = m / (1 - exp(-m)) in the mean step, as many as the budget of tokens
-    has room for. Prompts of its mates beyond that are read before its own, or after it. Answers end while sequences
+    has room for. Prompts of its mates beyond that are read before its own, which
+    adds to W, or after it, which adds to S. Answers end while sequences
     decode, so that a request leaves no step with prompts; that one runs when it is back has a probability that
     approaches their share of the time rho as away is longer than they are (a chain with two states),
 
@@ -129,7 +132,7 @@ class PromptsFirst:
         own_s, several = self.prompt_s.at(1.0 + found.mates), self.prompts_of(found)
         each_s = self.prompt_s.at(several) / several
         away_s, decoding_s = self.away_s(cycle_s), answer * token_s + found.stalled_s
-        reading = np.minimum(0.999, others * each_s / cycle_s)
+        reading = np.minimum(_MOST_READING, others * each_s / cycle_s)
         met = reading * -np.expm1(-away_s / (own_s * (1.0 - reading)))
         ended = (found.decoding - 1.0) / np.maximum(answer, 1e-9)
         beside = met * ended / np.maximum(token_s, 1e-12) * np.minimum(away_s, own_s)

@@ -135,8 +135,7 @@ def simulate_server(
         interval of every figure: errors of steps are alike, so that they do not average out over a load. None: no
         interval.
     progress : called with the number of requests that have ended, now and then.
-    judged : whether it matters of a simulation if its requests pile up, which takes a longer one to tell; None: it
-        does.
+    judged : returns whether a longer simulation has to tell if the queue of a simulation grows. None: it always has.
 
     Raises
     ------

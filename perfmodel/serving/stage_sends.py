@@ -25,8 +25,7 @@ def add_sends(cost: Cost, shard: Shard, parallel: Parallel, hardware: Hardware, 
 
         t = send(S / tp) + all_gather(S, tp),  S = tokens x 2 tensors x hidden x 2 B
 
-    The time of a send is that of training, `perfmodel.cluster.collectives.send_time`. Sends of the buffers allocate
-    nothing that lasts.
+    The time of a send is that of training, `perfmodel.cluster.collectives.send_time`.
 
     Parameters
     ----------

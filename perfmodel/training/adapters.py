@@ -9,12 +9,12 @@ from perfmodel.workloads.layer_kinds import Kind, layer_kinds
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 
-#: targets -> how the names of matrices begin that have no adapter, or, for "qv", of those that alone have one
-_OUTPUTS, _QUERIES_AND_VALUES = ("output",), ("query", "value")
+#: how the names of matrices begin that compute queries, keys or values, or several of these at once
+_QUERIES_KEYS_VALUES = ("query", "key", "value")
 
 
 def adapted(config: ModelConfig, kind: Kind, targets: str = AdapterTargets.ALL) -> tuple[Linear, ...]:
-    """Return the matrices of a layer that have adapters: of a dense layer or, beside experts, of its mixers."""
+    """Return the matrices of a layer that have adapters: those of its mixers and, of a dense layer, of its MLP."""
     mixers = _chosen(config.mixer_matrices(kind.linear, kind.attends), targets)
     whole = targets == AdapterTargets.ALL and not (kind.moe or kind.bare)
     return (*mixers, *config.mlp_linears()) if whole else mixers
@@ -22,11 +22,12 @@ def adapted(config: ModelConfig, kind: Kind, targets: str = AdapterTargets.ALL) 
 
 def _chosen(mixers: tuple[Linear, ...], targets: str) -> tuple[Linear, ...]:
     """Return which of the matrices that mix tokens have adapters; a fused one has one for all of its parts."""
+    if targets not in (AdapterTargets.QKV, AdapterTargets.QV):
+        return mixers
+    computing = tuple(linear for linear in mixers if linear.name.startswith(_QUERIES_KEYS_VALUES))
     if targets == AdapterTargets.QKV:
-        return tuple(linear for linear in mixers if not linear.name.startswith(_OUTPUTS))
-    if targets == AdapterTargets.QV:
-        return tuple(linear for linear in mixers if linear.name.startswith(_QUERIES_AND_VALUES))
-    return mixers
+        return computing
+    return tuple(linear for linear in computing if linear.name.startswith("query") or "value" in linear.name)
 
 
 #: matrices of attention that multiply the tokens that are attended to

@@ -28,7 +28,8 @@ from perfmodel.training.memory_facts import MemoryFacts
 #: (5 B), 1.82 with mxfp8 (4 B) and 2.69 with nvfp4 (docs/examples/gemm_profiling @ 8f2e6357, autocast less
 #: pre-quantized): 5.1, 4 and 5.9 B
 CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.9}
-#: of these, what the copy along the other axis takes, and for nvfp4 its Hadamard transform
+#: of these, what the copy along the other axis takes: 1 B; for nvfp4 1/2, and the Hadamard transforms with 0.9:
+#: what the named parts leave of the measured 5.9
 SECOND_COPY = {"mxfp8": 1.0, "nvfp4": 1.4}
 
 #: ranks of a plan beside data parallel ones -> what they are, for people

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
-from perfmodel.core.machine_parts import accessories
+from perfmodel.core.machine_parts import BRIDGE_NAMES, accessories
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
@@ -206,7 +206,7 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         notes += unmeasured(setup.hardware, family.name, setup.framework.libraries.get(width, ()))
     within = any(getattr(setup.groups, name).inside > 1 for name in (*EXCHANGES, "pipeline"))
     if within and (optional := accessories(setup.hardware.links)):
-        bridge = {"nvlink": "NVLink", "xgmi": "xGMI"}[optional[0].name]
+        bridge = BRIDGE_NAMES[optional[0].name]
         notes.append(
             f"The {bridge} bridge of {setup.hardware.name} is an accessory: --no-bridge (Cluster(..., bridge=False)) "
             "predicts without it."

@@ -315,7 +315,7 @@ REFUSED = MappingProxyType(
         "albert": "layers that share their weights",
         **dict.fromkeys(("nemotron-nas", "deci"), "layers whose sizes differ"),
         "deberta-v2": "attention to the distances of tokens",
-        "whisper": "an encoder of sound, which capture counts",
+        "whisper": "layers of an encoder of sound",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",
     }

@@ -114,7 +114,7 @@ def named_model(name: str) -> ModelConfig:
         When the catalog has no model of that name.
     """
     config = _as_named(_listed(name), name)
-    if not (_spellings_found(name) & _language_parts()):
+    if _found_key(name) not in _language_parts():
         return config
     own = _key(name.rpartition("/")[2]) == _key(config.name)
     words = f"{config.name} has them" if own else f"{name.strip()} has that of {config.name}"
@@ -122,9 +122,9 @@ def named_model(name: str) -> ModelConfig:
     return dataclasses.replace(config, remarks=(*config.remarks, remark))
 
 
-def _spellings_found(name: str) -> set[str]:
-    """Return the first key of a name that the catalog has."""
-    return set(next(([key] for key in _spellings(name) if key in _names()), []))
+def _found_key(name: str) -> str:
+    """Return the first key of a name that the catalog has; "" where it has none."""
+    return next((key for key in _spellings(name) if key in _names()), "")
 
 
 @functools.cache
@@ -153,10 +153,8 @@ def source_of_format(text: str | os.PathLike[str]) -> str:
 
 def _listed(name: str) -> ModelConfig:
     """Return the model of a name as the catalog has it."""
-    names = _names()
-    for key in _spellings(name):
-        if key in names:
-            return model_of(names[key])
+    if key := _found_key(name):
+        return model_of(_names()[key])
     listed = model_names()
     raise _unknown(name, listed) if name else _nameless(listed)
 

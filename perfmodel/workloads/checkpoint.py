@@ -24,6 +24,8 @@ NOTABLE = 0.02
 _DTYPE_BYTES = {"float32": 4.0, "float64": 8.0}
 _USUAL_BYTES = 2.0
 _KEYS_OF_MORE_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+#: most that these layers add to the parameters, as a share of them: assumed
+_MORE_LAYERS = 0.1
 
 
 def with_checkpoint(config: ModelConfig, document: Mapping[str, Any], folder: str) -> ModelConfig:
@@ -83,12 +85,12 @@ def _believed_bytes(config: ModelConfig, document: Mapping[str, Any]) -> tuple[f
     stated = str(document.get("dtype") or document.get("torch_dtype") or "").removeprefix("torch.")
     each = _DTYPE_BYTES.get(stated, _USUAL_BYTES)
     narrow = each
-    if config.stored and config.stored != OTHER:
-        narrow = 0.5 if "4" in config.stored else 1.0
-    elif config.stored == OTHER:
+    if config.stored == OTHER:
         narrow = 0.0
+    elif config.stored:
+        narrow = 0.5 if "4" in config.stored else 1.0
     parameters = float(config.parameters)
     twice = float(config.vocab * config.hidden) if config.tied else 0.0
-    more = 1.0 + 0.1 * any(document.get(key) for key in _KEYS_OF_MORE_LAYERS)
+    more = 1.0 + _MORE_LAYERS * any(document.get(key) for key in _KEYS_OF_MORE_LAYERS)
     most = float("inf") if any(document.get(key) for key in ENCODERS) else (parameters + twice) * each * more
     return parameters * narrow, most

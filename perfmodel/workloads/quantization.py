@@ -168,9 +168,7 @@ def _quark(quantised: Mapping[str, Any]) -> str:
         return ""
     whole = quantised.get("global_quant_config")
     weights, inputs = (whole.get(key) if isinstance(whole, Mapping) else None for key in ("weight", "input_tensors"))
-    if isinstance(weights, list):  # two levels of scales
-        return ""
-    if not isinstance(weights, Mapping):
+    if not isinstance(weights, Mapping):  # a list has two levels of scales
         return ""
     kind, group = str(weights.get("dtype")), weights.get("group_size")
     given = str(inputs.get("dtype")) if isinstance(inputs, Mapping) else ""

@@ -241,3 +241,15 @@ def test_what_a_mask_selects_is_known_where_its_values_are() -> None:
     assert (rows.rows, rows.cols, elements.numel) == (3, 64, 3 * 64)
     with pytest.raises(UsageError, match="depends on the values"):
         pm.capture(Chosen(), (torch.empty(10, 64), mask.to("meta")))
+
+
+def test_a_mask_beside_other_indices_is_not_taken_for_one_of_rows() -> None:
+    """Of x [10, 4] the mask and the indices select 9 elements, not 9 / 4 rows."""
+
+    class Chosen(nn.Module):
+        def forward(self, x: Any, mask: Any, columns: Any) -> Any:
+            return x[mask, columns]
+
+    mask, columns = torch.arange(10) < 9, torch.zeros(9, dtype=torch.int64)
+    (call,) = pm.capture(Chosen(), (torch.empty(10, 4), mask, columns)).not_modelled()
+    assert (call.name, "a mask beside other indices" in call.reason) == ("aten::index", True)

@@ -69,6 +69,8 @@ def test_distinct_rows_are_at_most_draws_and_rows_and_grow_with_draws(draws: int
         ("conv2d", {**dict.fromkeys("nchwkrs", 1), "gradient": "input"}, "needs backward=true"),
         ("conv2d", {**dict.fromkeys("nchwkrs", 1), "algorithm": "im2col", "backward": True}, "no backward pass"),
         ("ssm_scan", {"seq": 1, "channels": 0}, "channels=0 is below 1"),
+        ("resample", {"c": 1, "w": 8, "q": 8, "axes": 4}, "axes=4 is above 3"),
+        ("fft", {"n": 8, "others": 4, "axes": 1}, "axes=1 and others=4"),
     ],
 )
 def test_wrong_parameters_are_refused(op: str, params: dict[str, Any], part: str) -> None:
@@ -81,6 +83,7 @@ def test_wrong_parameters_are_refused(op: str, params: dict[str, Any], part: str
     [
         ("all_reduce", {"bytes": 1, "nodes": [1, 16], "num_gpus": [1024, 8]}, "nodes=16 is more than num_gpus=8"),
         ("attention", {"heads": 1, "head_dim": 8, "seq_q": [1, 9], "seq_kv": 4, "causal": True}, "seq_q=9 in"),
+        ("mla", {"heads": 1, "seq_q": [1, 9], "seq_kv": 4, "causal": True}, "seq_kv=4 is below seq_q=9 in"),
         ("conv2d", {**dict.fromkeys("nckrs", 1), "h": 3, "w": [3, 3], "dilation": 2, "r": [1, 3]}, "of 3 .* fit 3"),
         ("conv2d", {**dict.fromkeys("nhwrs", 1), "c": 4, "k": [4, 9], "groups": 4}, "k=9 .* groups=4"),
         ("embedding", {"tokens": [9, 4], "vocab": 9, "dim": 1, "unique": 5}, r"unique=5 is .* = 4\."),

@@ -33,7 +33,10 @@ def test_of_one_picture_it_is_a_pool_of_images(more: dict[str, Any]) -> None:
     assert (film.flop(), film.work().bytes) == (image.flop(), image.work().bytes)
 
 
-@pytest.mark.parametrize(("more", "part"), [({"t": 5}, "d=4"), ({"padding_w": 2}, "padding_w=2 is above half")])
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [({"t": 5}, "t=5 does not fit d=4"), ({"padding_w": 2}, "padding_w=2 is above half of the window, s=")],
+)
 def test_what_does_not_fit_is_refused(more: dict[str, Any], part: str) -> None:
     with pytest.raises(UsageError) as raised:
         pm.Pool3d(**SIZES | more)

@@ -19,7 +19,7 @@ from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
 from perfmodel.serving.laboratories import ITSELF
 from perfmodel.serving.published import KEYS, judge, recognises
-from perfmodel.serving.published_case import engine_of, version_of
+from perfmodel.serving.published_case import Case, engine_of, version_of
 from perfmodel.serving.published_tables import reader_of
 from perfmodel.workloads.catalog import find_model
 
@@ -32,6 +32,16 @@ def table(folder: Path, **cells: str) -> Path:
     values = {"model": "llama-3.1-8b", "hardware": "h100", "tp": "1", "unit": "output tok/s"} | cells
     path.write_text(OFFLINE + ROW.format(**values))
     return path
+
+
+def case_of(folder: Path, row: dict[str, str]) -> Case:
+    """Return what a table with one row says."""
+    path = folder / "runs.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    (run,) = read_run_table(path).runs
+    reader = reader_of(tuple(row))
+    assert reader is not None
+    return reader(run)
 
 
 def test_tables_are_recognised_by_their_columns() -> None:
@@ -236,12 +246,7 @@ def test_the_name_of_a_run_tells_the_format_that_its_column_does_not(
         "wdtype": wdtype, "tp": "8", "pp": "1", "attention_dp": "1", "moe_tp": "8", "ep": "1", "isl": "1024",
         "osl": "1024", "concurrency": "4", "measured_ttft_ms": "200", "measured_tpot_ms": "8", "lengths": "uniform",
     }  # fmt: skip
-    path = tmp_path / "runs.csv"
-    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
-    (run,) = read_run_table(path).runs
-    reader = reader_of(tuple(row))
-    assert reader is not None
-    case = reader(run)
+    case = case_of(tmp_path, row)
     assert case.setup.weights == weights
     assert case.labels["dtype_known"] == ("no" if name == "some_run" else "yes")
 
@@ -263,12 +268,7 @@ def test_users_with_lengths_all_alike_stay_in_step_in_other_laboratories(
         "wdtype": "bf16", "tp": "1", "isl": "1024", "osl": "1024", "concurrency": "32", "measured_ttft_ms": "500",
         "measured_tpot_ms": "10", "lengths": lengths,
     }  # fmt: skip
-    path = tmp_path / "runs.csv"
-    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
-    (run,) = read_run_table(path).runs
-    reader = reader_of(tuple(row))
-    assert reader is not None
-    assert reader(run).requests == 32 * waves
+    assert case_of(tmp_path, row).requests == 32 * waves
 
 
 def test_users_that_start_at_once_with_lengths_all_alike_stay_in_step() -> None:

@@ -8,7 +8,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.adapters import adapter_bytes, adapter_parameters
+from perfmodel.training.adapters import adapted, adapter_bytes, adapter_parameters
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.step import train
@@ -147,6 +147,16 @@ def test_targets_by_hand():
         "all": 2 * queries + 2 * keys + mlp,
     }
     assert {name: adapter_parameters(llama, 16, name) for name in layers} == {k: 80 * v for k, v in layers.items()}
+
+
+def test_a_fused_matrix_has_an_adapter_for_all_of_its_parts():
+    """DeepSeek-V3 (MLA) has one matrix for keys and values of all heads, and one for their compressed vector."""
+    names = {
+        targets: {linear.name for linear in adapted(named_model("deepseek-v3"), DENSE, targets)}
+        for targets in ("qv", "qkv")
+    }
+    assert {"query_up", "key_value_up"} <= names["qv"] == names["qkv"]
+    assert "output" not in names["qkv"]
 
 
 def test_more_matrices_with_adapters_take_longer_and_more_memory():

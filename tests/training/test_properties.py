@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -73,7 +74,21 @@ def drawn(seed: int) -> Case:
 CASES = [drawn(seed) for seed in range(24)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def every(holds: Callable[[Case], object] = lambda _: True) -> pytest.MarkDecorator:
+    """Return the mark that runs a test for each case of which a condition holds."""
+    kept = {number: case for number, case in enumerate(CASES) if holds(case)}
+    return pytest.mark.parametrize("case", list(kept.values()), ids=list(kept))
+
+
+def zero_stages(case: Case) -> list[int]:
+    """Return the stages of ZeRO to compare: none where FSDP gathers the weights of a pipeline once and keeps them."""
+    framework = find_framework(case.plan.framework)
+    if framework.gathers_once and case.plan.pp > 1:
+        return []
+    return [zero for zero in framework.stages(case.plan.dtype) if case.plan.pp == 1 or zero <= 2]
+
+
+@every()
 def test_parts_sum_to_the_whole_and_none_is_negative(case: Case) -> None:
     step, memory = case.step(), training_memory(case.config, case.cluster, case.plan)
     assert min(step.terms_s.values()) >= 0.0
@@ -85,7 +100,7 @@ def test_parts_sum_to_the_whole_and_none_is_negative(case: Case) -> None:
         assert stage.used_bytes == pytest.approx(max(stage.by_moment.values()))
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every()
 def test_recomputation_costs_time_and_saves_memory(case: Case) -> None:
     ways = ("none", "selective", "full")
     times = [case.step(recompute=how).time_s for how in ways]
@@ -94,16 +109,14 @@ def test_recomputation_costs_time_and_saves_memory(case: Case) -> None:
     assert all(more >= less * (1.0 - 1e-9) for more, less in itertools.pairwise(held))
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every(lambda case: len(zero_stages(case)) > 1)
 def test_more_that_is_shared_out_needs_no_more_memory(case: Case) -> None:
-    """But for weights of a pipeline that FSDP gathers once and keeps, and those gathered of a few small layers."""
-    framework = find_framework(case.plan.framework)
-    stages = [zero for zero in framework.stages(case.plan.dtype) if case.plan.pp == 1 or zero <= 2]
-    held = [case.used_bytes(zero=zero) for zero in stages if not (framework.gathers_once and case.plan.pp > 1)]
+    """But for the gathered weights of a few small layers."""
+    held = [case.used_bytes(zero=zero) for zero in zero_stages(case)]
     assert all(more >= 0.99 * less for more, less in itertools.pairwise(held))
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every()
 def test_networks_and_nodes_never_help_by_being_slower_or_smaller(case: Case) -> None:
     slow, step = case.step(case.on(nic=6.25e9)).time_s, case.step().time_s
     assert case.step(case.on(nic=50e9)).time_s <= step * (1.0 + 1e-9) <= slow * (1.0 + 2e-9)
@@ -111,7 +124,7 @@ def test_networks_and_nodes_never_help_by_being_slower_or_smaller(case: Case) ->
         assert case.step(case.on(gpus_per_node=4)).time_s >= step * (1.0 - ROUNDING)
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every()
 def test_micro_batches_add_equal_times(case: Case) -> None:
     """Each more takes as long as the last one; no step of two batches takes longer than two of one."""
     batch = case.plan.batch
@@ -120,36 +133,30 @@ def test_micro_batches_add_equal_times(case: Case) -> None:
     assert second <= 2.0 * first * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every(lambda case: case.cluster.gpus >= 8)
 def test_data_parallel_ranks_with_equal_work_gain_nothing(case: Case) -> None:
     """Twice as many GPUs with as many sequences each exchange more; beyond a node, where no mesh gains links by it."""
     gpus, batch = case.cluster.gpus, case.plan.batch
-    plan = case.plan.changed(zero=0, batch=batch)
-    if gpus < 8:
-        return
+    plan = case.plan.changed(zero=0)
     one = train(case.config, case.on(gpus=2 * gpus), plan.changed(batch=2 * batch), checked=False)
     two = train(case.config, case.on(gpus=4 * gpus), plan.changed(batch=4 * batch), checked=False)
     assert two.time_s >= one.time_s * (1.0 - ROUNDING)
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every(lambda case: case.plan.micro_batch > 1)
 def test_longer_sequences_of_as_many_tokens_take_longer(case: Case) -> None:
-    if case.plan.micro_batch == 1:
-        return
     halves: dict[str, Any] = {"batch": case.plan.batch // 2, "micro_batch": case.plan.micro_batch // 2}
     assert case.step(seq=2 * case.plan.seq, **halves).time_s >= case.step().time_s * (1.0 - ROUNDING)
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every(lambda case: case.plan.dtype == "bf16")
 def test_later_machines_are_faster(case: Case) -> None:
-    if case.plan.dtype != "bf16":
-        return
     machines = ("a100-pcie-80gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm-141gb", "b200-sxm-180gb")
     times = [case.step(case.on(machine=name)).time_s for name in machines]
     assert times == sorted(times, reverse=True)
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@every()
 def test_adapters_need_less_memory_and_no_exchange_of_what_is_frozen(case: Case) -> None:
     assert case.used_bytes(lora=16) <= case.used_bytes()
     whole, frozen = case.step(zero=0).terms_s, case.step(zero=0, lora=16).terms_s

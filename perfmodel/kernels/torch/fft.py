@@ -17,8 +17,8 @@ from perfmodel.operators.fft import Fft
 def _supports(op: Fft, device: Device) -> str:
     if op.dtype not in ("fp32", "fp64"):
         return f"torch.fft has no transforms in {op.dtype} of every size"
-    if op.axes > 2 or (op.axes < 2 and op.others > 1):
-        return "it transforms one axis, or two with others"
+    if op.axes > 2:
+        return "the kernel transforms one axis or two"
     return unsupported_dtype(device.kind, op.dtype)
 
 

@@ -20,8 +20,8 @@ def _supports(op: Resample, device: Device) -> str:
         return "torch has cubic interpolation of two axes"
     if op.grid and op.axes == 1:
         return "torch has no grid of samples of signals"
-    if op.axes < 3 and op.d * op.o > 1:
-        return "its depth is one of its axes"
+    if (op.axes < 3 and op.d * op.o > 1) or (op.axes < 2 and op.h * op.p > 1):
+        return "torch interpolates along every axis that is longer than one"
     return unsupported_dtype(device.kind, op.dtype)
 
 

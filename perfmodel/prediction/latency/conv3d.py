@@ -66,8 +66,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     if anywhere(depthwise):
         algorithms.append(only(depthwise, direct(images, sizes, machine, values)))
     terms = fastest(algorithms)
-    slower = c["slower"]
-    return Terms({term: slower * time for term, time in terms.adds.items()}, terms.alone)
+    return terms.times(c["slower"])
 
 
 FAMILIES = (Family("conv3d", CONSTANTS, formula, conv2d.TERMS),)

@@ -58,7 +58,8 @@ AMD_PARTS, AMD_STARTS = 16.0, 2.5
 #: rate by mma.sync and on AMD's matrix cores, over that by wgmma: an A100 reaches 146 of 312 TFLOP/s (FlashMLA issue
 #: 66), each of the sixteen units 0.4 of its peak
 RATES = {"mma.sync": 0.52, "mfma": 0.45}
-#: energy of the exponential, the sums and the operands of a score, as FLOP of the products: FlashAttention-3's
+#: energy of the exponential, the sums and the operands of a score, as FLOP of the products: assumed for every width,
+#: that of FlashAttention-3 for heads of 128 columns
 SCORE_FLOP = 500.0
 
 

@@ -129,11 +129,10 @@ def test_distances_are_products():
     assert gradient.flop() == 2 * 128 * 256 * 64
 
 
-@pytest.mark.parametrize(("name", "axis", "k"), [("median", 1, 1), ("kthvalue", 2, 1)])
-def test_an_order_statistic_is_a_selection_in_each_row(name, axis, k):
-    values = ["", "3", "1"] if axis == 2 else ["", "1"]
+@pytest.mark.parametrize(("name", "values"), [("median", ["", "1"]), ("kthvalue", ["", "3", "1"])])
+def test_an_order_statistic_is_a_selection_in_each_row(name, values):
     operator = mapped(name, [[128, 64]], values)
-    assert (operator.op, operator.rows, operator.cols, operator.k) == ("topk", 128, 64, k)
+    assert (operator.op, operator.rows, operator.cols, operator.k) == ("topk", 128, 64, 1)
     assert mapped("median", [[128, 64]], [""]).cols == 128 * 64
 
 

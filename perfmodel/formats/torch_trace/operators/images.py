@@ -235,9 +235,7 @@ def _resampled(x: Shape, result: Sequence[int], kind: str, *, grid: bool, backwa
     before: dict[str, Any] = dict(zip("dhw", (*missing, *x.dims[2:]), strict=True))
     after: dict[str, Any] = dict(zip("opq", (*missing, *result), strict=True))
     n, c = x.dims[:2]
-    return Resample(
-        n=n, c=c, **before, **after, axes=axes, kind=kind, grid=grid, backward=backward, dtype=x.dtype
-    )  # fmt: skip
+    return Resample(n=n, c=c, **before, **after, axes=axes, kind=kind, grid=grid, backward=backward, dtype=x.dtype)
 
 
 def grid_samples(input_: int, grid: int, mode: int | None, *, backward: bool = False) -> Callable[[Call], Operator]:

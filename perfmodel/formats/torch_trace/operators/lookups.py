@@ -91,6 +91,8 @@ def index(call: Call) -> Operator:
     if not all(index.dims for index in indices) or not indices or len(given) > len(table.dims):
         raise NotModelledError("it has indices along other axes than the first ones")
     if any(index.dtype == "int8" for index in indices):
+        if len(indices) > 1 or given[0] == WHOLE:
+            raise NotModelledError("it has a mask beside other indices, or along other axes than the first ones")
         return _by_mask(table, given[0], call.result)
     chosen = math.prod(size for size, index in zip(table.dims, given, strict=False) if index != WHOLE)
     return IndexSelect(rows=broadcast(indices), cols=table.numel // chosen, distribution=_LEAST, dtype=table.dtype)
