@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 
@@ -25,7 +26,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, EXCHANGES, UNDESCRIBED, stretches, wide_because
-from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
+from perfmodel.training.update import StageGpu, exchanged_time, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -130,7 +131,8 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     total = sum(terms.values())
     waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
-    inside, alone = (known_runs.beside(unmeasured) for unmeasured in stretches(setup, terms))
+    apart = stretches(setup, terms, functools.partial(exchanged_time, setup, slowest))
+    inside, alone = (known_runs.beside(unmeasured) for unmeasured in apart)
     everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
     (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
     flop, full, executed = step_flop(config, plan, setup.kernel)
