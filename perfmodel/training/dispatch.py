@@ -27,10 +27,10 @@ UPDATED = 8.0
 #: flat parameters, events, streams, and three collectives, each of which takes as long as several launches. Assumed:
 #: two laboratories' steps of few tokens under FSDP1 took two to three times as long as with it
 SHARDED = 120.0
-#: what an adapter of a matrix adds forward: two products, the scale, and the sum with the matrix's output; and backward:
+#: what an adapter of a matrix adds forward: two products, the scale, the sum with the matrix's output; and backward:
 #: the scale, both gradients of both products, the sum of the input's gradient, and two to gradients of earlier micro
-#: batches, less the product of the frozen matrix's gradient (PEFT, peft/tuners/lora/layer.py, Linear.forward). The fused
-#: functions of Unsloth (unsloth/kernels/fast_lora.py) have as many, casts of the adapters for scales and sums
+#: batches, less the product of the frozen matrix's gradient (PEFT, peft/tuners/lora/layer.py, Linear.forward). Fused
+#: functions of Unsloth (unsloth/kernels/fast_lora.py) launch as many: they cast adapters and scale and sum in products
 ADAPTED = (4.0, 7.0)
 #: how much longer a step may become by a slow host before a note says so
 NOTED = 0.02

@@ -22,8 +22,8 @@ from perfmodel.workloads.layer_kinds import Kind
 class StageGpu:
     """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
 
-    Its parameters, and those of them that are trained, are told apart as in `Passes`. ``layered`` and ``outer`` are what
-    it consists of: layers of each kind with their number, and what stands outside them.
+    Its parameters, and those of them that are trained, are told apart as in `Passes`. It has ``layered``, layers of
+    each kind with their number, and ``outer``, what stands outside them.
     """
 
     forward: Vector
@@ -170,8 +170,8 @@ def gradients_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
     last = beside_passes(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
     if plan.zero < 2:
         return last
-    reduced = slower * sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, reduced, float(gpu.backward.sum()))
+    reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
+    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, slower * reduced, float(gpu.backward.sum()))
 
 
 def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:

@@ -17,8 +17,8 @@ from perfmodel.training.constants import Interval, constants
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.published import judge
 from perfmodel.training.search import search
-from perfmodel.training.space import AXES, Space
 from perfmodel.training.setup import setup_of
+from perfmodel.training.space import AXES, Space
 from perfmodel.training.step import pipeline_gpus, train
 from perfmodel.training.unmeasured import stretches
 from perfmodel.training.update import exchanged_time
