@@ -122,7 +122,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     """Return the step from the GPUs of its pipeline."""
     plan, config = setup.plan, setup.config
     count = setup.micro_batches
-    slowest, exchange_s, update_s = _slowest(setup, {id(gpu): gpu for gpu in gpus}.values())
+    slowest, exchange_s, update_s = slowest_gpu(setup, {id(gpu): gpu for gpu in gpus}.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
     terms["bubble"] = _bubble(setup, gpus, slowest)
     terms["sends"] = _sends(setup)
@@ -166,7 +166,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     )
 
 
-def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float]:
+def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float]:
     """Return the GPU of the pipeline that takes longest for a step, and of it the exchange and the update [s].
 
     max over the GPUs of m t + e + u: m micro batches of t, what exchanging gradients and weights adds once a step, and
