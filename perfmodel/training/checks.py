@@ -347,6 +347,8 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
             "Use vp=1",
         )
     count = plan.micro_batches(cluster.gpus)
+    if plan.schedule == Schedule.DUALPIPE and plan.zero > 1:
+        raise refused(f"dualpipe keeps whole weights and gradients, not zero = {plan.zero}", "Use zero=1")
     if plan.schedule == Schedule.DUALPIPE and (count % 2 or count < 2 * plan.pp):
         near = max(plan.pp, round(count / 2)) * 2
         raise refused(

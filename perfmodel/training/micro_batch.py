@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import kernel_gap_s
-from perfmodel.training.adapters import adapter_bytes
+from perfmodel.training.adapters import adapted, adapter_bytes
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.expert_overlap import Window, hidden_s, overlaps
@@ -117,7 +117,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         setup.layer_weight_bytes,
         work.expert_parameters,
         setup.trained(work.expert_parameters),
-        layer_launches(setup, work),
+        layer_launches(setup, work, len(adapted(config, kind, setup.plan.lora_targets)) if setup.plan.lora else 0),
         hidden,
     )
 

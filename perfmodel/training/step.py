@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 
@@ -26,7 +27,15 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, EXCHANGES, UNDESCRIBED, stretches, wide_because
-from perfmodel.training.update import StageGpu, both_ways, gathers_once, gradients_time, stage_gpu, update_time
+from perfmodel.training.update import (
+    StageGpu,
+    both_ways,
+    exchanged_time,
+    gathers_once,
+    gradients_time,
+    stage_gpu,
+    update_time,
+)
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -124,7 +133,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     """Return the step from the GPUs of its pipeline."""
     plan, config = setup.plan, setup.config
     count = setup.micro_batches
-    slowest, exchange_s, update_s = _slowest(setup, {id(gpu): gpu for gpu in gpus}.values())
+    slowest, exchange_s, update_s = slowest_gpu(setup, {id(gpu): gpu for gpu in gpus}.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
     together = pairs(plan, count)
     hidden = together * slowest.hidden_s
@@ -137,7 +146,8 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
     known_runs = known_runs.beside(overlap_stretch(hidden, total))
-    inside, alone = (known_runs.beside(unmeasured) for unmeasured in stretches(setup, terms))
+    apart = stretches(setup, terms, functools.partial(exchanged_time, setup, slowest))
+    inside, alone = (known_runs.beside(unmeasured) for unmeasured in apart)
     everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
     (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
     flop, full, executed = step_flop(config, plan, setup.kernel)
@@ -172,7 +182,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     )
 
 
-def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float]:
+def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float]:
     """Return the GPU of the pipeline that takes longest for a step, and of it the exchange and the update [s].
 
     max over the GPUs of m t - n h + e + u: m micro batches of t, n of them in pairs that are shorter by h, what

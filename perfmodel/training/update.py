@@ -23,7 +23,8 @@ class StageGpu:
     """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
 
     Its parameters, and those of them that are trained, are told apart as in `Passes`. ``hidden_s`` is how much shorter
-    both passes are in pairs.
+    both passes are in pairs. It has ``layered``, layers of each kind with their number, and ``outer``, what stands
+    outside them.
     """
 
     forward: Vector
@@ -37,6 +38,8 @@ class StageGpu:
     layers: int
     waits: Waits
     hidden_s: float = 0.0
+    layered: tuple[tuple[Passes, int], ...] = ()
+    outer: tuple[Passes, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -55,12 +58,10 @@ class StageGpu:
 
 def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes]) -> StageGpu:
     """Return the sum of some layers and what stands outside them on a GPU."""
-    parts = [(layers[kind], count) for kind, count in counts.items()] + [(passes, 1) for passes in outer]
+    layered = tuple((layers[kind], count) for kind, count in counts.items())
+    parts = [*layered, *((passes, 1) for passes in outer)]
     zero = np.zeros(len(PARTS))
-    sharding = 0.0
-    if setup.sharded:
-        sharding = sum(count * _sharded_layer(setup, passes) for passes, count in parts[: len(counts)])
-        sharding += sum(_sharded_outer(setup, passes) for passes in [*outer, *_first(parts)])
+    sharding = _sharding_time(setup, layered, tuple(outer))
     forward = sum((count * passes.forward for passes, count in parts), zero)
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
@@ -80,6 +81,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         trained_experts=sum(count * passes.trained_experts for passes, count in parts),
         layers=sum(counts.values()),
         hidden_s=hidden,
+        layered=layered,
+        outer=tuple(outer),
     )
 
 
@@ -103,11 +106,31 @@ def both_ways(one: StageGpu, other: StageGpu) -> StageGpu:
             backward=0.5 * sum(wait.backward for wait in waits),
         ),
         hidden_s=0.5 * (one.hidden_s + other.hidden_s),
+        layered=(*one.layered, *other.layered),
+        outer=(*one.outer, *other.outer),
     )
 
 
-def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:
-    return [parts[0][0]] if parts else []
+def _sharding_time(
+    setup: Setup, layered: tuple[tuple[Passes, int], ...], outer: tuple[Passes, ...], slower: float = 1.0
+) -> float:
+    """Return what sharded weights add to one micro batch of a GPU [s], with exchanges that take a factor as long."""
+    if not setup.sharded:
+        return 0.0
+    inside = sum(count * _sharded_layer(setup, passes, slower) for passes, count in layered)
+    first = [passes for passes, _ in layered[:1]] or list(outer[:1])
+    return inside + sum(_sharded_outer(setup, passes, slower) for passes in [*outer, *first])
+
+
+def exchanged_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
+    """Return what exchanging gradients and weights adds to a step of a GPU [s], all that no compute hides.
+
+    Parameters
+    ----------
+    slower : how many times as long as expected each exchange takes: what compute no longer hides of it adds up.
+    """
+    sharding = _sharding_time(setup, gpu.layered, gpu.outer, slower)
+    return setup.micro_batches * sharding + gradients_time(setup, gpu, slower)
 
 
 class _Alike(NamedTuple):
@@ -148,13 +171,13 @@ def gathers_once(setup: Setup) -> bool:
     return setup.framework.gathers_once and setup.plan.pp > 1
 
 
-def _sharded_layer(setup: Setup, passes: Passes) -> float:
+def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
 
     Forward gathers beside the layer before, backward gathers again and reduces. Weights that stay gathered over the
-    micro batches of a pipeline are gathered and reduced once a step.
+    micro batches of a pipeline are gathered and reduced once a step. Exchanges take ``slower`` times as long.
     """
-    gather, scatter = _gather_scatter(setup, passes)
+    gather, scatter = (slower * time for time in _gather_scatter(setup, passes))
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
     again = gather if setup.plan.zero == 3 else 0.0
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
@@ -164,29 +187,29 @@ def _sharded_layer(setup: Setup, passes: Passes) -> float:
     return cost / setup.micro_batches if gathers_once(setup) else cost
 
 
-def _sharded_outer(setup: Setup, passes: Passes) -> float:
+def _sharded_outer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what nothing hides in one micro batch: the first gather and the last reduction, embedding and head [s]."""
-    gather, scatter = _gather_scatter(setup, passes)
+    gather, scatter = (slower * time for time in _gather_scatter(setup, passes))
     return (gather + scatter) / (setup.micro_batches if gathers_once(setup) else 1.0)
 
 
-def gradients_time(setup: Setup, gpu: StageGpu) -> float:
+def gradients_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
     """Return what the exchange of gradients and new weights of a step adds, on plans that keep whole weights [s].
 
     Hidden behind the last backward and the first forward pass of one virtual stage, and at least the last layer's share
     is exposed. ZeRO 2 keeps a share of the gradients only, which it reduces in every micro batch, behind its backward
-    pass. HSDP reduces the shards between domains.
+    pass. HSDP reduces the shards between domains. Exchanges take ``slower`` times as long as expected.
     """
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
-        return _between_domains(setup, gpu)
+        return _between_domains(setup, gpu, slower)
     held = exchanged_gradients(setup, gpu)
-    exchange = sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
+    exchange = slower * sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
     last = beside_passes(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
     if plan.zero < 2:
         return last
     reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, reduced, float(gpu.backward.sum()))
+    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, slower * reduced, float(gpu.backward.sum()))
 
 
 def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:
@@ -203,14 +226,14 @@ def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: floa
     return left + setup.constants.sm_share * min(exchange_s, hidden)
 
 
-def _between_domains(setup: Setup, gpu: StageGpu) -> float:
+def _between_domains(setup: Setup, gpu: StageGpu, slower: float) -> float:
     """Return what reducing the gradients of shards between the domains of HSDP adds [s]; 0 without it."""
     exchange = 0.0
     for group, _, trained in _alike(setup, gpu):
         shards = setup.sharing(group)
         between = Group(setup.cluster, group.ranks // shards.ranks, group.stride * shards.ranks)
         shard = trained / shards.ranks * setup.gradient_bytes
-        exchange += exchange_time(between, "all_reduce", shard)
+        exchange += slower * exchange_time(between, "all_reduce", shard)
     return exposed(exchange, float(gpu.backward.sum()), setup.contention)
 
 
