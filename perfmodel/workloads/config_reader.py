@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from perfmodel.workloads import compressed, families, hybrids
+from perfmodel.workloads import compressed, families, hybrids, mixtures
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.config_values import LARGEST, LISTS, SPELLINGS, Values, alike, stated_number
 from perfmodel.workloads.model_config import ModelConfig
@@ -93,7 +93,7 @@ class ConfigReader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
-        if self.kind in families.PAIRED:
+        if self.kind in mixtures.PAIRED:
             return 2 * self.of(("num_layers",), "layers", None)
         key, types = hybrids.listing(self.raw)
         unlisted = hybrids.UNLISTED.get(self.kind) if not types else None
@@ -160,7 +160,7 @@ class ConfigReader(Values):
             return self.of(("shared_intermediate_size",), "ffn", 1024)
         if self.kind == "lfm2":
             return self.adjusted_ffn()
-        if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
+        if self.kind in mixtures.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
             return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
 
@@ -295,23 +295,23 @@ class ConfigReader(Values):
         """Return the experts of a mixture of experts."""
         sparse = hybrid.sparse if hybrid else None
         none = self.kind == "gemma4_text" and not self.raw.get("enable_moe_block")
-        if none or self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
+        if none or self.kind not in mixtures.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
-        places = families.dense_places(self.kind, self.raw, layers) if sparse is None else ()
+        places = mixtures.dense_places(self.kind, self.raw, layers) if sparse is None else ()
         dense = layers - hybrid.bare - sparse if hybrid and sparse is not None else len(places)
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
         stated = self.kind not in _ONE_WIDTH and self.first(SPELLINGS["expert_ffn"]) is not None
         width = self.size("expert_ffn" if stated else "ffn")
-        zeros = stated_number(self.raw, "zero_expert_num", 0) if self.kind in families.PAIRED else 0
+        zeros = stated_number(self.raw, "zero_expert_num", 0) if self.kind in mixtures.PAIRED else 0
         return {
             "experts": experts,
             "top_k": max(1, round(top_k * experts / (experts + zeros))),
             "zero_experts": zeros,
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
-            "shared_gate": self.kind in families.GATED_SHARED,
+            "shared_gate": self.kind in mixtures.GATED_SHARED,
             "dense_layers": dense,
             "dense_at": places,
             "router_bias": shape.router_bias,
@@ -337,9 +337,9 @@ class ConfigReader(Values):
         if self.kind == "llama4_text":
             return width
         if (
-            self.kind in families.PAIRED or self.kind == "gemma4_text"
+            self.kind in mixtures.PAIRED or self.kind == "gemma4_text"
         ):  # the dense MLP of a layer stands beside its experts
             return self.size("ffn")
         stated = alike(self.first(_SHARED_WIDTHS))
         given = self.of(_SHARED_WIDTHS, "width of shared experts", None) if stated else 0
-        return given or families.shared_experts(self.kind, self.raw) * width
+        return given or mixtures.shared_experts(self.kind, self.raw) * width

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfmodel.workloads.compressed import COMPRESSED, compressed_layers
 from perfmodel.workloads.config_values import Values, WrongValueError, stated_number
-from perfmodel.workloads.families import Raw, first_dense
+from perfmodel.workloads.mixtures import Raw, first_dense
 from perfmodel.workloads.model_config import ModelConfig
 
 #: families with a window on every layer, if the configuration states one
