@@ -55,6 +55,11 @@ JOINT_KERNELS = 6.0
 #: kernels of a layer's own embedding: a product with its activation and the embedding multiplied in, a second product,
 #: and the addition with a norm (vLLM's ``Gemma4DecoderLayer``)
 LAYER_EMBEDDING_KERNELS = 4.0
+#: kernels that predict and correct a layer's residual streams: to predict a norm, two products, the streams' sums and
+#: their addition; to correct a norm, two products and what they scale (vLLM's ``Gemma3nAltUp``)
+ALTUP_KERNELS = 9.0
+#: kernels of a layer's second residual: two products, and the addition with a norm (vLLM's ``Gemma3nLaurelBlock``)
+LAUREL_KERNELS = 3.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,10 @@ class Kernels:
             self._mlp(cost, tokens, width, layers)
         if shard.layer_embedding:
             self._layer_embeddings(cost, tokens)
+        if shard.altup:
+            self._predicted_streams(cost, tokens)
+        if shard.laurel_rank:
+            self._laurel(cost, tokens)
         if shard.shared_blocks:
             self._around_blocks(cost, tokens)
         if shard.moe_layers > 0:
@@ -114,7 +123,9 @@ class Kernels:
         exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
         attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
-        attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * (shard.residual_streams > 1)
+        attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * shard.mixes_streams
+        attention += ALTUP_KERNELS * shard.altup + LAUREL_KERNELS * (shard.laurel_rank > 0)
+        attention += shard.sparse_layers / shard.layers
         attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
         attention += joint * (JOINT_KERNELS + len(shard.block_matrices) + (shard.shared_blocks > 0))
         attention += LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
@@ -231,6 +242,36 @@ class Kernels:
         self.product(cost, "weights", tokens, width, shard.hidden, shard.layers)
         self.stream(cost, "kernels", tokens * width, 2, "silu_mul", shard.layers)
         self.product(cost, "weights", tokens, shard.hidden, width, shard.layers)
+        if shard.altup:  # what it gives is added to all streams but the first
+            self.stream(
+                cost, "kernels", tokens * shard.hidden * (shard.residual_streams - 0.5), 1, "copy", shard.layers
+            )
+            return
+        self._residuals(cost, tokens, shard.layers)
+
+    def _predicted_streams(self, cost: Cost, tokens: Array) -> None:
+        """Add what predicts and corrects m residual streams, all of which each GPU computes.
+
+        In each layer two products with a norm lead to weights; m streams are read and written to predict them, and to
+        correct them m and what the layer gives are read and m are written. Once a step m - 1 matrices make the others
+        of the first stream, m - 1 lead back from them, and all are scaled and at last summed.
+        """
+        shard, hidden, m = self.shard, self.shard.hidden, self.shard.residual_streams
+        for _ in ("to predict", "to correct"):
+            self.stream(cost, "kernels", tokens * hidden, 1, "copy", shard.layers)
+            self._product(cost, "kernels", (tokens, m, hidden), shard.layers, None)
+        self._product(cost, "kernels", (tokens, m * m, m), shard.layers, None)
+        self._product(cost, "kernels", (tokens, m, m), shard.layers, None)
+        self.stream(cost, "kernels", tokens * hidden * m, 1, "copy", shard.layers)
+        self.stream(cost, "kernels", tokens * hidden * (m + 0.5), 1, "copy", shard.layers)
+        self.product(cost, "weights", tokens, hidden, hidden, 2.0 * (m - 1))
+        self.stream(cost, "kernels", tokens * hidden * m, 1, "copy", 4.0)
+
+    def _laurel(self, cost: Cost, tokens: Array) -> None:
+        """Add the second residual of layers, which each GPU computes all of."""
+        shard = self.shard
+        self.product(cost, "weights", tokens, shard.laurel_rank, shard.hidden, shard.layers)
+        self.product(cost, "weights", tokens, shard.hidden, shard.laurel_rank, shard.layers)
         self._residuals(cost, tokens, shard.layers)
 
     def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
@@ -309,6 +350,8 @@ class Kernels:
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
         if shard.joint_layers:  # the sum of what attention and states give
             self.stream(cost, "kernels", tokens * shard.hidden, 2, "add", shard.joint_layers)
+        if shard.sparse_layers:  # mean and deviation of a gate, which its activation reads again
+            self.stream(cost, "kernels", 0.5 * tokens * shard.ffn, 1, "copy", shard.sparse_layers)
         for width, layers in shard.mlps:
             self.stream(cost, "kernels", tokens * width, 2 if shard.gated else 1,
                         "silu_mul" if shard.gated else "gelu", layers)  # fmt: skip
@@ -321,7 +364,7 @@ class Kernels:
         (m + 1 reads, m writes).
         """
         m, hidden = self.shard.residual_streams, self.shard.hidden
-        if m == 1:
+        if not self.shard.mixes_streams:
             self.stream(cost, "kernels", tokens * hidden, 3, "add", norms)
             return
         self._product(cost, "kernels", (tokens, m * (m + 2), m * hidden), norms, None)

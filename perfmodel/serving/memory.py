@@ -26,6 +26,7 @@ from perfmodel.serving.kept_bytes import (
 )
 from perfmodel.serving.precision import Format, beside_experts
 from perfmodel.serving.shard import Parallel, Shard, stage_parts
+from perfmodel.workloads.matrices import count_parameters
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS
 
@@ -324,7 +325,8 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
     tables: float = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * part.embedding_dim
     tables += part.layer_embedding_vocab * part.layers * part.layer_embedding
-    sixteen = part.moe_layers * part.scored_experts * hidden + 2 * part.layers * config.mixing_parameters
+    matrices += 2 * part.layers * hidden * part.laurel_rank + count_parameters(config.stream_linears())
+    sixteen = part.moe_layers * part.scored_experts * hidden + part.layers * config.stream_parameters
     sixteen += sum(layers * one.parameters for one, layers in part.compressors)
     for matrix in part.state.matrices() if part.state else ():
         if matrix.name in IN_SIXTEEN_BITS:

@@ -103,6 +103,9 @@ class Shard:
     shared_vector : one vector a token, which each GPU computes and keeps, is key and value of all heads.
     output_groups, output_lora : this GPU's groups of heads whose output has a matrix of its own, and its rank.
     residual_streams : that hyper-connections mix, which each GPU has all of.
+    altup, laurel_rank : layers predict and correct these streams; rank of a layer's second residual. Each GPU has all
+        of both.
+    sparse_layers : layers whose MLP keeps the largest values of its gate alone.
     output_gate : a gate as wide as the queries multiplies what attention gives.
     linear_layers : layers of the stage with a state; ``joint_layers`` of them attend to keys as well.
     state : what these have on this GPU.
@@ -165,6 +168,9 @@ class Shard:
     shared_blocks: int = 0
     block_matrices: tuple[tuple[int, int], ...] = ()
     block_indexer: bool = False
+    altup: bool = False
+    laurel_rank: int = 0
+    sparse_layers: float = 0.0
 
     @property
     def router(self) -> Router:
@@ -226,6 +232,11 @@ class Shard:
     def attention_input(self) -> int:
         """Width of what goes into attention: the residual stream, beside the embedding in blocks that are shared."""
         return self.hidden * (1 + (self.shared_blocks > 0))
+
+    @property
+    def mixes_streams(self) -> bool:
+        """Whether hyper-connections mix several residual streams before and after each block."""
+        return self.residual_streams > 1 and not self.altup
 
     def held(self, layers: float) -> float:
         """Return how many sets of weights so many layers with attention, or with an MLP, have."""
@@ -334,6 +345,9 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         output_groups=config.output_groups // tp,
         output_lora=config.output_lora,
         residual_streams=config.residual_streams,
+        altup=config.architecture.altup,
+        laurel_rank=config.laurel_rank,
+        sparse_layers=config.sparse_layers / parallel.pp,
         scored_experts=config.scored_experts,
         kv_shared_layers=config.kv_shared_layers / parallel.pp,
         kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,

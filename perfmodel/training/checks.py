@@ -250,6 +250,8 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     what = ["layers that share keys and values"] * (config.kv_shared_layers > 0)
     what += ["embeddings of layers"] * (config.layer_embedding > 0)
+    beside = config.architecture.altup or config.laurel_rank > 0 or config.sparse_layers > 0
+    what += ["residual streams, second residuals or sparse MLPs of Gemma 3n"] * beside
     what += ["blocks that layers share"] * (config.shared_blocks > 0)
     if what:
         raise UsageError(

@@ -51,6 +51,8 @@ class Architecture:
         convolution, too.
     chunked : the window is a chunk: the sequence is cut into pieces of that many tokens, and a query attends to the
         keys of its own piece alone (Llama 4), half of them in the mean.
+    altup : a layer predicts all residual streams, computes with one of them, and corrects them (Gemma 3n), in place of
+        the hyper-connections before and after each block.
     block_indexer : an indexer chooses blocks of keys for each head of these (MiniMax-M3): it has no weights of its
         heads, keeps its keys in 16 bits, and layers without one attend to all keys.
     shared_vector : a layer computes and keeps one vector of ``head_dim`` for each token, which is the key and the value
@@ -95,6 +97,7 @@ class Architecture:
     chunked: bool = False
     shared_vector: bool = False
     block_indexer: bool = False
+    altup: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -146,6 +149,7 @@ ARCHITECTURES = MappingProxyType(
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
         "gemma3_text": Architecture(tied=True, norms=4, qk_norm=True),
+        "gemma3n_text": Architecture(tied=True, norms=4, qk_norm=True, altup=True),
         "gemma4_text": Architecture(tied=True, norms=4, qk_norm=True),
         "gemma4_unified_text": Architecture(tied=True, norms=4, qk_norm=True),
         "glm": Architecture(qkv_bias=True),
@@ -258,6 +262,7 @@ ALIASES = MappingProxyType(
         "deepseek_vl_v2": "deepseek_v2",
         "exaone4_5_text": "exaone4",
         "gemma3": "gemma3_text",
+        "gemma3n": "gemma3n_text",
         "gemma4": "gemma4_text",
         "gemma4_unified": "gemma4_unified_text",
         "glm46v": "glm4v_text",
@@ -308,7 +313,6 @@ REFUSED = MappingProxyType(
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
-        **dict.fromkeys(("gemma3n", "gemma3n_text"), "four residual streams that each layer predicts and corrects"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
         "longcat_flash_ngram": "tables of n-grams",

@@ -12,6 +12,7 @@ from perfmodel.workloads.config_values import LARGEST, LISTS, SPELLINGS, Values,
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.state_layer import Rule
+from perfmodel.workloads.streams import PREDICTING, predicted_streams
 from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
 _ENCODER_DECODER = ("t5", "mt5", "bart")
@@ -66,6 +67,7 @@ class ConfigReader(Values):
             **self.indexer(layers),
             **compression,
             **(shared_keys(self, layers) if self.kind in SHARING else {}),
+            **(predicted_streams(self, layers) if self.kind in PREDICTING else {}),
             **(self.states(hybrid) if hybrid else {}),
             **(self.blocks() if self.kind in hybrids.BLOCKS else {}),
             **self.experts(layers, shape, hybrid),

@@ -38,7 +38,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
         "kimi_linear": ("attention_bias", "attention_bias", ""),
         "nemotron_h": ("", "", "mlp_bias"),
-        **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), ("attention_bias",) * 2 + ("",)),
         "mimo_v2_flash": ("attention_bias", "", ""),
         **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
         "zamba": ("", "", ""),

@@ -157,6 +157,24 @@ class ModelConfig(ModelMatrices):
         return m * (m + 2) * (m * self.hidden + 1) + 3 if m > 1 else 0
 
     @cached_property
+    def stream_parameters(self) -> int:
+        """Parameters of one layer that mix its residual streams, or predict and correct them.
+
+        To predict and to correct m streams, one matrix makes m numbers of the stream that the layer computes with,
+        after a norm; of these one matrix gives m m weights of the streams and another one m of the correction; what
+        goes to the layer's own embedding is scaled column by column (``Gemma3nTextAltUp`` of transformers).
+        """
+        m = self.residual_streams
+        if not self.architecture.altup:
+            return 2 * self.mixing_parameters
+        return m * self.hidden + m**3 + m**2 + self.norm_parameters + self.hidden
+
+    @cached_property
+    def laurel_parameters(self) -> int:
+        """Parameters of a layer's second residual: two matrices and a norm; 0 without."""
+        return count_parameters(self.laurel_linears()) + self.norm_parameters * (self.laurel_rank > 0)
+
+    @cached_property
     def expert_parameters(self) -> int:
         """Parameters of one routed expert."""
         return count_parameters(self.expert_linears())
@@ -183,7 +201,8 @@ class ModelConfig(ModelMatrices):
         """Parameters of one layer without its MLP."""
         cross = 1 if self.encoder_layers else 0
         norms = (self.architecture.norms + cross) * self.norm_parameters
-        return (1 + cross) * self.attention_parameters + norms + 2 * self.mixing_parameters
+        beside = self.stream_parameters + self.laurel_parameters
+        return (1 + cross) * self.attention_parameters + norms + beside
 
     @property
     def layer_parameters(self) -> int:
@@ -230,10 +249,13 @@ class ModelConfig(ModelMatrices):
     def outer_norm_parameters(self) -> int:
         """Parameters of the norms outside the layers: after the embedding, in BERT's head, and the final one.
 
-        What sums several residual streams before the final norm counts with them: a matrix, biases and a factor.
+        What sums several residual streams before the final norm counts with them: a matrix, biases and a factor, or
+        the matrices that make these streams and lead back from them.
         """
         shape, stacks, m = self.architecture, 2 if self.encoder_layers else 1, self.residual_streams
         norms = stacks * (int(shape.embedding_norm) + int(not self.norm_after)) + int(shape.head_transform)
+        if shape.altup:
+            return norms * self.norm_parameters + count_parameters(self.stream_linears())
         return norms * self.norm_parameters + (m * (m * self.hidden + 1) + 1) * (m > 1)
 
     @cached_property

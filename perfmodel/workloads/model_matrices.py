@@ -112,6 +112,21 @@ class ModelMatrices(ModelShape):
             Linear("layer_embedding_out", self.hidden, self.layer_embedding),
         )
 
+    def laurel_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of a layer's second residual: to a rank, and back."""
+        if not self.laurel_rank:
+            return ()
+        return (
+            Linear("laurel_down", self.laurel_rank, self.hidden),
+            Linear("laurel_up", self.hidden, self.laurel_rank),
+        )
+
+    def stream_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices that make the other residual streams of the first, and lead back from each of them."""
+        if not self.architecture.altup:
+            return ()
+        return 2 * (self.residual_streams - 1) * (Linear("stream", self.hidden, self.hidden),)
+
     def attention_matrices(self) -> tuple[Linear, ...]:
         """Return every matrix of one attention."""
         return (*self.attention_linears(), *self.output_linears())

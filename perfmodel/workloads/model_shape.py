@@ -92,7 +92,11 @@ class ModelShape:
         many tokens; 0 for none.
     output_groups, output_lora : groups of heads whose output a matrix of their own brings to a rank, before one matrix
         mixes all of them; 0 where one matrix follows attention.
-    residual_streams : residual streams beside each other, which hyper-connections mix before and after each block.
+    residual_streams : residual streams beside each other, which hyper-connections mix before and after each block, or
+        which a layer predicts and corrects (`Architecture.altup`).
+    laurel_rank : rank of a layer's second residual: two matrices beside attention, and a norm; 0 for none (Gemma 3n).
+    sparse_layers : layers whose MLP keeps the largest values of its gate alone: those above a bound that follows from
+        their mean and deviation. Its products are computed in full.
     hash_layers : first layers whose experts a table by token chooses, without a correction of each expert's score.
     linear_layers : layers with a state of the sequence (`perfmodel.workloads.state_layer`), in place of keys but for
         ``joint_layers``; they alternate evenly with those that attend to keys.
@@ -196,6 +200,8 @@ class ModelShape:
     output_lora: int = 0
     residual_streams: int = 1
     hash_layers: int = 0
+    laurel_rank: int = 0
+    sparse_layers: int = 0
     stored_words: str = field(default="", compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
 

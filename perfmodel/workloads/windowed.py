@@ -20,7 +20,7 @@ _ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "ph
 _EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("gemma3_text", "gemma4_text", "gemma4_unified_text"), 6),
-        "kolibri1": 5,
+        **dict.fromkeys(("gemma3n_text", "kolibri1"), 5),
         **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
         **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
     }
@@ -31,7 +31,9 @@ _LAST_FULL = frozenset(("gemma4_text", "gemma4_unified_text"))
 _FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
 _WINDOWED = ("sliding_attention", "chunked_attention")
 #: families in which last layers may attend to the keys of others, and layers have embeddings of their own
-SHARING = frozenset(("gemma4_text", "gemma4_unified_text"))
+SHARING = frozenset(("gemma3n_text", "gemma4_text", "gemma4_unified_text"))
+#: how many layers attend to the keys of others in the families that need not state it
+_SHARED = {"gemma3n_text": 15}
 #: what `ModelConfig` has of layers with a window alone
 OWN = ("window_heads", "window_kv_heads", "window_head_dim", "window_value_dim")
 
@@ -136,7 +138,7 @@ def _gemma4(values: Values) -> dict[str, Any]:
 
 
 def shared_keys(values: Values, layers: int) -> dict[str, Any]:
-    """Return Gemma 4's layers with the keys and values of others, and the embeddings that layers have of their own.
+    """Return Gemma's layers with the keys and values of others, and the embeddings that layers have of their own.
 
     Raises
     ------
@@ -144,14 +146,15 @@ def shared_keys(values: Values, layers: int) -> dict[str, Any]:
         Where no layer before them has a window, or none attends to all keys, as theirs do.
     """
     raw = values.raw
-    shared = stated_number(raw, "num_kv_shared_layers", 0, most=layers - 1)
+    shared = stated_number(raw, "num_kv_shared_layers", _SHARED.get(values.kind, 0), most=layers - 1)
     own = stated_number(
         raw, "hidden_size_per_layer_input", 0 if str(raw.get("model_type")).startswith("gemma4_u") else 256
     )
     types, every = raw.get("layer_types"), raw.get("sliding_window_pattern")
     every = every if isinstance(every, int) and every > 0 else _EVERY_NTH_FULL[values.kind]
     listed = [str(name) in _WINDOWED for name in types] if isinstance(types, list) and types else []
-    windowed = [*(listed or [bool((index + 1) % every) for index in range(layers)])[:-1], False]
+    windowed = listed or [bool((index + 1) % every) for index in range(layers)]
+    windowed = [*windowed[:-1], windowed[-1] and values.kind not in _LAST_FULL]
     before, after = windowed[: layers - shared], windowed[layers - shared :]
     if not {*after} <= {*before}:
         raise WrongValueError(f"num_kv_shared_layers = {shared} leaves no layer of some kind whose keys others share")

@@ -217,7 +217,6 @@ def test_names_of_pages(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("google/gemma-3n-E4B-it", "four residual streams"),
         ("RWKV/v6-Finch-7B-HF", "recurrent layers"),
         ("nvidia/Hymba-1.5B-Base", "attention and Mamba"),
         ("google/recurrentgemma-2b", "recurrent layers"),
