@@ -106,12 +106,13 @@ class LayerAttention:
 
         One token reads and writes the state; several are computed in chunks, from a state to the next.
         """
+        steps = bool(np.all(tokens == 1))
         op = state.operator(
             batch=sequences, seq=tokens, carried=True, dtype=self.dtype,
-            algorithm="recurrent" if np.all(tokens == 1) else "chunked",
+            algorithm="recurrent" if steps else "chunked",
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        return state.slower * time, deviation.whole
+        return state.slower(steps) * time, deviation.whole
 
     def _blocks(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         """Return the time of attention to blocks of keys that an indexer chooses for each head of these [s].

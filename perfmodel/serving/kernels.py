@@ -344,8 +344,8 @@ class Kernels:
             if part.output_gate or part.head_gate:
                 self.stream(cost, "kernels", tokens * part.heads * part.value_dim, 2, "mul", layers)
         if shard.state:  # the convolution, and the norm of the output with its gate
-            if shard.state.conv:
-                self.stream(cost, "kernels", tokens * shard.state.convolved_width, 1, "copy", shard.linear_layers)
+            if shard.state.passed_width:
+                self.stream(cost, "kernels", tokens * shard.state.passed_width, 1, "copy", shard.linear_layers)
             gated, gates = tokens * shard.state.value_width, shard.state.gates
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
         if shard.joint_layers:  # the sum of what attention and states give

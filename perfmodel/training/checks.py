@@ -276,6 +276,11 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
             "before it: it is not modelled",
             "Use tp=1",
         )
+    if config.state_layer.rule.is_rwkv and plan.tp > 1:
+        raise refused(
+            f"tp = {plan.tp} with RWKV, whose small matrices no framework shares out among ranks: it is not modelled",
+            "Use tp=1",
+        )
     _divides("tp", plan.tp, "key heads of layers with a state", config.linear_key_heads)
     if plan.cp > 1:
         raise refused(

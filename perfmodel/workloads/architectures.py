@@ -232,6 +232,7 @@ ARCHITECTURES = MappingProxyType(
         "qwen3_moe": _QK_NORM,
         "qwen3_next": _GATED_DELTA,
         "roberta": Architecture(**_BERT),
+        **dict.fromkeys(("rwkv5", "rwkv6", "rwkv7"), Architecture(**_LAYER_NORM, rotary=False, embedding_norm=True)),
         "sarvam_mla": _ROUTED,
         "sarvam_moe": _QK_NORM_ROUTED,
         "seed_oss": Architecture(qkv_bias=True),
@@ -309,7 +310,8 @@ REFUSED = MappingProxyType(
     {
         "hymba": "attention and Mamba of the first kind side by side in a layer",
         "plamo2": "Mamba layers of a kind of its own beside attention",
-        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
+        "rwkv": "recurrent layers of RWKV-4",
+        **dict.fromkeys(("xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from perfmodel.workloads import compressed, families, hybrids, mixtures
+from perfmodel.workloads import compressed, families, hybrids, mixtures, rwkv
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.config_values import LARGEST, LISTS, SPELLINGS, Values, alike, stated_number
 from perfmodel.workloads.model_config import ModelConfig
@@ -27,6 +27,13 @@ _SHARED_WIDTHS = (
 )
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
+#: families with keys of their own for the width of a dense layer's MLP -> these, and its default
+_OWN_WIDTHS: dict[str, tuple[tuple[str, ...], int | None]] = {
+    "bart": (("decoder_ffn_dim",), None),
+    "cohere2_moe": (("prefix_dense_intermediate_size", "intermediate_size"), None),
+    "llama4_text": (("intermediate_size_mlp",), None),
+    "minimax_m3_vl_text": (("dense_intermediate_size",), 12288),
+}
 #: families whose activation is SiLU where a configuration states none
 _SILU = ("chatglm", "jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
 
@@ -37,7 +44,7 @@ class ConfigReader(Values):
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
         shape = self.facts()
-        hidden, hybrid, alone = self.size("hidden"), self.hybrid(), self.kind in hybrids.STATES_ALONE
+        hidden, hybrid, alone = self.size("hidden"), self.hybrid(), self.kind in hybrids.WITHOUT_KEYS
         layers = hybrid.total if hybrid else self.layers()
         sizes = dict.fromkeys(("heads", "kv_heads", "head_dim"), 0) if alone else self.heads(hidden)
         compression = self.compression(layers)
@@ -49,7 +56,7 @@ class ConfigReader(Values):
             model_type=self.kind,
             hidden=hidden,
             layers=layers,
-            ffn=0 if alone else self.ffn(hidden),
+            ffn=0 if self.kind in hybrids.STATES_ALONE else self.ffn(hidden),
             vocab=self.size("vocab"),
             positions=self.positions(),
             activation=self.activation(),
@@ -146,14 +153,9 @@ class ConfigReader(Values):
 
     def ffn(self, hidden: int) -> int:
         """Return the width of a dense layer's MLP."""
-        if self.kind == "llama4_text":
-            return self.of(("intermediate_size_mlp",), "ffn", None)
-        if self.kind == "bart":
-            return self.of(("decoder_ffn_dim",), "ffn", None)
-        if self.kind == "minimax_m3_vl_text":
-            return self.of(("dense_intermediate_size",), "ffn", 12288)
-        if self.kind == "cohere2_moe":
-            return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
+        if self.kind in _OWN_WIDTHS:
+            keys, usual = _OWN_WIDTHS[self.kind]
+            return self.of(keys, "ffn", usual)
         if self.kind == "mpt":
             return self.expanded(hidden)
         if self.kind == "qwen":  # what it states is the gate and the other half together
@@ -162,6 +164,8 @@ class ConfigReader(Values):
             return self.of(("shared_intermediate_size",), "ffn", 1024)
         if self.kind == "lfm2":
             return self.adjusted_ffn()
+        if self.kind in rwkv.SIZES:
+            return rwkv.channel_width(self.kind, self.raw)
         if self.kind in mixtures.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
             return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
@@ -188,7 +192,7 @@ class ConfigReader(Values):
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
-        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.STATES_ALONE)
+        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.WITHOUT_KEYS)
         if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0
         return self.size("positions")
@@ -259,6 +263,7 @@ class ConfigReader(Values):
         names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
         names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind] is Rule.MAMBA1 else ()))
         sizes = {name: own.size(name) for name in names}
+        sizes |= {name: own.raw[name] for name in rwkv.RANKS if self.kind in rwkv.SIZES and name in own.raw}
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]

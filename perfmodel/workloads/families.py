@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.workloads import hybrids
+from perfmodel.workloads import hybrids, rwkv
 from perfmodel.workloads.config_values import WrongValueError, stated_number
 
 Raw = Mapping[str, Any]
@@ -162,6 +162,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "hunyuan_v1_moe": _unlike_hunyuan,
         "longcat_flash": _unlike_longcat,
         "nemotron_h": _unlike_nemotron_h,
+        **dict.fromkeys(rwkv.SIZES, rwkv.unlike),
     }
 )
 
@@ -314,6 +315,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "qwen": lambda raw: dict.fromkeys(("output_bias", "mlp_bias"), not raw.get("no_bias", True)),
         "sarvam_moe": _sarvam,
         "mimo_v2_flash": lambda raw: {"window_sinks": bool(raw.get("add_swa_attention_sink_bias", True))},
+        **dict.fromkeys(rwkv.SIZES, rwkv.facts),
         "stablelm": _stablelm,
         "step3p5": _step,
         "t5": _t5,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.workloads import rwkv
 from perfmodel.workloads.config_values import stated_number
 from perfmodel.workloads.state_layer import Rule
 
@@ -35,6 +36,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "qwen3_5_moe_text": Rule.GATED_DELTA,
         "qwen3_5_text": Rule.GATED_DELTA,
         "qwen3_next": Rule.GATED_DELTA,
+        **dict.fromkeys(("rwkv5", "rwkv6"), Rule.RWKV6),
+        "rwkv7": Rule.RWKV7,
         # two heads of channels, each with keys and queries of its own
         "zamba": Rule.MAMBA1,
         "zamba2": Rule.MAMBA2,
@@ -51,6 +54,8 @@ STATE_DTYPE_KEYS = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
 TORCH_DTYPES: Mapping[str, str] = MappingProxyType({"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"})
 #: families whose layers keep a state and nothing else: no keys, and no MLP
 STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
+#: those, and families whose layers keep a state and have an MLP: no layer attends to keys
+WITHOUT_KEYS = STATES_ALONE | frozenset(rwkv.SIZES)
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
 JOINT = frozenset(("falcon_h1",))
 #: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
@@ -134,8 +139,8 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
     """
     if kind in JOINT:
         return Layers(layers, layers, joint=layers)
-    if kind in STATES_ALONE:
-        return Layers(layers, layers, bare=layers)
+    if kind in WITHOUT_KEYS:
+        return Layers(layers, layers, bare=layers if kind in STATES_ALONE else 0)
     if kind in BLOCKS:
         kinds_listed = listed(raw) or UNLISTED.get(kind)
         joint = kinds_listed.count(_JOINT_KIND) if kinds_listed else _zamba_blocks(raw, layers)
@@ -354,6 +359,7 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "qwen3_5_moe_text": _qwen,
         "qwen3_5_text": _qwen,
         "qwen3_next": _qwen,
+        **rwkv.SIZES,
         "zamba": _jamba,
         "zamba2": _zamba2,
     }

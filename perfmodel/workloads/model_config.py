@@ -264,7 +264,7 @@ class ModelConfig(ModelMatrices):
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
         stacks += self.mixer_surplus(self.linear_layers, self.layers - self.attending_layers)
-        stacks -= self.bare_layers * self.bare_layer_lack
+        stacks -= self.bare_layers * self.bare_layer_lack + (self.state_layer.first_lack if self.linear_layers else 0)
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
         stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus

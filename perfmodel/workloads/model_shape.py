@@ -111,7 +111,8 @@ class ModelShape:
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
     linear_conv : taps of the convolution over neighbouring tokens before it, 0 for none.
-    linear_rank : rank of the steps of Mamba of the first kind.
+    linear_rank : rank of the steps of Mamba of the first kind, and of RWKV's decays.
+    linear_rate_rank, linear_value_rank, linear_gate_rank, linear_mix_rank : other ranks of RWKV, see `StateLayer`.
     linear_state_dtype : dtype in which the model asks engines to keep its states between steps; "" for none.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
@@ -183,6 +184,10 @@ class ModelShape:
     joint_layers: int = 0
     linear_state_dtype: str = ""
     linear_rank: int = 0
+    linear_rate_rank: int = 0
+    linear_value_rank: int = 0
+    linear_gate_rank: int = 0
+    linear_mix_rank: int = 0
     zero_experts: int = 0
     kv_shared_layers: int = 0
     kv_shared_window_layers: int = 0
@@ -334,7 +339,8 @@ class ModelShape:
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
             self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
             facts.state_output_bias, self.linear_state_dtype or USUAL_DTYPE,
-            self.linear_rank, facts.state_inner_norms,
+            self.linear_rank, facts.state_inner_norms, self.linear_rate_rank, self.linear_value_rank,
+            self.linear_gate_rank, self.linear_mix_rank,
         )  # fmt: skip
 
     @property

@@ -217,7 +217,7 @@ def test_names_of_pages(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("RWKV/v6-Finch-7B-HF", "recurrent layers"),
+        ("RWKV/rwkv-4-169m-pile", "recurrent layers of RWKV-4"),
         ("nvidia/Hymba-1.5B-Base", "attention and Mamba"),
         ("google/recurrentgemma-2b", "recurrent layers"),
     ],
