@@ -272,8 +272,8 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         return
     if config.state_layer.summed_width and plan.tp > 1:
         raise refused(
-            f"tp = {plan.tp} with a selective scan (Mamba of the first kind), whose steps its ranks would have to sum "
-            "before it: it is not modelled",
+            f"tp = {plan.tp} with a selective scan (Mamba of the first kind, PLaMo 2), whose steps its ranks would "
+            "have to sum before it: it is not modelled",
             "Use tp=1",
         )
     if config.state_layer.rule.is_rwkv and plan.tp > 1:

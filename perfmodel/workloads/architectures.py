@@ -219,6 +219,9 @@ ARCHITECTURES = MappingProxyType(
         "opt": Architecture(extra_positions=2, **_PLAIN),
         "orion": Architecture(rms_norm=False),
         "persimmon": Architecture(**_LAYER_NORM, **_BIASES, fused_qkv=True, qk_norm=True, qk_norm_bias=True),
+        "plamo2": Architecture(
+            tied=True, norms=4, qk_norm=True, qk_norm_all=True, state_inner_norms=True, state_conv_bias=False
+        ),
         "phi": Architecture(**_LAYER_NORM, **_BIASES, head_bias=True, norms=1, parallel_block=True),
         "phi3": Architecture(fused_qkv=True),
         "phi4_multimodal": Architecture(fused_qkv=True),
@@ -309,7 +312,6 @@ _OF_IMAGES = "experts for images beside those for text"
 REFUSED = MappingProxyType(
     {
         "hymba": "attention and Mamba of the first kind side by side in a layer",
-        "plamo2": "Mamba layers of a kind of its own beside attention",
         "rwkv": "recurrent layers of RWKV-4",
         **dict.fromkeys(("xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",

@@ -79,6 +79,16 @@ CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_position_embeddings": 131072,
             "hidden_act": "silu",
         },
+        "plamo2": {
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "intermediate_size": 13312,
+            "vocab_size": 32000,
+            "max_position_embeddings": 2048,
+            "hidden_act": "silu",
+        },
         "falcon_h1": {"num_key_value_heads": 8, "hidden_act": "silu"},
     }
 )

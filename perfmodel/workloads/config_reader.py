@@ -11,7 +11,6 @@ from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.config_values import LARGEST, LISTS, SPELLINGS, Values, alike, stated_number
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
-from perfmodel.workloads.state_layer import Rule
 from perfmodel.workloads.streams import PREDICTING, predicted_streams
 from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
@@ -48,7 +47,8 @@ class ConfigReader(Values):
         layers = hybrid.total if hybrid else self.layers()
         sizes = dict.fromkeys(("heads", "kv_heads", "head_dim"), 0) if alone else self.heads(hidden)
         compression = self.compression(layers)
-        windowed = 0 if hybrid else window_layers(self.kind, self.raw, layers)
+        between = hybrids.windows_between(self.kind, self.raw, layers)
+        windowed = between if hybrid else window_layers(self.kind, self.raw, layers)
         window = window_keys(self.kind, self.raw) if windowed or compression else 0
         windowed = windowed if window else 0
         sizes = {name: size for name, size in sizes.items() if windowed or name not in OWN}
@@ -261,7 +261,7 @@ class ConfigReader(Values):
             return {"bare_layers": layers.bare}
         own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
         names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
-        names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind] is Rule.MAMBA1 else ()))
+        names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind].scans_values else ()))
         sizes = {name: own.size(name) for name in names}
         sizes |= {name: own.raw[name] for name in rwkv.RANKS if self.kind in rwkv.SIZES and name in own.raw}
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0

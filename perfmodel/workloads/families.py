@@ -40,7 +40,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "nemotron_h": ("", "", "mlp_bias"),
         **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), ("attention_bias",) * 2 + ("",)),
         "mimo_v2_flash": ("attention_bias", "", ""),
-        **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
+        **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2", "plamo2"), ("", "", "")),
         "zamba": ("", "", ""),
         "zamba2": ("", "", "add_bias_linear"),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax", "minimax_m3_vl_text"), ("", "", "")),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.workloads import rwkv
-from perfmodel.workloads.config_values import stated_number
+from perfmodel.workloads.config_values import stated_number, stated_places
 from perfmodel.workloads.state_layer import Rule
 
 Raw = Mapping[str, Any]
@@ -35,6 +35,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "olmo_hybrid": Rule.GATED_DELTA,
         "qwen3_5_moe_text": Rule.GATED_DELTA,
         "qwen3_5_text": Rule.GATED_DELTA,
+        "plamo2": Rule.PLAMO2,
         "qwen3_next": Rule.GATED_DELTA,
         **dict.fromkeys(("rwkv5", "rwkv6"), Rule.RWKV6),
         "rwkv7": Rule.RWKV7,
@@ -58,6 +59,8 @@ STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
 WITHOUT_KEYS = STATES_ALONE | frozenset(rwkv.SIZES)
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
 JOINT = frozenset(("falcon_h1",))
+#: families whose layers that attend to keys have a window
+WINDOWED = frozenset(("plamo2",))
 #: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
 BLOCKS = frozenset(("zamba", "zamba2"))
 #: how the classes of these families list a layer with both
@@ -182,7 +185,28 @@ def _attends(kind: str, raw: Raw, index: int) -> bool:
         return index + 1 in chosen if chosen is not None else bool(index) and index % 4 == 0
     if kind == "granitemoehybrid":
         return False
+    if kind == "plamo2":
+        return plamo_attends(raw, index)
     return (index + 1) % stated_number(raw, "full_attention_interval", 4, least=1) == 0
+
+
+def plamo_attends(raw: Raw, index: int) -> bool:
+    """Return whether a layer of PLaMo 2 attends to keys: the middle one of a step, or the last where a step is longer.
+
+    Where Mamba is disabled, all of them do.
+    """
+    step, layers = stated_number(raw, "mamba_step", 2, least=2), stated_number(raw, "num_hidden_layers", 32, least=1)
+    if raw.get("mamba_enabled") is False:
+        return True
+    return index == layers - 1 if layers <= step // 2 else index % step == step // 2
+
+
+def windows_between(kind: str, raw: Raw, layers: int) -> int:
+    """Return how many of a hybrid's layers that attend to keys have a window: PLaMo 2's, but those that it lists."""
+    if kind not in WINDOWED:
+        return 0
+    full = stated_places(raw, "full_attention_idx")
+    return sum(plamo_attends(raw, index) and index not in full for index in range(layers))
 
 
 def periodic(raw: Raw, name: str, period: int, offset: int, index: int) -> bool:
@@ -266,6 +290,18 @@ def _channels(raw: Raw, channels: Any, state: Any, taps: Any, rank: Any) -> dict
         "linear_value_head_dim": 1,
         "linear_conv_kernel_dim": taps or 4,
         "linear_rank": math.ceil(int(raw.get("hidden_size") or 768) / 16) if rank in (None, "auto") else rank,
+    }
+
+
+def _plamo2(raw: Raw) -> dict[str, Any]:
+    """PLaMo 2's steps have a rank of a sixteenth of the width, 64 at least."""
+    return {
+        "linear_num_value_heads": raw.get("mamba_num_heads") or 64,
+        "linear_num_key_heads": 1,
+        "linear_key_head_dim": raw.get("mamba_d_state") or 64,
+        "linear_value_head_dim": raw.get("hidden_size_per_head") or 128,
+        "linear_conv_kernel_dim": raw.get("mamba_d_conv") or 4,
+        "linear_rank": max(64, int(raw.get("hidden_size") or 4096) // 16),
     }
 
 
@@ -358,6 +394,7 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "olmo_hybrid": _olmo_hybrid,
         "qwen3_5_moe_text": _qwen,
         "qwen3_5_text": _qwen,
+        "plamo2": _plamo2,
         "qwen3_next": _qwen,
         **rwkv.SIZES,
         "zamba": _jamba,

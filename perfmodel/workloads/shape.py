@@ -309,9 +309,12 @@ def _problem(config: ModelConfig) -> str:
         f"linear_rank = {config.linear_rank}": config.linear_layers
         and config.linear_rule == Rule.MAMBA1
         and (config.linear_value_dim, config.linear_key_heads, config.linear_rank > 0) != (1, 1, True),
-        f"linear_rank = {config.linear_rank} is of Mamba of the first kind (linear_rule=mamba1) or of RWKV": (
-            config.linear_rank and config.linear_rule not in (Rule.MAMBA1, Rule.RWKV6, Rule.RWKV7)
+        f"linear_rank = {config.linear_rank} is of Mamba of the first kind (linear_rule=mamba1), PLaMo 2 or RWKV": (
+            config.linear_rank and not (Rule(config.linear_rule).scans_values or Rule(config.linear_rule).is_rwkv)
         ),
+        "steps of PLaMo 2's states have a rank: give linear_rank": config.linear_layers
+        and config.linear_rule == Rule.PLAMO2
+        and not config.linear_rank,
         **_rank_problems(config),
         f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
         > config.linear_layers,

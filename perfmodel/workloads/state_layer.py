@@ -30,6 +30,8 @@ class Rule(StrEnum):
     - MAMBA1 : a decay of each number of a state, see `perfmodel.operators.ssm_scan`. Each channel has a state of its
       own, a head with one value: C and B are the queries and keys, which all heads share, and x the values (Mamba,
       Jamba, Falcon-Mamba).
+    - PLAMO2 : the states of Mamba-2, whose steps, keys and queries are computed of the convolved values, as in Mamba of
+      the first kind, with a step for each head (PLaMo 2, ``Plamo2MambaMixer`` of vLLM).
     - LIGHTNING : linear attention with fixed decays (MiniMax-Text-01, arXiv 2501.08313).
     - SHORT_CONV : no state but the tokens that a convolution reads, between two gates (LFM2).
     - RWKV6 : an outer product and a decay of each column of the keys, which small matrices compute (RWKV-6, arXiv
@@ -44,6 +46,7 @@ class Rule(StrEnum):
     KIMI_DELTA = "kimi_delta"
     MAMBA2 = "mamba2"
     MAMBA1 = "mamba1"
+    PLAMO2 = "plamo2"
     LIGHTNING = "lightning"
     SHORT_CONV = "short_conv"
     RWKV6 = "rwkv6"
@@ -53,6 +56,11 @@ class Rule(StrEnum):
     def is_delta(self) -> bool:
         """Whether queries and keys, or keys alone, are scaled to length 1, and a chunk solves a triangle."""
         return self in (Rule.GATED_DELTA, Rule.KIMI_DELTA, Rule.RWKV7)
+
+    @property
+    def scans_values(self) -> bool:
+        """Whether only values are convolved, and steps, keys and queries are computed of them."""
+        return self in (Rule.MAMBA1, Rule.PLAMO2)
 
     @property
     def is_rwkv(self) -> bool:
@@ -75,6 +83,7 @@ _COMPUTED: Mapping[Rule, tuple[type[GatedDelta | LinearAttention] | type[SsmScan
         Rule.KIMI_DELTA: (GatedDelta, 64),
         Rule.MAMBA2: (LinearAttention, 128),
         Rule.MAMBA1: (SsmScan, 1),
+        Rule.PLAMO2: (LinearAttention, 256),
         Rule.LIGHTNING: (LinearAttention, 256),
         Rule.RWKV6: (LinearAttention, 64),
         Rule.RWKV7: (GatedDelta, 64),
@@ -163,12 +172,12 @@ class StateLayer:
     @property
     def summed_width(self) -> int:
         """Width of what GPUs with a share of the heads sum between its matrices: queries, keys and steps of a scan."""
-        return (2 * self.key_width + self.rank) * (self.rule == Rule.MAMBA1)
+        return (2 * self.key_width + self.rank) * self.rule.scans_values
 
     @property
     def convolved_width(self) -> int:
         """Width of what a convolution passes over: queries, keys and values, or the values alone."""
-        alone = self.rule in (Rule.SHORT_CONV, Rule.MAMBA1)
+        alone = self.rule == Rule.SHORT_CONV or self.rule.scans_values
         return (self.value_width if alone else self.mixed_width) * (self.conv > 0)
 
     def matrices(self) -> tuple[Linear, ...]:
@@ -197,6 +206,13 @@ class StateLayer:
                     Linear("value_gate", 2 * values, hidden, self.bias),
                     Linear("query_key_step_down", self.summed_width, values),
                     Linear("step_up", values, self.rank, True),
+                    Linear("output", hidden, values, self.output_bias),
+                )
+            case Rule.PLAMO2:
+                return (
+                    Linear("value_gate", 2 * values, hidden, self.bias),
+                    Linear("query_key_step_down", self.summed_width, values),
+                    Linear("step_up", self.heads, self.rank),
                     Linear("output", hidden, values, self.output_bias),
                 )
             case Rule.LIGHTNING:
@@ -236,7 +252,7 @@ class StateLayer:
         RWKV has weights of the mixing of tokens, which its MLP has, too, a bonus or three factors of each column of the
         keys, and a norm with a shift.
         """
-        mamba = dict.fromkeys((Rule.MAMBA1, Rule.MAMBA2), self.conv_bias)
+        mamba = dict.fromkeys((Rule.MAMBA1, Rule.MAMBA2, Rule.PLAMO2), self.conv_bias)
         taps = self.conv + {**mamba, Rule.SHORT_CONV: self.bias}.get(self.rule, False)
         found = count_parameters(self.matrices()) + taps * self.convolved_width
         match self.rule:
@@ -246,6 +262,8 @@ class StateLayer:
                 return found + self.heads + self.key_width + self.value_dim
             case Rule.MAMBA2:
                 return found + 3 * self.heads + self.norm * self.value_width
+            case Rule.PLAMO2:
+                return found + 3 * self.heads + self.inner_norms * (self.rank + 2 * self.key_width)
             case Rule.MAMBA1:
                 scales = self.inner_norms * (self.rank + 2 * self.key_width)
                 return found + self.heads * self.head_dim + self.heads + scales
@@ -336,9 +354,9 @@ class StateLayer:
     def gates(self) -> int:
         """Kernels that multiply by a gate, with a norm or without: one before LFM2's convolution and one after it.
 
-        The scan of Mamba of the first kind does it itself. Others of RWKV count by what they move.
+        The scans of Mamba of the first kind and of PLaMo 2 do it themselves. Others of RWKV count by what they move.
         """
-        others = {Rule.SHORT_CONV: 2, Rule.MAMBA1: 0, Rule.RWKV6: RWKV6_GATES, Rule.RWKV7: RWKV7_GATES}
+        others = {Rule.SHORT_CONV: 2, Rule.MAMBA1: 0, Rule.PLAMO2: 0, Rule.RWKV6: RWKV6_GATES, Rule.RWKV7: RWKV7_GATES}
         return others.get(self.rule, 1)
 
     @property
@@ -350,7 +368,7 @@ class StateLayer:
         scan with its gate saves the one behind it (vLLM's ``MambaMixer``). RWKV multiplies receptances, keys and values
         apart, and has the kernels between its products, and the mixing of tokens before the MLP.
         """
-        saved = self.rule == Rule.MAMBA1
+        saved = self.rule.scans_values
         apart = (2 + self.gates - 1 + 1) * self.rule.is_rwkv
         return len(self.matrices()) - 2.0 + self.rule.is_delta + 3 * self.inner_norms - saved + apart
 

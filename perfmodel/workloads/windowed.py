@@ -46,6 +46,8 @@ def window_keys(kind: str, raw: Raw) -> int:
         return stated_number(raw, "attention_chunk_size", 8192, least=1)
     if kind == "mimo_v2_flash" and raw.get("sliding_window_size"):
         return stated_number(raw, "sliding_window_size", 0) + 1  # it counts the keys before the query
+    if kind == "plamo2":
+        return stated_number(raw, "attention_window_size", 2048, least=1)
     key = "sliding_window" if raw.get("sliding_window") else "sliding_window_size"
     return stated_number(raw, key, {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
@@ -195,5 +197,11 @@ def _step(values: Values) -> dict[str, Any]:
 
 #: families with such layers -> what their configurations state
 HEADS: Mapping[str, Callable[[Values], dict[str, Any]]] = MappingProxyType(
-    {"gemma4_text": _gemma4, "gemma4_unified_text": _gemma4, "mimo_v2_flash": _mimo, "step3p5": _step}
+    {
+        "gemma4_text": _gemma4,
+        "gemma4_unified_text": _gemma4,
+        "mimo_v2_flash": _mimo,
+        "plamo2": lambda values: {"head_dim": values.of(("hidden_size_per_head",), "size of a head", 128)},
+        "step3p5": _step,
+    }
 )
