@@ -229,7 +229,12 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     _divides("tp", plan.tp, "encoder_ffn", config.encoder_ffn)
     seq = plan.encoder_seq or plan.seq
-    if config.learned_positions and seq > config.positions:
+    if config.encoder_positions and plan.encoder_seq not in (0, config.encoder_positions):
+        raise refused(
+            f"encoder_seq = {seq}, and an encoder of sound always has {config.encoder_positions} tokens",
+            "Leave encoder_seq out",
+        )
+    if config.learned_positions and not config.encoder_positions and seq > config.positions:
         near = f"Use encoder_seq={config.positions}"
         raise refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", near)
 

@@ -53,6 +53,7 @@ class Architecture:
         keys of its own piece alone (Llama 4), half of them in the mean.
     altup : a layer predicts all residual streams, computes with one of them, and corrects them (Gemma 3n), in place of
         the hyper-connections before and after each block.
+    key_bias : keys have a bias where queries and values have one; Whisper's have none.
     block_indexer : an indexer chooses blocks of keys for each head of these (MiniMax-M3): it has no weights of its
         heads, keeps its keys in 16 bits, and layers without one attend to all keys.
     shared_vector : a layer computes and keeps one vector of ``head_dim`` for each token, which is the key and the value
@@ -98,6 +99,7 @@ class Architecture:
     shared_vector: bool = False
     block_indexer: bool = False
     altup: bool = False
+    key_bias: bool = True
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -246,6 +248,7 @@ ARCHITECTURES = MappingProxyType(
         "starcoder2": Architecture(**_LAYER_NORM, **_BIASES, tied=True),
         "t5": _T5,
         "vaultgemma": Architecture(tied=True),
+        "whisper": Architecture(**_PLAIN, key_bias=False),
         "xlm-roberta": Architecture(**_BERT),
         "youtu": Architecture(tied=True),
         "zamba": Architecture(tied=True, rotary=False),
@@ -323,7 +326,6 @@ REFUSED = MappingProxyType(
         "albert": "layers that share their weights",
         **dict.fromkeys(("nemotron-nas", "deci"), "layers whose sizes differ"),
         "deberta-v2": "attention to the distances of tokens",
-        "whisper": "layers of an encoder of sound",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",
     }

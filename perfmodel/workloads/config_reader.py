@@ -14,7 +14,9 @@ from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.streams import PREDICTING, predicted_streams
 from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
-_ENCODER_DECODER = ("t5", "mt5", "bart")
+_ENCODER_DECODER = ("t5", "mt5", "bart", "whisper")
+#: those of them with tables of positions, and none of relative ones
+_WITH_TABLES = ("bart", "whisper")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
 #: keys that state the width of the experts that every token visits, together
 _SHARED_WIDTHS = (
@@ -28,7 +30,7 @@ _SHARED_WIDTHS = (
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 #: families with keys of their own for the width of a dense layer's MLP -> these, and its default
 _OWN_WIDTHS: dict[str, tuple[tuple[str, ...], int | None]] = {
-    "bart": (("decoder_ffn_dim",), None),
+    **dict.fromkeys(_WITH_TABLES, (("decoder_ffn_dim",), None)),
     "cohere2_moe": (("prefix_dense_intermediate_size", "intermediate_size"), None),
     "llama4_text": (("intermediate_size_mlp",), None),
     "minimax_m3_vl_text": (("dense_intermediate_size",), 12288),
@@ -129,8 +131,14 @@ class ConfigReader(Values):
         if self.kind not in _ENCODER_DECODER:
             return {}
         own = self.raw.get("encoder_ffn_dim") is not None
-        buckets = 0 if self.kind == "bart" else self.of(("relative_attention_num_buckets",), "position buckets", 32)
+        relative = ("relative_attention_num_buckets",)
+        buckets = 0 if self.kind in _WITH_TABLES else self.of(relative, "position buckets", 32)
+        sound = {
+            "encoder_positions": self.of(("max_source_positions",), "positions of the encoder", 1500),
+            "audio_bands": self.of(("num_mel_bins",), "bands of the spectrum", 80),
+        }
         return {
+            **(sound if self.kind == "whisper" else {}),
             "encoder_layers": self.of(("encoder_layers", *SPELLINGS["layers"]), "encoder layers", None),
             "encoder_ffn": self.of(("encoder_ffn_dim",), "encoder ffn", None) if own else 0,
             "position_buckets": buckets,
@@ -192,6 +200,8 @@ class ConfigReader(Values):
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
+        if self.kind == "whisper":
+            return self.of(("max_target_positions",), "positions", 448)
         unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.WITHOUT_KEYS)
         if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0

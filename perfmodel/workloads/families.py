@@ -57,7 +57,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "longcat_flash": ("attention_bias", "attention_bias", ""),
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
-        **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
+        **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt", "whisper"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
@@ -153,6 +153,11 @@ def _unlike_gemma4(raw: Raw) -> str:
     return "wider MLPs beside experts" if wide and raw.get("enable_moe_block") else ""
 
 
+def _unlike_whisper(raw: Raw) -> str:
+    alike = raw.get("encoder_attention_heads") in (None, raw.get("decoder_attention_heads"))
+    return "" if alike else "an encoder with other heads than its decoder"
+
+
 #: family -> what a configuration has that is not modelled
 _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
     {
@@ -163,6 +168,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "longcat_flash": _unlike_longcat,
         "nemotron_h": _unlike_nemotron_h,
         **dict.fromkeys(rwkv.SIZES, rwkv.unlike),
+        "whisper": _unlike_whisper,
     }
 )
 

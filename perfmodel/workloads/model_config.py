@@ -223,19 +223,35 @@ class ModelConfig(ModelMatrices):
             return None
         facts = dataclasses.replace(self.architecture, causal=False)
         width = self.encoder_ffn or self.ffn
-        return dataclasses.replace(self, layers=self.encoder_layers, ffn=width, encoder_layers=0, facts=facts)
+        return dataclasses.replace(
+            self, layers=self.encoder_layers, ffn=width, encoder_layers=0, encoder_ffn=0, encoder_positions=0,
+            audio_bands=0, facts=facts,
+        )  # fmt: skip
+
+    @cached_property
+    def stem_parameters(self) -> int:
+        """Parameters of the convolutions before an encoder of sound; 0 without."""
+        return count_parameters(self.stem_linears())
+
+    @property
+    def stem_flop(self) -> float:
+        """FLOP of these convolutions for a token of the encoder: the first one has two results for it."""
+        return float(sum(2 * times * one.n * one.k for times, one in zip((2, 1), self.stem_linears(), strict=False)))
 
     @property
     def cross_key_parameters(self) -> int:
         """Parameters of a decoder's layers that multiply the encoder's tokens: keys and values of its attention."""
-        pair = 2 * (self.kv_width * self.hidden + self.kv_width * self.qkv_bias)
+        biases = self.kv_width * self.qkv_bias * (1 + self.architecture.key_bias)
+        pair = 2 * self.kv_width * self.hidden + biases
         return self.layers * pair if self.encoder_layers else 0
 
     @cached_property
     def embedding_parameters(self) -> int:
         """Parameters of the tables that are looked up: tokens, for layers too, positions, token types, distances."""
         shape, stacks = self.architecture, 2 if self.encoder_layers else 1
-        rows = stacks * (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
+        places = stacks * (self.positions + shape.extra_positions) * shape.learned_positions
+        places += (self.encoder_positions - self.positions) * (self.encoder_positions > 0)
+        rows = places + self.token_types
         own = self.layer_embedding_vocab * self.layers * self.layer_embedding
         return self.vocab * self.embedding_dim + own + rows * self.hidden + stacks * self.position_buckets * self.heads
 
@@ -267,7 +283,7 @@ class ModelConfig(ModelMatrices):
         stacks -= self.bare_layers * self.bare_layer_lack + (self.state_layer.first_lack if self.linear_layers else 0)
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
-        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus
+        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus + self.stem_parameters
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property

@@ -24,8 +24,18 @@ class ModelMatrices(ModelShape):
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
         widths = {"query": queries, "key": self.kv_width, "value": self.computed_value_width}
         gates = (Linear("gate", self.heads, self.hidden),) if self.architecture.head_gate else ()
-        found = (Linear(name, width, self.attention_input, self.qkv_bias) for name, width in widths.items() if width)
+        biases = {name: self.qkv_bias and (name != "key" or self.architecture.key_bias) for name in widths}
+        found = (Linear(name, width, self.attention_input, biases[name]) for name, width in widths.items() if width)
         return (*found, *gates)
+
+    def stem_linears(self) -> tuple[Linear, ...]:
+        """Return the convolutions before an encoder of sound, as matrices of the bands or columns under three taps."""
+        if not self.audio_bands:
+            return ()
+        return (
+            Linear("stem_first", self.hidden, 3 * self.audio_bands, True),
+            Linear("stem_second", self.hidden, 3 * self.hidden, True),
+        )
 
     def index_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head.

@@ -80,6 +80,10 @@ class ModelShape:
     parallel_block : attention and MLP read the same residual stream, and share its additions and all-reduces.
     encoder_layers : layers of the encoder in a model with both, 0 for a single stack.
     encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
+    encoder_positions : positions of an encoder of sound, and tokens that its sequences always have (Whisper: 30 s);
+        its table is its own. 0 for an encoder of text.
+    audio_bands : bands of the spectrum, at two times of each of these tokens, which two convolutions of three taps
+        bring to ``hidden``, the second at every other time.
     position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
     head_bias : the head has a bias.
     index_heads, index_head_dim : heads of an indexer that chooses which keys attention reads (DeepSeek sparse
@@ -207,6 +211,8 @@ class ModelShape:
     hash_layers: int = 0
     laurel_rank: int = 0
     sparse_layers: int = 0
+    encoder_positions: int = 0
+    audio_bands: int = 0
     stored_words: str = field(default="", compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
 
