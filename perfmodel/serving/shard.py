@@ -11,6 +11,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.layer_kinds import chunk_sizes, layer_kinds
+from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import StateLayer
@@ -106,6 +107,9 @@ class Shard:
     altup, laurel_rank : layers predict and correct these streams; rank of a layer's second residual. Each GPU has all
         of both.
     sparse_layers : layers whose MLP keeps the largest values of its gate alone.
+    causal : each token attends to those before it; in an encoder to all.
+    encoder, cross_tokens, stem : this GPU's part of an encoder of sound, the tokens that its sequences have, to which
+        every layer of the decoder attends as well, and the convolutions before it, which each GPU has all of.
     output_gate : a gate as wide as the queries multiplies what attention gives.
     linear_layers : layers of the stage with a state; ``joint_layers`` of them attend to keys as well.
     state : what these have on this GPU.
@@ -171,6 +175,10 @@ class Shard:
     altup: bool = False
     laurel_rank: int = 0
     sparse_layers: float = 0.0
+    causal: bool = True
+    encoder: Shard | None = None
+    cross_tokens: int = 0
+    stem: tuple[Linear, ...] = ()
 
     @property
     def router(self) -> Router:
@@ -348,6 +356,10 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         altup=config.architecture.altup,
         laurel_rank=config.laurel_rank,
         sparse_layers=config.sparse_layers / parallel.pp,
+        causal=config.architecture.causal,
+        encoder=shard(config.encoder, parallel) if config.encoder else None,
+        cross_tokens=config.encoder_positions,
+        stem=config.stem_linears(),
         scored_experts=config.scored_experts,
         kv_shared_layers=config.kv_shared_layers / parallel.pp,
         kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,
