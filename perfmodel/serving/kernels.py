@@ -336,8 +336,11 @@ class Kernels:
                 self.stream(cost, "kernels", tokens * shard.state.passed_width, 1, "copy", shard.linear_layers)
             gated, gates = tokens * shard.state.value_width, shard.state.gates
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
-        if shard.joint_layers:  # the sum of what attention and states give
-            self.stream(cost, "kernels", tokens * shard.hidden, 2, "add", shard.joint_layers)
+        if shard.joint_layers:  # the sum of what attention and states give, of wide ones after a norm each
+            width = shard.heads * shard.value_dim if shard.joint_output else shard.hidden
+            self.stream(cost, "kernels", tokens * width, 2, "add", shard.joint_layers)
+            if shard.joint_output:
+                self.stream(cost, "kernels", tokens * width, 1, "copy", 2.0 * shard.joint_layers)
         if shard.sparse_layers:  # mean and deviation of a gate, which its activation reads again
             self.stream(cost, "kernels", 0.5 * tokens * shard.ffn, 1, "copy", shard.sparse_layers)
         for width, layers in shard.mlps:

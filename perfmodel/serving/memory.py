@@ -352,7 +352,8 @@ def _attention_parameters(part: Shard) -> float:
     """Return the parameters of the matrices of attention of all layers."""
     if not part.is_latent:
         return sum(
-            part.held(layers) * (part.attention_input * one.qkv_width + part.hidden * one.heads * one.value_dim)
+            part.held(layers)
+            * (part.attention_input * one.qkv_width + sum(count * n * k for count, n, k in one.output_matrices))
             for one, layers in part.attentions
         )
     nope = part.head_dim - part.rope_dim

@@ -106,6 +106,7 @@ class Shard:
     residual_streams : that hyper-connections mix, which each GPU has all of.
     altup, laurel_rank : layers predict and correct these streams; rank of a layer's second residual. Each GPU has all
         of both.
+    joint_output : attention has no matrix behind it: that of the state beside it follows both.
     sparse_layers : layers whose MLP keeps the largest values of its gate alone.
     causal : each token attends to those before it; in an encoder to all.
     encoder, cross_tokens, stem : this GPU's part of an encoder of sound, the tokens that its sequences have, to which
@@ -175,6 +176,7 @@ class Shard:
     altup: bool = False
     laurel_rank: int = 0
     sparse_layers: float = 0.0
+    joint_output: bool = False
     causal: bool = True
     encoder: Shard | None = None
     cross_tokens: int = 0
@@ -276,6 +278,8 @@ class Shard:
     def output_matrices(self) -> tuple[tuple[int, int, int], ...]:
         """The products that follow attention on this GPU: how many beside each other, their columns and their rows."""
         values = self.heads * self.value_dim
+        if self.joint_output:
+            return ()
         if not self.output_groups:
             return ((1, self.hidden, values),)
         groups, rank = self.output_groups, self.output_lora
@@ -356,6 +360,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         altup=config.architecture.altup,
         laurel_rank=config.laurel_rank,
         sparse_layers=config.sparse_layers / parallel.pp,
+        joint_output=config.architecture.joint_output,
         causal=config.architecture.causal,
         encoder=shard(config.encoder, parallel) if config.encoder else None,
         cross_tokens=config.encoder_positions,

@@ -258,6 +258,7 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
     beside = config.architecture.altup or config.laurel_rank > 0 or config.sparse_layers > 0
     what += ["residual streams, second residuals or sparse MLPs of Gemma 3n"] * beside
     what += ["blocks that layers share"] * (config.shared_blocks > 0)
+    what += ["one output matrix behind attention and a state"] * config.architecture.joint_output
     if what:
         raise UsageError(
             f"the model has {' and '.join(what)}, whose training is not modelled.",

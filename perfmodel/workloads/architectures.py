@@ -53,6 +53,8 @@ class Architecture:
         keys of its own piece alone (Llama 4), half of them in the mean.
     altup : a layer predicts all residual streams, computes with one of them, and corrects them (Gemma 3n), in place of
         the hyper-connections before and after each block.
+    joint_output : attention and the state beside it give as wide a result each; a norm each and their mean come before
+        the state's output matrix, and attention has none (Hymba).
     key_bias : keys have a bias where queries and values have one; Whisper's have none.
     block_indexer : an indexer chooses blocks of keys for each head of these (MiniMax-M3): it has no weights of its
         heads, keeps its keys in 16 bits, and layers without one attend to all keys.
@@ -100,6 +102,7 @@ class Architecture:
     block_indexer: bool = False
     altup: bool = False
     key_bias: bool = True
+    joint_output: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -178,6 +181,7 @@ ARCHITECTURES = MappingProxyType(
         "hunyuan_v1_dense": _QK_NORM,
         "hunyuan_v1_moe": _QK_NORM,
         "hy_v3": _QK_NORM_ROUTED,
+        "hymba": Architecture(tied=True, state_inner_norms=True, joint_output=True),
         "hyperclovax": Architecture(norms=4),
         "internlm": _LLAMA,
         "internlm3": _LLAMA,
@@ -314,7 +318,6 @@ _OF_IMAGES = "experts for images beside those for text"
 #: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
     {
-        "hymba": "attention and Mamba of the first kind side by side in a layer",
         "rwkv": "recurrent layers of RWKV-4",
         **dict.fromkeys(("xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",

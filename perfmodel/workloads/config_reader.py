@@ -78,6 +78,7 @@ class ConfigReader(Values):
             **(shared_keys(self, layers) if self.kind in SHARING else {}),
             **(predicted_streams(self, layers) if self.kind in PREDICTING else {}),
             **(self.states(hybrid) if hybrid else {}),
+            **(hybrids.reused_keys(self.raw, layers) if self.kind == "hymba" else {}),
             **(self.blocks() if self.kind in hybrids.BLOCKS else {}),
             **self.experts(layers, shape, hybrid),
             **self.encoder(),

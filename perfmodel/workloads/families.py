@@ -40,7 +40,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "nemotron_h": ("", "", "mlp_bias"),
         **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), ("attention_bias",) * 2 + ("",)),
         "mimo_v2_flash": ("attention_bias", "", ""),
-        **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2", "plamo2"), ("", "", "")),
+        **dict.fromkeys(("falcon_mamba", "hymba", "jamba", "mamba", "mamba2", "plamo2"), ("", "", "")),
         "zamba": ("", "", ""),
         "zamba2": ("", "", "add_bias_linear"),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax", "minimax_m3_vl_text"), ("", "", "")),
@@ -153,6 +153,14 @@ def _unlike_gemma4(raw: Raw) -> str:
     return "wider MLPs beside experts" if wide and raw.get("enable_moe_block") else ""
 
 
+def _unlike_hymba(raw: Raw) -> str:
+    if not _all_are(raw.get("layer_type"), "h"):
+        return "layers of attention or of a state alone beside those of both"
+    if raw.get("kq_norm") not in (None, "none"):
+        return "norms of queries and keys"
+    return "experts" if (raw.get("num_experts") or 1) > 1 else ""
+
+
 def _unlike_whisper(raw: Raw) -> str:
     alike = raw.get("encoder_attention_heads") in (None, raw.get("decoder_attention_heads"))
     return "" if alike else "an encoder with other heads than its decoder"
@@ -168,6 +176,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "longcat_flash": _unlike_longcat,
         "nemotron_h": _unlike_nemotron_h,
         **dict.fromkeys(rwkv.SIZES, rwkv.unlike),
+        "hymba": _unlike_hymba,
         "whisper": _unlike_whisper,
     }
 )
@@ -273,6 +282,10 @@ def _granite(raw: Raw) -> dict[str, Any]:
     return {"rotary": raw.get("position_embedding_type") == "rope", **_bamba(raw)}
 
 
+def _hymba(raw: Raw) -> dict[str, Any]:
+    return {"state_inner_norms": bool(raw.get("mamba_inner_layernorms", True)), **_bamba(raw)}
+
+
 def _lfm2(raw: Raw) -> dict[str, Any]:
     """LFM2's matrices before and after the convolution have a bias, and the convolution, too, or none has."""
     return dict.fromkeys(("state_bias", "state_output_bias"), bool(raw.get("conv_bias")))
@@ -306,6 +319,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm": _internlm1,
         "internlm3": _internlm,
+        "hymba": _hymba,
         **dict.fromkeys(("jamba", "zamba"), _bamba),
         "lfm2": _lfm2,
         "mamba": _mamba,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.workloads import rwkv
-from perfmodel.workloads.config_values import stated_number, stated_places
+from perfmodel.workloads.config_values import WrongValueError, stated_number, stated_places
 from perfmodel.workloads.state_layer import Rule
 
 Raw = Mapping[str, Any]
@@ -24,6 +24,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "falcon_h1": Rule.MAMBA2,
         "falcon_mamba": Rule.MAMBA1,
         "granitemoehybrid": Rule.MAMBA2,
+        "hymba": Rule.MAMBA1,
         "jamba": Rule.MAMBA1,
         "kimi_linear": Rule.KIMI_DELTA,
         "lfm2": Rule.SHORT_CONV,
@@ -58,9 +59,9 @@ STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
 #: those, and families whose layers keep a state and have an MLP: no layer attends to keys
 WITHOUT_KEYS = STATES_ALONE | frozenset(rwkv.SIZES)
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
-JOINT = frozenset(("falcon_h1",))
+JOINT = frozenset(("falcon_h1", "hymba"))
 #: families whose layers that attend to keys have a window
-WINDOWED = frozenset(("plamo2",))
+WINDOWED = frozenset(("hymba", "plamo2"))
 #: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
 BLOCKS = frozenset(("zamba", "zamba2"))
 #: how the classes of these families list a layer with both
@@ -202,11 +203,40 @@ def plamo_attends(raw: Raw, index: int) -> bool:
 
 
 def windows_between(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many of a hybrid's layers that attend to keys have a window: PLaMo 2's, but those that it lists."""
+    """Return how many of a hybrid's layers that attend to keys have a window: Hymba's and PLaMo 2's, but for a list."""
     if kind not in WINDOWED:
         return 0
+    if kind == "hymba":
+        return layers - len({*stated_places(raw, "global_attn_idx")} & {*range(layers)})
     full = stated_places(raw, "full_attention_idx")
     return sum(plamo_attends(raw, index) and index not in full for index in range(layers))
+
+
+def reused_keys(raw: Raw, layers: int) -> dict[str, Any]:
+    """Return how many of Hymba's layers attend to keys and values of a layer before them, and those with a window.
+
+    ``kv_reuse_group`` lists groups of layers, of which the first computes them.
+
+    Raises
+    ------
+    WrongValueError
+        For a group that is no list of layers, and for sharing that is stated in another way.
+    """
+    groups = raw.get("kv_reuse_group")
+    groups = [] if groups is None else groups
+    known = isinstance(groups, list) and all(isinstance(group, list) and group for group in groups)
+    if not known or not all(one in range(layers) for group in groups for one in group):
+        raise WrongValueError(f"kv_reuse_group = {groups!r} is not a list of groups of layers, counted from 0")
+    for key in ("kv_reuse_every_i_layer", "kv_weight_reuse"):
+        if raw.get(key) not in (None, -1, False):
+            raise WrongValueError(f"{key} = {raw[key]!r} shares keys beside kv_reuse_group: not modelled")
+    full = stated_places(raw, "global_attn_idx")
+    borrowing = {one for group in groups for one in group[1:]}
+    return {
+        "kv_shared_layers": len(borrowing),
+        "kv_shared_window_layers": sum(one not in full for one in borrowing),
+        "memory_tokens": stated_number(raw, "num_memory_tokens", 0),
+    }
 
 
 def periodic(raw: Raw, name: str, period: int, offset: int, index: int) -> bool:
@@ -383,6 +413,7 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "falcon_h1": _falcon_h1,
         "falcon_mamba": _mamba1,
         "granitemoehybrid": _mamba2,
+        "hymba": _jamba,
         "jamba": _jamba,
         "kimi_linear": _kimi_linear,
         "lfm2": _lfm2,

@@ -121,6 +121,8 @@ class ModelConfig(ModelMatrices):
         states, without_keys : how many of them keep a state, and how many do not attend to keys.
         """
         found = states * self.state_layer.parameters if states else 0
+        if self.architecture.joint_output:  # a norm of what each of both gives
+            found += 2 * (states - without_keys) * self.state_layer.value_width
         return found - without_keys * self.attention_parameters
 
     @cached_property
@@ -252,6 +254,7 @@ class ModelConfig(ModelMatrices):
         places = stacks * (self.positions + shape.extra_positions) * shape.learned_positions
         places += (self.encoder_positions - self.positions) * (self.encoder_positions > 0)
         rows = places + self.token_types
+        rows += self.memory_tokens
         own = self.layer_embedding_vocab * self.layers * self.layer_embedding
         return self.vocab * self.embedding_dim + own + rows * self.hidden + stacks * self.position_buckets * self.heads
 

@@ -83,12 +83,14 @@ class ModelMatrices(ModelShape):
         return (down, Linear("query_up", self.query_width, self.q_lora))
 
     def output_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer that follow attention.
+        """Return the matrices of one layer that follow attention; none where a state's follows both.
 
         Where groups of heads come first, the rows of their matrix are those of all groups, each of which multiplies
         what the heads of its own group give.
         """
         values = self.heads * self.value_dim
+        if self.architecture.joint_output:
+            return ()
         if not self.output_groups:
             return (Linear("output", self.hidden, values, self.output_bias),)
         ranks = self.output_groups * self.output_lora

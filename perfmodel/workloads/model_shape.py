@@ -17,6 +17,10 @@ LANGUAGE_ALONE = (
 )
 
 
+#: remark about a model with learned tokens before each prompt
+_MEMORY_TOKENS = "{} learned tokens stand before each prompt: count them with its tokens (--isl)."
+
+
 def group_problem(experts: int, top_k: int, groups: int, chosen: int) -> str:
     """Return what is impossible about a router that takes k experts from some groups of all, or an empty string."""
     if not groups and not chosen:
@@ -98,6 +102,8 @@ class ModelShape:
         mixes all of them; 0 where one matrix follows attention.
     residual_streams : residual streams beside each other, which hyper-connections mix before and after each block, or
         which a layer predicts and corrects (`Architecture.altup`).
+    memory_tokens : learned tokens before each sequence (Hymba), which are tokens of its prompt; a window beside them
+        counts them.
     laurel_rank : rank of a layer's second residual: two matrices beside attention, and a norm; 0 for none (Gemma 3n).
     sparse_layers : layers whose MLP keeps the largest values of its gate alone: those above a bound that follows from
         their mean and deviation. Its products are computed in full.
@@ -209,6 +215,7 @@ class ModelShape:
     output_lora: int = 0
     residual_streams: int = 1
     hash_layers: int = 0
+    memory_tokens: int = 0
     laurel_rank: int = 0
     sparse_layers: int = 0
     encoder_positions: int = 0
@@ -226,6 +233,8 @@ class ModelShape:
         every = others if self.window and not self.window_layers else self.window_layers
         object.__setattr__(self, "window_layers", every)
         object.__setattr__(self, "linear_key_heads", self.linear_key_heads or self.linear_heads)
+        if self.memory_tokens and not self.remarks:
+            object.__setattr__(self, "remarks", (_MEMORY_TOKENS.format(self.memory_tokens),))
 
     @property
     def architecture(self) -> Architecture:

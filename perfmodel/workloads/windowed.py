@@ -46,6 +46,8 @@ def window_keys(kind: str, raw: Raw) -> int:
         return stated_number(raw, "attention_chunk_size", 8192, least=1)
     if kind == "mimo_v2_flash" and raw.get("sliding_window_size"):
         return stated_number(raw, "sliding_window_size", 0) + 1  # it counts the keys before the query
+    if kind == "hymba":  # its memory tokens stay beside the last ones
+        return stated_number(raw, "sliding_window", 1024, least=1) + stated_number(raw, "num_memory_tokens", 0)
     if kind == "plamo2":
         return stated_number(raw, "attention_window_size", 2048, least=1)
     key = "sliding_window" if raw.get("sliding_window") else "sliding_window_size"
@@ -172,6 +174,12 @@ def shared_keys(values: Values, layers: int) -> dict[str, Any]:
     }
 
 
+def _hymba(values: Values) -> dict[str, Any]:
+    """Hymba's values are as wide as the channels of its states, together."""
+    heads, expanded = values.size("heads"), float(values.raw.get("mamba_expand") or 2)
+    return {"value_head_dim": int(expanded * values.size("hidden")) // heads}
+
+
 def _mimo(values: Values) -> dict[str, Any]:
     """MiMo-V2-Flash has twice as many key heads in layers with a window."""
     return {
@@ -200,6 +208,7 @@ HEADS: Mapping[str, Callable[[Values], dict[str, Any]]] = MappingProxyType(
     {
         "gemma4_text": _gemma4,
         "gemma4_unified_text": _gemma4,
+        "hymba": _hymba,
         "mimo_v2_flash": _mimo,
         "plamo2": lambda values: {"head_dim": values.of(("hidden_size_per_head",), "size of a head", 128)},
         "step3p5": _step,

@@ -218,7 +218,6 @@ def test_names_of_pages(text: str, name: str) -> None:
     ("name", "reason"),
     [
         ("RWKV/rwkv-4-169m-pile", "recurrent layers of RWKV-4"),
-        ("nvidia/Hymba-1.5B-Base", "attention and Mamba"),
         ("google/recurrentgemma-2b", "recurrent layers"),
     ],
 )
