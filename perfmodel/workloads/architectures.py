@@ -199,6 +199,11 @@ ARCHITECTURES = MappingProxyType(
         "longcat_flash": _ROUTED,
         "mamba": Architecture(rotary=False, tied=True, state_bias=True, state_output_bias=True),
         "mamba2": Architecture(rotary=False),
+        # NLLB and M2M100 compute their positions; Pegasus and Marian have tables of them that are not trained
+        "m2m_100": Architecture(**(_PLAIN | {"learned_positions": False})),
+        "marian": Architecture(**_PLAIN, norm_after=True),
+        "mbart": Architecture(**_PLAIN, extra_positions=2, embedding_norm=True),
+        "pegasus": Architecture(**_PLAIN),
         "mellum": _QK_NORM,
         "minicpm": Architecture(tied=True),
         "minicpm3": Architecture(tied=True),

@@ -14,9 +14,9 @@ from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.streams import PREDICTING, predicted_streams
 from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
-_ENCODER_DECODER = ("t5", "mt5", "bart", "whisper")
-#: those of them with tables of positions, and none of relative ones
-_WITH_TABLES = ("bart", "whisper")
+_ENCODER_DECODER = ("t5", "mt5", "bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
+#: those of them without a table of relative positions
+_WITHOUT_RELATIVE = ("bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
 #: keys that state the width of the experts that every token visits, together
 _SHARED_WIDTHS = (
@@ -30,7 +30,7 @@ _SHARED_WIDTHS = (
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
 #: families with keys of their own for the width of a dense layer's MLP -> these, and its default
 _OWN_WIDTHS: dict[str, tuple[tuple[str, ...], int | None]] = {
-    **dict.fromkeys(_WITH_TABLES, (("decoder_ffn_dim",), None)),
+    **dict.fromkeys(_WITHOUT_RELATIVE, (("decoder_ffn_dim",), None)),
     "cohere2_moe": (("prefix_dense_intermediate_size", "intermediate_size"), None),
     "llama4_text": (("intermediate_size_mlp",), None),
     "minimax_m3_vl_text": (("dense_intermediate_size",), 12288),
@@ -133,7 +133,7 @@ class ConfigReader(Values):
             return {}
         own = self.raw.get("encoder_ffn_dim") is not None
         relative = ("relative_attention_num_buckets",)
-        buckets = 0 if self.kind in _WITH_TABLES else self.of(relative, "position buckets", 32)
+        buckets = 0 if self.kind in _WITHOUT_RELATIVE else self.of(relative, "position buckets", 32)
         sound = {
             "encoder_positions": self.of(("max_source_positions",), "positions of the encoder", 1500),
             "audio_bands": self.of(("num_mel_bins",), "bands of the spectrum", 80),

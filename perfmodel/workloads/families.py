@@ -58,6 +58,7 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
         **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt", "whisper"), ("", "", "")),
+        **dict.fromkeys(("m2m_100", "marian", "mbart", "pegasus"), ("", "", "")),
         **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
@@ -161,7 +162,7 @@ def _unlike_hymba(raw: Raw) -> str:
     return "experts" if (raw.get("num_experts") or 1) > 1 else ""
 
 
-def _unlike_whisper(raw: Raw) -> str:
+def _unlike_stacks(raw: Raw) -> str:
     alike = raw.get("encoder_attention_heads") in (None, raw.get("decoder_attention_heads"))
     return "" if alike else "an encoder with other heads than its decoder"
 
@@ -177,7 +178,7 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "nemotron_h": _unlike_nemotron_h,
         **dict.fromkeys(rwkv.SIZES, rwkv.unlike),
         "hymba": _unlike_hymba,
-        "whisper": _unlike_whisper,
+        **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "pegasus", "whisper"), _unlike_stacks),
     }
 )
 
