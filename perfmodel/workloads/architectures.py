@@ -53,6 +53,7 @@ class Architecture:
         keys of its own piece alone (Llama 4), half of them in the mean.
     altup : a layer predicts all residual streams, computes with one of them, and corrects them (Gemma 3n), in place of
         the hyper-connections before and after each block.
+    layer_buckets : each layer has a table of relative positions of its own, not one for its stack (UMT5).
     joint_output : attention and the state beside it give as wide a result each; a norm each and their mean come before
         the state's output matrix, and attention has none (Hymba).
     key_bias : keys have a bias where queries and values have one; Whisper's have none.
@@ -103,6 +104,7 @@ class Architecture:
     altup: bool = False
     key_bias: bool = True
     joint_output: bool = False
+    layer_buckets: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -256,6 +258,7 @@ ARCHITECTURES = MappingProxyType(
         "step3p5": Architecture(qk_norm=True, head_gate=True, router_bias=True),
         "starcoder2": Architecture(**_LAYER_NORM, **_BIASES, tied=True),
         "t5": _T5,
+        "umt5": Architecture(rotary=False, tied=True, layer_buckets=True),
         "vaultgemma": Architecture(tied=True),
         "whisper": Architecture(**_PLAIN, key_bias=False),
         "xlm-roberta": Architecture(**_BERT),

@@ -14,7 +14,7 @@ from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.streams import PREDICTING, predicted_streams
 from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
-_ENCODER_DECODER = ("t5", "mt5", "bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
+_ENCODER_DECODER = ("t5", "mt5", "umt5", "bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
 #: those of them without a table of relative positions
 _WITHOUT_RELATIVE = ("bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
@@ -203,7 +203,7 @@ class ConfigReader(Values):
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
         if self.kind == "whisper":
             return self.of(("max_target_positions",), "positions", 448)
-        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.WITHOUT_KEYS)
+        unlimited = self.kind in ("t5", "mt5", "umt5", "bloom", "falcon", *hybrids.WITHOUT_KEYS)
         if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0
         return self.size("positions")

@@ -59,7 +59,9 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
         **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt", "whisper"), ("", "", "")),
         **dict.fromkeys(("m2m_100", "marian", "mbart", "pegasus"), ("", "", "")),
-        **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
+        **dict.fromkeys(
+            ("t5", "mt5", "umt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")
+        ),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
 )
@@ -330,6 +332,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "nemotron_h": _nemotron_h,
         "olmo_hybrid": _olmo_hybrid,
         "mt5": _t5,
+        "umt5": lambda raw: _t5({"feed_forward_proj": "gated-gelu", **raw}),
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},
         "phi": _phi,
         "phimoe": lambda raw: {"head_bias": bool(raw.get("lm_head_bias", True))},

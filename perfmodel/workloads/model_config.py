@@ -256,7 +256,8 @@ class ModelConfig(ModelMatrices):
         rows = places + self.token_types
         rows += self.memory_tokens
         own = self.layer_embedding_vocab * self.layers * self.layer_embedding
-        return self.vocab * self.embedding_dim + own + rows * self.hidden + stacks * self.position_buckets * self.heads
+        tables = self.layers + self.encoder_layers if shape.layer_buckets else stacks
+        return self.vocab * self.embedding_dim + own + rows * self.hidden + tables * self.position_buckets * self.heads
 
     @cached_property
     def head_parameters(self) -> int:
