@@ -59,9 +59,8 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
         **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt", "whisper"), ("", "", "")),
         **dict.fromkeys(("m2m_100", "marian", "mbart", "pegasus"), ("", "", "")),
-        **dict.fromkeys(
-            ("t5", "mt5", "umt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")
-        ),
+        **dict.fromkeys(("t5", "mt5", "umt5", "bart", "bert", "roberta", "distilbert"), ("", "", "")),
+        **dict.fromkeys(("dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
 )

@@ -36,6 +36,15 @@ def test_transformers_counts_as_many_parameters(kind, parameters):
     assert config_of(SMALL | {"model_type": kind}, "config.json").parameters == parameters
 
 
+def test_umt5_has_a_table_of_distances_in_each_layer():
+    """Counted of transformers' class; T5 has one for each stack, with 32 rows of a number a head."""
+    sizes = {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4}
+    config = config_of(sizes | {"model_type": "umt5", "vocab_size": 1000}, "config.json")
+    assert config.parameters == 272_384
+    gated = {"model_type": "t5", "vocab_size": 1000, "feed_forward_proj": "gated-gelu"}
+    assert config.parameters - config_of(sizes | gated, "config.json").parameters == (5 - 2) * 32 * 4
+
+
 def test_a_small_model_by_hand():
     width, norm = 64, 128
     attention = 4 * (width**2 + width)
