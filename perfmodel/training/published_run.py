@@ -267,6 +267,7 @@ def run_plan(run: Run) -> TrainingPlan:
         lora_targets=_adapter_targets(run),
         frozen_dtype="nf4" if _quantised_base(run) else "",
         dispatcher=_dispatcher(run),
+        expert_overlap=bool(run.whole("expert_overlap")),
     ).changed()
 
 

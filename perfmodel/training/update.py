@@ -22,7 +22,8 @@ from perfmodel.workloads.layer_kinds import Kind
 class StageGpu:
     """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
 
-    Its parameters, and those of them that are trained, are told apart as in `Passes`.
+    Its parameters, and those of them that are trained, are told apart as in `Passes`. ``hidden_s`` is how much shorter
+    both passes are in pairs.
     """
 
     forward: Vector
@@ -35,11 +36,21 @@ class StageGpu:
     trained_experts: float
     layers: int
     waits: Waits
+    hidden_s: float = 0.0
 
     @property
     def time_s(self) -> float:
-        """Both passes, with what sharded weights add [s]."""
+        """Both passes, one after the other, with what sharded weights add [s]."""
         return float(self.forward.sum() + self.backward.sum()) + self.sharding_s
+
+    def passes_s(self, paired: float) -> tuple[float, float]:
+        """Return the forward and the backward pass where some share of them, from 0 to 1, is in pairs [s].
+
+        What pairs hide is taken off both in proportion.
+        """
+        forward, backward = float(self.forward.sum()), float(self.backward.sum())
+        left = 1.0 - paired * self.hidden_s / (forward + backward)
+        return left * forward, left * backward
 
 
 def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes]) -> StageGpu:
@@ -53,7 +64,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     forward = sum((count * passes.forward for passes, count in parts), zero)
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
-    waits = Waits(float(forward.sum() + backward.sum()) + sharding, setup.dispatch_s, ahead, behind)
+    hidden = sum(count * passes.hidden_s for passes, count in parts)
+    waits = Waits(float(forward.sum() + backward.sum()) + sharding - hidden, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
     backward[INDEX["host"]] += waits.backward_s
     return StageGpu(
@@ -67,6 +79,30 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         trained=sum(count * passes.trained for passes, count in parts),
         trained_experts=sum(count * passes.trained_experts for passes, count in parts),
         layers=sum(counts.values()),
+        hidden_s=hidden,
+    )
+
+
+def both_ways(one: StageGpu, other: StageGpu) -> StageGpu:
+    """Return a GPU of DualPipe, which holds two stages, through each of which half of its micro batches pass."""
+    waits = (one.waits, other.waits)
+    return StageGpu(
+        forward=0.5 * (one.forward + other.forward),
+        backward=0.5 * (one.backward + other.backward),
+        weights_s=0.5 * (one.weights_s + other.weights_s),
+        sharding_s=0.5 * (one.sharding_s + other.sharding_s),
+        parameters=one.parameters + other.parameters,
+        expert_parameters=one.expert_parameters + other.expert_parameters,
+        trained=one.trained + other.trained,
+        trained_experts=one.trained_experts + other.trained_experts,
+        layers=one.layers + other.layers,
+        waits=Waits(
+            busy_s=0.5 * sum(wait.busy_s for wait in waits),
+            launch_s=one.waits.launch_s,
+            forward=0.5 * sum(wait.forward for wait in waits),
+            backward=0.5 * sum(wait.backward for wait in waits),
+        ),
+        hidden_s=0.5 * (one.hidden_s + other.hidden_s),
     )
 
 
@@ -186,7 +222,10 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     # fp16: fp32 or 16-bit gradients are read, checked for overflow and written without the scale of the loss
     # (torch._amp_foreach_non_finite_check_and_unscale_)
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
-    held = sum(alike.trained / (setup.sharing(alike.group).ranks if plan.zero else 1) for alike in _alike(setup, gpu))
+    held = sum(
+        alike.trained / (setup.sharing(alike.group).ranks * setup.copies if plan.zero else 1)
+        for alike in _alike(setup, gpu)
+    )
     moved = stream_time(setup.hardware, held * (optimizer_bytes(setup.framework, plan.optimizer) + unscaled))
     return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 
