@@ -20,6 +20,7 @@ from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import Shard
 from perfmodel.training.stages import encoder_stages
+from perfmodel.training.stem import stem_work
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -266,9 +267,26 @@ def _weight_cast_s(setup: Setup, parameters: float) -> float:
 def looked_up(setup: Setup, index: int) -> float:
     """Return the tokens whose embedding one GPU of the pipeline looks up: of each stack on its first stage."""
     shard, first = setup.shard, encoder_stages(setup.config, setup.plan)
+    encoded = 0.0 if setup.config.audio_bands else shard.cross_tokens
     if not first:
-        return shard.tokens + shard.cross_tokens if index == 0 else 0.0
-    return {0: shard.cross_tokens, first: shard.tokens}.get(index, 0.0)
+        return shard.tokens + encoded if index == 0 else 0.0
+    return {0: encoded, first: shard.tokens}.get(index, 0.0)
+
+
+def stem_passes(setup: Setup) -> Passes:
+    """Return the convolutions before an encoder of sound, as products, with a GELU behind each.
+
+    The spectrum needs no gradient, so that the first has none of its input.
+    """
+    shard, config = setup.encoder_shard, setup.config
+    products, moved, held = stem_work(setup.hardware, config, shard)
+    slow = setup.constants.memory_bound[setup.framework.streams]
+    forward = sum(one.forward_s for one in products)
+    inputs_s, weights_s = products[1].input_s, 0.0 if setup.plan.lora else sum(one.weight_s for one in products)
+    streams_s = slow * stream_time(setup.hardware, moved)
+    forward_pass = _vector(products=forward, memory_bound=streams_s)
+    backward_pass = _vector(products=inputs_s + weights_s, memory_bound=1.5 * streams_s)
+    return Passes(forward_pass, backward_pass, weights_s, held, setup.trained(held), setup.wide_bytes)
 
 
 def embedding_passes(setup: Setup, tokens: float) -> Passes:

@@ -21,7 +21,7 @@ from perfmodel.training.expert_overlap import overlap_note, overlap_stretch, pai
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
 from perfmodel.training.kernels import arithmetic, unmeasured
-from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up
+from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
@@ -122,6 +122,8 @@ def pipeline_gpus(setup: Setup) -> list[StageGpu]:
         key = (*counts.items(), tokens, last)
         if key not in alike:
             outer = [embedding_passes(setup, tokens)] * (tokens > 0) + [head] * last
+            if index == 0 and setup.config.audio_bands:
+                outer.append(stem_passes(setup))
             alike[key] = stage_gpu(setup, counts, layers, outer)
         gpus.append(alike[key])
     if setup.plan.schedule == Schedule.DUALPIPE:
