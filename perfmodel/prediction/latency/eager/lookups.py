@@ -261,5 +261,5 @@ FAMILY = eager_family(
     KERNELS,
     _applies,
     (BAGS, BULK_SUMS),
-    {"scatter_add": (BULK_RELEASE, _bulk_sums)},
+    {"scatter_add": ((BULK_RELEASE, _bulk_sums),)},
 )

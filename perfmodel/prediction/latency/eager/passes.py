@@ -95,7 +95,7 @@ def eager_family(
     kernels: Mapping[str, Kernels],
     applies: Callable[[Any, Machine, str], Any] = is_eager,
     doubts: Sequence[Doubt] = (),
-    replaced: Mapping[str, Since] = MappingProxyType({}),
+    replaced: Mapping[str, Sequence[Since]] = MappingProxyType({}),
 ) -> Family:
     """Return a family of PyTorch's kernels.
 
@@ -106,13 +106,14 @@ def eager_family(
     kernels : operator's name -> what lists the kernels of a call.
     applies : as in `Family`.
     doubts : of its own calls, beside those of all of PyTorch's kernels.
-    replaced : operator's name -> the release that replaced its kernels, and the new ones.
+    replaced : operator's name -> the releases that replaced its kernels, the first one first, each with the new ones.
     """
 
     def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
         """Return the terms of the passes of a call."""
-        release, since = replaced.get(op.op, ((), kernels[op.op]))
-        listed = kernels[op.op] if conditions.is_before(*release) else since
+        listed = kernels[op.op]
+        for release, since in replaced.get(op.op, ()):
+            listed = listed if conditions.is_before(*release) else since
         passes = listed(op, dtype_bytes(op.dtype), c, machine)
         return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
 

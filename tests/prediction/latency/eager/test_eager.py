@@ -349,6 +349,39 @@ def test_blocks_of_a_fused_step_convert_each_weight_to_doubles() -> None:
     assert [float(one.waited_s) for one in several] == pytest.approx([32 * 0.9e-6] * len(several))
 
 
+def test_few_lanes_for_doubles_take_the_time_of_a_fused_step() -> None:
+    """Before release 2.11; each has 4 or 9 instructions an element, and its foreach passes have none."""
+
+    def step_s(on: str, library: str, algorithm: str = "fused", momentum: bool = True) -> float:
+        many: dict[str, Any] = {"parameters": 6553600, "num_tensors": 100, "kind": "sgd", "momentum": momentum}
+        return float(time_s("optimizer", on, library, **many, algorithm=algorithm))
+
+    assert step_s("rtx-3070", "torch-2.3") > 1.5 * step_s("rtx-3070", "torch")
+    assert step_s("rtx-3070", "torch-2.3") > 1.5 * step_s("rtx-3070", "torch-2.3", momentum=False)
+    # as measured, the one pass takes longer than the three
+    assert step_s("rtx-3070", "torch-2.3") > step_s("rtx-3070", "torch-2.3", "foreach")
+    assert step_s("rtx-3070", "torch-2.3", "foreach") == step_s("rtx-3070", "torch", "foreach")
+    assert step_s("h200", "torch-2.3") == step_s("h200", "torch")
+
+
+def test_releases_in_which_each_block_of_a_selection_adds_up_the_counts_of_all() -> None:
+    """From 2.7 and before 2.10, with the square of the blocks that share a row; a row in one block has none."""
+
+    def topk_s(minor: int, cols: int = 10**8, rows: int = 1) -> float:
+        return float(time_s("topk", "h100", f"torch-2.{minor}", rows=rows, cols=cols, k=100))
+
+    assert topk_s(6) == topk_s(10) == float(time_s("topk", "h100", cols=10**8, k=100))
+    assert topk_s(7) == topk_s(9) > 4.0 * topk_s(6)
+    ten_times = (topk_s(8, 10**9) - topk_s(6, 10**9)) / (topk_s(8) - topk_s(6))
+    assert ten_times == pytest.approx(100.0, rel=0.15)
+    assert topk_s(8, 128, 4096) == topk_s(6, 128, 4096)
+    op = pm.Topk(rows=128, cols=8 * 10**6, k=1000, dtype="fp16")
+    during, after = (pm.predict(op, "l20", library=f"torch-2.{minor}") for minor in (7, 10))
+    assert during.predicted_time_high_s / during.predicted_time_low_s > (
+        after.predicted_time_high_s / after.predicted_time_low_s
+    )
+
+
 def test_a_row_that_is_no_whole_vector_is_selected_by_elements() -> None:
     """25 columns in fp32 are no vectors of 16 B; rows of 28 take a block each, and longer where rows are many."""
     odd, even = (time_s("index_select", rows=100_000, cols=cols, table=5000) for cols in (25, 28))
