@@ -695,3 +695,27 @@ def test_gradients_of_other_strides_and_paddings_stay_as_they_are_in_a_sweep():
     for place in range(4):
         one = sweep.changed(**{name: values[place] for name, values in sizes.items()})
         assert swept[place] == pytest.approx(pm.predict(one, "h200-sxm-141gb", library="torch").predicted_time_s)
+
+
+@pytest.mark.parametrize(
+    ("side", "by_flydsl_us", "by_torch_us"),
+    [
+        (16, 19.7, 26.0),
+        (64, 18.9, 24.7),
+        (128, 20.6, 33.1),
+        (256, 46.0, 54.8),
+        (512, 141.2, 188.4),
+        (1024, 587.2, 843.6),
+    ],
+)
+def test_flydsl_transposes_images_alone(side: int, by_flydsl_us: float, by_torch_us: float) -> None:
+    """Seven convolutions of 128 channels on an MI355X (github.com/ROCm/FlyDSL/pull/733), by which it was set."""
+    conv = Conv2d(n=1, c=128, h=side, w=side, k=128, dtype="bf16", **THREE)
+    by_flydsl, by_torch = (pm.predict(conv, "mi355x", library=name) for name in ("flydsl", "torch"))
+    assert by_flydsl.predicted_time_s * 1e6 == pytest.approx(by_flydsl_us, rel=0.2)
+    assert by_torch.predicted_time_s * 1e6 == pytest.approx(by_torch_us, rel=0.3)
+    assert by_flydsl.rows()[0]["predicted_terms_s"].get("split-k", 0.0) == 0.0
+    # images by channels are not transposed
+    by_channels = pm.predict(replace(conv, layout="nhwc"), "mi355x", library="flydsl")
+    assert by_channels.predicted_time_s < by_flydsl.predicted_time_s
+    assert by_channels.rows()[0]["predicted_terms_s"].get("layout", 0.0) == 0.0

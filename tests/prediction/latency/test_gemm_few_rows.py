@@ -77,3 +77,33 @@ def test_what_holds_up_a_product_has_its_own_name():
     assert again.predicted_terms_s["addressing"] > 0.5 * again.predicted_time_s
     assert again.predicted_terms_s["pipeline"] < 0.1 * again.predicted_time_s
     assert sum(again.predicted_terms_s.values()) == pytest.approx(again.predicted_time_s)
+
+
+@pytest.mark.parametrize("library", ["wvspltk", "aiter_flydsl_decode"])
+def test_kernels_for_vectors_stream_the_matrix(library: str):
+    """Up to four rows they read it once, and a row more or less changes next to nothing; beyond, there are tiles."""
+    columns = np.arange(1024.0, 32768.0, 512.0)
+    times = []
+    for rows in (1, 4):
+        found = pm.predict(Gemm(m=rows, n=columns, k=4096, dtype="bf16"), "mi300x", library=library)
+        times.append(np.asarray(found.predicted_time_s))
+        assert (times[-1] > np.asarray(found.bound_time_s)).all()
+        assert (np.diff(times[-1]) > 0.0).all()
+    assert times[1] == pytest.approx(times[0], rel=0.05)
+    plain = [pm.predict(Gemm(m=rows, n=4096, k=4096, dtype="bf16"), "mi300x", library="hipblaslt") for rows in (4, 5)]
+    vectors, tiles = (
+        pm.predict(Gemm(m=rows, n=4096, k=4096, dtype="bf16"), "mi300x", library=library) for rows in (4, 5)
+    )
+    assert vectors.predicted_time_s < 0.8 * plain[0].predicted_time_s
+    assert tiles.predicted_time_s > 1.1 * vectors.predicted_time_s
+    # the terms of the breakdown add up to the time
+    assert sum(vectors.rows()[0]["predicted_terms_s"].values()) == pytest.approx(vectors.predicted_time_s, rel=1e-6)
+
+
+def test_products_that_no_kernel_for_vectors_takes_are_those_of_tiles():
+    """Batches, and operands in 8 bits."""
+    for product in (Gemm(m=4, n=4096, k=4096, batch=8, dtype="bf16"), Gemm(m=4, n=4096, k=4096, dtype="fp8_e4m3")):
+        times = [
+            pm.predict(product, "mi300x", library=name).predicted_time_s for name in ("wvspltk", "a library of nobody")
+        ]
+        assert times[0] == times[1]

@@ -73,6 +73,11 @@ COPIED_DEPTH = 0.0
 IMAGE_DTYPES, IMAGE_CHANNELS = ("fp16", "bf16", "tf32"), 4
 #: instructions of engines on which that was not seen: those of AMD, whose convolutions are MIOpen's
 OF_MIOPEN = ("mfma", "wmma")
+#: libraries whose kernels add up no sums in memory and write NCHW themselves, from images that a kernel before them
+#: transposes; filters are packed once (github.com/ROCm/FlyDSL/issues/993). Over what the parts say: seven convolutions
+#: of 128 channels and filters of 3 x 3 on an MI355X, of no table, take 1.28 to 1.72 times as long, by the median,
+#: where MIOpen's take 0.78 to 1.17 (pull/733). 17 of AITER's come out 15 % off with it, in view
+OF_FLYDSL, FLYDSL_SLOWER = ("flydsl", "aiter_flydsl"), 1.45
 #: engine whose kernels work through steps of 128 B of a tap (`steps`), and its dtypes. Images by channels whose
 #: channels are no whole steps seem to run by mma.sync, after a kernel that computes addresses (cuDNN's
 #: computeOffsetsKernel): seven of random sizes on an H200 took 1.36 to 2.2 times as long as wgmma would, and are 16 %
@@ -235,6 +240,10 @@ def product(
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
     if gemm.is_fp32(machine):
         return _one_tap_in_fp32(conv, sizes, terms, machine, c, speed)
+    if conditions.library in OF_FLYDSL:
+        images = 1.0 * conv.n * conv.c * conv.h * conv.w
+        before = c["launch"] + _images_s(images, sizes, machine, speed) if conv.layout == "nchw" else 0.0
+        return plus(terms, LAYOUT, before).times(FLYDSL_SLOWER)
     if machine.matrix_instruction == "mfma":
         terms = plus(terms, SPLIT_K, _sums_s(conv, sizes, c["launch"], speed))
     if conv.layout == "nhwc":
@@ -346,10 +355,13 @@ def gather_share(machine: Machine) -> float:
 
 def _transposes_s(conv: Conv2d, sizes: Sizes, machine: Machine, speed: float) -> Number:
     """Return the time of transposing images, also the pixels that no tap meets, filters and outputs [s]."""
-    images = (1.0 * conv.n * conv.c * conv.h * conv.w) + sizes.y / sizes.size
-    lanes = _lanes(machine)
-    moved = smooth_max(TRANSPOSE_POWER, 2.0 * images * sizes.size / speed, IMAGE_CLOCKS * images / lanes)
-    return moved + FILTER_CLOCKS * sizes.weight / sizes.size / lanes
+    moved = _images_s((1.0 * conv.n * conv.c * conv.h * conv.w) + sizes.y / sizes.size, sizes, machine, speed)
+    return moved + FILTER_CLOCKS * sizes.weight / sizes.size / _lanes(machine)
+
+
+def _images_s(elements: Number, sizes: Sizes, machine: Machine, speed: float) -> Number:
+    """Return the time of transposing images of some elements [s]."""
+    return smooth_max(TRANSPOSE_POWER, 2.0 * elements * sizes.size / speed, IMAGE_CLOCKS * elements / _lanes(machine))
 
 
 def _lanes(machine: Machine) -> float:

@@ -16,7 +16,7 @@ from perfmodel.prediction.latency.eager import conversions, elements, images, lo
 SERVES = {
     "eager_selection": ("sort", "topk", "scan", "sampling"),
     "eager_lookup": ("gather", "scatter_add", "index_select", "kv_write", "embedding", "embedding_bag"),
-    "eager_image": ("batch_norm", "group_norm", "pool2d"),
+    "eager_image": ("batch_norm", "group_norm", "pool2d", "pool3d"),
     "eager_conversion": ("quantize", "dequantize"),
     "eager_element": ("dropout", "transpose"),
     "eager_step": ("optimizer", "optimizer_adamw"),

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import Number
 from perfmodel.operators.batch_norm import BatchNorm
 from perfmodel.operators.group_norm import GroupNorm
 from perfmodel.operators.pool2d import Pool2d
+from perfmodel.operators.pool3d import Pool3d
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.eager.passes import Kernels, Pass, eager_family, is_eager
 from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -47,6 +51,10 @@ TAP_WAIT = 600.0
 GRADIENT_BLOCKS = 3.0
 #: steps that joining the threads of a block takes, where they merge means and variances, and where they add sums
 JOIN, JOIN_SUMS = 8.0, 4.0
+
+#: threads of a block of a pool of films along the width and the height of an output (AveragePool3d.cu and
+#: DilatedMaxPool3d.cu, dim3 block(32, 8)): those beyond its edges are idle
+FILM_BLOCK_WIDTH, FILM_BLOCK_HEIGHT = 32.0, 8.0
 
 WAIT = Constant("wait", "", 900.0, 200.0, 5000.0, 0.15, "cycles of a thread's step: a load, and what depends on it")
 SHORT = Constant("short", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block")
@@ -120,6 +128,26 @@ def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
     return [*zeros, Pass(1.0, op.work().bytes, 1.0, 0.0, each + taps, waited)]
 
 
+def _pool3d(op: Pool3d, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return a thread an output as in pools of images, in blocks of 32 x 8 that cover each picture of the output.
+
+    Of one picture it is a pool of images, whose windows may differ by direction. In view of others' times: two means
+    of an H200 take 1.9 and 1.3 times as long (github.com/tile-ai/TileOPs/pull/1687), maxima of 32 x 80 rows of 4096
+    there 0.89 times (pull/2111), and maxima over 4 x 4 x 4 elements 0.83, 1.34 and 3.4 times as long on an RTX A6000 at
+    strides of 1, 2 and 4 (github.com/pytorch/pytorch/pull/80748).
+    """
+    covered = (
+        np.ceil(op.p / FILM_BLOCK_HEIGHT) * FILM_BLOCK_HEIGHT * np.ceil(op.q / FILM_BLOCK_WIDTH) * FILM_BLOCK_WIDTH
+    )
+    of_images = np.equal(op.d, 1) & np.equal(op.t, 1)
+    threads = 1.0 * op.n * op.c * op.o * np.where(of_images, 1.0 * op.p * op.q, covered)
+    window = 1.0 * op.t * op.r * op.s
+    taps = c["tap"] * (MEAN_TAP if op.kind == "mean" else 1.0) * threads * window
+    rounds = np.maximum(1.0, threads / (machine.sm_count * machine.threads_per_sm))
+    waited = rounds * window * TAP_WAIT / machine.clock_hz
+    return [Pass(1.0, op.work().bytes, 1.0, 0.0, c["output"] * threads + taps, waited)]
+
+
 def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return dx, a block a row, and the gradients of the weights, which read dy and x again by columns.
 
@@ -161,7 +189,9 @@ def _softmax_backward(op: Any, size: float, c: Values, machine: Machine) -> list
     return [gradient] if op.log else [Pass(1.0, moved), gradient]
 
 
-KERNELS: dict[str, Kernels] = {"batch_norm": _batch_norm, "group_norm": _group_norm, "pool2d": _pool2d}
+KERNELS: dict[str, Kernels] = {
+    "batch_norm": _batch_norm, "group_norm": _group_norm, "pool2d": _pool2d, "pool3d": _pool3d,
+}  # fmt: skip
 NORMS = ("layer_norm", "rms_norm", "add_rms_norm", "softmax", "reduction")
 
 
@@ -173,7 +203,19 @@ def _backward(op: Any, machine: Machine, library: str) -> bool:
     return bool(op.backward) and (is_eager(op, machine, library) or (not library and op.op in BY_PYTORCH))
 
 
-FAMILY = eager_family("eager_image", (WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP), KERNELS)
+def _applies(op: Any, machine: Machine, library: str) -> bool:
+    """Whether PyTorch's kernels run, and not the gradient of a pool of films, which nobody described."""
+    return is_eager(op, machine, library) and not (op.op == "pool3d" and op.backward)
+
+
+def _is_of_films(op: Any, machine: Machine, conditions: Conditions) -> bool:
+    return bool(op.op == "pool3d")
+
+
+#: pools of films, of which no table has a row: a factor of two, as for every kind of kernel without rows
+FILMS = Doubt(ErrorSource.KERNEL, _is_of_films, (0.54, 0.54, 0.54))
+
+FAMILY = eager_family("eager_image", (WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP), KERNELS, _applies, (FILMS,))
 NORM_BACKWARD = eager_family(
     "eager_norm_backward", (ROW, PARTIAL, WAIT), dict.fromkeys(NORMS, _norm_backward), _backward
 )

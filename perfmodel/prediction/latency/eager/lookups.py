@@ -55,6 +55,14 @@ COPY_WAIT = 1800.0
 #: of an element of it: assumed, 25 instructions of a warp for each row, of four schedulers
 LANES, BAG_WARPS, BAG_CYCLES = 32.0, 8192.0, 0.2
 
+#: the release from which rows of whole vectors are summed by bulk reductions, on Hopper and later chips, and the dtypes
+#: of such rows (github.com/pytorch/pytorch/pull/182675, May 2026: cp.reduce.async.bulk, sm_90; its first release is
+#: assumed). Bulk reductions add a vector where a thread added an element: each takes as many cycles, assumed.
+#: A row takes one reduction at least, whatever its width: in view of rows of 64 to 512 B on a GB200 (pull/183479), 70
+#: SM cycles where a warp takes one row after another, and 23 where blocks take tiles of rows; between both
+BULK_RELEASE, BULK_CAPABILITY, BULK_DTYPES = (2, 13), 9, ("fp64", "fp32", "fp16", "bf16")
+BULK_ROW_CYCLES = 40.0
+
 JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
 ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
 ELEMENT = Constant("element", "", 0.87, 0.1, 5.0, 0.2, "SM cycles of an element of gather, scatter_add, index_copy")
@@ -134,6 +142,26 @@ def _index_select(op: IndexSelect, size: float, c: Values, machine: Machine) -> 
 
 def _scatter_add(op: ScatterAdd, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return index_add or scatter_add: an atomic sum an element, those into one row one after another."""
+    return _sums(op, size, c, machine, c["element" if op.by_element else "add"] * op.rows * op.cols)
+
+
+def _bulk_sums(op: ScatterAdd, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return index_add or scatter_add as a release after `BULK_RELEASE` runs them: an atomic sum a vector of 16 B."""
+    elements = c["element" if op.by_element else "add"] * op.rows * op.cols
+    vectors = op.rows * np.maximum(c["add"] * op.cols * size / VECTOR_BYTES, BULK_ROW_CYCLES)
+    return _sums(op, size, c, machine, np.where(_sums_in_bulk(op, size, machine), vectors, elements))
+
+
+def _sums_in_bulk(op: ScatterAdd, size: float, machine: Machine) -> Any:
+    """Return which sums add whole vectors: a mask, or False where the chip or the dtype has none."""
+    capability = machine.hardware.compute_capability.partition(".")[0] if machine.hardware else ""
+    if not capability.isdigit() or int(capability) < BULK_CAPABILITY or op.dtype not in BULK_DTYPES:
+        return False
+    return np.asarray(1.0 * op.cols * size % VECTOR_BYTES == 0.0)
+
+
+def _sums(op: ScatterAdd, size: float, c: Values, machine: Machine, cycles: Number) -> list[Pass]:
+    """Return sums whose instructions take some SM cycles; the gradient selects rows."""
     if op.backward:
         return [_select(op.rows, op.cols, op.table, op.distribution, size, c, machine)]
     row = 1.0 * op.cols * size
@@ -142,7 +170,7 @@ def _scatter_add(op: ScatterAdd, size: float, c: Values, machine: Machine) -> li
     neighbours = np.maximum(np.floor(LINE_BYTES / np.maximum(row, 1.0)), 1.0)
     shared = {"same": 1.0, "zipf": harmonic(neighbours)}.get(op.distribution, neighbours)
     waited = c["clash"] * (FIXED_SECTORS + sectors) * op.multiplicity * shared / machine.clock_hz
-    return [Pass(1.0, moved, 1.0, 0.0, c["element" if op.by_element else "add"] * op.rows * op.cols, waited)]
+    return [Pass(1.0, moved, 1.0, 0.0, cycles, waited)]
 
 
 def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -216,4 +244,22 @@ def _is_of_bags(op: Any, machine: Machine, conditions: Conditions) -> bool:
 #: bags, of which no table has a row: a factor of two, as for every kind of kernel without rows
 BAGS = Doubt(ErrorSource.KERNEL, _is_of_bags, (0.54, 0.54, 0.54))
 
-FAMILY = eager_family("eager_lookup", (JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED), KERNELS, _applies, (BAGS,))
+
+def _is_bulk_sum(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether rows are summed by bulk reductions."""
+    if not isinstance(op, ScatterAdd) or op.backward or conditions.is_before(*BULK_RELEASE):
+        return False
+    return _sums_in_bulk(op, dtype_bytes(op.dtype), machine)
+
+
+#: sums by bulk reductions, of which no table has a row
+BULK_SUMS = Doubt(ErrorSource.KERNEL, _is_bulk_sum, (0.54, 0.54, 0.54))
+
+FAMILY = eager_family(
+    "eager_lookup",
+    (JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED),
+    KERNELS,
+    _applies,
+    (BAGS, BULK_SUMS),
+    {"scatter_add": ((BULK_RELEASE, _bulk_sums),)},
+)

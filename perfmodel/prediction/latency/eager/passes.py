@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,8 @@ def is_eager(op: Any, machine: Machine, library: str) -> bool:
 
 #: (operator, bytes of an element, constants, machine) -> the kernels of a call
 Kernels = Callable[[Any, float, Values, Machine], Sequence[Pass]]
+#: a release of PyTorch, and what lists the kernels of a call from it on
+Since = tuple[tuple[int, ...], Kernels]
 
 
 def eager_family(
@@ -92,6 +95,7 @@ def eager_family(
     kernels: Mapping[str, Kernels],
     applies: Callable[[Any, Machine, str], Any] = is_eager,
     doubts: Sequence[Doubt] = (),
+    replaced: Mapping[str, Sequence[Since]] = MappingProxyType({}),
 ) -> Family:
     """Return a family of PyTorch's kernels.
 
@@ -102,11 +106,15 @@ def eager_family(
     kernels : operator's name -> what lists the kernels of a call.
     applies : as in `Family`.
     doubts : of its own calls, beside those of all of PyTorch's kernels.
+    replaced : operator's name -> the releases that replaced its kernels, the first one first, each with the new ones.
     """
 
     def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
         """Return the terms of the passes of a call."""
-        passes = kernels[op.op](op, dtype_bytes(op.dtype), c, machine)
+        listed = kernels[op.op]
+        for release, since in replaced.get(op.op, ()):
+            listed = listed if conditions.is_before(*release) else since
+        passes = listed(op, dtype_bytes(op.dtype), c, machine)
         return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
 
     return Family(

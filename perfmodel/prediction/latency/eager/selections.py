@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import Number
 from perfmodel.operators.sampling import Sampling
 from perfmodel.operators.scan import Scan
 from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import Topk
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.doubts import Doubt
 from perfmodel.prediction.latency.eager.passes import Kernels, Pass, among, eager_family, is_eager
 from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -42,6 +45,11 @@ SHARED_ROWS = ((20.0, 20000.0), (40.0, 10000.0), (80.0, 8000.0), (199.0, 5000.0)
 #: such blocks: threads, blocks of an SM, least and most elements of a thread (TensorTopK.cu, get_items_per_thread), and
 #: the cycles that the counts of one take when they are added up block by block; set on one row of the same record
 BLOCK_THREADS, BLOCKS_PER_SM, LEAST_ITEMS, MOST_ITEMS, COUNT_CYCLES = 256.0, 6.0, 4.0, 64.0, 42.0
+#: releases from and before which each block reads the counts of all blocks of its row, a short for each of 256 digits
+#: (github.com/pytorch/pytorch/pull/145536; pull/164459, whose first release is assumed). 128 rows of 8,000,000 in fp16
+#: on an L20 take 1.0 times as long (issues/167462, in view; 1.7 without), and one row of 1e6, 1e8 and 1e9 on an H20, of
+#: no table, 0.55, 0.61 and 0.60 times (pull/164459, looked at after; 1.1, 6.5 and 60 without)
+FIRST_BY_ALL, LAST_BY_ALL, COUNT_BYTES = (2, 7), (2, 10), 2.0
 #: share of a digit's first step that each further step takes: elements, without the joining of the threads' counts.
 #: Some 40 instructions of 32 warps and a load from L2, 600 cycles (SortingRadixSelect.cuh, countRadixUsingMask); one
 #: block then takes 0.96 of the time of several in the geometric mean at the limits above
@@ -134,6 +142,29 @@ def shared_kernels(size: float) -> float:
     return DIGIT_KERNELS * 8.0 * size / BLOCKS_DIGIT + OTHER_KERNELS
 
 
+def _blocks_of_row(rows: Number, cols: Number, machine: Machine) -> Number:
+    """Return how many blocks share a row of a selection."""
+    items = np.ceil(rows * cols / (machine.sm_count * BLOCKS_PER_SM * BLOCK_THREADS))
+    return np.ceil(cols / (np.clip(items, LEAST_ITEMS, MOST_ITEMS) * BLOCK_THREADS))
+
+
+def _of_topk_by_all(op: Topk, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the kernels of torch.topk in the releases in which each block adds up the counts of a row's blocks."""
+    kernels = _of_any_topk(op, size, c, machine)
+    if op.algorithm == "sort":
+        return kernels
+    rows, cols = np.asarray(op.rows, dtype=np.float64), np.asarray(op.cols, dtype=np.float64)
+    counts = COUNT_BYTES * 2.0**BLOCKS_DIGIT * _blocks_of_row(rows, cols, machine) ** 2
+    added = Pass(0.0, cached=8.0 * size / BLOCKS_DIGIT * rows * counts)
+    return [*kernels, among(shares_rows(rows, cols), added)]
+
+
+def _of_any_topk(op: Topk, size: float, c: Values, machine: Machine) -> list[Pass]:
+    if op.algorithm == "sort":
+        return _of_sort(op.rows, op.cols, size, c, machine)
+    return _of_topk(op.rows, op.cols, op.k, size, c, machine)
+
+
 def _of_topk(
     rows: Number, cols: Number, k: Number, size: float, c: Values, machine: Machine, ordered: bool = True
 ) -> list[Pass]:
@@ -146,8 +177,7 @@ def _of_topk(
     elements, bits = rows * cols, 8.0 * size
     shared = shares_rows(rows, cols)
     digits = bits / BLOCKS_DIGIT
-    items = np.ceil(elements / (machine.sm_count * BLOCKS_PER_SM * BLOCK_THREADS))
-    of_row = np.ceil(cols / (np.clip(items, LEAST_ITEMS, MOST_ITEMS) * BLOCK_THREADS))
+    of_row = _blocks_of_row(rows, cols, machine)
     starts = SHARED_STARTS * (shared_kernels(size) - digits)
     counted = Pass(starts, waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
     reads = digits + 1.0
@@ -229,11 +259,7 @@ def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list
 
 KERNELS: dict[str, Kernels] = {
     "sort": lambda op, size, c, machine: _of_sort(op.rows, op.cols, size, c, machine),
-    "topk": lambda op, size, c, machine: (
-        _of_sort(op.rows, op.cols, size, c, machine)
-        if op.algorithm == "sort"
-        else _of_topk(op.rows, op.cols, op.k, size, c, machine)
-    ),
+    "topk": _of_any_topk,
     "scan": lambda op, size, c, machine: _of_scan(op.rows, op.cols, size, c, machine),
     "sampling": _of_sampling,
 }
@@ -253,4 +279,16 @@ def _applies(op: Any, machine: Machine, library: str) -> bool:
     return is_eager(op, machine, library) and known.algorithm in ALGORITHMS[op.op]
 
 
-FAMILY = eager_family("eager_selection", (SWEEP, PASS_START, SELECT, STEP, SCAN_STEP, SYNC), KERNELS, _applies)
+def _by_all(op: Any, machine: Machine, conditions: Conditions) -> Any:
+    """Whether each block adds up the counts of all blocks of its row."""
+    if op.op != "topk" or conditions.is_before(*FIRST_BY_ALL) or not conditions.is_before(*LAST_BY_ALL):
+        return False
+    return shares_rows(op.rows, op.cols)
+
+
+#: of counts that L1 may keep for the other blocks of an SM
+BY_ALL = Doubt(ErrorSource.KERNEL, _by_all, (0.4, 0.4, 0.4))
+
+CONSTANTS = (SWEEP, PASS_START, SELECT, STEP, SCAN_STEP, SYNC)
+SINCE = {"topk": ((FIRST_BY_ALL, _of_topk_by_all), (LAST_BY_ALL, _of_any_topk))}
+FAMILY = eager_family("eager_selection", CONSTANTS, KERNELS, _applies, (BY_ALL,), SINCE)

@@ -47,6 +47,7 @@ from perfmodel.prediction.latency.gemm.unmeasured import (
     VENDOR_ELSEWHERE,
     WITH_A_VECTOR,
 )
+from perfmodel.prediction.latency.gemm.vectors import by_vectors, streamed_s, with_vectors
 from perfmodel.prediction.latency.machine import Machine, multiplies_mixed
 from perfmodel.prediction.latency.power import TENSOR_ENERGY, VECTOR_ENERGY
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms, Total, total_of
@@ -141,6 +142,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         narrow = narrow_s(product, machine, conditions.library, c["split"])
         if anywhere(narrow):
             terms = terms.plus(ALIGNMENT, beside(body, narrow) - body)
+    if anywhere(vectors := by_vectors(op, machine, conditions)):
+        terms = with_vectors(vectors, product, terms, machine)
     if op.activation != "none":
         terms = terms.plus(EPILOGUE, epilogue_s(op, machine, c, conditions))
     if "quantisation_bytes" not in c:
@@ -164,6 +167,9 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     elif not is_fp32(machine) and (anywhere(share := off_sectors(product)) or conditions.library == TRITON):
         time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
     time = time + launch
+    if anywhere(vectors := by_vectors(op, machine, conditions)):
+        streamed, start = streamed_s(product, machine)
+        time, launch = where(vectors, streamed + start, time), where(vectors, start, launch)
     if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
         time = time + quantisation_s(product, machine, c, conditions)
     if op.activation != "none":

@@ -85,13 +85,13 @@ def own_s(product: Product, body_s: Number, machine: Machine, c: Values) -> Numb
     time = body_s
     if machine.engine == "tensor" and machine.dtype == "fp64":
         blocks = ceil(product.m / SIDE) * ceil(product.n / SIDE) * product.batch
-        in_blocks = maximum(_fp64_s(product, blocks, machine, c), _moved_s(product, machine) / c["eta"])
+        in_blocks = maximum(_fp64_s(product, blocks, machine, c), moved_s(product, machine) / c["eta"])
         whole = clipped(blocks / machine.sm_count - 1.0, 0.0, 1.0)
         longer = time ** (1.0 - whole) * maximum(time, in_blocks) ** whole
         time = where(product.batch > 1, in_blocks, longer)
     if not is_narrow(product) or everywhere((tiled := in_tiles(product, machine)) >= 1.0):
         return time
-    moved = _moved_s(product, machine)
+    moved = moved_s(product, machine)
     each = where(product.rows_apart, SHARED_CLOCKS, _own_sum_clocks(product))
     clocks = FEW_CLOCKS + each * product.k
     # a kernel without tiles pads nothing, and computes what there is
@@ -132,7 +132,7 @@ def _fp64_s(product: Product, blocks: Number, machine: Machine, c: Values) -> Nu
     return whole
 
 
-def _moved_s(product: Product, machine: Machine) -> Number:
+def moved_s(product: Product, machine: Machine) -> Number:
     """Return the time of operands and results at the datasheet's bandwidth [s]."""
     a, b, out = product.m * product.k, product.k * product.n, product.m * product.n
     each = 1.0 * a * product.input_bytes + 1.0 * b * product.b_bytes + 1.0 * out * product.output_bytes

@@ -46,6 +46,7 @@ CASES: list[tuple[str, dict[str, Any], str, tuple[int, int]]] = [
     ("embedding_bag", {"bags": 4096, "vocab": 10**6, "dim": 64}, "pooling", (1, 500)),
     ("embedding_bag", {"pooling": 20, "vocab": 10**5, "dim": 64, "backward": True}, "bags", (200, 10**5)),
     ("pool2d", {"c": 64, "h": 56, "w": 56, "k": 3}, "n", (1, 1000)),
+    ("pool3d", {"c": 16, "d": 16, "h": 56, "w": 56, "t": 2, "r": 2, "s": 2, "kind": "mean"}, "n", (1, 1000)),
     ("batch_norm", {"c": 64, "hw": 3136}, "n", (1, 1000)),
     ("batch_norm", {"n": 64, "c": 64, "backward": True}, "hw", (49, 10**5)),
     ("group_norm", {"groups": 32, "c": 256, "hw": 1024}, "n", (1, 1000)),
@@ -213,6 +214,44 @@ def test_sums_into_one_row_follow_one_another() -> None:
     assert hot > 10.0 * spread
 
 
+def test_rows_of_whole_vectors_are_summed_in_bulk_by_the_release_that_does() -> None:
+    """Only where the chip has bulk reductions, the release uses them, and vectors of 16 B fill the rows."""
+
+    def sum_s(on: str, library: str, cols: int = 256) -> float:
+        return float(time_s("scatter_add", on, library, rows=500000, cols=cols, table=100000, dtype="bf16"))
+
+    assert sum_s("b200", "torch-2.12") > 4.0 * sum_s("b200", "torch-2.13")
+    assert sum_s("b200", "torch-2.12", 252) == pytest.approx(sum_s("b200", "torch-2.13", 252))
+    assert sum_s("a100", "torch-2.12") == pytest.approx(sum_s("a100", "torch-2.13"))
+    # a row takes one reduction at least
+    assert sum_s("b200", "torch-2.13", 8) == pytest.approx(sum_s("b200", "torch-2.13", 64), rel=0.1)
+    rows = pm.ScatterAdd(rows=500000, cols=256, table=100000, dtype="bf16")
+    before, since = (pm.predict(rows, "b200", library=f"torch-2.{minor}") for minor in (12, 13))
+    widths = [one.predicted_time_high_s / one.predicted_time_low_s for one in (before, since)]
+    assert widths[1] > widths[0]
+    # gradients select rows, in every release
+    before, since = (pm.predict(replace(rows, backward=True), "b200", library=f"torch-2.{minor}") for minor in (12, 13))
+    assert before.predicted_time_s == since.predicted_time_s
+    assert before.predicted_time_high_s == since.predicted_time_high_s
+
+
+def test_a_pool_of_films_has_idle_threads_beyond_the_edges_of_a_picture() -> None:
+    """Blocks of 32 x 8 threads cover 16 x 4 outputs, where a pool of images has a thread an output."""
+    films = pm.Pool3d(n=32, c=256, d=16, h=4, w=16, t=2, r=1, s=1, dtype="fp16")
+    images = pm.Pool3d(n=32, c=256, d=16, h=8, w=32, t=2, r=1, s=1, dtype="fp16")
+    few, many = (float(pm.predict(op, "h200", library="torch").predicted_time_s) for op in (films, images))
+    # a quarter of the outputs, in as many blocks
+    assert few > 0.5 * many
+    # one picture with square windows is a pool of images
+    flat = pm.Pool3d(n=32, c=64, d=1, h=112, w=112, t=1, r=3, s=3, stride_h=2, stride_w=2, dtype="fp16")
+    image = pm.Pool2d(n=32, c=64, h=112, w=112, k=3, stride=2, dtype="fp16")
+    one, other = (pm.predict(op, "h200", library="torch") for op in (flat, image))
+    assert one.predicted_time_s == pytest.approx(other.predicted_time_s, rel=1e-6)
+    # nobody described its gradient
+    gradient = pm.predict(replace(films, backward=True), "h200", library="torch")
+    assert not str(gradient.rows()[0]["family"]).startswith("eager_")
+
+
 def test_a_gated_activation_is_two_calls() -> None:
     op = pm.Swiglu(rows=4096, cols=4096, dtype="bf16")
     parts = op.composition_in("torch")
@@ -308,6 +347,39 @@ def test_blocks_of_a_fused_step_convert_each_weight_to_doubles() -> None:
     assert count.waited_s == 0.0
     several = STEPS["optimizer"](Optimizer(parameters=65536, algorithm="foreach"), 4.0, constants, machine)
     assert [float(one.waited_s) for one in several] == pytest.approx([32 * 0.9e-6] * len(several))
+
+
+def test_few_lanes_for_doubles_take_the_time_of_a_fused_step() -> None:
+    """Before release 2.11; each has 4 or 9 instructions an element, and its foreach passes have none."""
+
+    def step_s(on: str, library: str, algorithm: str = "fused", momentum: bool = True) -> float:
+        many: dict[str, Any] = {"parameters": 6553600, "num_tensors": 100, "kind": "sgd", "momentum": momentum}
+        return float(time_s("optimizer", on, library, **many, algorithm=algorithm))
+
+    assert step_s("rtx-3070", "torch-2.3") > 1.5 * step_s("rtx-3070", "torch")
+    assert step_s("rtx-3070", "torch-2.3") > 1.5 * step_s("rtx-3070", "torch-2.3", momentum=False)
+    # as measured, the one pass takes longer than the three
+    assert step_s("rtx-3070", "torch-2.3") > step_s("rtx-3070", "torch-2.3", "foreach")
+    assert step_s("rtx-3070", "torch-2.3", "foreach") == step_s("rtx-3070", "torch", "foreach")
+    assert step_s("h200", "torch-2.3") == step_s("h200", "torch")
+
+
+def test_releases_in_which_each_block_of_a_selection_adds_up_the_counts_of_all() -> None:
+    """From 2.7 and before 2.10, with the square of the blocks that share a row; a row in one block has none."""
+
+    def topk_s(minor: int, cols: int = 10**8, rows: int = 1) -> float:
+        return float(time_s("topk", "h100", f"torch-2.{minor}", rows=rows, cols=cols, k=100))
+
+    assert topk_s(6) == topk_s(10) == float(time_s("topk", "h100", cols=10**8, k=100))
+    assert topk_s(7) == topk_s(9) > 4.0 * topk_s(6)
+    ten_times = (topk_s(8, 10**9) - topk_s(6, 10**9)) / (topk_s(8) - topk_s(6))
+    assert ten_times == pytest.approx(100.0, rel=0.15)
+    assert topk_s(8, 128, 4096) == topk_s(6, 128, 4096)
+    op = pm.Topk(rows=128, cols=8 * 10**6, k=1000, dtype="fp16")
+    during, after = (pm.predict(op, "l20", library=f"torch-2.{minor}") for minor in (7, 10))
+    assert during.predicted_time_high_s / during.predicted_time_low_s > (
+        after.predicted_time_high_s / after.predicted_time_low_s
+    )
 
 
 def test_a_row_that_is_no_whole_vector_is_selected_by_elements() -> None:
