@@ -12,6 +12,8 @@ import typer
 
 from perfmodel.cli._options import (
     FormatOption,
+    HostBandwidthOption,
+    HostMemoryOption,
     MachinesOption,
     NicOption,
     NoBridgeOption,
@@ -30,6 +32,7 @@ from perfmodel.cli._training_options import (
     CpAlgorithmOption,
     CpOption,
     DispatcherOption,
+    DocumentsOption,
     DtypeOption,
     EncoderSeqOption,
     EpOption,
@@ -40,10 +43,13 @@ from perfmodel.cli._training_options import (
     GradDtypeOption,
     HsdpOption,
     ImbalanceOption,
+    LengthSpreadOption,
     LoraOption,
     LoraTargetsOption,
     MicroBatchOption,
     ModelArgument,
+    OffloadFractionOption,
+    OffloadOption,
     OptimizerOption,
     OverlapOption,
     PpOption,
@@ -102,6 +108,12 @@ def command(
     lora_targets: LoraTargetsOption = "all",
     frozen_dtype: FrozenDtypeOption = "",
     grad_dtype: GradDtypeOption = "",
+    offload: OffloadOption = None,
+    offload_fraction: OffloadFractionOption = 1.0,
+    documents: DocumentsOption = None,
+    length_spread: LengthSpreadOption = 0.0,
+    host_memory: HostMemoryOption = None,
+    host_bandwidth: HostBandwidthOption = None,
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     no_bridge: NoBridgeOption = False,
@@ -149,7 +161,16 @@ def command(
 
     Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
     """
-    from perfmodel.cli._training import clusters_of, ranges_of, recomputes_of, schedule_of, stages_of, tokens_of
+    from perfmodel.cli._training import (
+        clusters_of,
+        documents_of,
+        offloads_of,
+        ranges_of,
+        recomputes_of,
+        schedule_of,
+        stages_of,
+        tokens_of,
+    )
     from perfmodel.core.report import report
     from perfmodel.training.fitting import changes_that_fit
     from perfmodel.training.framework import find_framework
@@ -159,7 +180,7 @@ def command(
     destination = Destination.of("train", format_, output, wide=wide)
     check_plot(plot)
     model = find_model(config)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, (host_memory, host_bandwidth))
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "seq": seq,
              "zero": zero}  # fmt: skip
     fixed = {
@@ -180,10 +201,14 @@ def command(
         "lora_targets": lora_targets,
         "frozen_dtype": frozen_dtype,
         "grad_dtype": grad_dtype,
+        "offload_fraction": offload_fraction,
+        "documents": documents_of(documents),
+        "length_spread": length_spread,
         "encoder_seq": encoder_seq or 0,
     }
     find_framework(framework)
-    steps, refused = _steps(model, clusters, ranges_of(texts), recomputes_of(recompute) or ("none",), fixed)
+    words = {"recompute": recomputes_of(recompute) or ("none",), "offload": offloads_of(offload) or ("none",)}
+    steps, refused = _steps(model, clusters, ranges_of(texts), words, fixed)
     if mixed and not (jitter is None and compress is None and loaders is None and checkpoint_rate is None):
         raise UsageError(
             "--mixed compares rates of machines alone.",
@@ -216,7 +241,7 @@ def _steps(
     model: ModelConfig,
     clusters: Sequence[Cluster],
     ranges: Mapping[str, tuple[int, ...]],
-    recomputes: tuple[str, ...],
+    words: Mapping[str, tuple[str, ...]],
     fixed: Mapping[str, Any],
 ) -> tuple[list[TrainingStep], list[UsageError]]:
     """Return the step of every combination that can run, and why the others cannot."""
@@ -224,9 +249,9 @@ def _steps(
     from perfmodel.training.search import full_step
 
     combinations = [
-        (cluster, how, dict(zip(ranges, sizes, strict=True)))
+        (cluster, dict(zip(words, how, strict=True)), dict(zip(ranges, sizes, strict=True)))
         for cluster in clusters
-        for how in recomputes
+        for how in itertools.product(*words.values())
         for sizes in itertools.product(*ranges.values())
     ]
     if len(combinations) > _MOST:
@@ -240,7 +265,7 @@ def _steps(
     for cluster, how, given in combinations:
         try:
             filled = default_sizes(model, cluster, given)
-            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, "recompute": how})))
+            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, **how})))
         except UsageError as error:
             refused.append(error)
     if not steps:

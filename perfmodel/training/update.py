@@ -11,10 +11,22 @@ from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import exposed, gradient_exchange
 from perfmodel.training.framework import Framework
+from perfmodel.training.frozen import FROZEN_BYTES
+from perfmodel.training.host_offload import (
+    RESIDENT_LAYERS,
+    Copied,
+    LayerCopies,
+    gradients_leave,
+    layer_copies,
+    outer_copies,
+    whole_gradients,
+)
+from perfmodel.training.kept import activations_of
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
 from perfmodel.training.setup import Setup
+from perfmodel.training.state_bytes import updated_gradient_bytes, weight_bytes
 from perfmodel.workloads.layer_kinds import Kind
 
 
@@ -22,7 +34,8 @@ from perfmodel.workloads.layer_kinds import Kind
 class StageGpu:
     """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
 
-    Its parameters, and those of them that are trained, are told apart as in `Passes`.
+    Its parameters, and those of them that are trained, are told apart as in `Passes`. ``copies`` are those to and from
+    the host in a micro batch.
     """
 
     forward: Vector
@@ -35,11 +48,17 @@ class StageGpu:
     trained_experts: float
     layers: int
     waits: Waits
+    copies: tuple[Copied, ...] = ()
+
+    @property
+    def offload_s(self) -> float:
+        """What copies to and from the host add to both passes [s]."""
+        return sum(copy.exposed_s() for copy in self.copies)
 
     @property
     def time_s(self) -> float:
-        """Both passes, with what sharded weights add [s]."""
-        return float(self.forward.sum() + self.backward.sum()) + self.sharding_s
+        """Both passes, with what sharded weights and copies to the host add [s]."""
+        return float(self.forward.sum() + self.backward.sum()) + self.sharding_s + self.offload_s
 
 
 def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes]) -> StageGpu:
@@ -53,7 +72,9 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     forward = sum((count * passes.forward for passes, count in parts), zero)
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
-    waits = Waits(float(forward.sum() + backward.sum()) + sharding, setup.dispatch_s, ahead, behind)
+    copies = _copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
+    busy = float(forward.sum() + backward.sum()) + sharding + sum(copy.exposed_s() for copy in copies)
+    waits = Waits(busy, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
     backward[INDEX["host"]] += waits.backward_s
     return StageGpu(
@@ -67,7 +88,57 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         trained=sum(count * passes.trained for passes, count in parts),
         trained_experts=sum(count * passes.trained_experts for passes, count in parts),
         layers=sum(counts.values()),
+        copies=tuple(copies),
     )
+
+
+def _copies(
+    setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes], backward_s: float
+) -> list[Copied]:
+    """Return the copies of a micro batch to and from the host of one GPU."""
+    once = 1.0 / setup.micro_batches if gathers_once(setup) else 1.0
+    sharded, number = setup.sharded, sum(counts.values())
+    away = max(0.0, 1.0 - RESIDENT_LAYERS / max(number, 1)) if setup.plan.pp == 1 else 1.0
+    found: list[Copied] = []
+    for kind, count in counts.items():
+        passes = layers[kind]
+        weights, gradients = _moved_states(setup, passes) if sharded else (0.0, 0.0)
+        gather, scatter = _gather_scatter(setup, passes) if sharded else (0.0, 0.0)
+        again = gather if setup.plan.zero == 3 else 0.0
+        states = LayerCopies(weights, gradients, 0.0, gather, again + scatter)
+        found += layer_copies(setup, passes, states, once * count)
+        if setup.plan.on_host("activations"):
+            kept = LayerCopies(0.0, 0.0, activations_of(setup, kind).kept, 0.0, again + scatter)
+            found += layer_copies(setup, passes, kept, away * count)
+    unhidden = [*outer, *[layers[kind] for kind in counts][:1]]
+    for passes in unhidden if sharded else ():
+        found += [copy._replace(number=once) for copy in outer_copies(setup, *_moved_states(setup, passes))]
+    if gradients_leave(setup) and not sharded:
+        every = [(layers[kind], count) for kind, count in counts.items()] + [(passes, 1) for passes in outer]
+        moved = sum(count * _moved_states(setup, passes)[1] for passes, count in every)
+        found += whole_gradients(setup, moved, backward_s, number)
+    return found
+
+
+def _moved_states(setup: Setup, passes: Passes) -> tuple[float, float]:
+    """Return the weights of a layer, or of embedding or head, that come from the host before a pass [B]; and gradients.
+
+    A GPU copies its share. Weights come as they are stored.
+    """
+    plan, weights, gradients = setup.plan, 0.0, 0.0
+    stored = FROZEN_BYTES.get(plan.frozen_dtype, weight_bytes(setup))
+    leaving = gradients_leave(setup) * plan.offload_fraction * updated_gradient_bytes(setup)
+    for alike in _alike(setup, passes):
+        ranks = setup.sharing(alike.group).ranks
+        weights += plan.on_host("parameters") * stored * alike.held / ranks
+        gradients += leaving * alike.trained / ranks
+    return weights, gradients
+
+
+def updated_parameters(setup: Setup, gpu: StageGpu) -> float:
+    """Return the parameters that a GPU updates: all that it trains, or its share."""
+    shared_out = setup.plan.zero > 0
+    return sum(alike.trained / (setup.sharing(alike.group).ranks if shared_out else 1) for alike in _alike(setup, gpu))
 
 
 def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:
@@ -186,7 +257,8 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     # fp16: fp32 or 16-bit gradients are read, checked for overflow and written without the scale of the loss
     # (torch._amp_foreach_non_finite_check_and_unscale_)
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
-    held = sum(alike.trained / (setup.sharing(alike.group).ranks if plan.zero else 1) for alike in _alike(setup, gpu))
+    stays = 1.0 - plan.offload_fraction if plan.on_host("optimizer") else 1.0
+    held = stays * updated_parameters(setup, gpu)
     moved = stream_time(setup.hardware, held * (optimizer_bytes(setup.framework, plan.optimizer) + unscaled))
     return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 
