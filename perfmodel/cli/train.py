@@ -265,12 +265,18 @@ def _steps(
     for cluster, how, given in combinations:
         try:
             filled = default_sizes(model, cluster, given)
-            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, **how})))
+            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, **how, **_of_optimizers(how, words)})))
         except UsageError as error:
             refused.append(error)
     if not steps:
         raise refused[0]
     return steps, refused
+
+
+def _of_optimizers(how: Mapping[str, str], words: Mapping[str, tuple[str, ...]]) -> dict[str, float]:
+    """Return what a row without an optimizer on the host, beside one that has it, has in place of its share."""
+    others = any("optimizer" in offload for offload in words["offload"])
+    return {"offload_fraction": 1.0} if others and "optimizer" not in how["offload"] else {}
 
 
 def _with_whatifs(

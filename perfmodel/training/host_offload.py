@@ -17,7 +17,7 @@ from typing import NamedTuple
 from perfmodel.core.units import format_si
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
-from perfmodel.training.host_rates import HostRates, host_rates
+from perfmodel.training.host_rates import host_rates
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup
 from perfmodel.training.state_bytes import host_update_bytes, updated_gradient_bytes, weight_bytes
@@ -152,7 +152,8 @@ def offload_notes(setup: Setup, updated: float, terms_s: Mapping[str, float]) ->
     if setup.plan.offload == "none":
         return []
     rates = host_rates(setup.cluster)
-    notes = [_copied_note(setup, rates)]
+    ways = f"{format_si(rates.to_host, 'B/s', 3)} to its host and {format_si(rates.from_host, 'B/s', 3)} from it"
+    notes = [f"A {setup.hardware.name} copies {ways}, with pinned memory."]
     if terms_s.get("cpu_optimizer"):
         sharing = setup.cluster.sharing_host
         stated = not math.isnan(setup.cluster.host_bytes_per_s)
@@ -170,7 +171,3 @@ def offload_notes(setup: Setup, updated: float, terms_s: Mapping[str, float]) ->
         )
     return notes
 
-
-def _copied_note(setup: Setup, rates: HostRates) -> str:
-    ways = f"{format_si(rates.to_host, 'B/s', 3)} to the host and {format_si(rates.from_host, 'B/s', 3)} from it"
-    return f"On the host: {setup.plan.offload.replace(',', ', ')}. A GPU copies {ways}, with pinned memory."
