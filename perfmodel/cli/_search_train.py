@@ -120,6 +120,7 @@ def command(
     Example: perfmodel search train llama-3.1-70b --on h100 --gpus 64 --batch 256 --seq 8192 --dtype fp8 --tp 1..8
     """
     from perfmodel.cli._training import (
+        check_host,
         clusters_of,
         default_sizes,
         documents_of,
@@ -141,7 +142,9 @@ def command(
     check_plot(plot)
     model = find_model(config)
     find_framework(framework)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, (host_memory, host_bandwidth))
+    wanted, host = offloads_of(offload), (host_memory, host_bandwidth)
+    check_host(wanted, host)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, host)
     run_tokens = tokens_of(tokens)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
@@ -149,7 +152,6 @@ def command(
         ranges["vp"] = stages
     if recompute is not None:
         ranges["recompute"] = recomputes_of(recompute)
-    wanted = offloads_of(offload)
     if wanted:
         ranges["offload"] = wanted
     if len({cluster.gpus for cluster in clusters}) > 1 and batch is None:

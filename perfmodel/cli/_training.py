@@ -133,6 +133,23 @@ def offloads_of(text: str | None) -> tuple[str, ...]:
     return tuple(parse_offload(one, "--offload") for one in sets)
 
 
+def check_host(offloads: Sequence[str], host: tuple[str | None, str | None]) -> None:
+    """Raise for a host's memory or bandwidth where nothing lives on a host.
+
+    Raises
+    ------
+    UsageError
+        For the first of them.
+    """
+    if any(parts != "none" for parts in offloads):
+        return
+    for name, text in zip(("--host-memory", "--host-bandwidth"), host, strict=True):
+        if text is not None:
+            raise UsageError(
+                "nothing lives on the host.", place=name, remedy=f"Write --offload optimizer, or leave {name} out."
+            )
+
+
 def documents_of(text: str | None) -> tuple[int, ...]:
     """Return the lengths of documents of a text: "512", "100,300"; () for none.
 

@@ -162,6 +162,7 @@ def command(
     Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
     """
     from perfmodel.cli._training import (
+        check_host,
         clusters_of,
         documents_of,
         offloads_of,
@@ -180,7 +181,9 @@ def command(
     destination = Destination.of("train", format_, output, wide=wide)
     check_plot(plot)
     model = find_model(config)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, (host_memory, host_bandwidth))
+    offloads, host = offloads_of(offload) or ("none",), (host_memory, host_bandwidth)
+    check_host(offloads, host)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, host)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "seq": seq,
              "zero": zero}  # fmt: skip
     fixed = {
@@ -207,7 +210,7 @@ def command(
         "encoder_seq": encoder_seq or 0,
     }
     find_framework(framework)
-    words = {"recompute": recomputes_of(recompute) or ("none",), "offload": offloads_of(offload) or ("none",)}
+    words = {"recompute": recomputes_of(recompute) or ("none",), "offload": offloads}
     steps, refused = _steps(model, clusters, ranges_of(texts), words, fixed)
     if mixed and not (jitter is None and compress is None and loaders is None and checkpoint_rate is None):
         raise UsageError(

@@ -170,4 +170,3 @@ def offload_notes(setup: Setup, updated: float, terms_s: Mapping[str, float]) ->
             f"{format_si(rates.update, 'B/s', 3)} ({what}; {whose}).{unsure}"
         )
     return notes
-

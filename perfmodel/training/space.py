@@ -49,10 +49,10 @@ class Space:
     vp: tuple[int, ...]
     ep: tuple[int, ...]
     etp: tuple[int, ...]
-    offload: tuple[str, ...]
     zero: tuple[int, ...]
     recompute: tuple[str, ...]
     least_recompute: bool = False
+    offload: tuple[str, ...] = ("none",)
 
     def __post_init__(self) -> None:
         for name in AXES:
