@@ -77,19 +77,22 @@ class LayerCopies(NamedTuple):
 def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float) -> list[Copied]:
     """Return the copies of some equal layers in a micro batch.
 
-    Exchange and copy of the same weights follow one another: the compute hides both, first the exchange.
+    Exchange and copy of the same weights follow one another: the compute hides both, first the exchange. Copies in one
+    direction share the link, and those in both directions run at once.
     """
     rates = host_rates(setup.cluster)
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
     after = max(0.0, backward - moved.backward_s)
-    kept_beside = (forward, after) if setup.framework.overlaps_activation_copies else (0.0, 0.0)
+    leaves, returns = moved.activations / rates.to_host, moved.activations / rates.from_host
+    weights_s = moved.weights / rates.from_host
     copies = [
-        Copied(moved.weights / rates.from_host, max(0.0, forward - moved.forward_s), count),
-        Copied(moved.weights / rates.from_host, after, count),
+        Copied(weights_s, max(0.0, forward - moved.forward_s), count),
         Copied(moved.gradients / rates.to_host, after, count),
-        Copied(moved.activations / rates.to_host, kept_beside[0], count),
-        Copied(moved.activations / rates.from_host, kept_beside[1], count),
     ]
+    if setup.framework.overlaps_activation_copies:
+        copies += [Copied(leaves, forward, count), Copied(weights_s + returns, after, count)]
+    else:
+        copies += [Copied(leaves + returns, 0.0, count), Copied(weights_s, after, count)]
     return [copy for copy in copies if copy.time_s > 0]
 
 

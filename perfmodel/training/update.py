@@ -106,9 +106,16 @@ def _copies(
         gather, scatter = _gather_scatter(setup, passes) if sharded else (0.0, 0.0)
         again = gather if setup.plan.zero == 3 else 0.0
         states = LayerCopies(weights, gradients, 0.0, gather, again + scatter)
-        found += layer_copies(setup, passes, states, once * count)
-        if setup.plan.on_host("activations"):
-            kept = LayerCopies(0.0, 0.0, activations_of(setup, kind).kept, 0.0, again + scatter)
+        if not setup.plan.on_host("activations"):
+            found += layer_copies(setup, passes, states, once * count)
+            continue
+        kept = states._replace(activations=activations_of(setup, kind).kept)
+        if once < 1.0:  # weights come once a step, activations in every micro batch
+            kept = kept._replace(weights=0.0, gradients=0.0)
+            found += layer_copies(setup, passes, states, once * count)
+            found += layer_copies(setup, passes, kept, away * count)
+        else:
+            found += layer_copies(setup, passes, states, (1.0 - away) * count)
             found += layer_copies(setup, passes, kept, away * count)
     unhidden = [*outer, *[layers[kind] for kind in counts][:1]]
     for passes in unhidden if sharded else ():

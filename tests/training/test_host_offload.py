@@ -164,6 +164,15 @@ def test_copies_of_activations_hide_behind_the_layers_or_wait() -> None:
     assert step(framework="fsdp2-compile", offload="activations").terms_s["offload"] > 0
 
 
+def test_copies_in_one_direction_share_the_link() -> None:
+    """Weights and activations come back together: the compute hides their sum, not each of them."""
+    both, weights, activations = (
+        step(Cluster.of(H100, 1), framework="fsdp2-compile", offload=parts, batch=1).terms_s["offload"]
+        for parts in ("parameters,activations", "parameters", "activations")
+    )
+    assert both > 1.1 * (weights + activations)
+
+
 def test_what_compute_hides_is_not_exposed() -> None:
     assert Copied(3.0, 1.0, 2.0).exposed_s() == 4.0
     assert Copied(1.0, 3.0, 2.0).exposed_s() == 0.0
