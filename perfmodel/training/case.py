@@ -59,8 +59,9 @@ class TrainingCase:
         find_framework(self.plan.framework)
         step = full_step(self.config, self.cluster, self.plan)
         if not step.fits:
+            whose = "a GPU" if step.memory is None or step.memory.host_fits else "its hosts"
             raise UsageError(
-                "the plan does not fit in the memory of a GPU.",
+                f"the plan does not fit in the memory of {whose}.",
                 place=self.source or "training plan",
                 remedy="perfmodel train names the changes after which it does.",
             )

@@ -30,7 +30,8 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
     words += [plan.recompute] if plan.recompute != "none" else []
     words += _host_words(plan)
-    words += [f"docs{'/'.join(map(str, plan.documents))}"] if plan.documents else []
+    spread = f"+-{plan.length_spread:.0%}" if plan.length_spread else ""
+    words += [f"docs{'/'.join(map(str, plan.documents))}{spread}"] if plan.documents else []
     return " ".join(words)
 
 
