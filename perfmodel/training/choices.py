@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from perfmodel.core.vocabulary import Vocabulary
@@ -47,6 +48,7 @@ class Schedule(Vocabulary):
 OFFLOADS = ("optimizer", "parameters", "activations")
 
 
+@functools.lru_cache(maxsize=256)
 def parse_offload(text: str, place: str) -> str:
     """Return what lives on the host in the order of `OFFLOADS`, joined by commas; "none" for nothing.
 
@@ -65,6 +67,7 @@ def parse_offload(text: str, place: str) -> str:
     return ",".join(part for part in OFFLOADS if part in parts) or "none"
 
 
+@functools.lru_cache(maxsize=256)
 def offloaded(text: str) -> tuple[str, ...]:
     """Return the parts of `OFFLOADS` in what `parse_offload` gave.
 

@@ -115,10 +115,8 @@ def gradients_leave(setup: Setup) -> bool:
 
 
 def step_end(setup: Setup, updated: float) -> StepEnd:
-    """Return what the update on the host adds to a step of a GPU with some parameters to update [s]."""
+    """Return what the update of some parameters of a GPU on its host adds to a step [s]."""
     plan = setup.plan
-    if not plan.on_host("optimizer"):
-        return StepEnd()
     rates, moved = host_rates(setup.cluster), plan.offload_fraction * updated
     copies = 0.0 if gradients_leave(setup) else moved * updated_gradient_bytes(setup) / rates.to_host
     copies += 0.0 if plan.on_host("parameters") else moved * weight_bytes(setup) / rates.from_host
@@ -152,8 +150,6 @@ def offload_stretch(setup: Setup, copies: Iterable[Copied], end: StepEnd, step_s
 
 def offload_notes(setup: Setup, updated: float, terms_s: Mapping[str, float]) -> list[str]:
     """Return at which rates a host is taken to work, and how unsure that is."""
-    if setup.plan.offload == "none":
-        return []
     rates = host_rates(setup.cluster)
     ways = f"{format_si(rates.to_host, 'B/s', 3)} to its host and {format_si(rates.from_host, 'B/s', 3)} from it"
     notes = [f"A {setup.hardware.name} copies {ways}, with pinned memory."]

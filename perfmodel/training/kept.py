@@ -31,9 +31,12 @@ def slice_of(setup: Setup) -> Slice:
     )
 
 
-def activations_of(setup: Setup, kind: Kind) -> LayerActivations:
-    """Return what a layer of some kind keeps on one GPU, and what its backward needs beside that."""
-    part, config, recompute = slice_of(setup), setup.padded, setup.plan.recompute
+def activations_of(setup: Setup, kind: Kind, part: Slice | None = None) -> LayerActivations:
+    """Return what a layer of some kind keeps on one GPU, and what its backward needs beside that.
+
+    ``part`` is what `slice_of` gives.
+    """
+    part, config, recompute = part or slice_of(setup), setup.padded, setup.plan.recompute
     if kind.encoder and config.encoder:
         tokens, keys = setup.encoder_shard.tokens, float(setup.encoder_seq)
         part = part._replace(tokens=tokens, keys=keys, cross_tokens=0.0, cross_keys=0.0)

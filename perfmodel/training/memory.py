@@ -133,7 +133,7 @@ class _Holder:
         self.shards = setup.sharing(setup.groups.data).ranks
         self.expert_shards = setup.sharing(setup.groups.expert_data).ranks if setup.config.experts else 1
         self.placed = gpu_layers(setup.config, setup.plan)
-        self.layers = {kind: activations_of(setup, kind) for gpu in self.placed for kind in gpu}
+        self.layers = {kind: activations_of(setup, kind, self.part) for gpu in self.placed for kind in gpu}
 
     def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
         """Return the parameters of one GPU of the pipeline."""

@@ -173,7 +173,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
             *_notes(setup, known),
             *filter(None, [slowest.waits.note(setup.constants, total, count)]),
             *wide_because(setup, terms, elsewhere),
-            *offload_notes(setup, updated_parameters(setup, slowest), terms),
+            *(offload_notes(setup, updated_parameters(setup, slowest), terms) if plan.offload != "none" else ()),
         ),
         encoder_seq=setup.encoder_seq,
     )
@@ -186,8 +186,14 @@ def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, f
     the update, on the GPU and on the host. Embedding and head may take as long as a layer and have many more parameters
     to exchange.
     """
+    host = setup.plan.on_host("optimizer")
     ends = [
-        (gpu, gradients_time(setup, gpu), update_time(setup, gpu), step_end(setup, updated_parameters(setup, gpu)))
+        (
+            gpu,
+            gradients_time(setup, gpu),
+            update_time(setup, gpu),
+            step_end(setup, updated_parameters(setup, gpu)) if host else StepEnd(),
+        )
         for gpu in gpus
     ]
     return max(ends, key=lambda end: setup.micro_batches * end[0].time_s + end[1] + end[2] + end[3].time_s)
