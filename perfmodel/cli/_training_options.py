@@ -43,6 +43,14 @@ DispatcherOption = Annotated[
         "NAME",
     ),
 ]
+ExpertOverlapOption = Annotated[
+    bool,
+    typer.Option(
+        "--expert-overlap",
+        help="Exchanges of experts run beside the passes of another micro batch (Megatron-Core's "
+        "--overlap-moe-expert-parallel-comm).",
+    ),
+]
 MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.")]
 BatchOption = Annotated[
     str | None,
@@ -107,7 +115,9 @@ CpAlgorithmOption = Annotated[
 ScheduleOption = Annotated[
     str,
     option(
-        "--schedule", "Pipeline: 1f1b, interleaved, zero-bubble, gpipe. Default: 1f1b, interleaved with --vp.", "NAME"
+        "--schedule",
+        "Pipeline: 1f1b, interleaved, zero-bubble, dualpipe, gpipe. Default: 1f1b, interleaved with --vp.",
+        "NAME",
     ),
 ]
 FrameworkOption = Annotated[

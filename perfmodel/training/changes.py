@@ -109,6 +109,7 @@ def usual_plan_changes(case: TrainingCase) -> tuple[PlanChange, ...]:
     wanted += [{"offload": "none"}] if plan.offload != "none" else []
     wanted += [{"micro_batch": 2 * plan.micro_batch}, {"dtype": "fp8"}, {"attention": "fa3"}, {"attention": "cudnn"}]
     wanted += [{"tp_overlap": True}, {"sp": True}] if plan.tp > 1 else []
+    wanted += [{"expert_overlap": True}] if plan.ep > 1 else []
     interleaves = plan.pp > 1 and "vp" in framework.parallel
     wanted += [{"vp": size} for size in (2, 4) if interleaves and size != plan.vp]
     wanted += [{"zero": zero} for zero in (1, 3) if zero != plan.zero and zero in framework.stages(plan.dtype)]

@@ -11,6 +11,8 @@ from typing import Any
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
+from perfmodel.operators.routing import Dispatcher
+from perfmodel.training.expert_overlap import overlaps
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.host_rates import host_rates
 from perfmodel.training.idle import idle_options
@@ -141,6 +143,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)
     _check_attention(config, plan)
     _check_experts(config, cluster, plan)
+    _check_overlap(plan)
     _check_pipelined_zero(plan)
     _check_pipeline(config, cluster, plan)
     if config.learned_positions and plan.seq > config.positions:
@@ -236,6 +239,8 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
         if plan.encoder_seq:
             raise refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
         return
+    if plan.schedule == Schedule.DUALPIPE:
+        raise refused("dualpipe has stages of one stack, not of an encoder and a decoder", "Use schedule = 1f1b")
     for name, why in _NO_ENCODER:
         if getattr(plan, name) > 1:
             raise refused(f"{name} = {getattr(plan, name)} with an encoder and a decoder: {why}", f"Use {name}=1")
@@ -322,6 +327,22 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
         )
 
 
+def _check_overlap(plan: TrainingPlan) -> None:
+    """Check what exchanges of experts beside other passes need (`perfmodel.training.expert_overlap`)."""
+    if not overlaps(plan):
+        return
+    if plan.pp > 1 and plan.vp == 1 and plan.schedule != Schedule.DUALPIPE:
+        raise refused(
+            f"expert_overlap pairs the passes of an interleaved pipeline, and pp = {plan.pp} has vp = 1",
+            "Use vp = 2 or more, pp = 1, or schedule = dualpipe",
+        )
+    if (plan.dispatcher or nearest_framework(plan.framework)[0].dispatcher) == Dispatcher.ALLGATHER:
+        raise refused(
+            "exchanges of the dispatchers alltoall and deepep run beside other passes, those of allgather do not",
+            "Use dispatcher = alltoall or deepep",
+        )
+
+
 def _check_pipelined_zero(plan: TrainingPlan) -> None:
     framework, known = nearest_framework(plan.framework)
     if known and plan.pp > 1 and plan.zero > framework.pipeline_zero:
@@ -345,6 +366,12 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
             "Use vp=1",
         )
     count = plan.micro_batches(cluster.gpus)
+    if plan.schedule == Schedule.DUALPIPE and (count % 2 or count < 2 * plan.pp):
+        near = max(plan.pp, round(count / 2)) * 2
+        raise refused(
+            f"{count} micro batches: dualpipe needs an even number of them, and at least 2 pp = {2 * plan.pp}",
+            f"Nearest: batch={near * plan.micro_batch * plan.dp(cluster.gpus)}",
+        )
     if plan.schedule == Schedule.INTERLEAVED and plan.vp > 1 and count % plan.pp and count > plan.pp:
         near = max(1, round(count / plan.pp)) * plan.pp
         raise refused(

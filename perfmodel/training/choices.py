@@ -41,6 +41,7 @@ class Schedule(Vocabulary):
     ONE_F_ONE_B = "1f1b"
     INTERLEAVED = "interleaved"  # several stages a GPU (Narayanan et al. 2021)
     ZERO_BUBBLE = "zero_bubble"  # weight gradients fill the bubble (Qi et al. 2023)
+    DUALPIPE = "dualpipe"  # micro batches enter at both ends, passes run in pairs (DeepSeek-AI 2024)
     GPIPE = "gpipe"  # all forward passes first
 
 

@@ -26,16 +26,19 @@ class IdleOption(NamedTuple):
     why: str
 
 
+#: schedules of a pipeline with one virtual stage a GPU
+_ONE_STAGE = ("1f1b", "gpipe", "zero_bubble", "dualpipe")
 _IDLE = (
     IdleOption("hsdp", False, (False,), "zero", 2, "hsdp shares out weights within a domain of NVLink"),
     IdleOption("schedule", "", ("1f1b",), "pp", 2, "schedule {} orders a pipeline"),
-    IdleOption("schedule", "", ("1f1b", "gpipe", "zero_bubble"), "vp", 2, "schedule {} needs several stages a GPU"),
+    IdleOption("schedule", "", _ONE_STAGE, "vp", 2, "schedule {} needs several stages a GPU"),
     IdleOption("sp", None, (None, False), "tp", 2, "sequence parallelism is among tensor parallel ranks"),
     IdleOption("tp_overlap", None, (None, False), "tp", 2, "tp_overlap hides exchanges of tensor parallel ranks"),
     IdleOption("cp_algorithm", "zigzag", ("zigzag",), "cp", 2, "cp_algorithm {} splits sequences among ranks"),
     IdleOption("lora_targets", "all", ("all",), "lora", 1, "lora_targets {} are of adapters"),
     IdleOption("frozen_dtype", "", ("",), "lora", 1, "frozen_dtype {} is of the weights beside adapters"),
     IdleOption("dispatcher", "", ("",), "ep", 2, "dispatcher {} is among expert parallel ranks"),
+    IdleOption("expert_overlap", False, (False,), "ep", 2, "expert_overlap hides exchanges of expert parallel ranks"),
     IdleOption("expert_imbalance", 1.0, (1,), "ep", 2, "expert_imbalance is among expert parallel ranks"),
 )
 

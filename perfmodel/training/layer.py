@@ -26,7 +26,7 @@ from perfmodel.training.kernels import (
 )
 from perfmodel.training.shard import Shard, key_heads, key_value_width
 from perfmodel.training.states import state_core
-from perfmodel.training.streams import chains, stream_bytes
+from perfmodel.training.streams import chains, expert_stream_bytes, stream_bytes
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -54,6 +54,7 @@ class LayerWork:
     core : attention between the projections, nothing in a layer without keys.
     states : the states of a layer that keeps them, between their products.
     streams_s, streams_backward_s : memory-bound kernels as copies of the same bytes [s].
+    expert_streams_s, expert_streams_backward_s : those of them inside routed experts [s].
     cast_elements, cast_backward_elements : that this GPU casts to 8 bits or fewer in each pass.
     gathered_elements : that come in 8 bits or fewer from tensor parallel ranks in the backward pass.
     flop : forward FLOP of the products of this GPU.
@@ -68,6 +69,8 @@ class LayerWork:
     states: CoreTime
     streams_s: float
     streams_backward_s: float
+    expert_streams_s: float
+    expert_streams_backward_s: float
     cast_elements: float
     cast_backward_elements: float
     gathered_elements: float
@@ -78,6 +81,12 @@ class LayerWork:
     token_bytes: float
     kernels: int
     kernels_backward: int
+
+    @property
+    def experts(self) -> Passes:
+        """The products of routed experts."""
+        routed = [passes for name, passes in self.products.items() if name.startswith(_EXPERT)]
+        return Passes(*(sum(times) for times in zip(*routed, strict=True))) if routed else Passes(0.0, 0.0, 0.0)
 
 
 class _Matrix(NamedTuple):
@@ -105,6 +114,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     core = _shared_core(_core_times(hardware, config, shard, kind), shard) if kind.attends else NO_CORE
     cores = kind.attends + kind.linear
     forward, backward = stream_bytes(hardware, config, shard, kind)
+    of_experts = expert_stream_bytes(config, shard) if kind.moe else (0.0, 0.0)
     products = _passes(hardware, matrices, shard)
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
     quantised, quantised_backward, gathered = _quantised(matrices, shard) if shard.narrow else (0.0, 0.0, 0.0)
@@ -114,6 +124,8 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
         states=_state_times(hardware, config, shard) if kind.linear else NO_CORE,
         streams_s=sum(stream_time(hardware, moved) for moved in (*forward, core.softmax_bytes)),
         streams_backward_s=sum(stream_time(hardware, moved) for moved in (*backward, core.softmax_backward_bytes)),
+        expert_streams_s=stream_time(hardware, of_experts[0]),
+        expert_streams_backward_s=stream_time(hardware, of_experts[1]),
         cast_elements=quantised,
         cast_backward_elements=quantised_backward,
         gathered_elements=gathered,

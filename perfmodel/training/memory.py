@@ -7,12 +7,15 @@ pools that the allocator keeps: blocks of other streams do not serve the stream 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.expert_overlap import overlaps
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.host_offload import RESIDENT_LAYERS, gradients_leave
 from perfmodel.training.kept import activations_of, slice_of
@@ -72,7 +75,7 @@ def fitting_memory(setup: Setup) -> Memory | None:
 
 def _memory(holder: _Holder, most: int | None = None) -> Memory:
     """Return the memory of the GPUs of a pipeline, or of the first ones only."""
-    stages = tuple(holder.stage(index, counts) for index, counts in enumerate(holder.placed[:most]))
+    stages = tuple(holder.stage(index) for index in range(len(holder.placed[:most])))
     capacity = holder.cluster.hardware.main_memory.capacity_bytes or math.inf
     host = holder.cluster.host_memory_per_gpu
     return Memory(stages, capacity, holder.facts.fragmentation, host, holder.cluster.sharing_host).settled()
@@ -95,6 +98,15 @@ class Held:
         """All of them."""
         return self.dense + self.experts + self.outer
 
+    def with_stage(self, other: Held) -> Held:
+        """Return the parameters of a GPU that holds another stage, too."""
+        return Held(
+            self.dense + other.dense,
+            self.experts + other.experts,
+            self.outer + other.outer,
+            max(self.largest_layer, other.largest_layer),
+        )
+
 
 def held_parameters(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> tuple[Held, ...]:
     """Return the parameters of each GPU of the pipeline before anything is shared out.
@@ -105,7 +117,7 @@ def held_parameters(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
         When the plan does not divide the GPUs or the batch.
     """
     holder = _Holder(setup_of(config, cluster, plan))
-    return tuple(holder.held(index, counts) for index, counts in enumerate(holder.placed))
+    return tuple(holder.held(index) for index in range(len(holder.placed)))
 
 
 def checkpoint_bytes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> float:
@@ -130,14 +142,22 @@ class _Holder:
         self.facts: MemoryFacts = setup.framework.memory
         self.part = slice_of(setup)
         self.dp, self.micro_batches = setup.dp, setup.plan.micro_batches(setup.cluster.gpus)
-        self.shards = setup.sharing(setup.groups.data).ranks
-        self.expert_shards = setup.sharing(setup.groups.expert_data).ranks if setup.config.experts else 1
+        self.shards = setup.sharing(setup.groups.data).ranks * setup.copies
+        self.expert_shards = setup.sharing(setup.groups.expert_data).ranks * setup.copies if setup.config.experts else 1
         self.placed = gpu_layers(setup.config, setup.plan)
         self.layers = {kind: activations_of(setup, kind, self.part) for gpu in self.placed for kind in gpu}
 
-    def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
+    def held(self, index: int) -> Held:
         """Return the parameters of one GPU of the pipeline."""
-        config, plan = self.config, self.plan
+        return functools.reduce(Held.with_stage, (self._stage_held(place) for place in self._stages(index)))
+
+    def _stages(self, index: int) -> tuple[int, ...]:
+        """Return the places of the stages of one GPU: under DualPipe that from the other end, too."""
+        return (index, self.plan.pp - 1 - index)[: self.setup.copies]
+
+    def _stage_held(self, index: int) -> Held:
+        """Return the parameters of one stage of the pipeline."""
+        config, plan, counts = self.config, self.plan, self.placed[index]
         expert = config.experts * config.expert_parameters / (plan.ep * self.setup.etp)
         frames = {kind: self._frame(kind) for kind in counts}
         outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
@@ -177,18 +197,23 @@ class _Holder:
         return whole - matrices + max(own, matrices / shard.tp)
 
     def trained(self, held: Held, counts: Mapping[Kind, int]) -> Held:
-        """Return how many of the parameters of one GPU have gradients and moments: all, or the adapters' own."""
+        """Return how many of the parameters of one GPU have gradients and moments: all, or the adapters' own.
+
+        ``counts`` are its layers, of all its stages.
+        """
         if not self.plan.lora:
             return held
         each = {kind: self.setup.trained(0.0, kind) for kind in counts}
         dense = sum(each[kind] * count for kind, count in counts.items())
         return Held(dense, 0.0, 0.0, max(each.values(), default=0.0) * (self.shards > 1))
 
-    def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
+    def stage(self, index: int) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""
-        held = self.held(index, counts)
+        stages = self._stages(index)
+        counts = sum((Counter(self.placed[place]) for place in stages), Counter[Kind]())
+        held = self.held(index)
         trained = self.trained(held, counts)
-        last = index == self.plan.pp - 1
+        last = self.plan.pp - 1 in stages
         state, host = self._split(self._state(held, trained))
         gathered, working_gradients, pools = self._gathered(held, trained)
         copies = self._copies(held)
@@ -341,9 +366,17 @@ class _Holder:
 
         1F1B: min(m, p - i) micro batches on stage i; interleaved: (v - 1) p + 2 (p - i - 1) + 1 of its v p parts, which
         is L (1 + (p - 1) / (p v)) layers on the first; GPipe: all m (Narayanan et al. 2021, Korthikanti et al. 2022);
-        zero bubble: p on every stage, until their weights have gradients (Qi et al. 2023, ZB-H1).
+        zero bubble: p on every stage, until their weights have gradients (Qi et al. 2023, ZB-H1). Passes in pairs keep
+        one part more, and without a pipeline one layer: a forward pass takes what the backward pass beside it frees
+        (`perfmodel.training.expert_overlap`). DualPipe: p + 1 micro batches, half of them of each of two stages
+        (DeepSeek-AI 2024, table 2).
+
+        Parameters
+        ----------
+        index : place of the GPU.
+        counts : its layers, of all its stages.
         """
-        plan, m = self.plan, self.micro_batches
+        plan, m, together = self.plan, self.micro_batches, overlaps(self.plan)
         one = sum(self.layers[kind].kept * count for kind, count in counts.items())
         # what the encoder gives stays for all layers of the decoder
         one += any(not kind.encoder for kind in counts) * (
@@ -356,10 +389,13 @@ class _Holder:
             return m * one
         if plan.schedule == Schedule.ZERO_BUBBLE:
             return min(m, plan.pp) * one
+        if plan.schedule == Schedule.DUALPIPE:
+            return 0.5 * min(m, plan.pp + 1) * one
         if plan.vp > 1:
-            parts = (plan.vp - 1) * plan.pp + 2 * (plan.pp - index - 1) + 1
+            parts = (plan.vp - 1) * plan.pp + 2 * (plan.pp - index - 1) + 1 + together
             return min(m, parts / plan.vp) * one
-        return min(m, plan.pp - index) * one
+        layer = max((self.layers[kind].kept for kind in counts), default=0.0) if together and m > 1 else 0.0
+        return min(m, plan.pp - index) * one + layer
 
     def _logits(self) -> tuple[float, float]:
         """Return logits with their gradients, and the input of the head [B]."""

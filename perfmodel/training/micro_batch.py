@@ -12,6 +12,7 @@ from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
+from perfmodel.training.expert_overlap import Window, hidden_s, overlaps
 from perfmodel.training.frozen import frozen_kernels
 from perfmodel.training.kernels import CoreTime, needs_transposed, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
@@ -50,6 +51,7 @@ class Passes:
     trained, trained_experts : of these, with gradients: adapters beside frozen ones count without them.
     weight_bytes : of a parameter as ranks that share it out gather it [B].
     launches : kernels that the host launches forward, and backward with what is computed anew.
+    hidden_s : how much shorter both passes are beside those of another micro batch, whose exchanges they hide [s].
     """
 
     forward: Vector
@@ -61,6 +63,7 @@ class Passes:
     expert_parameters: float = 0.0
     trained_experts: float = 0.0
     launches: tuple[float, float] = (0.0, 0.0)
+    hidden_s: float = 0.0
 
 
 def layer_passes(setup: Setup, kind: Kind) -> Passes:
@@ -103,6 +106,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         gaps=gap_s * work.kernels_backward,
         **exchanges[1],
     )
+    hidden = _hidden_s(setup, work, forward, backward) if kind.moe and overlaps(setup.plan) else 0.0
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)
     return Passes(
         forward,
@@ -114,7 +118,27 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         work.expert_parameters,
         setup.trained(work.expert_parameters),
         layer_launches(setup, work),
+        hidden,
     )
+
+
+def _hidden_s(setup: Setup, work: LayerWork, forward: Vector, backward: Vector) -> float:
+    """Return how much shorter the passes of a layer with experts are in pairs, before anything is computed anew [s].
+
+    Neither waits for the host nor what backward computes anew hide an exchange.
+    """
+    slow, experts = setup.constants.memory_bound[setup.framework.streams], work.experts
+    trained = experts.input_s if setup.plan.lora else experts.backward_s
+    inside = (
+        experts.forward_s + slow * work.expert_streams_s,
+        trained + slow * work.expert_streams_backward_s,
+    )
+
+    def window(parts: Vector, experts_s: float) -> Window:
+        exchange_s = float(parts[INDEX["expert"]])
+        return Window(float(parts.sum() - parts[INDEX["host"]]) - exchange_s - experts_s, experts_s, exchange_s)
+
+    return hidden_s(window(forward, inside[0]), window(backward, inside[1]), setup.constants.sm_share)
 
 
 def _exchanges(

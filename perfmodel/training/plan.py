@@ -67,6 +67,8 @@ class TrainingPlan:
     expert_imbalance : tokens of the busiest expert parallel rank over the mean; 1 is balanced routing.
     dispatcher : how tokens reach experts of other ranks, see `perfmodel.operators.routing.Dispatcher`; "" as the
         framework does.
+    expert_overlap : whether exchanges of experts run beside the passes of another micro batch, see
+        `perfmodel.training.expert_overlap`.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     lora_targets : which matrices have adapters, see `AdapterTargets`.
     frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
@@ -112,6 +114,7 @@ class TrainingPlan:
     offload_fraction: float = 1.0
     documents: tuple[int, ...] = ()
     length_spread: float = 0.0
+    expert_overlap: bool = False
 
     def __post_init__(self) -> None:
         counts = ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "vp")
@@ -184,7 +187,7 @@ class TrainingPlan:
         ):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
-        for name in ("sp", "hsdp", "tp_overlap", "dropout"):
+        for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap"):
             if not isinstance(getattr(self, name), bool | None):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is neither true nor false.", place=PLACE)
         for name in ("expert_imbalance", "offload_fraction", "length_spread"):
@@ -220,6 +223,8 @@ class TrainingPlan:
     def _check_pipeline(self) -> None:
         if self.vp > 1 and self.pp == 1:
             raise refused(f"vp = {self.vp} interleaves a pipeline, and pp = 1 is none", "Use vp = 1, or pp above 1")
+        if self.schedule == Schedule.DUALPIPE and self.pp > 1 and self.pp % 2:
+            raise refused(f"dualpipe folds a pipeline, and pp = {self.pp} is odd", f"Nearest: pp={self.pp + 1}")
         if self.vp > 1 and self.schedule != Schedule.INTERLEAVED:
             raise refused(f"schedule {self.schedule} has one stage a GPU, not vp = {self.vp}", "Use interleaved")
         if self.stages and (len(self.stages) != self.pp * self.vp or min(self.stages) < 0):

@@ -18,7 +18,7 @@ from perfmodel.training.documents import spread_lengths
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Framework, frameworks, nearest_framework
 from perfmodel.training.frozen import FROZEN_BYTES
-from perfmodel.training.plan import ContextAlgorithm, TrainingPlan, divisors
+from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan, divisors
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
@@ -101,6 +101,11 @@ class Setup:
         """Micro batches of a GPU; a smaller last one counts as its share unless a pipeline waits for it."""
         share = self.plan.batch / self.dp / self.plan.micro_batch
         return float(-(-share // 1)) if self.plan.pp > 1 else max(share, 1.0)
+
+    @property
+    def copies(self) -> int:
+        """GPUs of one pipeline that hold each stage: two under DualPipe, which share out the optimizer as others do."""
+        return 2 if self.plan.schedule == Schedule.DUALPIPE else 1
 
     @property
     def contention(self) -> float:

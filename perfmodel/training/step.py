@@ -18,6 +18,7 @@ from perfmodel.training.checks import check_plan
 from perfmodel.training.choices import offloaded
 from perfmodel.training.constants import Constants
 from perfmodel.training.documents import imbalance
+from perfmodel.training.expert_overlap import overlap_note, overlap_stretch, pairs
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
 from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
@@ -30,6 +31,7 @@ from perfmodel.training.stages import gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, EXCHANGES, UNDESCRIBED, stretches, wide_because
 from perfmodel.training.update import (
     StageGpu,
+    both_ways,
     gathers_once,
     gradients_time,
     stage_gpu,
@@ -124,6 +126,8 @@ def pipeline_gpus(setup: Setup) -> list[StageGpu]:
             outer = [embedding_passes(setup, tokens)] * (tokens > 0) + [head] * last
             alike[key] = stage_gpu(setup, counts, layers, outer)
         gpus.append(alike[key])
+    if setup.plan.schedule == Schedule.DUALPIPE:
+        return [both_ways(one, other) for one, other in zip(gpus, reversed(gpus), strict=True)]
     return gpus
 
 
@@ -133,6 +137,9 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     count = setup.micro_batches
     slowest, exchange_s, update_s, end = _slowest(setup, {id(gpu): gpu for gpu in gpus}.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
+    together = pairs(plan, count)
+    hidden = together * slowest.hidden_s
+    terms["expert"] -= hidden
     terms["bubble"] = _bubble(setup, gpus, slowest)
     terms["sends"] = _sends(setup)
     terms["data"] = count * slowest.sharding_s + exchange_s
@@ -143,7 +150,8 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     total = sum(terms.values())
     waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
     hosts = offload_stretch(setup, slowest.copies, end, total, count)
-    known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits).beside(hosts)
+    known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
+    known_runs = known_runs.beside(overlap_stretch(hidden, total)).beside(hosts)
     inside, alone = (known_runs.beside(unmeasured) for unmeasured in stretches(setup, terms))
     everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
     (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
@@ -161,8 +169,8 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
         own_interval_s=own,
         laboratory_interval_s=laboratory,
         terms_s={name: time for name, time in terms.items() if time},
-        stage_forward_s=tuple(float(gpu.forward.sum()) for gpu in gpus),
-        stage_backward_s=tuple(float(gpu.backward.sum()) for gpu in gpus),
+        stage_forward_s=tuple(gpu.passes_s(together / count)[0] for gpu in gpus),
+        stage_backward_s=tuple(gpu.passes_s(together / count)[1] for gpu in gpus),
         stage_weights_s=tuple(gpu.weights_s for gpu in gpus),
         flop=flop,
         flop_full_attention=full,
@@ -172,6 +180,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
         notes=(
             *_notes(setup, known),
             *filter(None, [slowest.waits.note(setup.constants, total, count)]),
+            *filter(None, [overlap_note(plan, terms["expert"], hidden, total)]),
             *wide_because(setup, terms, elsewhere),
             *(offload_notes(setup, updated_parameters(setup, slowest), terms) if plan.offload != "none" else ()),
         ),
@@ -182,10 +191,12 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
 def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float, StepEnd]:
     """Return the GPU of the pipeline that takes longest for a step, and of it the exchange, and the updates [s].
 
-    max over the GPUs of m t + e + u: m micro batches of t, what exchanging gradients and weights adds once a step, and
-    the update, on the GPU and on the host. Embedding and head may take as long as a layer and have many more parameters
-    to exchange.
+    max over the GPUs of m t - n h + e + u: m micro batches of t, n of them in pairs that are shorter by h, what
+    exchanging gradients and weights adds once a step, and the update, on the GPU and on the host. Embedding and head
+    may take as long as a layer and have many more parameters to exchange.
     """
+    count = setup.micro_batches
+    together = pairs(setup.plan, count)
     host = setup.plan.on_host("optimizer")
     ends = [
         (
@@ -196,7 +207,9 @@ def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, f
         )
         for gpu in gpus
     ]
-    return max(ends, key=lambda end: setup.micro_batches * end[0].time_s + end[1] + end[2] + end[3].time_s)
+    return max(
+        ends, key=lambda end: count * end[0].time_s - together * end[0].hidden_s + end[1] + end[2] + end[3].time_s
+    )
 
 
 def _imbalance(setup: Setup, gpu: StageGpu) -> float:
@@ -313,12 +326,16 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
     While the others run their first and their last micro batch it has none: the sum over the other GPUs of t / v, with
     t = F + B of a micro batch through all of its v stages; (p - 1) t / v of equal ones. Where 1F1B has its slowest GPU
     early, the micro batches under way hide some of it: it is the most that a step waits. A zero-bubble schedule fills
-    it with the products of the weights' gradients: F + B - 2 W of each (Qi et al. 2023, ZB-H1). What all GPUs exchange
-    once a step at the same time, weights that stay gathered, delays none of them more than the others.
+    it with the products of the weights' gradients: F + B - 2 W of each (Qi et al. 2023, ZB-H1). DualPipe waits
+    (p / 2 - 1) (P + B - 3 W), where P is a forward and a backward pass as a pair (DeepSeek-AI 2024, table 2). What all
+    GPUs exchange once a step at the same time, weights that stay gathered, delays none of them more than the others.
     """
     plan = setup.plan
     if plan.pp == 1:
         return 0.0
+    if plan.schedule == Schedule.DUALPIPE:
+        pair = slowest.time_s - slowest.hidden_s
+        return max(0.0, (plan.pp / 2.0 - 1.0) * (pair + float(slowest.backward.sum()) - 3.0 * slowest.weights_s))
     once = gathers_once(setup)
 
     def passing(gpu: StageGpu) -> float:

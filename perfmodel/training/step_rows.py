@@ -13,7 +13,7 @@ from perfmodel.training.study import Study
 
 _PLAN_KEYS = (
     "tp", "pp", "vp", "cp", "ep", "etp", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
-    "schedule", "offload", "offload_fraction", "documents", "length_spread",
+    "schedule", "expert_overlap", "offload", "offload_fraction", "documents", "length_spread",
 )  # fmt: skip
 
 
@@ -25,7 +25,8 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     words += [f"etp{plan.etp}"] if plan.etp and plan.tp > 1 else []
     words += [f"zero{plan.zero}"] if plan.zero else []
     words += ["hsdp"] if plan.hsdp else []
-    words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble") else []
+    words += ["expert-overlap"] if plan.expert_overlap else []
+    words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble", "dualpipe") else []
     words += [f"mbs{plan.micro_batch}"]
     words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
     words += [plan.recompute] if plan.recompute != "none" else []

@@ -143,8 +143,16 @@ def chains(config: ModelConfig, shard: Shard, backward: int, kind: Kind) -> int:
     return sum(max(0, round(moved / each) - 1) for moved in counted)
 
 
+def expert_stream_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
+    """Return what the activation inside routed experts moves, forward and backward [B]; `stream_bytes` counts it."""
+    routed, *_ = _activated(config, shard, True)
+    into, back = _activation_bytes(config, shard)
+    wide = shard.element_bytes / 2.0
+    return wide * into * routed, wide * back * routed
+
+
 def _activated(config: ModelConfig, shard: Shard, moe: bool) -> list[float]:
-    """Return the elements behind each activation of one GPU."""
+    """Return the elements behind each activation of one GPU; those of routed experts come first."""
     if not moe:
         return [shard.tokens * config.ffn / shard.tp]
     routed = shard.imbalance * shard.expert_tokens * config.top_k * config.expert_ffn / shard.etp

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import UsageError
+from perfmodel.training.orders import BACKWARD, FORWARD, SPLIT, WEIGHTS, Key, input_of, order_of
 from perfmodel.training.plan import Schedule, TrainingPlan
 
 #: most passes that are placed one by one
@@ -39,14 +40,9 @@ class Pass:
     frees: bool = False
 
 
-#: part, micro batch, and what is done: forward, backward (of activations alone under a zero-bubble schedule), weights
-_Key = tuple[int, int, int]
-_FORWARD, _BACKWARD, _WEIGHTS = range(3)
-
-
 def count_passes(plan: TrainingPlan, micro_batches: int) -> int:
     """Return the passes of a step over all GPUs of the pipeline."""
-    return (3 if plan.schedule == Schedule.ZERO_BUBBLE else 2) * plan.pp * plan.vp * micro_batches
+    return (3 if plan.schedule in SPLIT else 2) * plan.pp * plan.vp * micro_batches
 
 
 def pipeline_timeline(
@@ -60,41 +56,44 @@ def pipeline_timeline(
 
     Sends and the exchanges of gradients are left out: the last pass ends after m (F + B) + (p - 1) (F + B) / v for
     equal stages, as the step's ``bubble`` has it. A zero-bubble schedule (Qi et al. 2023, ZB-H1) puts the gradients of
-    weights off by as many micro batches as a GPU has before it, and waits (p - 1) (F + B - 2 W).
+    weights off by as many micro batches as a GPU has before it, and waits (p - 1) (F + B - 2 W). DualPipe, whose GPUs
+    have two stages that half of the micro batches pass each, waits (p / 2 - 1) (F + 2 B - 3 W).
 
     Parameters
     ----------
     plan : its pipeline.
     micro_batches : of a GPU in the step.
-    forward_s, backward_s : of one micro batch through all parts of each GPU [s].
-    weights_s : of it, the gradients of weights, for a zero-bubble schedule; by default half of backward [s].
+    forward_s, backward_s : of one micro batch through all parts of each GPU, under DualPipe through one of both [s].
+    weights_s : of it, the gradients of weights, for schedules that put them off; by default half of backward [s].
 
     Raises
     ------
     UsageError
         When there are more than `MOST_PASSES` passes.
     """
-    split, count = plan.schedule == Schedule.ZERO_BUBBLE, count_passes(plan, micro_batches)
+    split, count = plan.schedule in SPLIT, count_passes(plan, micro_batches)
     if count > MOST_PASSES:
         raise UsageError(f"the time line has {count} passes; at most {MOST_PASSES} are placed.", place="time line")
-    orders = [_order(plan, micro_batches, gpu) for gpu in range(plan.pp)]
+    orders = [order_of(plan, micro_batches, gpu) for gpu in range(plan.pp)]
     times = _times(list(forward_s), list(backward_s), list(weights_s), split)
-    ends: dict[tuple[int, _Key], float] = {}
+    ends: dict[tuple[int, Key], float] = {}
     free, position = [0.0] * plan.pp, [0] * plan.pp
     placed: list[Pass] = []
     while len(placed) < count:
         before = len(placed)
         for gpu, order in enumerate(orders):
             while position[gpu] < len(order):
-                key = order[position[gpu]]
-                ready = _ready(plan, gpu, key, ends)
-                if ready is None:
+                item = order[position[gpu]]
+                sources = {input_of(plan, gpu, key) for key in item} - {None, *((gpu, key) for key in item)}
+                if not sources <= ends.keys():
                     break
-                start = max(ready, free[gpu])
-                free[gpu] = start + times[gpu][key[2]] / plan.vp
-                ends[gpu, key] = free[gpu]
-                frees = key[2] == (_WEIGHTS if split else _BACKWARD)
-                placed.append(Pass(gpu, key[0], key[1], key[2] != _FORWARD, start, free[gpu], frees))
+                free[gpu] = max(free[gpu], *(ends[source] for source in sources if source), 0.0)
+                for part, micro_batch, kind in item:
+                    start = free[gpu]
+                    free[gpu] += times[gpu][kind] / plan.vp
+                    frees = kind == (WEIGHTS if split else BACKWARD)
+                    placed.append(Pass(gpu, part, micro_batch, kind != FORWARD, start, free[gpu], frees))
+                ends |= dict.fromkeys(((gpu, key) for key in item), free[gpu])
                 position[gpu] += 1
         if len(placed) == before:
             raise UsageError("the schedule waits for itself.", place="time line")
@@ -109,67 +108,6 @@ def _times(
     weights = weights or [0.5 * one for one in backward_s]
     later = weights if split else [0.0] * len(backward_s)
     return [(one, both - own, own) for one, both, own in zip(forward_s, backward_s, later, strict=True)]
-
-
-def _ready(plan: TrainingPlan, gpu: int, key: _Key, ends: dict[tuple[int, _Key], float]) -> float | None:
-    """Return when the input of a pass is there; None while what makes it is not placed yet."""
-    part, micro_batch, kind = key
-    last = gpu == plan.pp - 1 and part == plan.vp - 1
-    if kind == _WEIGHTS:
-        return ends.get((gpu, (part, micro_batch, _BACKWARD)))
-    if kind == _FORWARD:
-        if gpu == 0 and part == 0:
-            return 0.0
-        source = (gpu - 1, part) if gpu else (plan.pp - 1, part - 1)
-        return ends.get((source[0], (source[1], micro_batch, _FORWARD)))
-    if last:
-        return ends.get((gpu, (part, micro_batch, _FORWARD)))
-    source = (gpu + 1, part) if gpu < plan.pp - 1 else (0, part + 1)
-    return ends.get((source[0], (source[1], micro_batch, _BACKWARD)))
-
-
-def _order(plan: TrainingPlan, m: int, gpu: int) -> list[_Key]:
-    """Return the passes of one GPU in the order in which it runs them."""
-    forward = [(*place, _FORWARD) for place in _parts(plan, m, reverse=False)]
-    backward = [(*place, _BACKWARD) for place in _parts(plan, m, reverse=True)]
-    if plan.schedule == Schedule.GPIPE:
-        return [*forward, *backward]
-    ahead = min(len(forward), _ahead(plan, gpu))
-    order: list[_Key] = list(forward[:ahead])
-    for one, other in zip(forward[ahead:], backward, strict=False):
-        order += [one, other]
-    order += backward[len(forward) - ahead :]
-    return _with_weights(order, gpu) if plan.schedule == Schedule.ZERO_BUBBLE else order
-
-
-def _with_weights(order: list[_Key], late: int) -> list[_Key]:
-    """Return an order with the gradients of weights of each micro batch after the backward pass of a later one."""
-    found: list[_Key] = []
-    waiting: list[_Key] = []
-    for part, micro_batch, kind in order:
-        found.append((part, micro_batch, kind))
-        if kind == _BACKWARD:
-            waiting.append((part, micro_batch, _WEIGHTS))
-        if kind == _BACKWARD and len(waiting) > late:
-            found.append(waiting.pop(0))
-    return found + waiting
-
-
-def _ahead(plan: TrainingPlan, gpu: int) -> int:
-    """Return the forward passes before the first backward one: p - 1 - i, or with parts 2 (p - 1 - i) + (v - 1) p."""
-    if plan.vp > 1:
-        return 2 * (plan.pp - 1 - gpu) + (plan.vp - 1) * plan.pp
-    return plan.pp - 1 - gpu
-
-
-def _parts(plan: TrainingPlan, m: int, *, reverse: bool) -> list[tuple[int, int]]:
-    """Return (part, micro batch) in the order of the interleaved schedule: p micro batches, then the next part."""
-    places: list[tuple[int, int]] = []
-    for first in range(0, m, plan.pp):
-        group = range(first, min(first + plan.pp, m))
-        parts = range(plan.vp - 1, -1, -1) if reverse else range(plan.vp)
-        places.extend((part, micro_batch) for part in parts for micro_batch in group)
-    return places
 
 
 def alive(passes: Iterable[Pass], gpu: int) -> list[tuple[float, int]]:

@@ -34,8 +34,8 @@ from perfmodel.workloads.layer_kinds import Kind
 class StageGpu:
     """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
 
-    Its parameters, and those of them that are trained, are told apart as in `Passes`. ``copies`` are those to and from
-    the host in a micro batch.
+    Its parameters, and those of them that are trained, are told apart as in `Passes`. ``hidden_s`` is how much shorter
+    both passes are in pairs. ``copies`` are those to and from the host in a micro batch.
     """
 
     forward: Vector
@@ -48,6 +48,7 @@ class StageGpu:
     trained_experts: float
     layers: int
     waits: Waits
+    hidden_s: float = 0.0
     copies: tuple[Copied, ...] = ()
 
     @property
@@ -57,8 +58,17 @@ class StageGpu:
 
     @property
     def time_s(self) -> float:
-        """Both passes, with what sharded weights and copies to the host add [s]."""
+        """Both passes, one after the other, with what sharded weights and copies to the host add [s]."""
         return float(self.forward.sum() + self.backward.sum()) + self.sharding_s + self.offload_s
+
+    def passes_s(self, paired: float) -> tuple[float, float]:
+        """Return the forward and the backward pass where some share of them, from 0 to 1, is in pairs [s].
+
+        What pairs hide is taken off both in proportion.
+        """
+        forward, backward = float(self.forward.sum()), float(self.backward.sum())
+        left = 1.0 - paired * self.hidden_s / (forward + backward)
+        return left * forward, left * backward
 
 
 def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes]) -> StageGpu:
@@ -73,7 +83,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
     copies = _copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
-    busy = float(forward.sum() + backward.sum()) + sharding + sum(copy.exposed_s() for copy in copies)
+    hidden = sum(count * passes.hidden_s for passes, count in parts)
+    busy = float(forward.sum() + backward.sum()) + sharding - hidden + sum(copy.exposed_s() for copy in copies)
     waits = Waits(busy, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
     backward[INDEX["host"]] += waits.backward_s
@@ -88,7 +99,32 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         trained=sum(count * passes.trained for passes, count in parts),
         trained_experts=sum(count * passes.trained_experts for passes, count in parts),
         layers=sum(counts.values()),
+        hidden_s=hidden,
         copies=tuple(copies),
+    )
+
+
+def both_ways(one: StageGpu, other: StageGpu) -> StageGpu:
+    """Return a GPU of DualPipe, which holds two stages, through each of which half of its micro batches pass."""
+    waits = (one.waits, other.waits)
+    return StageGpu(
+        forward=0.5 * (one.forward + other.forward),
+        backward=0.5 * (one.backward + other.backward),
+        weights_s=0.5 * (one.weights_s + other.weights_s),
+        sharding_s=0.5 * (one.sharding_s + other.sharding_s),
+        parameters=one.parameters + other.parameters,
+        expert_parameters=one.expert_parameters + other.expert_parameters,
+        trained=one.trained + other.trained,
+        trained_experts=one.trained_experts + other.trained_experts,
+        layers=one.layers + other.layers,
+        waits=Waits(
+            busy_s=0.5 * sum(wait.busy_s for wait in waits),
+            launch_s=one.waits.launch_s,
+            forward=0.5 * sum(wait.forward for wait in waits),
+            backward=0.5 * sum(wait.backward for wait in waits),
+        ),
+        hidden_s=0.5 * (one.hidden_s + other.hidden_s),
+        copies=tuple(copy._replace(number=0.5 * copy.number) for copy in (*one.copies, *other.copies)),
     )
 
 
@@ -136,7 +172,7 @@ def _moved_states(setup: Setup, passes: Passes) -> tuple[float, float]:
     stored = FROZEN_BYTES.get(plan.frozen_dtype, weight_bytes(setup))
     leaving = gradients_leave(setup) * plan.offload_fraction * updated_gradient_bytes(setup)
     for alike in _alike(setup, passes):
-        ranks = setup.sharing(alike.group).ranks
+        ranks = setup.sharing(alike.group).ranks * setup.copies
         weights += plan.on_host("parameters") * stored * alike.held / ranks
         gradients += leaving * alike.trained / ranks
     return weights, gradients
@@ -144,8 +180,10 @@ def _moved_states(setup: Setup, passes: Passes) -> tuple[float, float]:
 
 def updated_parameters(setup: Setup, gpu: StageGpu) -> float:
     """Return the parameters that a GPU updates: all that it trains, or its share."""
-    shared_out = setup.plan.zero > 0
-    return sum(alike.trained / (setup.sharing(alike.group).ranks if shared_out else 1) for alike in _alike(setup, gpu))
+    shared_out, copies = setup.plan.zero > 0, setup.copies
+    return sum(
+        alike.trained / (setup.sharing(alike.group).ranks * copies if shared_out else 1) for alike in _alike(setup, gpu)
+    )
 
 
 def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:

@@ -50,6 +50,33 @@ def test_a_zero_bubble_schedule_waits_p_minus_1_times_f_plus_b_minus_2_w(pp, m):
     assert {max(held for _, held in alive(passes, gpu)) for gpu in range(pp)} == {pp}
 
 
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (4, 8), (6, 14), (8, 20), (16, 120)])
+def test_dualpipe_waits_as_its_authors_say_and_holds_p_plus_1_micro_batches(pp, m):
+    """(p / 2 - 1) (F + B + B - 3 W) with F = W = 1, B = 2, where no pair is shorter (DeepSeek-AI 2024, table 2)."""
+    _, passes = timeline(pp, m, schedule="dualpipe")
+    assert len(passes) == 3 * pp * m
+    assert max(one.end_s for one in passes) == pytest.approx(3.0 * m + (pp / 2 - 1) * 2.0)
+    assert max(held for gpu in range(pp) for _, held in alive(passes, gpu)) == pp + 1
+
+
+@given(half=st.integers(1, 5), more=st.integers(0, 6), backward=st.floats(1.0, 3.0), weights=st.floats(0.1, 0.9))
+def test_dualpipe_runs_every_pass_of_both_directions_after_its_input(half, more, backward, weights):
+    pp, m = 2 * half, 4 * half + 2 * more
+    plan = TrainingPlan(batch=m, seq=128, pp=pp, schedule="dualpipe")
+    passes = pipeline_timeline(plan, m, [1.0] * pp, [backward] * pp, [weights * backward] * pp)
+    forward = {(one.part, one.micro_batch, one.gpu): one for one in passes if not one.backward}
+    assert len(forward) == pp * m
+    assert {part for part, _, _ in forward} == {0, 1}
+    for (part, micro_batch, gpu), one in forward.items():
+        source = gpu - 1 if part == 0 else gpu + 1
+        if 0 <= source < pp:
+            assert one.start_s >= forward[part, micro_batch, source].end_s - 1e-9
+    for gpu in range(pp):
+        own = sorted((one.start_s, one.end_s) for one in passes if one.gpu == gpu)
+        assert all(first[1] <= second[0] + 1e-9 for first, second in itertools.pairwise(own))
+        assert sum(end - start for start, end in own) == pytest.approx(m * (1.0 + backward))
+
+
 def test_interleaving_holds_more_on_the_first_stage():
     # (v - 1) p + 2 (p - 1) + 1 of v p parts: 8 + 6 + 1 = 15 of 12, or L (1 + (p - 1) / (p v)) layers
     _, passes = timeline(4, 16, vp=3)

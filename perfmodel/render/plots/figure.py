@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from perfmodel import storage
 from perfmodel.errors import UsageError
 from perfmodel.files import write_atomic
-from perfmodel.render.plots.fonts import take_note, with_fallbacks, written_out
+from perfmodel.render.plots.fonts import give_letters, take_note, written_out
 
 #: suffix -> metadata without a time stamp, so that equal plots give equal files
 _FORMATS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -91,9 +91,8 @@ class ShownFigure(Figure):
     def draw(self, renderer: RendererBase) -> None:
         """Draw the figure."""
         for text in self.findobj(Text):
-            if isinstance(text, Text) and not text.get_text().isascii():
-                text.set_text(written_out(text.get_text()))
-                text.set_fontfamily(with_fallbacks(text.get_fontfamily()))
+            if isinstance(text, Text):
+                give_letters(text)
         super().draw(renderer)
 
     def _repr_png_(self) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from matplotlib import font_manager
 from matplotlib.ft2font import FT2Font
+from matplotlib.text import Text
 
 #: parts of the names of fonts with many letters, which are asked first
 _LARGE = ("CJK", "Source Han", "WenQuanYi", "Noto Sans", "Unifont", "Arial Unicode")
@@ -42,6 +43,13 @@ def take_note() -> str:
         return ""
     first = ascii(letters[0])[1:-1]
     return f"letters that no font of this machine has ({len(letters)}) are written as code points, as {first}"
+
+
+def give_letters(text: Text) -> None:
+    """Give a text of a figure the fonts that its letters need, and write out those that no font has."""
+    if not text.get_text().isascii():
+        text.set_text(written_out(text.get_text()))
+        text.set_fontfamily(with_fallbacks(text.get_fontfamily()))
 
 
 def with_fallbacks(families: Sequence[str]) -> list[str]:

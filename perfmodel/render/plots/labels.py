@@ -15,7 +15,7 @@ from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel.render.plots.figure import POINTS_PER_INCH
-from perfmodel.render.plots.fonts import with_fallbacks
+from perfmodel.render.plots.fonts import give_letters, with_fallbacks
 
 #: positions of a label around its point, those to try first in front: distance [pt] and direction [rad]
 _DISTANCES = (6.0, 12.0, 17.0, 22.0, 28.0, 34.0, 42.0, 50.0, 60.0, 70.0, 82.0, 95.0)
@@ -154,10 +154,12 @@ class LabelPlacer:
                 )
 
     def _written(self, anchor: tuple[float, float], text: str, **style: Any) -> Annotation:
-        """Return a label in the middle of its point."""
-        return self._axes.annotate(
+        """Return a label in the middle of its point, in the fonts with which it will be drawn."""
+        label = self._axes.annotate(
             text, anchor, (0, 0), textcoords="offset points", ha="center", va="center", parse_math=False, **style
         )
+        give_letters(label)
+        return label
 
     def _places(self, artist: Annotation) -> _Places:
         """Return where a label can stand."""

@@ -96,7 +96,17 @@ def test_a_plot_of_such_names_says_so_once(perfmodel: Any, tmp_path: Path) -> No
 
 
 def test_a_roofline_in_a_notebook_draws_the_same() -> None:
-    figure = pm.roofline_plot("h100", [pm.predict(pm.Gemm(m=64, n=64, k=64, name=CHINESE), "h100")])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        figure = pm.roofline_plot("h100", [pm.predict(pm.Gemm(m=64, n=64, k=64, name=CHINESE), "h100")])
         assert figure._repr_png_()
+
+
+@pytest.mark.usefixtures("shipped")
+def test_a_label_is_measured_in_the_font_that_draws_it() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns of each box, where it measures one, too
+        figure = pm.roofline_plot("h100", [pm.predict(pm.Gemm(m=64, n=64, k=64, name=CIRCLED), "h100")])
+    named = [text for text in figure.findobj(Text) if text.get_text().startswith(CIRCLED)]
+    assert named
+    assert all("STIXGeneral" in text.get_fontfamily() for text in named)
