@@ -214,7 +214,7 @@ class _Holder:
         held = self.held(index)
         trained = self.trained(held, counts)
         last = self.plan.pp - 1 in stages
-        state, host = self._split(self._state(held, trained))
+        state, host = self._split(self._state(held, trained), trained)
         gathered, working_gradients, pools = self._gathered(held, trained)
         copies = self._copies(held)
         working = max((self.layers[kind].working for kind in counts), default=0.0) + self._written_out
@@ -241,14 +241,18 @@ class _Holder:
         parts = {name: at[moment].get(name, 0.0) for name in PARTS}
         return StageMemory(index, moment, parts, used, pools, {name: size for name, size in host.items() if size})
 
-    def _split(self, state: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    def _split(self, state: Mapping[str, float], trained: Held) -> tuple[dict[str, float], dict[str, float]]:
         """Return what of weights, gradients and optimizer is on the GPU, and what on its host [B].
 
-        Gradients that stay on the GPU until the update have a pinned buffer on the host.
+        The gradients of what is updated there have a buffer on the host, also where they stay on the GPU until then.
         """
         share = self.plan.offload_fraction if self.plan.on_host("optimizer") else 0.0
         on_gpu = dict(state)
-        host = {"optimizer": share * state["optimizer"], "gradients": share * state["gradients"]}
+        updated = self._share(trained, self.plan.zero >= 1)
+        host = {
+            "optimizer": share * state["optimizer"],
+            "gradients": share * updated_gradient_bytes(self.setup) * updated,
+        }
         on_gpu["optimizer"] -= host["optimizer"]
         on_gpu["gradients"] -= host["gradients"] * gradients_leave(self.setup)
         if self.plan.on_host("parameters"):

@@ -15,13 +15,14 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.render.table import render
-from perfmodel.training.host_offload import Copied, StepEnd, host_update_bytes, offload_stretch
+from perfmodel.training.host_offload import Copied, StepEnd, offload_stretch
 from perfmodel.training.host_rates import GRACE, REACHED, host_rates
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import full_step, search
 from perfmodel.training.setup import setup_of
 from perfmodel.training.space import default_space
+from perfmodel.training.state_bytes import host_update_bytes
 from perfmodel.workloads.catalog import named_model
 
 LLAMA = named_model("llama-3.1-8b")
@@ -114,6 +115,21 @@ def test_half_of_the_optimizer_costs_half_and_leaves_half() -> None:
     assert half.terms_s["optimizer"] == pytest.approx(0.5 * none.terms_s["optimizer"], rel=0.05)
     parts = [found.memory.peak.parts["optimizer"] for found in (none, half, whole)]
     assert parts[1:] == pytest.approx([0.5 * parts[0], 0.0])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "dualpipe"])
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_the_cpu_updates_what_its_memory_holds(schedule: str, zero: int) -> None:
+    """12 B of optimizer and 4 of gradients a parameter wait on the host, also of both stages of a GPU of DualPipe."""
+    made = plan(framework="megatron", zero=zero, pp=4, batch=64, schedule=schedule, offload="optimizer")
+    found = full_step(LLAMA, Cluster.of(H100, 8, host_bandwidth="160GB/s"), made)
+    assert found.memory is not None
+    held = max(stage.host["optimizer"] for stage in found.memory.stages)
+    moved = host_update_bytes(setup_of(LLAMA, Cluster.of(H100, 8), made))
+    # the last norm is not counted
+    assert found.terms_s["cpu_optimizer"] == pytest.approx(held / 12.0 * moved / 20e9, rel=1e-5)
+    for stage in found.memory.stages:
+        assert stage.host["gradients"] == pytest.approx(stage.host["optimizer"] / 12.0 * 4.0)
 
 
 @pytest.mark.parametrize("parts", WAYS)
