@@ -126,7 +126,7 @@ FrameworkOption = Annotated[
         "--framework",
         metavar="NAME",
         help="megatron, nemo, megatron-bridge, fsdp2-compile, fsdp2-eager, fsdp1-eager, ddp-compile, deepspeed, "
-        "picotron, huggingface, or a file.",
+        "picotron, huggingface, unsloth, llmq, or a file.",
     ),
 ]
 OptimizerOption = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,9 @@ class LayerAttention:
             part = shard if reach.ratio else shard.windowed or shard
             each, deviation = self._of(reach)(part, reach, **whole)
             time, spread = time + layers * each, spread + layers * each * deviation
+        if shard.cross_tokens:
+            each, deviation = self._cross(whole["batch"], whole["seq_q"])
+            time, spread = time + shard.layers * each, spread + shard.layers * each * deviation
         if shard.state and shard.state.has_states:
             each, deviation = self._states(shard.state, whole["batch"], whole["seq_q"])
             time = time + shard.linear_layers * each
@@ -106,12 +109,19 @@ class LayerAttention:
 
         One token reads and writes the state; several are computed in chunks, from a state to the next.
         """
+        steps = bool(np.all(tokens == 1))
         op = state.operator(
             batch=sequences, seq=tokens, carried=True, dtype=self.dtype,
-            algorithm="recurrent" if np.all(tokens == 1) else "chunked",
+            algorithm="recurrent" if steps else "chunked",
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        return state.slower * time, deviation.whole
+        return state.slower(steps) * time, deviation.whole
+
+    def _cross(self, sequences: Array, queries: Array) -> tuple[Array, Array]:
+        """Return the time of a layer's attention to what an encoder gave of each sequence [s], and its deviation."""
+        shard = replace(self.shard, causal=False)
+        keys = np.full(np.broadcast_shapes(sequences.shape, queries.shape), float(shard.cross_tokens))
+        return self._attention(shard, Reach(), batch=sequences, seq_q=queries, seq_kv=keys)
 
     def _blocks(self, shard: Shard, reach: Reach, **sizes: Any) -> tuple[Array, Array]:
         """Return the time of attention to blocks of keys that an indexer chooses for each head of these [s].
@@ -128,7 +138,8 @@ class LayerAttention:
             return time, deviation.whole
         op = Attention(
             heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
-            value_dim=0 if shard.value_dim == shard.head_dim else shard.value_dim, causal=True, window=reach.window,
+            value_dim=0 if shard.value_dim == shard.head_dim else shard.value_dim, causal=shard.causal,
+            window=reach.window,
             dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
         time, deviation = kernel(op, self.hardware, library)

@@ -13,6 +13,7 @@ from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.serving.cost import Array, Cost
 from perfmodel.serving.grid import Curve, Surface
 from perfmodel.serving.kernels import Kernels
+from perfmodel.serving.sound import TERM, encoded, encoder_kernels
 
 #: tokens of a GPU at which the linear part is computed: finely where the tiles of products end, at 64, 128 and 256
 _EDGES = np.array(
@@ -29,6 +30,8 @@ CONTEXTS = np.unique(np.round(np.geomspace(16.0, 262144.0, 25)))
 PROMPTS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
 _PROMPTS = PROMPTS.tolist()
 QUERIES = np.unique(np.concatenate([[1.0, 8.0], np.round(np.geomspace(16.0, 131072.0, 40))]))
+#: requests whose sound a step encodes
+ENCODED = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0])
 BEFORE = np.unique(np.concatenate([[0.0], np.round(np.geomspace(64.0, 262144.0, 13))]))
 
 
@@ -78,6 +81,8 @@ class Clock:
         )
         self.prefill, self.prefill_spread = self._prefill(kernels)
         self._guessed_s = kernels.attention.guessed_s
+        self.encoder_kernels = encoder_kernels(kernels)
+        self.encoder, self.encoder_spread = _encoder(kernels)
         parallel = kernels.parallel
         self._common = {"experts"} if parallel.copies_share else set()
         own, common = (
@@ -138,7 +143,12 @@ class Clock:
             some = np.where(count > 0, count, 0.0)
             cost.add("prefill", some * alone, "prefill", wide / np.maximum(alone, 1e-30))
         cost.add("head", self.head(rows), "head", np.full(np.shape(rows), 0.1))
-        return cost
+        if self.encoder is None:
+            return cost
+        # what is computed of a prompt for the first time has the keys that it computes
+        began = np.asarray(sum(np.where(keys < new + 0.5, count, 0.0) for count, new, keys in chunks) + 0.0 * sequences)
+        own = {family: curve(began) for family, curve in self.encoder_spread.items()}
+        return cost.plus(Cost({TERM: self.encoder(began)}, own), 1.0)
 
     def decode_s(self, sequences: float, context: float, mean: float, each: float = 1.0, stages: float = 1.0) -> float:
         """Return the device's time of a step in which every sequence decodes, ``each`` tokens of it [s].
@@ -183,6 +193,7 @@ class Clock:
         decoded = each * sequences
         surface = self.prefill[_index(math.ceil(len(listed) / share))]
         tokens = most = attention = longest = 0.0
+        encoder_s = self._encoded_s(listed, share) if self.encoder else 0.0
         for new, keys in listed:
             time = surface.at(new, keys - new)
             tokens += new
@@ -194,7 +205,24 @@ class Clock:
         attention = max(attention / share, longest)
         attention += self._decoded_s(sequences, context, each) if sequences else 0.0
         layers_s = self._linear_s(decoded + max(tokens / share, most), mean_tokens) + attention
-        return stages * layers_s + self.head.at(logits)
+        return stages * layers_s + self.head.at(logits) + encoder_s
+
+    def _encoded_s(self, prompts: Sequence[tuple[float, float]], share: int) -> float:
+        """Return the time to encode the sound of the prompts that begin in a step [s]."""
+        began = sum(keys < new + 0.5 for new, keys in prompts)
+        return self.encoder.at(busiest(float(began), share)) if self.encoder and began else 0.0
+
+
+def _encoder(kernels: Kernels) -> tuple[Curve | None, dict[str, Curve]]:
+    """Return the time to encode the sound of some requests, and what each family adds to its spread; None without."""
+    if kernels.shard.encoder is None:
+        return None, {}
+    cost = encoded(kernels, ENCODED[1:])
+
+    def from_none(value: Array) -> Curve:
+        return Curve(ENCODED, np.append(0.0, np.broadcast_to(value, ENCODED[1:].shape)))
+
+    return from_none(cost.total_s), {family: from_none(value) for family, value in cost.spread.items()}
 
 
 def _index(prompts: int) -> int:

@@ -16,7 +16,7 @@ from perfmodel.prediction.predict import predict
 Array = NDArray[np.float64]
 
 #: the terms of a step in the order in which they are shown
-TERMS = ("weights", "experts", "kv", "prefill", "exchange", "sends", "kernels", "head", "gaps", "host")
+TERMS = ("weights", "experts", "kv", "prefill", "encoder", "exchange", "sends", "kernels", "head", "gaps", "host")
 
 
 class Deviation(NamedTuple):

@@ -89,6 +89,8 @@ class Cycle:
         each = np.where(full, most, busiest(self.running, slots))
         room = np.maximum(64.0, deployment.token_budget - np.maximum(0.0, each - 1.0))  # one at least decodes nothing
         self.room = np.maximum(1.0, room / new)  # prompts of a step
+        if deployment.encoded_limit:
+            self.room = np.minimum(self.room, deployment.encoded_limit)
         whole = np.clip(each / self.answer, 1.0, self.room)
         self.prompts = np.where(full, np.maximum(1.0, ended), np.minimum(whole, np.maximum(each, 1.0)))
         self.chunks = np.where(full, 1.0 / np.minimum(1.0, ended), np.ceil(np.maximum(1.0, new / room)))

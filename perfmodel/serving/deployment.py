@@ -115,6 +115,7 @@ class Deployment:
             given.check_texts(engine=self.engine)
         given.check_utilization(self.utilization)
         given.check_decoder(self.config)
+        given.check_encoder(self.config, self.profile.name, self.pp, self.speculation is not None)
         given.check_keys(self.config, self.kv, type(self).kv, self.kv_tokens)
         given.check_states(self.config, self.states)
         remedy = "Give perfmodel.serving.speculation.Speculation(tokens=3, acceptance=0.7)."
@@ -211,6 +212,15 @@ class Deployment:
     def token_budget(self) -> int:
         """Most tokens of a step of one copy of the model, in one micro-batch."""
         return self.max_batched_tokens or self.profile.limits_on(self.hardware)[0]
+
+    @property
+    def encoded_limit(self) -> int:
+        """Most prompts whose sound one step of a copy of the model encodes, one at least; 0 without an encoder.
+
+        The tokens of encoders have the budget of a step's tokens to themselves (vLLM's ``compute_encoder_budget``).
+        """
+        tokens = self.config.encoder_positions
+        return max(1, self.token_budget // tokens) if tokens else 0
 
     @property
     def sequence_limit(self) -> int:
@@ -357,7 +367,7 @@ class Deployment:
     def prompt_launches_s(self) -> float:
         """Time of the host to launch the kernels of a prompt, which no graph holds [s]."""
         kernels = self.part.layers * self.pp * self.table.prompt_kernels_per_layer
-        return kernels * self.profile.prompt_launch_s
+        return (kernels + self.table.encoder_kernels) * self.profile.prompt_launch_s
 
     @property
     def kernels_per_step(self) -> float:

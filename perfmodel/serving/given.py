@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import DTYPES
@@ -39,10 +41,43 @@ def check_utilization(share: object) -> None:
 
 
 def check_decoder(config: ModelConfig) -> None:
-    """Raise a UsageError for a model that does not write one token after the other."""
-    if config.encoder_layers or not config.architecture.causal:
+    """Raise a UsageError for a model that does not write one token after the other, and for encoders of text."""
+    if (config.encoder_layers and not config.encoder_positions) or not config.architecture.causal:
         raise UsageError(
-            f"{config.name or config.model_type} has an encoder; served are decoders, which write text.", place=_PLACE
+            f"{config.name or config.model_type} has an encoder of text; served are decoders, which write text, alone "
+            "or after an encoder of sound (Whisper).",
+            place=_PLACE,
+            remedy="perfmodel train predicts it; capture counts a forward pass.",
+        )
+
+
+def check_encoder(config: ModelConfig, engine: str, pp: int, speculation: bool) -> None:
+    """Raise a UsageError for what engines do not do with a model that has an encoder.
+
+    vLLM's class of Whisper has no pipeline, and no draft; llama.cpp does not read it.
+    """
+    if not config.encoder_positions:
+        return
+    wrong = [f"pp={pp}"] * (pp > 1) + ["speculative decoding"] * speculation
+    if engine.startswith("llama.cpp"):
+        wrong.append(f"the engine {engine}")
+    if wrong:
+        raise UsageError(
+            f"{config.name or config.model_type} has an encoder of sound, which is not served with "
+            f"{' and '.join(wrong)}.",
+            place=_PLACE,
+            remedy="Leave it out: vLLM serves such models with tp and dp.",
+        )
+
+
+def check_prefix(config: ModelConfig, prefix: object) -> None:
+    """Raise a UsageError for a cached prefix of prompts whose keys depend on what an encoder gives."""
+    if config.encoder_positions and np.any(np.asarray(prefix, dtype=np.float64) > 0):
+        raise UsageError(
+            f"{config.name or config.model_type} has an encoder of sound: keys of its prompts depend on the sound, and "
+            "no cache has them.",
+            place="prefix",
+            remedy="Leave the prefix at 0.",
         )
 
 

@@ -20,13 +20,14 @@ def kv_token_bytes(part: Shard, kv: str) -> float:
 
 
 def sequence_bytes(part: Shard, kv: str) -> float:
-    """Return what layers with compressed keys keep of a sequence on one GPU, however long it is [B].
+    """Return what is kept of a sequence on one GPU, however long it is, beside states [B].
 
-    They keep the tokens of the window, and in fp32 those that no compressed key holds yet. Engines reserve both as a
-    whole (vLLM manages what compression keeps as one more window), so that a sequence within the window has them, too.
+    That is keys and values of an encoder's tokens, or what layers with compressed keys keep of it: the tokens of the
+    window, and in fp32 those that no compressed key holds yet. Engines reserve both as a whole (vLLM manages what
+    compression keeps as one more window), so that a sequence within the window has them, too.
     """
     if not part.compressed_layers:
-        return 0.0
+        return part.layers * part.cross_tokens * vector_bytes(part, kv)
     unfinished = sum(layers * one.unfinished_bytes for one, layers in part.compressors)
     return part.attending_layers * part.window * vector_bytes(part, kv) + unfinished
 

@@ -19,6 +19,7 @@ from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_
 from perfmodel.serving.products import Products
 from perfmodel.serving.shard import Parallel, Shard
 from perfmodel.serving.stage_sends import add_sends
+from perfmodel.serving.streams import ALTUP_KERNELS, LAUREL_KERNELS, laurel, predicted_streams
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer
 
 #: the largest logit is the token; and the ways to draw one
@@ -55,6 +56,9 @@ JOINT_KERNELS = 6.0
 #: kernels of a layer's own embedding: a product with its activation and the embedding multiplied in, a second product,
 #: and the addition with a norm (vLLM's ``Gemma4DecoderLayer``)
 LAYER_EMBEDDING_KERNELS = 4.0
+#: kernels of attention to an encoder's tokens in a layer: a norm with its addition, a product before and one after, and
+#: attention (vLLM's ``WhisperCrossAttention``)
+CROSS_KERNELS = 4.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,12 @@ class Kernels:
             self._mlp(cost, tokens, width, layers)
         if shard.layer_embedding:
             self._layer_embeddings(cost, tokens)
+        if shard.altup:
+            predicted_streams(self, cost, tokens)
+        if shard.laurel_rank:
+            laurel(self, cost, tokens)
+        if shard.cross_tokens:
+            self._across(cost, tokens)
         if shard.shared_blocks:
             self._around_blocks(cost, tokens)
         if shard.moe_layers > 0:
@@ -112,9 +122,12 @@ class Kernels:
         linear, bare = shard.linear_layers / shard.layers, shard.bare_layers / shard.layers
         attends, joint = shard.attending_layers / shard.layers, shard.joint_layers / shard.layers
         exchanges = 0.0 if self.parallel.tp == 1 else 1.0 if shard.parallel_block else 2.0 - bare
+        exchanges += (shard.cross_tokens > 0) * (self.parallel.tp > 1)
         own = self.engine.kernels + self.engine.format_kernels.get(self.weights.name, 0) - MLP_KERNELS * bare
         attention = attends * (shard.qk_norm + (shard.output_gate or shard.head_gate) + 3 * (shard.kv_lora > 0))
-        attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * (shard.residual_streams > 1)
+        attention += SHARED_KERNELS * shard.shared_vector + MIXING_KERNELS * shard.mixes_streams
+        attention += ALTUP_KERNELS * shard.altup + LAUREL_KERNELS * (shard.laurel_rank > 0)
+        attention += shard.sparse_layers / shard.layers + CROSS_KERNELS * (shard.cross_tokens > 0)
         attention += COMPRESSOR_KERNELS * sum(layers for _, layers in shard.compressors) / shard.layers
         attention += joint * (JOINT_KERNELS + len(shard.block_matrices) + (shard.shared_blocks > 0))
         attention += LAYER_EMBEDDING_KERNELS * (shard.layer_embedding > 0)
@@ -147,6 +160,10 @@ class Kernels:
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
         self._product(cost, term, (m, n, k), layers, self.beside)
+
+    def wide_product(self, cost: Cost, term: str, m: Array, n: int, k: int, times: float = 1.0) -> None:
+        """Add matrix products in 16 bits, whatever the format of the weights."""
+        self._product(cost, term, (m, n, k), times, None)
 
     def _product(
         self, cost: Cost, term: str, sizes: tuple[Array, int, int], layers: float, form: Format | None, batch: int = 1
@@ -231,7 +248,19 @@ class Kernels:
         self.product(cost, "weights", tokens, width, shard.hidden, shard.layers)
         self.stream(cost, "kernels", tokens * width, 2, "silu_mul", shard.layers)
         self.product(cost, "weights", tokens, shard.hidden, width, shard.layers)
-        self._residuals(cost, tokens, shard.layers)
+        if shard.altup:  # what it gives is added to all streams but the first
+            self.stream(
+                cost, "kernels", tokens * shard.hidden * (shard.residual_streams - 0.5), 1, "copy", shard.layers
+            )
+            return
+        self.residuals(cost, tokens, shard.layers)
+
+    def _across(self, cost: Cost, tokens: Array) -> None:
+        """Add what attention to an encoder's tokens has for each token of the decoder: two products and a norm."""
+        shard = self.shard
+        self.product(cost, "weights", tokens, shard.heads * shard.head_dim, shard.hidden, shard.layers)
+        self._output_products(cost, tokens, shard, shard.layers)
+        self.residuals(cost, tokens, shard.layers)
 
     def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
         hidden = self.shard.hidden
@@ -294,7 +323,7 @@ class Kernels:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
         shard = self.shard
         norms = shard.layers if shard.parallel_block else 2 * shard.layers - shard.bare_layers
-        self._residuals(cost, tokens, norms)
+        self.residuals(cost, tokens, norms)
         for part, layers in shard.attentions:
             self.stream(cost, "kernels", tokens * part.heads_width, 1, "copy", layers)
             if part.qk_norm:
@@ -303,17 +332,22 @@ class Kernels:
             if part.output_gate or part.head_gate:
                 self.stream(cost, "kernels", tokens * part.heads * part.value_dim, 2, "mul", layers)
         if shard.state:  # the convolution, and the norm of the output with its gate
-            if shard.state.conv:
-                self.stream(cost, "kernels", tokens * shard.state.convolved_width, 1, "copy", shard.linear_layers)
+            if shard.state.passed_width:
+                self.stream(cost, "kernels", tokens * shard.state.passed_width, 1, "copy", shard.linear_layers)
             gated, gates = tokens * shard.state.value_width, shard.state.gates
             self.stream(cost, "kernels", gated, 2, "silu_mul", gates * shard.linear_layers)
-        if shard.joint_layers:  # the sum of what attention and states give
-            self.stream(cost, "kernels", tokens * shard.hidden, 2, "add", shard.joint_layers)
+        if shard.joint_layers:  # the sum of what attention and states give, of wide ones after a norm each
+            width = shard.heads * shard.value_dim if shard.joint_output else shard.hidden
+            self.stream(cost, "kernels", tokens * width, 2, "add", shard.joint_layers)
+            if shard.joint_output:
+                self.stream(cost, "kernels", tokens * width, 1, "copy", 2.0 * shard.joint_layers)
+        if shard.sparse_layers:  # mean and deviation of a gate, which its activation reads again
+            self.stream(cost, "kernels", 0.5 * tokens * shard.ffn, 1, "copy", shard.sparse_layers)
         for width, layers in shard.mlps:
             self.stream(cost, "kernels", tokens * width, 2 if shard.gated else 1,
                         "silu_mul" if shard.gated else "gelu", layers)  # fmt: skip
 
-    def _residuals(self, cost: Cost, tokens: Array, norms: float) -> None:
+    def residuals(self, cost: Cost, tokens: Array, norms: float) -> None:
         """Add what stands between blocks: an addition with a norm, or a hyper-connection of m residual streams.
 
         That reads all streams for the product that gives its weights, reads them for the sum that goes into the block
@@ -321,7 +355,7 @@ class Kernels:
         (m + 1 reads, m writes).
         """
         m, hidden = self.shard.residual_streams, self.shard.hidden
-        if m == 1:
+        if not self.shard.mixes_streams:
             self.stream(cost, "kernels", tokens * hidden, 3, "add", norms)
             return
         self._product(cost, "kernels", (tokens, m * (m + 2), m * hidden), norms, None)

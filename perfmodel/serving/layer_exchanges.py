@@ -56,6 +56,7 @@ class LayerExchanges:
         spread = parallel.copies_share
         if parallel.tp > 1:
             each = shard.layers if shard.parallel_block else 2.0 * shard.layers - shard.bare_layers
+            each += shard.layers * (shard.cross_tokens > 0)
             each += shard.joint_layers * (shard.shared_blocks > 0)  # a state behind a block has one of its own
             self._all_reduce(cost, tokens * shard.hidden, each - (shard.moe_layers if spread else 0.0))
             if shard.state and shard.state.summed_width:

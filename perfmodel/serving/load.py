@@ -13,6 +13,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError, check_names, expect, expect_numbers, renaming, suggesting
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.given import check_prefix
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.kv_link import kv_link
 from perfmodel.serving.policies import Policy, find_policy
@@ -31,6 +32,7 @@ _POLICY_OF = {"chunked": "chunked-prefill", "prefill_first": "prefill-first", "s
 _LIMITER = {
     "kv": Limiter.HBM,
     "prefill": Limiter.COMPUTE,
+    "encoder": Limiter.COMPUTE,
     "exchange": Limiter.LINK,
     "sends": Limiter.LINK,
     "kernels": Limiter.HBM,
@@ -140,6 +142,7 @@ class Fleet:
             max_batched_tokens=deployment.token_budget * deployment.slots,
             block_tokens=engine.block_tokens,
             ahead=engine.ahead,
+            encoded=deployment.encoded_limit * deployment.slots or None,
         ).changed(**rules)
 
 
@@ -198,6 +201,7 @@ def simulate_fleet(
     expect(deployment, Deployment, "deployment", place="deployment", remedy=remedy)
     expect(requests, Requests, "load", place="requests", remedy="Write pm.closed_loop(8, 100, 512, 128).")
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
+    check_prefix(deployment.config, requests.cached)
     fleet, deployment = fleet.of_copies(deployment), deployment.replica
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
 

@@ -10,6 +10,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "experts": "products of experts, their router, moving tokens",
         "kv": "attention of decoding sequences: reading keys and values",
         "prefill": "attention of prompts",
+        "encoder": "the encoder of the sound of prompts, and the keys that the decoder keeps of it",
         "exchange": "reductions and exchanges between GPUs",
         "sends": "hidden states from one stage of a pipeline to the next",
         "kernels": "norms, rotary positions, activations",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from perfmodel.serving.kept_bytes import (
 )
 from perfmodel.serving.precision import Format, beside_experts
 from perfmodel.serving.shard import Parallel, Shard, stage_parts
+from perfmodel.workloads.matrices import count_parameters
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS
 
@@ -52,7 +53,8 @@ class Memory(Reportable):
     state_pool_bytes : memory of one GPU for states alone [B]; 0 where they share that of keys and values.
     most_states : sequences whose states fit in that pool, over all copies of the model; infinite without one.
     sequence_bytes : what layers with compressed keys keep of a sequence on one GPU, however long it is: the window, and
-        tokens that no key holds yet [B].
+        tokens that no key holds yet; or keys and values of an encoder's tokens [B].
+    cross_tokens : these tokens.
     all_sequence_bytes : the same over all GPUs of a copy of the model [B].
     step_bytes : the part of ``kv_bytes`` that these windows need for the new tokens of the largest step [B].
     kv_tokens : tokens that fit, in all layers, over all copies of the model; infinite where no layer keeps keys.
@@ -82,6 +84,7 @@ class Memory(Reportable):
     all_sequence_bytes: float = 0.0
     step_bytes: float = 0.0
     windows_apart: bool = False
+    cross_tokens: int = 0
 
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
@@ -127,7 +130,8 @@ class Memory(Reportable):
 
     def room(self) -> str:
         """Return the room of the cache in words, for messages."""
-        kept = "window takes" if self.sequence_bytes else "states take"
+        others = "keys of the encoder take" if self.cross_tokens else "window takes"
+        kept = others if self.sequence_bytes else "states take"
         if math.isinf(self.kv_tokens):
             return f"the pool for states holds those of {self.most_states:.0f} sequences"
         states = f", and a sequence's {kept} as much as {self.state_tokens:.0f}" if self.state_tokens else ""
@@ -280,6 +284,7 @@ def memory_of(
         all_sequence_bytes=held.sequence_bytes_all,
         step_bytes=for_step,
         windows_apart=apart,
+        cross_tokens=part.cross_tokens,
         state_pool_bytes=pool,
         most_states=pool // (engine.state_copies * kept) * parallel.dp if pool else math.inf,
     )
@@ -295,6 +300,9 @@ def activation_bytes(part: Shard, tokens: int) -> float:
 
     Where no layer has an MLP, what the matrix before a state gives, values beside gates, stands for it.
     """
+    if part.encoder:  # the tokens of one sequence at least
+        return max(activation_bytes(replace(part, encoder=None), tokens), activation_bytes(part.encoder, max(
+            tokens, part.cross_tokens)))  # fmt: skip
     alone = part.state if part.bare_layers == part.layers else None
     into = alone.matrices()[0].n if alone else 0
     width = max(
@@ -324,8 +332,13 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     experts = part.moe_layers * gates * part.expert_hidden * part.experts / parallel.ep * part.expert_ffn
     tables: float = (1 if config.tied or parallel.pp > 1 else 2) * part.vocab * part.embedding_dim
     tables += part.layer_embedding_vocab * part.layers * part.layer_embedding
-    sixteen = part.moe_layers * part.scored_experts * hidden + 2 * part.layers * config.mixing_parameters
+    matrices += 2 * part.layers * hidden * part.laurel_rank + count_parameters(config.stream_linears())
+    sixteen = part.moe_layers * part.scored_experts * hidden + part.layers * config.stream_parameters
     sixteen += sum(layers * one.parameters for one, layers in part.compressors)
+    if config.encoder:
+        across = config.layers * count_parameters(config.attention_matrices())
+        matrices += (across + config.encoder_layers * count_parameters(config.encoder.layer_linears())) / parallel.tp
+        sixteen += config.stem_parameters + (config.encoder_positions + config.positions) * hidden
     for matrix in part.state.matrices() if part.state else ():
         if matrix.name in IN_SIXTEEN_BITS:
             sixteen += part.linear_layers * matrix.parameters
@@ -339,7 +352,8 @@ def _attention_parameters(part: Shard) -> float:
     """Return the parameters of the matrices of attention of all layers."""
     if not part.is_latent:
         return sum(
-            part.held(layers) * (part.attention_input * one.qkv_width + part.hidden * one.heads * one.value_dim)
+            part.held(layers)
+            * (part.attention_input * one.qkv_width + sum(count * n * k for count, n, k in one.output_matrices))
             for one, layers in part.attentions
         )
     nope = part.head_dim - part.rope_dim

@@ -36,6 +36,7 @@ class Policy:
     block_tokens : tokens of a block of the cache.
     batch : requests of a static or dynamic batch; 0 for continuous batching.
     ahead : a step is scheduled while the one before it runs, so that a request that comes in that one is not in it.
+    encoded : most prompts that begin in a step, since an encoder reads the sound of each; 0 for no limit.
     max_wait_s : longest time that the oldest request waits for a batch to fill [s]; infinite for static batching.
 
     Raises
@@ -57,6 +58,7 @@ class Policy:
     batch: int = 0
     ahead: bool = False
     max_wait_s: float = math.inf
+    encoded: int = 0
 
     def __post_init__(self) -> None:
         counts = {key: getattr(self, key) for key in ("max_num_seqs", "max_batched_tokens", "block_tokens", "batch")}

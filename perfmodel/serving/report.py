@@ -54,7 +54,13 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         where = "All layers" if math.isclose(share, 1.0) else f"Layers with {100 * share:.0f} % of these bytes"
         pool = ", in a pool of their own" if memory.windows_apart else ""
         notes += (f"{where} have a window: they keep the last {window} tokens of a sequence at most{pool}.",)
-    if memory.sequence_bytes:
+    if memory.cross_tokens:
+        notes += (
+            f"The decoder keeps keys and values of the encoder's {memory.cross_tokens} tokens of each sequence: "
+            f"{format_binary(memory.sequence_bytes)} on one GPU, as much as "
+            f"{memory.sequence_bytes / memory.kv_bytes_token_gpu:.0f} tokens.",
+        )
+    elif memory.sequence_bytes:
         notes += (
             f"Layers with compressed keys keep {format_binary(memory.sequence_bytes)} of each sequence on one GPU "
             "beside these, however long it is, for the window and for tokens that no key holds yet: as much as "

@@ -140,7 +140,8 @@ class Scheduler:
                 return chunks
             budget -= tokens
         waiting = self.waiting
-        while waiting and budget > 0 and not preempted and self.running < policy.max_num_seqs:
+        most = policy.encoded or math.inf
+        while waiting and budget > 0 and not preempted and self.running < policy.max_num_seqs and len(chunks) < most:
             tokens = self._enter(waiting[0], budget, chunks)
             if tokens < 0:
                 break

@@ -11,6 +11,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Router
 from perfmodel.workloads.compressor import Compressor
 from perfmodel.workloads.layer_kinds import chunk_sizes, layer_kinds
+from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.reach import Reach, compressed_layers, counted_reaches
 from perfmodel.workloads.state_layer import StateLayer
@@ -103,6 +104,13 @@ class Shard:
     shared_vector : one vector a token, which each GPU computes and keeps, is key and value of all heads.
     output_groups, output_lora : this GPU's groups of heads whose output has a matrix of its own, and its rank.
     residual_streams : that hyper-connections mix, which each GPU has all of.
+    altup, laurel_rank : layers predict and correct these streams; rank of a layer's second residual. Each GPU has all
+        of both.
+    joint_output : attention has no matrix behind it: that of the state beside it follows both.
+    sparse_layers : layers whose MLP keeps the largest values of its gate alone.
+    causal : each token attends to those before it; in an encoder to all.
+    encoder, cross_tokens, stem : this GPU's part of an encoder of sound, the tokens that its sequences have, to which
+        every layer of the decoder attends as well, and the convolutions before it, which each GPU has all of.
     output_gate : a gate as wide as the queries multiplies what attention gives.
     linear_layers : layers of the stage with a state; ``joint_layers`` of them attend to keys as well.
     state : what these have on this GPU.
@@ -165,6 +173,14 @@ class Shard:
     shared_blocks: int = 0
     block_matrices: tuple[tuple[int, int], ...] = ()
     block_indexer: bool = False
+    altup: bool = False
+    laurel_rank: int = 0
+    sparse_layers: float = 0.0
+    joint_output: bool = False
+    causal: bool = True
+    encoder: Shard | None = None
+    cross_tokens: int = 0
+    stem: tuple[Linear, ...] = ()
 
     @property
     def router(self) -> Router:
@@ -227,6 +243,11 @@ class Shard:
         """Width of what goes into attention: the residual stream, beside the embedding in blocks that are shared."""
         return self.hidden * (1 + (self.shared_blocks > 0))
 
+    @property
+    def mixes_streams(self) -> bool:
+        """Whether hyper-connections mix several residual streams before and after each block."""
+        return self.residual_streams > 1 and not self.altup
+
     def held(self, layers: float) -> float:
         """Return how many sets of weights so many layers with attention, or with an MLP, have."""
         return float(self.shared_blocks) if self.shared_blocks else layers
@@ -257,6 +278,8 @@ class Shard:
     def output_matrices(self) -> tuple[tuple[int, int, int], ...]:
         """The products that follow attention on this GPU: how many beside each other, their columns and their rows."""
         values = self.heads * self.value_dim
+        if self.joint_output:
+            return ()
         if not self.output_groups:
             return ((1, self.hidden, values),)
         groups, rank = self.output_groups, self.output_lora
@@ -334,6 +357,14 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         output_groups=config.output_groups // tp,
         output_lora=config.output_lora,
         residual_streams=config.residual_streams,
+        altup=config.architecture.altup,
+        laurel_rank=config.laurel_rank,
+        sparse_layers=config.sparse_layers / parallel.pp,
+        joint_output=config.architecture.joint_output,
+        causal=config.architecture.causal,
+        encoder=shard(config.encoder, parallel) if config.encoder else None,
+        cross_tokens=config.encoder_positions,
+        stem=config.stem_linears(),
         scored_experts=config.scored_experts,
         kv_shared_layers=config.kv_shared_layers / parallel.pp,
         kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,

@@ -12,6 +12,7 @@ from perfmodel.errors import UsageError, expect, suggesting
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.given import check_prefix
 from perfmodel.serving.load import Fleet
 from perfmodel.serving.prompts_first import PromptsFirst
 from perfmodel.serving.static_batch import batches_in_turn
@@ -161,6 +162,7 @@ def _check(deployment: Deployment, isl: Number, osl: Number, prefix: Number) -> 
             raise UsageError(f"{name} is not finite.", place="steady", remedy="Give whole numbers of tokens.")
         if np.any(np.less(value, 1)):
             raise UsageError(f"{name} is below 1.", place="steady", remedy="Give whole numbers of tokens.")
+    check_prefix(deployment.config, prefix)
     if np.any(np.greater_equal(prefix, isl)) or np.any(np.less(prefix, 0)):
         raise UsageError("the cached prefix is not shorter than the prompt.", place="prefix")
     deployment.check_length(float(np.max(np.add(isl, osl))))

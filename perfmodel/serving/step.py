@@ -20,8 +20,9 @@ class Step(Reportable):
     ----------
     time_s, low_s, high_s : expected time and its 80 % interval [s].
     terms_s : the parts that add up to it [s]: weights (matrix products), experts, kv (attention of decoding
-        sequences), prefill (attention of prompts), exchange (between GPUs), sends (between stages), kernels (norms,
-        rotation, activation), head (logits and sampling), gaps (between kernels), host.
+        sequences), prefill (attention of prompts), encoder (of the sound of prompts, all of it), exchange (between
+        GPUs), sends (between stages), kernels (norms, rotation, activation), head (logits and sampling), gaps (between
+        kernels), host.
     """
 
     time_s: Number

@@ -253,7 +253,12 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     _divides("tp", plan.tp, "encoder_ffn", config.encoder_ffn)
     seq = plan.encoder_seq or plan.seq
-    if config.learned_positions and seq > config.positions:
+    if config.encoder_positions and plan.encoder_seq not in (0, config.encoder_positions):
+        raise refused(
+            f"encoder_seq = {seq}, and an encoder of sound always has {config.encoder_positions} tokens",
+            "Leave encoder_seq out",
+        )
+    if config.learned_positions and not config.encoder_positions and seq > config.positions:
         near = f"Use encoder_seq={config.positions}"
         raise refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", near)
 
@@ -274,7 +279,10 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         )
     what = ["layers that share keys and values"] * (config.kv_shared_layers > 0)
     what += ["embeddings of layers"] * (config.layer_embedding > 0)
+    beside = config.architecture.altup or config.laurel_rank > 0 or config.sparse_layers > 0
+    what += ["residual streams, second residuals or sparse MLPs of Gemma 3n"] * beside
     what += ["blocks that layers share"] * (config.shared_blocks > 0)
+    what += ["one output matrix behind attention and a state"] * config.architecture.joint_output
     if what:
         raise UsageError(
             f"the model has {' and '.join(what)}, whose training is not modelled.",
@@ -294,8 +302,13 @@ def _check_attention(config: ModelConfig, plan: TrainingPlan) -> None:
         return
     if config.state_layer.summed_width and plan.tp > 1:
         raise refused(
-            f"tp = {plan.tp} with a selective scan (Mamba of the first kind), whose steps its ranks would have to sum "
-            "before it: it is not modelled",
+            f"tp = {plan.tp} with a selective scan (Mamba of the first kind, PLaMo 2), whose steps its ranks would "
+            "have to sum before it: it is not modelled",
+            "Use tp=1",
+        )
+    if config.state_layer.rule.is_rwkv and plan.tp > 1:
+        raise refused(
+            f"tp = {plan.tp} with RWKV, whose small matrices no framework shares out among ranks: it is not modelled",
             "Use tp=1",
         )
     _divides("tp", plan.tp, "key heads of layers with a state", config.linear_key_heads)
@@ -366,6 +379,8 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
             "Use vp=1",
         )
     count = plan.micro_batches(cluster.gpus)
+    if plan.schedule == Schedule.DUALPIPE and plan.zero > 1:
+        raise refused(f"dualpipe keeps whole weights and gradients, not zero = {plan.zero}", "Use zero=1")
     if plan.schedule == Schedule.DUALPIPE and (count % 2 or count < 2 * plan.pp):
         near = max(plan.pp, round(count / 2)) * 2
         raise refused(

@@ -110,13 +110,16 @@ class CompressedExchange:
     ratio: float
 
 
-def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compression) -> CompressedExchange:
+def compressed_data_s(
+    config: ModelConfig, step: TrainingStep, method: Compression, slower: float = 1.0
+) -> CompressedExchange:
     """Return what compressed gradients cost a step instead of its term ``data``, on the GPU for which it is most.
 
     Gradients are those that the step exchanges: of all weights, or of adapters, each among the ranks that hold the same
     weights. Methods whose parts can be added on the way are all-reduced; topk and 1bit are gathered from all ranks, n
     times what one sends. With a distributed optimizer the new weights are gathered as before. The exchange hides behind
     the backward pass of one virtual stage, as that of whole gradients does; encoding and decoding hide behind nothing.
+    Exchanges take ``slower`` times as long as expected.
 
     Raises
     ------
@@ -137,11 +140,11 @@ def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compressi
             place="--compress",
             remedy="Use more GPUs, or leave it out.",
         )
-    gpus = (_compressed(setup, gpu, method) for gpu in pipeline_gpus(setup))
+    gpus = (_compressed(setup, gpu, method, slower) for gpu in pipeline_gpus(setup))
     return max(gpus, key=lambda one: one.exchange_s + one.kernels_s)
 
 
-def _compressed(setup: Setup, gpu: StageGpu, method: Compression) -> CompressedExchange:
+def _compressed(setup: Setup, gpu: StageGpu, method: Compression, slower: float) -> CompressedExchange:
     """Return what the exchange of one GPU's gradients costs."""
     known, zero = METHODS[method.method], setup.plan.zero
     exchange = kernels = gradients = sent = 0.0
@@ -157,7 +160,8 @@ def _compressed(setup: Setup, gpu: StageGpu, method: Compression) -> CompressedE
         kernels += stream_time(setup.hardware, moved) + known.kernels * HOST_S * max(1.0, gpu.layers)
         gradients, sent = gradients + count * setup.gradient_bytes, sent + part
     passes_s = float(gpu.backward.sum() + gpu.forward.sum() * (zero > 0))
-    return CompressedExchange(beside_passes(setup, gpu, exchange, passes_s), kernels, gradients / max(sent, 1.0))
+    exchange_s = beside_passes(setup, gpu, slower * exchange, passes_s)
+    return CompressedExchange(exchange_s, kernels, gradients / max(sent, 1.0))
 
 
 def _matrices(setup: Setup) -> tuple[tuple[float, float], tuple[float, float]]:

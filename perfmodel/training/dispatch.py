@@ -27,18 +27,30 @@ UPDATED = 8.0
 #: flat parameters, events, streams, and three collectives, each of which takes as long as several launches. Assumed:
 #: two laboratories' steps of few tokens under FSDP1 took two to three times as long as with it
 SHARDED = 120.0
+#: what an adapter of a matrix adds forward: two products, the scale, the sum with the matrix's output; and backward:
+#: the scale, both gradients of both products, the sum of the input's gradient, and two to gradients of earlier micro
+#: batches, less the product of the frozen matrix's gradient (PEFT, peft/tuners/lora/layer.py, Linear.forward). Fused
+#: functions of Unsloth (unsloth/kernels/fast_lora.py) launch as many: they cast adapters and scale and sum in products
+ADAPTED = (4.0, 7.0)
 #: how much longer a step may become by a slow host before a note says so
 NOTED = 0.02
 #: share of the forward pass that the backward pass launches again
 _AGAIN: Mapping[str, float] = {Recompute.FULL: 1.0, Recompute.SELECTIVE_LAYER: 0.5, Recompute.SELECTIVE_OP: 0.5}
 
 
-def layer_launches(setup: Setup, work: LayerWork) -> tuple[float, float]:
-    """Return how many kernels the host launches for a layer and micro batch, forward and backward."""
+def layer_launches(setup: Setup, work: LayerWork, adapters: int) -> tuple[float, float]:
+    """Return how many kernels the host launches for a layer and micro batch, forward and backward.
+
+    Parameters
+    ----------
+    adapters : matrices of the layer that have one.
+    """
     beside = 0.5 * (BESIDE + SHARDED * setup.sharded)
-    again = _AGAIN.get(setup.plan.recompute, 0.0) * work.kernels
+    forward, backward = (passed * adapters for passed in ADAPTED)
+    forward += work.kernels
+    again = _AGAIN.get(setup.plan.recompute, 0.0) * forward
     updated = UPDATED / setup.micro_batches
-    return work.kernels + beside, work.kernels_backward + beside + again + updated
+    return forward + beside, work.kernels_backward + backward + beside + again + updated
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class LayerWork:
         return Passes(*(sum(times) for times in zip(*routed, strict=True))) if routed else Passes(0.0, 0.0, 0.0)
 
 
-class _Matrix(NamedTuple):
+class Matrix(NamedTuple):
     """A matrix [n, k] of one GPU and the rows that it multiplies."""
 
     rows: float
@@ -115,7 +115,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kind
     cores = kind.attends + kind.linear
     forward, backward = stream_bytes(hardware, config, shard, kind)
     of_experts = expert_stream_bytes(config, shard) if kind.moe else (0.0, 0.0)
-    products = _passes(hardware, matrices, shard)
+    products = product_passes(hardware, matrices, shard)
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
     quantised, quantised_backward, gathered = _quantised(matrices, shard) if shard.narrow else (0.0, 0.0, 0.0)
     return LayerWork(
@@ -152,7 +152,7 @@ def held_weights(config: ModelConfig, shard: Shard, kind: Kind) -> float:
     return sum(one.batch * one.n * one.k for name, one in matrices.items() if not name.startswith(_EXPERT))
 
 
-def _matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, _Matrix]:
+def _matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, Matrix]:
     """Return the matrices of one layer."""
     return {
         **(_state_matrices(config, shard) if kind.linear else {}),
@@ -171,7 +171,7 @@ COLUMNS = (
 ROWS = ("state_out", "out", "cross_out", "down", "shared_down")
 
 
-def _quantised(matrices: dict[str, _Matrix], shard: Shard) -> tuple[float, float, float]:
+def _quantised(matrices: dict[str, Matrix], shard: Shard) -> tuple[float, float, float]:
     """Return the elements that a GPU casts in each pass, and those that it gathers in backward.
 
     It casts the inputs of its products, once where several read the same, and the gradients of their outputs. What
@@ -200,43 +200,43 @@ def _accumulation(hardware: Hardware, weights: float, shard: Shard) -> float:
     return stream_time(hardware, (4.0 if shard.main_gradients == "fp32" else 2.0) * weights)
 
 
-def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, Matrix]:
     """Return the matrices around attention: queries, keys and values together, as frameworks join them, and output."""
     tokens, hidden, tp = shard.tokens, config.hidden, shard.tp
-    out = _Matrix(tokens, hidden, config.heads * config.value_dim / tp)
-    queries = _Matrix(tokens, config.query_width / tp, config.q_lora or hidden)
+    out = Matrix(tokens, hidden, config.heads * config.value_dim / tp)
+    queries = Matrix(tokens, config.query_width / tp, config.q_lora or hidden)
     if config.architecture.shared_vector:
         down = config.q_lora + config.kv_width
-        return {"latent_down": _Matrix(shard.outer_tokens, down, hidden), "qkv": queries, **_outputs(config, shard)}
+        return {"latent_down": Matrix(shard.outer_tokens, down, hidden), "qkv": queries, **_outputs(config, shard)}
     if config.latent_attention:
         down = config.q_lora + config.kv_lora + config.rope_head_dim
         up = config.heads * (config.nope_head_dim + config.value_dim) / tp
         return {
-            "latent_down": _Matrix(shard.outer_tokens, down, hidden),
+            "latent_down": Matrix(shard.outer_tokens, down, hidden),
             "qkv": queries,
-            "kv_up": _Matrix(tokens, up, config.kv_lora),
+            "kv_up": Matrix(tokens, up, config.kv_lora),
             "out": out,
         }
     keys = key_value_width(config, tp)
     own = keys - (key_heads(config, tp) * config.value_dim if config.keys_are_values else 0.0)
     width = config.query_width + config.gate_width + config.heads * config.architecture.head_gate
-    found = {"qkv": _Matrix(tokens, width / tp + own, hidden), "out": out}
+    found = {"qkv": Matrix(tokens, width / tp + own, hidden), "out": out}
     if shard.cross_seq:
-        found["cross_q"] = _Matrix(tokens, config.query_width / tp, hidden)
-        found["cross_kv"] = _Matrix(shard.cross_tokens, keys, hidden)
+        found["cross_q"] = Matrix(tokens, config.query_width / tp, hidden)
+        found["cross_kv"] = Matrix(shard.cross_tokens, keys, hidden)
         found["cross_out"] = out
     return found
 
 
-def _outputs(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+def _outputs(config: ModelConfig, shard: Shard) -> dict[str, Matrix]:
     """Return the matrices that follow attention: one, or those of groups of heads before it."""
     *groups, out = config.output_linears()
     tokens, tp, count = shard.tokens, shard.tp, max(1, config.output_groups)
-    found = {"out": _Matrix(tokens, out.n, out.k / tp)}
-    return {"out_groups": _Matrix(tokens, groups[0].n / count, groups[0].k, count / tp), **found} if groups else found
+    found = {"out": Matrix(tokens, out.n, out.k / tp)}
+    return {"out_groups": Matrix(tokens, groups[0].n / count, groups[0].k, count / tp), **found} if groups else found
 
 
-def _compressed_matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, _Matrix]:
+def _compressed_matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[str, Matrix]:
     """Return the matrices of a layer's indexer, of what compresses its tokens, and of its hyper-connections.
 
     Each GPU has all of them. Matrices of keys and gates that multiply one input are one product.
@@ -244,23 +244,23 @@ def _compressed_matrices(config: ModelConfig, shard: Shard, kind: Kind) -> dict[
     tokens, hidden, streams = shard.outer_tokens, config.hidden, config.residual_streams
     found = {}
     if kind.indexed and config.index_ratio > 1:
-        found["index_query"] = _Matrix(tokens, config.index_heads * config.index_head_dim, config.q_lora or hidden)
-        found["index_weight"] = _Matrix(tokens, config.index_heads, hidden)
+        found["index_query"] = Matrix(tokens, config.index_heads * config.index_head_dim, config.q_lora or hidden)
+        found["index_weight"] = Matrix(tokens, config.index_heads, hidden)
     for one in compressors_of(config, kind):
-        found[f"{one.prefix}_compressor"] = _Matrix(tokens, sum(matrix.n for matrix in one.matrices), hidden)
+        found[f"{one.prefix}_compressor"] = Matrix(tokens, sum(matrix.n for matrix in one.matrices), hidden)
     if streams > 1:
         for block in ("attention", "mlp")[: kind.blocks]:
-            found[f"{block}_mixing"] = _Matrix(tokens, streams * (streams + 2), streams * hidden)
+            found[f"{block}_mixing"] = Matrix(tokens, streams * (streams + 2), streams * hidden)
     return found
 
 
-def _state_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+def _state_matrices(config: ModelConfig, shard: Shard) -> dict[str, Matrix]:
     """Return the matrices around a layer's state: the first computes what goes into it, the last follows it."""
     into, *others, out = config.state_layer.share(shard.tp).matrices()
     return {
-        "state": _Matrix(shard.tokens, into.n, into.k),
-        **{matrix.name: _Matrix(shard.tokens, matrix.n, matrix.k) for matrix in others},
-        "state_out": _Matrix(shard.tokens, out.n, out.k),
+        "state": Matrix(shard.tokens, into.n, into.k),
+        **{matrix.name: Matrix(shard.tokens, matrix.n, matrix.k) for matrix in others},
+        "state_out": Matrix(shard.tokens, out.n, out.k),
     }
 
 
@@ -270,23 +270,23 @@ def _state_times(hardware: Hardware, config: ModelConfig, shard: Shard) -> CoreT
     return state_core(hardware, config, shard.sequences, shard.seq, shard.tp, dtype)
 
 
-def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Matrix]:
+def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, Matrix]:
     tokens, hidden, gates = shard.tokens, config.hidden, 2 if config.gated else 1
     if not moe:
         ffn = config.ffn / shard.tp
-        return {"up": _Matrix(tokens, gates * ffn, hidden), "down": _Matrix(tokens, hidden, ffn)}
+        return {"up": Matrix(tokens, gates * ffn, hidden), "down": Matrix(tokens, hidden, ffn)}
     local, width = config.experts / shard.ep, config.expert_ffn / shard.etp
     rows = shard.imbalance * shard.expert_tokens * config.top_k * shard.ep / config.experts
     found = {
-        "router": _Matrix(shard.outer_tokens, config.scored_experts, hidden),
-        "expert_up": _Matrix(rows, gates * width, config.expert_width, local),
-        "expert_down": _Matrix(rows, config.expert_width, width, local),
-        **{one.name: _Matrix(shard.outer_tokens, one.n, one.k) for one in config.latent_linears()},
+        "router": Matrix(shard.outer_tokens, config.scored_experts, hidden),
+        "expert_up": Matrix(rows, gates * width, config.expert_width, local),
+        "expert_down": Matrix(rows, config.expert_width, width, local),
+        **{one.name: Matrix(shard.outer_tokens, one.n, one.k) for one in config.latent_linears()},
     }
     if config.shared_ffn:
         shared = config.shared_ffn / shard.tp
-        found["shared_up"] = _Matrix(tokens, gates * shared, hidden)
-        found["shared_down"] = _Matrix(tokens, hidden, shared)
+        found["shared_up"] = Matrix(tokens, gates * shared, hidden)
+        found["shared_down"] = Matrix(tokens, hidden, shared)
     return found
 
 
@@ -302,7 +302,7 @@ _WIDE = ("router", "_compressor", "_mixing", "index_weight")
 _EXPERT_TILE = 128
 
 
-def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> dict[str, Passes]:
+def product_passes(hardware: Hardware, matrices: dict[str, Matrix], shard: Shard) -> dict[str, Passes]:
     """Return the products of each matrix; those that are new to the machine are predicted together."""
     dtype, sixteen = arithmetic(shard.dtype), shard.sixteen
     main = shard.main_gradients if shard.element_bytes == 2.0 else "fp32"
@@ -392,9 +392,9 @@ class HeadWork:
 def head_work(hardware: Hardware, config: ModelConfig, shard: Shard) -> HeadWork:
     """Return the work of the head: logits in 16 bits, their gradients, the final norm."""
     vocab, width = config.vocab / shard.tp, config.embedding_dim
-    matrix = _Matrix(shard.tokens, vocab, width)
+    matrix = Matrix(shard.tokens, vocab, width)
     sixteen = shard._replace(dtype=shard.sixteen)
-    passes = _passes(hardware, {"logits": matrix}, sixteen)["logits"]
+    passes = product_passes(hardware, {"logits": matrix}, sixteen)["logits"]
     passes = passes._replace(weight_s=passes.weight_s + _accumulation(hardware, vocab * width, shard))
     return HeadWork(
         products=passes,

@@ -160,7 +160,7 @@ class _Holder:
         config, plan, counts = self.config, self.plan, self.placed[index]
         expert = config.experts * config.expert_parameters / (plan.ep * self.setup.etp)
         frames = {kind: self._frame(kind) for kind in counts}
-        outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
+        outer = config.embedding_parameters / plan.tp + config.stem_parameters if index == 0 else 0.0
         if index and index == encoder_stages(config, plan):
             outer += config.vocab * config.embedding_dim / plan.tp  # of the decoder's tokens
         if index == plan.pp - 1:
@@ -389,6 +389,7 @@ class _Holder:
             * self.config.hidden
             / (self.plan.tp if self.part.sp else 1)
         )
+        one += any(kind.encoder for kind in counts) * self._stem()
         if plan.schedule == Schedule.GPIPE:
             return m * one
         if plan.schedule == Schedule.ZERO_BUBBLE:
@@ -400,6 +401,14 @@ class _Holder:
             return min(m, parts / plan.vp) * one
         layer = max((self.layers[kind].kept for kind in counts), default=0.0) if together and m > 1 else 0.0
         return min(m, plan.pp - index) * one + layer
+
+    def _stem(self) -> float:
+        """Return what the convolutions before an encoder of sound keep: the spectrum, and each before its GELU [B].
+
+        What a GELU gives is what the next one reads; the second's is the input of the layers.
+        """
+        bands, width = self.config.audio_bands, self.config.hidden
+        return self.part.element_bytes * self.part.cross_tokens * (2 * bands + 5 * width) * (bands > 0)
 
     def _logits(self) -> tuple[float, float]:
         """Return logits with their gradients, and the input of the head [B]."""

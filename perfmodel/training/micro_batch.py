@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import kernel_gap_s
-from perfmodel.training.adapters import adapter_bytes
+from perfmodel.training.adapters import adapted, adapter_bytes
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.expert_overlap import Window, hidden_s, overlaps
@@ -20,6 +20,7 @@ from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import Shard
 from perfmodel.training.stages import encoder_stages
+from perfmodel.training.stem import stem_work
 from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -117,7 +118,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         setup.layer_weight_bytes,
         work.expert_parameters,
         setup.trained(work.expert_parameters),
-        layer_launches(setup, work),
+        layer_launches(setup, work, len(adapted(config, kind, setup.plan.lora_targets)) if setup.plan.lora else 0),
         hidden,
     )
 
@@ -266,9 +267,26 @@ def _weight_cast_s(setup: Setup, parameters: float) -> float:
 def looked_up(setup: Setup, index: int) -> float:
     """Return the tokens whose embedding one GPU of the pipeline looks up: of each stack on its first stage."""
     shard, first = setup.shard, encoder_stages(setup.config, setup.plan)
+    encoded = 0.0 if setup.config.audio_bands else shard.cross_tokens
     if not first:
-        return shard.tokens + shard.cross_tokens if index == 0 else 0.0
-    return {0: shard.cross_tokens, first: shard.tokens}.get(index, 0.0)
+        return shard.tokens + encoded if index == 0 else 0.0
+    return {0: encoded, first: shard.tokens}.get(index, 0.0)
+
+
+def stem_passes(setup: Setup) -> Passes:
+    """Return the convolutions before an encoder of sound, as products, with a GELU behind each.
+
+    The spectrum needs no gradient, so that the first has none of its input.
+    """
+    shard, config = setup.encoder_shard, setup.config
+    products, moved, held = stem_work(setup.hardware, config, shard)
+    slow = setup.constants.memory_bound[setup.framework.streams]
+    forward = sum(one.forward_s for one in products)
+    inputs_s, weights_s = products[1].input_s, 0.0 if setup.plan.lora else sum(one.weight_s for one in products)
+    streams_s = slow * stream_time(setup.hardware, moved)
+    forward_pass = _vector(products=forward, memory_bound=streams_s)
+    backward_pass = _vector(products=inputs_s + weights_s, memory_bound=1.5 * streams_s)
+    return Passes(forward_pass, backward_pass, weights_s, held, setup.trained(held), setup.wide_bytes)
 
 
 def embedding_passes(setup: Setup, tokens: float) -> Passes:

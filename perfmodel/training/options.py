@@ -11,8 +11,10 @@ from perfmodel.training.compression import Compression, compressed_data_s
 from perfmodel.training.data_loading import data_loading
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import setup_of
+from perfmodel.training.step import pipeline_gpus, slowest_gpu
 from perfmodel.training.stragglers import slowdown
 from perfmodel.training.unmeasured import stretches
+from perfmodel.training.update import exchanged_time
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -71,7 +73,9 @@ def with_compression(config: ModelConfig, step: TrainingStep, text: str) -> Trai
         f"exposed, kernels {format_si(cost.kernels_s, 's')}; it may need more steps to the same loss."
     )
     setup = setup_of(config, step.cluster, step.plan)
-    before, after = stretches(setup, step.terms_s), stretches(setup, terms)
+    slowest, *_ = slowest_gpu(setup, pipeline_gpus(setup))
+    before = stretches(setup, step.terms_s, lambda slower: exchanged_time(setup, slowest, slower))
+    after = stretches(setup, terms, lambda slower: compressed_data_s(config, step, method, slower).exchange_s)
     saved = step.terms_s.get("data", 0.0) - cost.exchange_s - cost.kernels_s
     time_s = step.time_s - saved
 

@@ -25,8 +25,8 @@ from perfmodel.workloads.model_config import ModelConfig
 
 
 def encoder_tokens(config: ModelConfig, plan: TrainingPlan) -> int:
-    """Return the tokens of the encoder's sequence; 0 for a model of one stack."""
-    return (plan.encoder_seq or plan.seq) if config.encoder_layers else 0
+    """Return the tokens of the encoder's sequence; 0 for a model of one stack. One of sound has its own number."""
+    return (config.encoder_positions or plan.encoder_seq or plan.seq) if config.encoder_layers else 0
 
 
 def attention_kernel(config: ModelConfig, plan: TrainingPlan, framework: Framework) -> str:

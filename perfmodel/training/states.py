@@ -19,18 +19,18 @@ def state_core(hardware: Hardware, config: ModelConfig, sequences: float, seq: i
     state = config.state_layer.share(tp)
     if not state.has_states:
         return NO_CORE
-    sizes = {"batch": max(1, round(sequences)), "seq": seq, "dtype": dtype}
-    forward, backward = (state.operator(backward=backward, **sizes) for backward in (False, True))
-    times = [state.slower * float(predict(op, hardware).predicted_time_s) for op in (forward, backward)]
-    return CoreTime(times[0], times[1], 0.0, 0.0, float(forward.flop()))
+    batch = max(1, round(sequences))
+    forward, backward = (
+        state.operator(backward=backward, batch=batch, seq=seq, dtype=dtype) for backward in (False, True)
+    )
+    times = [state.slower() * float(predict(op, hardware).predicted_time_s) for op in (forward, backward)]
+    return CoreTime(times[0], times[1], 0.0, 0.0, batch * state.flop(seq))
 
 
 def state_flop(config: ModelConfig, seq: int) -> float:
     """Return the forward FLOP of the states of one sequence in all layers that have them."""
     state = config.state_layer
-    if not config.linear_layers or not state.has_states:
-        return 0.0
-    return config.linear_layers * float(state.operator(seq=seq).flop())
+    return config.linear_layers * state.flop(seq) if config.linear_layers else 0.0
 
 
 def state_stream_bytes(
@@ -38,12 +38,13 @@ def state_stream_bytes(
 ) -> tuple[list[float], list[float]]:
     """Return what each kernel between the products and the states moves, forward and backward [B].
 
-    The convolution with its activation, and the scaling of queries and keys of the delta rules, move 1 in and 1 out an
-    element, backward 2 in and 1 out; a gate with its norm, if any, 2 in and 1 out, backward 3 in and 2 out.
+    The convolution with its activation, RWKV's mixing of tokens, and the scaling of queries and keys of the delta rules
+    move 1 in and 1 out an element, backward 2 in and 1 out; a gate with its norm, if any, 2 in and 1 out, backward 3 in
+    and 2 out.
     """
     state, each = config.state_layer, element_bytes * tokens / tp
-    convolved = [each * state.convolved_width] if state.conv else []
-    scaled = [each * 2 * state.key_width] if state.rule.is_delta else []
+    convolved = [each * state.passed_width] if state.passed_width else []
+    scaled = [each * 2 * state.key_width] if state.rule.is_delta and not state.rule.is_rwkv else []
     gated = [each * state.value_width] * state.gates
     passed = [*convolved, *scaled]
     return (
@@ -64,8 +65,7 @@ def states_kept(config: ModelConfig, tokens: float, tp: int, element_bytes: floa
     state, e, share = config.state_layer, element_bytes, tokens / tp
     if not state.has_states:
         return share * e * (state.mixed_width + 2 * state.value_width), 0.0, share * e * state.value_width
-    scaled = 2 * state.key_width * state.rule.is_delta
-    inputs = e * (2 * state.mixed_width + scaled + state.value_width)
+    inputs = e * state.kept_width
     rates = state.heads * (e if state.summed_width else 2 * 4.0)
     triangle = e * state.heads * state.chunk * state.rule.is_delta
     return share * (inputs + rates), share * triangle, share * 2 * e * state.value_width

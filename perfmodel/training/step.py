@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 
@@ -14,6 +15,7 @@ from perfmodel.core.machine_parts import BRIDGE_NAMES, accessories
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
+from perfmodel.training.alike import gathers_once
 from perfmodel.training.checks import check_plan
 from perfmodel.training.choices import offloaded
 from perfmodel.training.constants import Constants
@@ -23,7 +25,7 @@ from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
 from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
 from perfmodel.training.kernels import arithmetic, unmeasured
-from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up
+from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
 from perfmodel.training.plan import ContextAlgorithm, Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
@@ -32,7 +34,7 @@ from perfmodel.training.unmeasured import ELSEWHERE, EXCHANGES, UNDESCRIBED, str
 from perfmodel.training.update import (
     StageGpu,
     both_ways,
-    gathers_once,
+    exchanged_time,
     gradients_time,
     stage_gpu,
     update_time,
@@ -124,6 +126,8 @@ def pipeline_gpus(setup: Setup) -> list[StageGpu]:
         key = (*counts.items(), tokens, last)
         if key not in alike:
             outer = [embedding_passes(setup, tokens)] * (tokens > 0) + [head] * last
+            if index == 0 and setup.config.audio_bands:
+                outer.append(stem_passes(setup))
             alike[key] = stage_gpu(setup, counts, layers, outer)
         gpus.append(alike[key])
     if setup.plan.schedule == Schedule.DUALPIPE:
@@ -135,7 +139,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     """Return the step from the GPUs of its pipeline."""
     plan, config = setup.plan, setup.config
     count = setup.micro_batches
-    slowest, exchange_s, update_s, end = _slowest(setup, {id(gpu): gpu for gpu in gpus}.values())
+    slowest, exchange_s, update_s, end = slowest_gpu(setup, {id(gpu): gpu for gpu in gpus}.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
     together = pairs(plan, count)
     hidden = together * slowest.hidden_s
@@ -152,7 +156,8 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     hosts = offload_stretch(setup, slowest.copies, end, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
     known_runs = known_runs.beside(overlap_stretch(hidden, total)).beside(hosts)
-    inside, alone = (known_runs.beside(unmeasured) for unmeasured in stretches(setup, terms))
+    apart = stretches(setup, terms, functools.partial(exchanged_time, setup, slowest))
+    inside, alone = (known_runs.beside(unmeasured) for unmeasured in apart)
     everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
     (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
     flop, full, executed = step_flop(config, plan, setup.kernel)
@@ -188,7 +193,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     )
 
 
-def _slowest(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float, StepEnd]:
+def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float, StepEnd]:
     """Return the GPU of the pipeline that takes longest for a step, and of it the exchange, and the updates [s].
 
     max over the GPUs of m t - n h + e + u: m micro batches of t, n of them in pairs that are shorter by h, what

@@ -9,7 +9,7 @@ kernels; nor has one attention to compressed keys.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from perfmodel.cluster.collectives import exchange_variances
 from perfmodel.core.dtypes import dtype_bytes
@@ -49,7 +49,9 @@ EXCHANGES = ("tensor", "context", "expert", "data")
 ELSEWHERE, UNDESCRIBED, MEMORY = "elsewhere", "undescribed", "memory"
 
 
-def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stretch]:
+def stretches(
+    setup: Setup, terms_s: Mapping[str, float], exchanged: Callable[[float], float] | None = None
+) -> tuple[Stretch, Stretch]:
     """Return what nobody measured adds to the interval of a step, and of that what its machine's steps do not share.
 
     A source of error shifts all terms that it concerns together, each by its standard deviation s of ln(measured /
@@ -59,13 +61,21 @@ def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stre
 
     and down the same with -z, so that what is certain of a step stays in it. All are 0 on a machine of published runs
     whose ranks NVLink joins. What a machine's kernels differ by concerns all of its steps alike; what its host does,
-    only those that exchange over it.
+    only those that exchange over it. Compute hides most of the exchange of gradients and weights: one that takes longer
+    comes out of it, by more than its exposed part grows.
+
+    Parameters
+    ----------
+    exchanged : the term "data" where its exchanges take a factor as long [s]; None for the factor times it.
     """
     total = sum(terms_s.values())
     found: dict[ErrorSource, list[tuple[float, float]]] = {}
     for term, time_s in terms_s.items():
         for source, deviation in _deviations(setup, term):
-            found.setdefault(source, []).append((time_s / total, Z80 * deviation))
+            factors = (math.exp(-Z80 * deviation), math.exp(Z80 * deviation))
+            ends = map(exchanged, factors) if exchanged and term == "data" else (time_s * factor for factor in factors)
+            down, up = ((end - time_s) / total for end in ends)
+            found.setdefault(source, []).append((down, up))
     own = {source: parts for source, parts in found.items() if source is ErrorSource.HOST}
     return _stretch(found.values()), _stretch(own.values())
 
@@ -105,10 +115,8 @@ def wide_because(setup: Setup, terms_s: Mapping[str, float], elsewhere: str) -> 
 
 
 def _stretch(sources: Collection[list[tuple[float, float]]]) -> Stretch:
-    down, up = (
-        math.hypot(*(math.log1p(sum(share * math.expm1(sign * z) for share, z in parts)) for parts in sources))
-        for sign in (-1.0, 1.0)
-    )
+    """Return the stretch of independent sources, each with what it takes off and adds to a step, as shares of it."""
+    down, up = (math.hypot(*(math.log1p(sum(part[end] for part in parts)) for parts in sources)) for end in (0, 1))
     return Stretch(down, up)
 
 

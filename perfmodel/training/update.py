@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.training.alike import alike_ranks, gather_scatter, gathers_once
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import exposed, gradient_exchange
 from perfmodel.training.framework import Framework
-from perfmodel.training.frozen import FROZEN_BYTES
-from perfmodel.training.host_offload import (
-    RESIDENT_LAYERS,
-    Copied,
-    LayerCopies,
-    gradients_leave,
-    layer_copies,
-    outer_copies,
-    whole_gradients,
-)
-from perfmodel.training.kept import activations_of
+from perfmodel.training.host_copies import host_copies
+from perfmodel.training.host_offload import Copied
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
 from perfmodel.training.setup import Setup
-from perfmodel.training.state_bytes import updated_gradient_bytes, weight_bytes
 from perfmodel.workloads.layer_kinds import Kind
 
 
@@ -35,7 +25,8 @@ class StageGpu:
     """One GPU of the pipeline: all its stages in one micro batch; ``waits`` of it for the host are in both passes.
 
     Its parameters, and those of them that are trained, are told apart as in `Passes`. ``hidden_s`` is how much shorter
-    both passes are in pairs. ``copies`` are those to and from the host in a micro batch.
+    both passes are in pairs. It has ``layered``, layers of each kind with their number, and ``outer``, what stands
+    outside them. ``copies`` are those to and from the host in a micro batch.
     """
 
     forward: Vector
@@ -49,6 +40,8 @@ class StageGpu:
     layers: int
     waits: Waits
     hidden_s: float = 0.0
+    layered: tuple[tuple[Passes, int], ...] = ()
+    outer: tuple[Passes, ...] = ()
     copies: tuple[Copied, ...] = ()
 
     @property
@@ -73,17 +66,15 @@ class StageGpu:
 
 def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes]) -> StageGpu:
     """Return the sum of some layers and what stands outside them on a GPU."""
-    parts = [(layers[kind], count) for kind, count in counts.items()] + [(passes, 1) for passes in outer]
+    layered = tuple((layers[kind], count) for kind, count in counts.items())
+    parts = [*layered, *((passes, 1) for passes in outer)]
     zero = np.zeros(len(PARTS))
-    sharding = 0.0
-    if setup.sharded:
-        sharding = sum(count * _sharded_layer(setup, passes) for passes, count in parts[: len(counts)])
-        sharding += sum(_sharded_outer(setup, passes) for passes in [*outer, *_first(parts)])
+    sharding = _sharding_time(setup, layered, tuple(outer))
     forward = sum((count * passes.forward for passes, count in parts), zero)
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
-    copies = _copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
     hidden = sum(count * passes.hidden_s for passes, count in parts)
+    copies = host_copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
     busy = float(forward.sum() + backward.sum()) + sharding - hidden + sum(copy.exposed_s() for copy in copies)
     waits = Waits(busy, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
@@ -100,6 +91,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         trained_experts=sum(count * passes.trained_experts for passes, count in parts),
         layers=sum(counts.values()),
         hidden_s=hidden,
+        layered=layered,
+        outer=tuple(outer),
         copies=tuple(copies),
     )
 
@@ -124,149 +117,73 @@ def both_ways(one: StageGpu, other: StageGpu) -> StageGpu:
             backward=0.5 * sum(wait.backward for wait in waits),
         ),
         hidden_s=0.5 * (one.hidden_s + other.hidden_s),
+        layered=(*one.layered, *other.layered),
+        outer=(*one.outer, *other.outer),
         copies=tuple(copy._replace(number=0.5 * copy.number) for copy in (*one.copies, *other.copies)),
     )
 
 
-def _copies(
-    setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes], backward_s: float
-) -> list[Copied]:
-    """Return the copies of a micro batch to and from the host of one GPU."""
-    once = 1.0 / setup.micro_batches if gathers_once(setup) else 1.0
-    sharded, number = setup.sharded, sum(counts.values())
-    away = max(0.0, 1.0 - RESIDENT_LAYERS / max(number, 1)) if setup.plan.pp == 1 else 1.0
-    found: list[Copied] = []
-    for kind, count in counts.items():
-        passes = layers[kind]
-        weights, gradients = _moved_states(setup, passes) if sharded else (0.0, 0.0)
-        gather, scatter = _gather_scatter(setup, passes) if sharded else (0.0, 0.0)
-        again = gather if setup.plan.zero == 3 else 0.0
-        states = LayerCopies(weights, gradients, 0.0, gather, again + scatter)
-        if not setup.plan.on_host("activations"):
-            found += layer_copies(setup, passes, states, once * count)
-            continue
-        kept = states._replace(activations=activations_of(setup, kind).kept)
-        if once < 1.0:  # weights come once a step, activations in every micro batch
-            kept = kept._replace(weights=0.0, gradients=0.0)
-            found += layer_copies(setup, passes, states, once * count)
-            found += layer_copies(setup, passes, kept, away * count)
-        else:
-            found += layer_copies(setup, passes, states, (1.0 - away) * count)
-            found += layer_copies(setup, passes, kept, away * count)
-    unhidden = [*outer, *[layers[kind] for kind in counts][:1]]
-    for passes in unhidden if sharded else ():
-        found += [copy._replace(number=once) for copy in outer_copies(setup, *_moved_states(setup, passes))]
-    if gradients_leave(setup) and not sharded:
-        every = [(layers[kind], count) for kind, count in counts.items()] + [(passes, 1) for passes in outer]
-        moved = sum(count * _moved_states(setup, passes)[1] for passes, count in every)
-        found += whole_gradients(setup, moved, backward_s, number)
-    return found
+def _sharding_time(
+    setup: Setup, layered: tuple[tuple[Passes, int], ...], outer: tuple[Passes, ...], slower: float = 1.0
+) -> float:
+    """Return what sharded weights add to one micro batch of a GPU [s], with exchanges that take a factor as long."""
+    if not setup.sharded:
+        return 0.0
+    inside = sum(count * _sharded_layer(setup, passes, slower) for passes, count in layered)
+    first = [passes for passes, _ in layered[:1]] or list(outer[:1])
+    return inside + sum(_sharded_outer(setup, passes, slower) for passes in [*outer, *first])
 
 
-def _moved_states(setup: Setup, passes: Passes) -> tuple[float, float]:
-    """Return the weights of a layer, or of embedding or head, that come from the host before a pass [B]; and gradients.
+def exchanged_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
+    """Return what exchanging gradients and weights adds to a step of a GPU [s], all that no compute hides.
 
-    A GPU copies its share. Weights come as they are stored.
+    Parameters
+    ----------
+    slower : how many times as long as expected each exchange takes: what compute no longer hides of it adds up.
     """
-    plan, weights, gradients = setup.plan, 0.0, 0.0
-    stored = FROZEN_BYTES.get(plan.frozen_dtype, weight_bytes(setup))
-    leaving = gradients_leave(setup) * plan.offload_fraction * updated_gradient_bytes(setup)
-    for alike in _alike(setup, passes):
-        ranks = setup.sharing(alike.group).ranks * setup.copies
-        weights += plan.on_host("parameters") * stored * alike.held / ranks
-        gradients += leaving * alike.trained / ranks
-    return weights, gradients
+    sharding = _sharding_time(setup, gpu.layered, gpu.outer, slower)
+    return setup.micro_batches * sharding + gradients_time(setup, gpu, slower)
 
 
-def updated_parameters(setup: Setup, gpu: StageGpu) -> float:
-    """Return the parameters that a GPU updates: all that it trains, or its share."""
-    shared_out, copies = setup.plan.zero > 0, setup.copies
-    return sum(
-        alike.trained / (setup.sharing(alike.group).ranks * copies if shared_out else 1) for alike in _alike(setup, gpu)
-    )
-
-
-def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:
-    return [parts[0][0]] if parts else []
-
-
-class _Alike(NamedTuple):
-    """Ranks that hold the same weights, how many parameters, and how many of them have gradients."""
-
-    group: Group
-    held: float
-    trained: float
-
-
-def _alike(setup: Setup, weights: Passes | StageGpu) -> list[_Alike]:
-    """Return the ranks that hold the same weights: of experts these may be others."""
-    data, experts = setup.groups.data, setup.groups.expert_data
-    if (data.ranks, data.stride) == (experts.ranks, experts.stride):
-        held, trained = weights.parameters + weights.expert_parameters, weights.trained + weights.trained_experts
-        return [_Alike(data, held, trained)]
-    return [
-        _Alike(data, weights.parameters, weights.trained),
-        _Alike(experts, weights.expert_parameters, weights.trained_experts),
-    ]
-
-
-def _gather_scatter(setup: Setup, passes: Passes) -> tuple[float, float]:
-    """Return the time of gathering weights as they are stored, and of reducing their gradients, over the shards [s].
-
-    Experts are shared out among the ranks that hold the same ones; a single rank gathers and reduces nothing.
-    """
-    gather = scatter = 0.0
-    for alike in _alike(setup, passes):
-        shards = setup.sharing(alike.group)
-        gather += exchange_time(shards, "all_gather", alike.held * passes.weight_bytes)
-        scatter += exchange_time(shards, "reduce_scatter", alike.trained * setup.gradient_bytes)
-    return gather, scatter
-
-
-def gathers_once(setup: Setup) -> bool:
-    """Return whether weights that are shared out stay gathered over the micro batches of a pipeline."""
-    return setup.framework.gathers_once and setup.plan.pp > 1
-
-
-def _sharded_layer(setup: Setup, passes: Passes) -> float:
+def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
 
     Forward gathers beside the layer before, backward gathers again and reduces. Weights that stay gathered over the
-    micro batches of a pipeline are gathered and reduced once a step.
+    micro batches of a pipeline are gathered and reduced once a step. Exchanges take ``slower`` times as long.
     """
-    gather, scatter = _gather_scatter(setup, passes)
+    gather, scatter = (slower * time for time in gather_scatter(setup, passes))
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
     again = gather if setup.plan.zero == 3 else 0.0
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
-    shared = sum(alike.held for alike in _alike(setup, passes) if setup.sharing(alike.group).ranks > 1)
+    shared = sum(alike.held for alike in alike_ranks(setup, passes) if setup.sharing(alike.group).ranks > 1)
     copies = stream_time(setup.hardware, setup.framework.shard_bytes * shared)
     cost += setup.constants.memory_bound[setup.framework.streams] * copies
     return cost / setup.micro_batches if gathers_once(setup) else cost
 
 
-def _sharded_outer(setup: Setup, passes: Passes) -> float:
+def _sharded_outer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what nothing hides in one micro batch: the first gather and the last reduction, embedding and head [s]."""
-    gather, scatter = _gather_scatter(setup, passes)
+    gather, scatter = (slower * time for time in gather_scatter(setup, passes))
     return (gather + scatter) / (setup.micro_batches if gathers_once(setup) else 1.0)
 
 
-def gradients_time(setup: Setup, gpu: StageGpu) -> float:
+def gradients_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
     """Return what the exchange of gradients and new weights of a step adds, on plans that keep whole weights [s].
 
     Hidden behind the last backward and the first forward pass of one virtual stage, and at least the last layer's share
     is exposed. ZeRO 2 keeps a share of the gradients only, which it reduces in every micro batch, behind its backward
-    pass. HSDP reduces the shards between domains.
+    pass. HSDP reduces the shards between domains. Exchanges take ``slower`` times as long as expected.
     """
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
-        return _between_domains(setup, gpu)
+        return _between_domains(setup, gpu, slower)
     held = exchanged_gradients(setup, gpu)
-    exchange = sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
+    exchange = slower * sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
     last = beside_passes(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
     if plan.zero < 2:
         return last
     reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, reduced, float(gpu.backward.sum()))
+    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, slower * reduced, float(gpu.backward.sum()))
 
 
 def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:
@@ -283,15 +200,24 @@ def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: floa
     return left + setup.constants.sm_share * min(exchange_s, hidden)
 
 
-def _between_domains(setup: Setup, gpu: StageGpu) -> float:
+def _between_domains(setup: Setup, gpu: StageGpu, slower: float) -> float:
     """Return what reducing the gradients of shards between the domains of HSDP adds [s]; 0 without it."""
     exchange = 0.0
-    for group, _, trained in _alike(setup, gpu):
+    for group, _, trained in alike_ranks(setup, gpu):
         shards = setup.sharing(group)
         between = Group(setup.cluster, group.ranks // shards.ranks, group.stride * shards.ranks)
         shard = trained / shards.ranks * setup.gradient_bytes
-        exchange += exchange_time(between, "all_reduce", shard)
+        exchange += slower * exchange_time(between, "all_reduce", shard)
     return exposed(exchange, float(gpu.backward.sum()), setup.contention)
+
+
+def updated_parameters(setup: Setup, gpu: StageGpu) -> float:
+    """Return the parameters that a GPU updates: all that it trains, or its share."""
+    shared_out, copies = setup.plan.zero > 0, setup.copies
+    return sum(
+        alike.trained / (setup.sharing(alike.group).ranks * copies if shared_out else 1)
+        for alike in alike_ranks(setup, gpu)
+    )
 
 
 def update_time(setup: Setup, gpu: StageGpu) -> float:

@@ -51,6 +51,12 @@ class Architecture:
         convolution, too.
     chunked : the window is a chunk: the sequence is cut into pieces of that many tokens, and a query attends to the
         keys of its own piece alone (Llama 4), half of them in the mean.
+    altup : a layer predicts all residual streams, computes with one of them, and corrects them (Gemma 3n), in place of
+        the hyper-connections before and after each block.
+    layer_buckets : each layer has a table of relative positions of its own, not one for its stack (UMT5).
+    joint_output : attention and the state beside it give as wide a result each; a norm each and their mean come before
+        the state's output matrix, and attention has none (Hymba).
+    key_bias : keys have a bias where queries and values have one; Whisper's have none.
     block_indexer : an indexer chooses blocks of keys for each head of these (MiniMax-M3): it has no weights of its
         heads, keeps its keys in 16 bits, and layers without one attend to all keys.
     shared_vector : a layer computes and keeps one vector of ``head_dim`` for each token, which is the key and the value
@@ -95,6 +101,10 @@ class Architecture:
     chunked: bool = False
     shared_vector: bool = False
     block_indexer: bool = False
+    altup: bool = False
+    key_bias: bool = True
+    joint_output: bool = False
+    layer_buckets: bool = False
 
 
 _BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
@@ -146,6 +156,7 @@ ARCHITECTURES = MappingProxyType(
         "gemma": Architecture(tied=True),
         "gemma2": Architecture(tied=True, norms=4),
         "gemma3_text": Architecture(tied=True, norms=4, qk_norm=True),
+        "gemma3n_text": Architecture(tied=True, norms=4, qk_norm=True, altup=True),
         "gemma4_text": Architecture(tied=True, norms=4, qk_norm=True),
         "gemma4_unified_text": Architecture(tied=True, norms=4, qk_norm=True),
         "glm": Architecture(qkv_bias=True),
@@ -172,6 +183,7 @@ ARCHITECTURES = MappingProxyType(
         "hunyuan_v1_dense": _QK_NORM,
         "hunyuan_v1_moe": _QK_NORM,
         "hy_v3": _QK_NORM_ROUTED,
+        "hymba": Architecture(tied=True, state_inner_norms=True, joint_output=True),
         "hyperclovax": Architecture(norms=4),
         "internlm": _LLAMA,
         "internlm3": _LLAMA,
@@ -189,6 +201,11 @@ ARCHITECTURES = MappingProxyType(
         "longcat_flash": _ROUTED,
         "mamba": Architecture(rotary=False, tied=True, state_bias=True, state_output_bias=True),
         "mamba2": Architecture(rotary=False),
+        # NLLB and M2M100 compute their positions; Pegasus and Marian have tables of them that are not trained
+        "m2m_100": Architecture(**(_PLAIN | {"learned_positions": False})),
+        "marian": Architecture(**_PLAIN, norm_after=True),
+        "mbart": Architecture(**_PLAIN, extra_positions=2, embedding_norm=True),
+        "pegasus": Architecture(**_PLAIN),
         "mellum": _QK_NORM,
         "minicpm": Architecture(tied=True),
         "minicpm3": Architecture(tied=True),
@@ -215,6 +232,9 @@ ARCHITECTURES = MappingProxyType(
         "opt": Architecture(extra_positions=2, **_PLAIN),
         "orion": Architecture(rms_norm=False),
         "persimmon": Architecture(**_LAYER_NORM, **_BIASES, fused_qkv=True, qk_norm=True, qk_norm_bias=True),
+        "plamo2": Architecture(
+            tied=True, norms=4, qk_norm=True, qk_norm_all=True, state_inner_norms=True, state_conv_bias=False
+        ),
         "phi": Architecture(**_LAYER_NORM, **_BIASES, head_bias=True, norms=1, parallel_block=True),
         "phi3": Architecture(fused_qkv=True),
         "phi4_multimodal": Architecture(fused_qkv=True),
@@ -228,6 +248,7 @@ ARCHITECTURES = MappingProxyType(
         "qwen3_moe": _QK_NORM,
         "qwen3_next": _GATED_DELTA,
         "roberta": Architecture(**_BERT),
+        **dict.fromkeys(("rwkv5", "rwkv6", "rwkv7"), Architecture(**_LAYER_NORM, rotary=False, embedding_norm=True)),
         "sarvam_mla": _ROUTED,
         "sarvam_moe": _QK_NORM_ROUTED,
         "seed_oss": Architecture(qkv_bias=True),
@@ -237,7 +258,9 @@ ARCHITECTURES = MappingProxyType(
         "step3p5": Architecture(qk_norm=True, head_gate=True, router_bias=True),
         "starcoder2": Architecture(**_LAYER_NORM, **_BIASES, tied=True),
         "t5": _T5,
+        "umt5": Architecture(rotary=False, tied=True, layer_buckets=True),
         "vaultgemma": Architecture(tied=True),
+        "whisper": Architecture(**_PLAIN, key_bias=False),
         "xlm-roberta": Architecture(**_BERT),
         "youtu": Architecture(tied=True),
         "zamba": Architecture(tied=True, rotary=False),
@@ -258,6 +281,7 @@ ALIASES = MappingProxyType(
         "deepseek_vl_v2": "deepseek_v2",
         "exaone4_5_text": "exaone4",
         "gemma3": "gemma3_text",
+        "gemma3n": "gemma3n_text",
         "gemma4": "gemma4_text",
         "gemma4_unified": "gemma4_unified_text",
         "glm46v": "glm4v_text",
@@ -302,20 +326,17 @@ _OF_IMAGES = "experts for images beside those for text"
 #: model types whose layers are not attention, or what stands for it, with an MLP, or differ -> what they have
 REFUSED = MappingProxyType(
     {
-        "hymba": "attention and Mamba of the first kind side by side in a layer",
-        "plamo2": "Mamba layers of a kind of its own beside attention",
-        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), _RECURRENT),
+        "rwkv": "recurrent layers of RWKV-4",
+        **dict.fromkeys(("xlstm", "recurrent_gemma"), _RECURRENT),
         "bailing_hybrid": "latent attention with a gate for each head",
         "laguna": "layers whose heads of attention differ in number",
         **dict.fromkeys(("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"), _OF_IMAGES),
-        **dict.fromkeys(("gemma3n", "gemma3n_text"), "four residual streams that each layer predicts and corrects"),
         **dict.fromkeys(("mistral_large4", "mistral_large4_text"), "layers that share keys and values"),
         "deepseek_v41": "layers that share compressed keys, and tables of n-grams",
         "longcat_flash_ngram": "tables of n-grams",
         "albert": "layers that share their weights",
         **dict.fromkeys(("nemotron-nas", "deci"), "layers whose sizes differ"),
         "deberta-v2": "attention to the distances of tokens",
-        "whisper": "layers of an encoder of sound",
         "mllama": "layers of cross attention to images",
         "mllama_text_model": "layers of cross attention to images",
     }

@@ -6,15 +6,17 @@ import dataclasses
 import math
 from typing import Any
 
-from perfmodel.workloads import compressed, families, hybrids
+from perfmodel.workloads import compressed, families, hybrids, mixtures, rwkv
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.config_values import LARGEST, LISTS, SPELLINGS, Values, alike, stated_number
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
-from perfmodel.workloads.state_layer import Rule
+from perfmodel.workloads.streams import PREDICTING, predicted_streams
 from perfmodel.workloads.windowed import HEADS, OWN, SHARING, heads_problem, shared_keys, window_keys, window_layers
 
-_ENCODER_DECODER = ("t5", "mt5", "bart")
+_ENCODER_DECODER = ("t5", "mt5", "umt5", "bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
+#: those of them without a table of relative positions
+_WITHOUT_RELATIVE = ("bart", "m2m_100", "marian", "mbart", "pegasus", "whisper")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
 #: keys that state the width of the experts that every token visits, together
 _SHARED_WIDTHS = (
@@ -26,6 +28,13 @@ _SHARED_WIDTHS = (
 )
 #: families whose experts have the width that others state for a dense MLP
 _ONE_WIDTH = ("cohere2_moe", "flex_olmo", "hunyuan_v1_moe", "llama4_text")
+#: families with keys of their own for the width of a dense layer's MLP -> these, and its default
+_OWN_WIDTHS: dict[str, tuple[tuple[str, ...], int | None]] = {
+    **dict.fromkeys(_WITHOUT_RELATIVE, (("decoder_ffn_dim",), None)),
+    "cohere2_moe": (("prefix_dense_intermediate_size", "intermediate_size"), None),
+    "llama4_text": (("intermediate_size_mlp",), None),
+    "minimax_m3_vl_text": (("dense_intermediate_size",), 12288),
+}
 #: families whose activation is SiLU where a configuration states none
 _SILU = ("chatglm", "jamba", "lfm2", "lfm2_moe", "qwen", *hybrids.STATES_ALONE)
 
@@ -36,11 +45,12 @@ class ConfigReader(Values):
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
         shape = self.facts()
-        hidden, hybrid, alone = self.size("hidden"), self.hybrid(), self.kind in hybrids.STATES_ALONE
+        hidden, hybrid, alone = self.size("hidden"), self.hybrid(), self.kind in hybrids.WITHOUT_KEYS
         layers = hybrid.total if hybrid else self.layers()
         sizes = dict.fromkeys(("heads", "kv_heads", "head_dim"), 0) if alone else self.heads(hidden)
         compression = self.compression(layers)
-        windowed = 0 if hybrid else window_layers(self.kind, self.raw, layers)
+        between = hybrids.windows_between(self.kind, self.raw, layers)
+        windowed = between if hybrid else window_layers(self.kind, self.raw, layers)
         window = window_keys(self.kind, self.raw) if windowed or compression else 0
         windowed = windowed if window else 0
         sizes = {name: size for name, size in sizes.items() if windowed or name not in OWN}
@@ -48,7 +58,7 @@ class ConfigReader(Values):
             model_type=self.kind,
             hidden=hidden,
             layers=layers,
-            ffn=0 if alone else self.ffn(hidden),
+            ffn=0 if self.kind in hybrids.STATES_ALONE else self.ffn(hidden),
             vocab=self.size("vocab"),
             positions=self.positions(),
             activation=self.activation(),
@@ -66,7 +76,9 @@ class ConfigReader(Values):
             **self.indexer(layers),
             **compression,
             **(shared_keys(self, layers) if self.kind in SHARING else {}),
+            **(predicted_streams(self, layers) if self.kind in PREDICTING else {}),
             **(self.states(hybrid) if hybrid else {}),
+            **(hybrids.reused_keys(self.raw, layers) if self.kind == "hymba" else {}),
             **(self.blocks() if self.kind in hybrids.BLOCKS else {}),
             **self.experts(layers, shape, hybrid),
             **self.encoder(),
@@ -93,7 +105,7 @@ class ConfigReader(Values):
         keys = ("num_decoder_layers", "decoder_layers")
         if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
             return self.of(keys, "layers", None)
-        if self.kind in families.PAIRED:
+        if self.kind in mixtures.PAIRED:
             return 2 * self.of(("num_layers",), "layers", None)
         key, types = hybrids.listing(self.raw)
         unlisted = hybrids.UNLISTED.get(self.kind) if not types else None
@@ -120,8 +132,14 @@ class ConfigReader(Values):
         if self.kind not in _ENCODER_DECODER:
             return {}
         own = self.raw.get("encoder_ffn_dim") is not None
-        buckets = 0 if self.kind == "bart" else self.of(("relative_attention_num_buckets",), "position buckets", 32)
+        relative = ("relative_attention_num_buckets",)
+        buckets = 0 if self.kind in _WITHOUT_RELATIVE else self.of(relative, "position buckets", 32)
+        sound = {
+            "encoder_positions": self.of(("max_source_positions",), "positions of the encoder", 1500),
+            "audio_bands": self.of(("num_mel_bins",), "bands of the spectrum", 80),
+        }
         return {
+            **(sound if self.kind == "whisper" else {}),
             "encoder_layers": self.of(("encoder_layers", *SPELLINGS["layers"]), "encoder layers", None),
             "encoder_ffn": self.of(("encoder_ffn_dim",), "encoder ffn", None) if own else 0,
             "position_buckets": buckets,
@@ -144,14 +162,9 @@ class ConfigReader(Values):
 
     def ffn(self, hidden: int) -> int:
         """Return the width of a dense layer's MLP."""
-        if self.kind == "llama4_text":
-            return self.of(("intermediate_size_mlp",), "ffn", None)
-        if self.kind == "bart":
-            return self.of(("decoder_ffn_dim",), "ffn", None)
-        if self.kind == "minimax_m3_vl_text":
-            return self.of(("dense_intermediate_size",), "ffn", 12288)
-        if self.kind == "cohere2_moe":
-            return self.of(("prefix_dense_intermediate_size", "intermediate_size"), "ffn", None)
+        if self.kind in _OWN_WIDTHS:
+            keys, usual = _OWN_WIDTHS[self.kind]
+            return self.of(keys, "ffn", usual)
         if self.kind == "mpt":
             return self.expanded(hidden)
         if self.kind == "qwen":  # what it states is the gate and the other half together
@@ -160,7 +173,9 @@ class ConfigReader(Values):
             return self.of(("shared_intermediate_size",), "ffn", 1024)
         if self.kind == "lfm2":
             return self.adjusted_ffn()
-        if self.kind in families.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
+        if self.kind in rwkv.SIZES:
+            return rwkv.channel_width(self.kind, self.raw)
+        if self.kind in mixtures.MIXTURES and self.first(SPELLINGS["ffn"]) is None:
             return self.size("expert_ffn", 4 * hidden)
         return self.size("ffn", 4 * hidden)
 
@@ -186,7 +201,9 @@ class ConfigReader(Values):
 
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
-        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon", *hybrids.STATES_ALONE)
+        if self.kind == "whisper":
+            return self.of(("max_target_positions",), "positions", 448)
+        unlimited = self.kind in ("t5", "mt5", "umt5", "bloom", "falcon", *hybrids.WITHOUT_KEYS)
         if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0
         return self.size("positions")
@@ -255,8 +272,9 @@ class ConfigReader(Values):
             return {"bare_layers": layers.bare}
         own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
         names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
-        names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind] is Rule.MAMBA1 else ()))
+        names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind].scans_values else ()))
         sizes = {name: own.size(name) for name in names}
+        sizes |= {name: own.raw[name] for name in rwkv.RANKS if self.kind in rwkv.SIZES and name in own.raw}
         conv = own.size("linear_conv") if own.first(SPELLINGS["linear_conv"]) is not None else 0
         if sizes["linear_heads"] % sizes["linear_key_heads"]:
             heads, keys = sizes["linear_heads"], sizes["linear_key_heads"]
@@ -295,23 +313,23 @@ class ConfigReader(Values):
         """Return the experts of a mixture of experts."""
         sparse = hybrid.sparse if hybrid else None
         none = self.kind == "gemma4_text" and not self.raw.get("enable_moe_block")
-        if none or self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
+        if none or self.kind not in mixtures.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1) or sparse == 0:
             return {}
-        places = families.dense_places(self.kind, self.raw, layers) if sparse is None else ()
+        places = mixtures.dense_places(self.kind, self.raw, layers) if sparse is None else ()
         dense = layers - hybrid.bare - sparse if hybrid and sparse is not None else len(places)
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
         stated = self.kind not in _ONE_WIDTH and self.first(SPELLINGS["expert_ffn"]) is not None
         width = self.size("expert_ffn" if stated else "ffn")
-        zeros = stated_number(self.raw, "zero_expert_num", 0) if self.kind in families.PAIRED else 0
+        zeros = stated_number(self.raw, "zero_expert_num", 0) if self.kind in mixtures.PAIRED else 0
         return {
             "experts": experts,
             "top_k": max(1, round(top_k * experts / (experts + zeros))),
             "zero_experts": zeros,
             "expert_ffn": width,
             "shared_ffn": self.shared_ffn(width),
-            "shared_gate": self.kind in families.GATED_SHARED,
+            "shared_gate": self.kind in mixtures.GATED_SHARED,
             "dense_layers": dense,
             "dense_at": places,
             "router_bias": shape.router_bias,
@@ -337,9 +355,9 @@ class ConfigReader(Values):
         if self.kind == "llama4_text":
             return width
         if (
-            self.kind in families.PAIRED or self.kind == "gemma4_text"
+            self.kind in mixtures.PAIRED or self.kind == "gemma4_text"
         ):  # the dense MLP of a layer stands beside its experts
             return self.size("ffn")
         stated = alike(self.first(_SHARED_WIDTHS))
         given = self.of(_SHARED_WIDTHS, "width of shared experts", None) if stated else 0
-        return given or families.shared_experts(self.kind, self.raw) * width
+        return given or mixtures.shared_experts(self.kind, self.raw) * width

@@ -1,4 +1,4 @@
-"""What configurations of single families state in their own way: biases, experts, parallel blocks.
+"""What configurations of single families state in their own way: biases, indexers, parallel blocks.
 
 Every function takes the keys of one configuration and returns dimensions of `ModelConfig`, or facts of `Architecture`
 that depend on the configuration. They follow the classes of Hugging Face's transformers 4.57, or 5.24 for
@@ -7,12 +7,12 @@ families that came later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.workloads import hybrids
-from perfmodel.workloads.config_values import MOST_LAYERS, WrongValueError, stated_number, stated_places
+from perfmodel.workloads import hybrids, rwkv
+from perfmodel.workloads.config_values import WrongValueError, stated_number
 
 Raw = Mapping[str, Any]
 
@@ -38,9 +38,9 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         **dict.fromkeys(("cohere", "cohere2", "deepseek_v2", "deepseek_v3"), ("attention_bias", "attention_bias", "")),
         "kimi_linear": ("attention_bias", "attention_bias", ""),
         "nemotron_h": ("", "", "mlp_bias"),
-        **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), ("attention_bias", "attention_bias", "")),
+        **dict.fromkeys(("gemma3n_text", "gemma4_text", "gemma4_unified_text"), ("attention_bias",) * 2 + ("",)),
         "mimo_v2_flash": ("attention_bias", "", ""),
-        **dict.fromkeys(("falcon_mamba", "jamba", "mamba", "mamba2"), ("", "", "")),
+        **dict.fromkeys(("falcon_mamba", "hymba", "jamba", "mamba", "mamba2", "plamo2"), ("", "", "")),
         "zamba": ("", "", ""),
         "zamba2": ("", "", "add_bias_linear"),
         **dict.fromkeys(("lfm2", "lfm2_moe", "minimax", "minimax_m3_vl_text"), ("", "", "")),
@@ -57,70 +57,15 @@ _BIAS_KEYS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         "longcat_flash": ("attention_bias", "attention_bias", ""),
         **dict.fromkeys(("ministral3", "phi4_multimodal"), ("", "", "")),
         **dict.fromkeys(("qwen", "qwen2", "phi", "phi3", "gptj", "codegen"), ("", "", "")),
-        **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt"), ("", "", "")),
-        **dict.fromkeys(("t5", "mt5", "bart", "bert", "roberta", "distilbert", "dbrx", "persimmon"), ("", "", "")),
+        **dict.fromkeys(("gpt2", "gpt_neo", "bloom", "mpt", "whisper"), ("", "", "")),
+        **dict.fromkeys(("m2m_100", "marian", "mbart", "pegasus"), ("", "", "")),
+        **dict.fromkeys(("t5", "mt5", "umt5", "bart", "bert", "roberta", "distilbert"), ("", "", "")),
+        **dict.fromkeys(("dbrx", "persimmon"), ("", "", "")),
         **dict.fromkeys(("gemma2", "gemma3_text", "olmo", "olmo2", "olmo3"), ("attention_bias", "attention_bias", "")),
     }
 )
-#: families with experts: Hugging Face ignores these keys in others
-MIXTURES = frozenset(
-    (
-        *(
-            "afmoe",
-            "bailing_moe",
-            "cohere2_moe",
-            "dbrx",
-            "deepseek_v2",
-            "deepseek_v3",
-            "deepseek_v32",
-            "deepseek_v4",
-            "dots1",
-            "ernie4_5_moe",
-        ),
-        *("exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm4v_moe_text", "glm_moe_dsa", "gpt_oss"),
-        *("granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hunyuan_v1_moe", "hy_v3"),
-        *("gemma4_text", "jamba", "kimi_linear", "kolibri1", "lfm2_moe", "llama4_text", "longcat_flash", "mellum"),
-        *("mimo_v2_flash", "minimax", "minimax_m2", "minimax_m3_vl_text", "mistral4", "step3p5"),
-        *("mixtral", "nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next"),
-        *("sarvam_mla", "sarvam_moe", "solar_open"),
-    )
-)
-#: how lists of layers name those with experts; DeepSeek-V4's first ones choose them by a table of tokens
-_SPARSE = ("sparse", "moe", "hash_moe")
-#: families with a gate of one output that scales the shared experts
-GATED_SHARED = frozenset(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"))
 #: families whose latent attention reads the keys that an indexer chooses (DeepSeek sparse attention)
 INDEXED = frozenset(("deepseek_v32", "glm_moe_dsa"))
-#: keys under which configurations state how many experts every token of a layer visits
-_SHARED_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
-#: how many these are in the families that need not state it
-_SHARED = MappingProxyType(
-    {
-        **dict.fromkeys(("exaone_moe", "glm4_moe_lite", "glm4v_moe_text", "hy_v3", "mistral4"), 1),
-        **dict.fromkeys(("deepseek_v4", "sarvam_mla", "sarvam_moe", "solar_open"), 1),
-        **dict.fromkeys(("afmoe", "ernie4_5_moe"), 2),
-    }
-)
-#: layers with a dense MLP before those with experts, in the families that need not state them
-_FIRST_DENSE = MappingProxyType(
-    dict.fromkeys(
-        (
-            "afmoe",
-            "exaone_moe",
-            "glm4_moe_lite",
-            "glm4v_moe_text",
-            "hy_v3",
-            "mimo_v2_flash",
-            "sarvam_mla",
-            "sarvam_moe",
-        ),
-        1,
-    )
-)
-
-
-#: families whose layers are two each: attention and a dense MLP twice, with experts beside the first of them
-PAIRED = frozenset(("longcat_flash",))
 
 
 def bias_keys(kind: str) -> tuple[str, str, str]:
@@ -169,73 +114,6 @@ def block_indexer(raw: Raw, layers: int) -> dict[str, int]:
     return {"index_heads": heads, "index_head_dim": dim, "index_keys": size * blocks, "index_layers": found}
 
 
-def dense_places(kind: str, raw: Raw, layers: int) -> tuple[int, ...]:
-    """Return which layers of a mixture of experts have one dense MLP in place of experts, counted from 0."""
-    sparse = set(_sparse_places(kind, raw, layers))
-    return tuple(index for index in range(layers) if index not in sparse)
-
-
-def _sparse_places(kind: str, raw: Raw, layers: int) -> Iterable[int]:
-    """Return which layers of a mixture of experts have experts."""
-    if kind == "llama4_text":
-        step = stated_number(raw, "interleave_moe_layer_step", 1, least=1)
-        chosen = stated_places(raw, "moe_layers")
-        return range(step - 1, layers, step) if raw.get("moe_layers") is None else chosen
-    types = raw.get("mlp_layer_types")
-    if isinstance(types, list) and types:
-        return (index for index, name in enumerate(types) if name in _SPARSE)
-    if kind == "ernie4_5_moe":
-        return _ernie_layers(raw, layers)
-    if isinstance(listed := raw.get("moe_layer_freq"), list):
-        return (index for index, sparse in enumerate(listed) if sparse)
-    if kind == "step3p5":
-        return _step_layers(raw, layers)
-    if kind in PAIRED:
-        return range(0, layers, 2)
-    if kind == "jamba":
-        return (index for index in range(layers) if hybrids.periodic(raw, "expert", 2, 1, index))
-    first = first_dense(kind, raw, layers)
-    every = stated_number(raw, "moe_layer_freq", 1, least=1)
-    step = stated_number(raw, "decoder_sparse_step", 1, least=1)
-    dense = stated_places(raw, "mlp_only_layers")
-    return (i for i in range(first, layers) if i % every == 0 and (i + 1) % step == 0 and i not in dense)
-
-
-def first_dense(kind: str, raw: Raw, layers: int) -> int:
-    """Return how many layers before those with experts have a dense MLP."""
-    if kind in ("flex_olmo", "hunyuan_v1_moe", "solar_open"):
-        return 0
-    key = "num_dense_layers" if kind in ("afmoe", "lfm2_moe") else "first_k_dense_replace"
-    return stated_number(raw, key, min(layers, _FIRST_DENSE.get(kind, 0)), most=layers)
-
-
-def _ernie_layers(raw: Raw, layers: int) -> Iterable[int]:
-    """Return ERNIE's layers with experts: every n-th from a first one to a last one, -1 for the end."""
-    first = stated_number(raw, "moe_layer_start_index", 1)
-    last = stated_number(raw, "moe_layer_end_index", -1, least=-1)
-    every, last = stated_number(raw, "moe_layer_interval", 1, least=1), layers - 1 if last == -1 else last
-    return (index for index in range(layers) if (index + 1) % every == 0 and first <= index <= last)
-
-
-def _step_layers(raw: Raw, layers: int) -> Iterable[int]:
-    """Return Step's layers with experts: those that are listed, in words or numbers, or all from the fourth on."""
-    listed = raw.get("moe_layers_enum")
-    if listed is None:
-        return range(3, layers)
-    numbers = [number.strip() for number in listed.split(",")] if isinstance(listed, str) else [*map(str, listed)]
-    if not all(number.isdigit() for number in numbers if number):
-        raise WrongValueError(f"moe_layers_enum = {listed!r} is not a list of layers, counted from 0")
-    return (int(number) for number in numbers if number)
-
-
-def shared_experts(kind: str, raw: Raw) -> int:
-    """Return how many experts, of a routed one's width, every token of a layer visits."""
-    if kind == "hunyuan_v1_moe":
-        return 1
-    key = next((key for key in _SHARED_KEYS if raw.get(key) is not None), _SHARED_KEYS[0])
-    return stated_number(raw, key, _SHARED.get(kind, 0), most=MOST_LAYERS)
-
-
 def unlike(kind: str, raw: Raw) -> str:
     """Return what a configuration has that the other models of its family have not, "" for nothing."""
     check = _UNLIKE.get(kind)
@@ -277,6 +155,19 @@ def _unlike_gemma4(raw: Raw) -> str:
     return "wider MLPs beside experts" if wide and raw.get("enable_moe_block") else ""
 
 
+def _unlike_hymba(raw: Raw) -> str:
+    if not _all_are(raw.get("layer_type"), "h"):
+        return "layers of attention or of a state alone beside those of both"
+    if raw.get("kq_norm") not in (None, "none"):
+        return "norms of queries and keys"
+    return "experts" if (raw.get("num_experts") or 1) > 1 else ""
+
+
+def _unlike_stacks(raw: Raw) -> str:
+    alike = raw.get("encoder_attention_heads") in (None, raw.get("decoder_attention_heads"))
+    return "" if alike else "an encoder with other heads than its decoder"
+
+
 #: family -> what a configuration has that is not modelled
 _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
     {
@@ -286,6 +177,9 @@ _UNLIKE: Mapping[str, Callable[[Raw], str]] = MappingProxyType(
         "hunyuan_v1_moe": _unlike_hunyuan,
         "longcat_flash": _unlike_longcat,
         "nemotron_h": _unlike_nemotron_h,
+        **dict.fromkeys(rwkv.SIZES, rwkv.unlike),
+        "hymba": _unlike_hymba,
+        **dict.fromkeys(("bart", "m2m_100", "marian", "mbart", "pegasus", "whisper"), _unlike_stacks),
     }
 )
 
@@ -390,6 +284,10 @@ def _granite(raw: Raw) -> dict[str, Any]:
     return {"rotary": raw.get("position_embedding_type") == "rope", **_bamba(raw)}
 
 
+def _hymba(raw: Raw) -> dict[str, Any]:
+    return {"state_inner_norms": bool(raw.get("mamba_inner_layernorms", True)), **_bamba(raw)}
+
+
 def _lfm2(raw: Raw) -> dict[str, Any]:
     """LFM2's matrices before and after the convolution have a bias, and the convolution, too, or none has."""
     return dict.fromkeys(("state_bias", "state_output_bias"), bool(raw.get("conv_bias")))
@@ -423,6 +321,7 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "hyperclovax": lambda raw: {"norms": 4 if raw.get("use_post_norm", True) else 2},
         "internlm": _internlm1,
         "internlm3": _internlm,
+        "hymba": _hymba,
         **dict.fromkeys(("jamba", "zamba"), _bamba),
         "lfm2": _lfm2,
         "mamba": _mamba,
@@ -432,12 +331,14 @@ FACTS: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "nemotron_h": _nemotron_h,
         "olmo_hybrid": _olmo_hybrid,
         "mt5": _t5,
+        "umt5": lambda raw: _t5({"feed_forward_proj": "gated-gelu", **raw}),
         "persimmon": lambda raw: {"qk_norm": bool(raw.get("qk_layernorm", True))},
         "phi": _phi,
         "phimoe": lambda raw: {"head_bias": bool(raw.get("lm_head_bias", True))},
         "qwen": lambda raw: dict.fromkeys(("output_bias", "mlp_bias"), not raw.get("no_bias", True)),
         "sarvam_moe": _sarvam,
         "mimo_v2_flash": lambda raw: {"window_sinks": bool(raw.get("add_swa_attention_sink_bias", True))},
+        **dict.fromkeys(rwkv.SIZES, rwkv.facts),
         "stablelm": _stablelm,
         "step3p5": _step,
         "t5": _t5,

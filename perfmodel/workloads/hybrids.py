@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from perfmodel.workloads.config_values import stated_number
+from perfmodel.workloads import rwkv
+from perfmodel.workloads.config_values import WrongValueError, stated_number, stated_places
 from perfmodel.workloads.state_layer import Rule
 
 Raw = Mapping[str, Any]
@@ -23,6 +24,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "falcon_h1": Rule.MAMBA2,
         "falcon_mamba": Rule.MAMBA1,
         "granitemoehybrid": Rule.MAMBA2,
+        "hymba": Rule.MAMBA1,
         "jamba": Rule.MAMBA1,
         "kimi_linear": Rule.KIMI_DELTA,
         "lfm2": Rule.SHORT_CONV,
@@ -34,7 +36,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "olmo_hybrid": Rule.GATED_DELTA,
         "qwen3_5_moe_text": Rule.GATED_DELTA,
         "qwen3_5_text": Rule.GATED_DELTA,
+        "plamo2": Rule.PLAMO2,
         "qwen3_next": Rule.GATED_DELTA,
+        **dict.fromkeys(("rwkv5", "rwkv6"), Rule.RWKV6),
+        "rwkv7": Rule.RWKV7,
         # two heads of channels, each with keys and queries of its own
         "zamba": Rule.MAMBA1,
         "zamba2": Rule.MAMBA2,
@@ -51,8 +56,12 @@ STATE_DTYPE_KEYS = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
 TORCH_DTYPES: Mapping[str, str] = MappingProxyType({"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"})
 #: families whose layers keep a state and nothing else: no keys, and no MLP
 STATES_ALONE = frozenset(("falcon_mamba", "mamba", "mamba2"))
+#: those, and families whose layers keep a state and have an MLP: no layer attends to keys
+WITHOUT_KEYS = STATES_ALONE | frozenset(rwkv.SIZES)
 #: families in which every layer attends to keys and keeps a state, both on the same input, with what they give summed
-JOINT = frozenset(("falcon_h1",))
+JOINT = frozenset(("falcon_h1", "hymba"))
+#: families whose layers that attend to keys have a window
+WINDOWED = frozenset(("hymba", "plamo2"))
 #: families whose layers all keep a state, some of them behind a block of attention and an MLP that they share
 BLOCKS = frozenset(("zamba", "zamba2"))
 #: how the classes of these families list a layer with both
@@ -134,8 +143,8 @@ def layers_of(kind: str, raw: Raw, layers: int) -> Layers:
     """
     if kind in JOINT:
         return Layers(layers, layers, joint=layers)
-    if kind in STATES_ALONE:
-        return Layers(layers, layers, bare=layers)
+    if kind in WITHOUT_KEYS:
+        return Layers(layers, layers, bare=layers if kind in STATES_ALONE else 0)
     if kind in BLOCKS:
         kinds_listed = listed(raw) or UNLISTED.get(kind)
         joint = kinds_listed.count(_JOINT_KIND) if kinds_listed else _zamba_blocks(raw, layers)
@@ -177,7 +186,57 @@ def _attends(kind: str, raw: Raw, index: int) -> bool:
         return index + 1 in chosen if chosen is not None else bool(index) and index % 4 == 0
     if kind == "granitemoehybrid":
         return False
+    if kind == "plamo2":
+        return plamo_attends(raw, index)
     return (index + 1) % stated_number(raw, "full_attention_interval", 4, least=1) == 0
+
+
+def plamo_attends(raw: Raw, index: int) -> bool:
+    """Return whether a layer of PLaMo 2 attends to keys: the middle one of a step, or the last where a step is longer.
+
+    Where Mamba is disabled, all of them do.
+    """
+    step, layers = stated_number(raw, "mamba_step", 2, least=2), stated_number(raw, "num_hidden_layers", 32, least=1)
+    if raw.get("mamba_enabled") is False:
+        return True
+    return index == layers - 1 if layers <= step // 2 else index % step == step // 2
+
+
+def windows_between(kind: str, raw: Raw, layers: int) -> int:
+    """Return how many of a hybrid's layers that attend to keys have a window: Hymba's and PLaMo 2's, but for a list."""
+    if kind not in WINDOWED:
+        return 0
+    if kind == "hymba":
+        return layers - len({*stated_places(raw, "global_attn_idx")} & {*range(layers)})
+    full = stated_places(raw, "full_attention_idx")
+    return sum(plamo_attends(raw, index) and index not in full for index in range(layers))
+
+
+def reused_keys(raw: Raw, layers: int) -> dict[str, Any]:
+    """Return how many of Hymba's layers attend to keys and values of a layer before them, and those with a window.
+
+    ``kv_reuse_group`` lists groups of layers, of which the first computes them.
+
+    Raises
+    ------
+    WrongValueError
+        For a group that is no list of layers, and for sharing that is stated in another way.
+    """
+    groups = raw.get("kv_reuse_group")
+    groups = [] if groups is None else groups
+    known = isinstance(groups, list) and all(isinstance(group, list) and group for group in groups)
+    if not known or not all(one in range(layers) for group in groups for one in group):
+        raise WrongValueError(f"kv_reuse_group = {groups!r} is not a list of groups of layers, counted from 0")
+    for key in ("kv_reuse_every_i_layer", "kv_weight_reuse"):
+        if raw.get(key) not in (None, -1, False):
+            raise WrongValueError(f"{key} = {raw[key]!r} shares keys beside kv_reuse_group: not modelled")
+    full = stated_places(raw, "global_attn_idx")
+    borrowing = {one for group in groups for one in group[1:]}
+    return {
+        "kv_shared_layers": len(borrowing),
+        "kv_shared_window_layers": sum(one not in full for one in borrowing),
+        "memory_tokens": stated_number(raw, "num_memory_tokens", 0),
+    }
 
 
 def periodic(raw: Raw, name: str, period: int, offset: int, index: int) -> bool:
@@ -264,6 +323,18 @@ def _channels(raw: Raw, channels: Any, state: Any, taps: Any, rank: Any) -> dict
     }
 
 
+def _plamo2(raw: Raw) -> dict[str, Any]:
+    """PLaMo 2's steps have a rank of a sixteenth of the width, 64 at least."""
+    return {
+        "linear_num_value_heads": raw.get("mamba_num_heads") or 64,
+        "linear_num_key_heads": 1,
+        "linear_key_head_dim": raw.get("mamba_d_state") or 64,
+        "linear_value_head_dim": raw.get("hidden_size_per_head") or 128,
+        "linear_conv_kernel_dim": raw.get("mamba_d_conv") or 4,
+        "linear_rank": max(64, int(raw.get("hidden_size") or 4096) // 16),
+    }
+
+
 def _nemotron_h(raw: Raw) -> dict[str, Any]:
     return {
         "linear_num_value_heads": raw.get("mamba_num_heads") or 128,
@@ -342,6 +413,7 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "falcon_h1": _falcon_h1,
         "falcon_mamba": _mamba1,
         "granitemoehybrid": _mamba2,
+        "hymba": _jamba,
         "jamba": _jamba,
         "kimi_linear": _kimi_linear,
         "lfm2": _lfm2,
@@ -353,7 +425,9 @@ SIZES: Mapping[str, Callable[[Raw], dict[str, Any]]] = MappingProxyType(
         "olmo_hybrid": _olmo_hybrid,
         "qwen3_5_moe_text": _qwen,
         "qwen3_5_text": _qwen,
+        "plamo2": _plamo2,
         "qwen3_next": _qwen,
+        **rwkv.SIZES,
         "zamba": _jamba,
         "zamba2": _zamba2,
     }

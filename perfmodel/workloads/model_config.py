@@ -121,6 +121,8 @@ class ModelConfig(ModelMatrices):
         states, without_keys : how many of them keep a state, and how many do not attend to keys.
         """
         found = states * self.state_layer.parameters if states else 0
+        if self.architecture.joint_output:  # a norm of what each of both gives
+            found += 2 * (states - without_keys) * self.state_layer.value_width
         return found - without_keys * self.attention_parameters
 
     @cached_property
@@ -157,6 +159,24 @@ class ModelConfig(ModelMatrices):
         return m * (m + 2) * (m * self.hidden + 1) + 3 if m > 1 else 0
 
     @cached_property
+    def stream_parameters(self) -> int:
+        """Parameters of one layer that mix its residual streams, or predict and correct them.
+
+        To predict and to correct m streams, one matrix makes m numbers of the stream that the layer computes with,
+        after a norm; of these one matrix gives m m weights of the streams and another one m of the correction; what
+        goes to the layer's own embedding is scaled column by column (``Gemma3nTextAltUp`` of transformers).
+        """
+        m = self.residual_streams
+        if not self.architecture.altup:
+            return 2 * self.mixing_parameters
+        return m * self.hidden + m**3 + m**2 + self.norm_parameters + self.hidden
+
+    @cached_property
+    def laurel_parameters(self) -> int:
+        """Parameters of a layer's second residual: two matrices and a norm; 0 without."""
+        return count_parameters(self.laurel_linears()) + self.norm_parameters * (self.laurel_rank > 0)
+
+    @cached_property
     def expert_parameters(self) -> int:
         """Parameters of one routed expert."""
         return count_parameters(self.expert_linears())
@@ -183,7 +203,8 @@ class ModelConfig(ModelMatrices):
         """Parameters of one layer without its MLP."""
         cross = 1 if self.encoder_layers else 0
         norms = (self.architecture.norms + cross) * self.norm_parameters
-        return (1 + cross) * self.attention_parameters + norms + 2 * self.mixing_parameters
+        beside = self.stream_parameters + self.laurel_parameters
+        return (1 + cross) * self.attention_parameters + norms + beside
 
     @property
     def layer_parameters(self) -> int:
@@ -204,21 +225,39 @@ class ModelConfig(ModelMatrices):
             return None
         facts = dataclasses.replace(self.architecture, causal=False)
         width = self.encoder_ffn or self.ffn
-        return dataclasses.replace(self, layers=self.encoder_layers, ffn=width, encoder_layers=0, facts=facts)
+        return dataclasses.replace(
+            self, layers=self.encoder_layers, ffn=width, encoder_layers=0, encoder_ffn=0, encoder_positions=0,
+            audio_bands=0, facts=facts,
+        )  # fmt: skip
+
+    @cached_property
+    def stem_parameters(self) -> int:
+        """Parameters of the convolutions before an encoder of sound; 0 without."""
+        return count_parameters(self.stem_linears())
+
+    @property
+    def stem_flop(self) -> float:
+        """FLOP of these convolutions for a token of the encoder: the first one has two results for it."""
+        return float(sum(2 * times * one.n * one.k for times, one in zip((2, 1), self.stem_linears(), strict=False)))
 
     @property
     def cross_key_parameters(self) -> int:
         """Parameters of a decoder's layers that multiply the encoder's tokens: keys and values of its attention."""
-        pair = 2 * (self.kv_width * self.hidden + self.kv_width * self.qkv_bias)
+        biases = self.kv_width * self.qkv_bias * (1 + self.architecture.key_bias)
+        pair = 2 * self.kv_width * self.hidden + biases
         return self.layers * pair if self.encoder_layers else 0
 
     @cached_property
     def embedding_parameters(self) -> int:
         """Parameters of the tables that are looked up: tokens, for layers too, positions, token types, distances."""
         shape, stacks = self.architecture, 2 if self.encoder_layers else 1
-        rows = stacks * (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
+        places = stacks * (self.positions + shape.extra_positions) * shape.learned_positions
+        places += (self.encoder_positions - self.positions) * (self.encoder_positions > 0)
+        rows = places + self.token_types
+        rows += self.memory_tokens
         own = self.layer_embedding_vocab * self.layers * self.layer_embedding
-        return self.vocab * self.embedding_dim + own + rows * self.hidden + stacks * self.position_buckets * self.heads
+        tables = self.layers + self.encoder_layers if shape.layer_buckets else stacks
+        return self.vocab * self.embedding_dim + own + rows * self.hidden + tables * self.position_buckets * self.heads
 
     @cached_property
     def head_parameters(self) -> int:
@@ -230,10 +269,13 @@ class ModelConfig(ModelMatrices):
     def outer_norm_parameters(self) -> int:
         """Parameters of the norms outside the layers: after the embedding, in BERT's head, and the final one.
 
-        What sums several residual streams before the final norm counts with them: a matrix, biases and a factor.
+        What sums several residual streams before the final norm counts with them: a matrix, biases and a factor, or
+        the matrices that make these streams and lead back from them.
         """
         shape, stacks, m = self.architecture, 2 if self.encoder_layers else 1, self.residual_streams
         norms = stacks * (int(shape.embedding_norm) + int(not self.norm_after)) + int(shape.head_transform)
+        if shape.altup:
+            return norms * self.norm_parameters + count_parameters(self.stream_linears())
         return norms * self.norm_parameters + (m * (m * self.hidden + 1) + 1) * (m > 1)
 
     @cached_property
@@ -242,10 +284,10 @@ class ModelConfig(ModelMatrices):
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
         stacks += self.mixer_surplus(self.linear_layers, self.layers - self.attending_layers)
-        stacks -= self.bare_layers * self.bare_layer_lack
+        stacks -= self.bare_layers * self.bare_layer_lack + (self.state_layer.first_lack if self.linear_layers else 0)
         stacks += self.index_layers * self.index_parameters + self.window_layers * self.window_layer_surplus
         stacks += self.pool_layers * self.pool_parameters - self.hash_layers * self.scored_experts * self.router_bias
-        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus
+        stacks += self.kv_sharing_surplus + self.layer_embedding_parameters + self.block_surplus + self.stem_parameters
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
     @cached_property

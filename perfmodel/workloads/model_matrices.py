@@ -24,8 +24,18 @@ class ModelMatrices(ModelShape):
             return (Linear("query_key_value", queries + 2 * self.kv_width, self.hidden, self.qkv_bias),)
         widths = {"query": queries, "key": self.kv_width, "value": self.computed_value_width}
         gates = (Linear("gate", self.heads, self.hidden),) if self.architecture.head_gate else ()
-        found = (Linear(name, width, self.attention_input, self.qkv_bias) for name, width in widths.items() if width)
+        biases = {name: self.qkv_bias and (name != "key" or self.architecture.key_bias) for name in widths}
+        found = (Linear(name, width, self.attention_input, biases[name]) for name, width in widths.items() if width)
         return (*found, *gates)
+
+    def stem_linears(self) -> tuple[Linear, ...]:
+        """Return the convolutions before an encoder of sound, as matrices of the bands or columns under three taps."""
+        if not self.audio_bands:
+            return ()
+        return (
+            Linear("stem_first", self.hidden, 3 * self.audio_bands, True),
+            Linear("stem_second", self.hidden, 3 * self.hidden, True),
+        )
 
     def index_linears(self) -> tuple[Linear, ...]:
         """Return the matrices of one indexer: its queries, the key that they share, and a weight for each head.
@@ -73,12 +83,14 @@ class ModelMatrices(ModelShape):
         return (down, Linear("query_up", self.query_width, self.q_lora))
 
     def output_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer that follow attention.
+        """Return the matrices of one layer that follow attention; none where a state's follows both.
 
         Where groups of heads come first, the rows of their matrix are those of all groups, each of which multiplies
         what the heads of its own group give.
         """
         values = self.heads * self.value_dim
+        if self.architecture.joint_output:
+            return ()
         if not self.output_groups:
             return (Linear("output", self.hidden, values, self.output_bias),)
         ranks = self.output_groups * self.output_lora
@@ -111,6 +123,21 @@ class ModelMatrices(ModelShape):
             Linear("layer_embedding_gate", self.layer_embedding, self.hidden),
             Linear("layer_embedding_out", self.hidden, self.layer_embedding),
         )
+
+    def laurel_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of a layer's second residual: to a rank, and back."""
+        if not self.laurel_rank:
+            return ()
+        return (
+            Linear("laurel_down", self.laurel_rank, self.hidden),
+            Linear("laurel_up", self.hidden, self.laurel_rank),
+        )
+
+    def stream_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices that make the other residual streams of the first, and lead back from each of them."""
+        if not self.architecture.altup:
+            return ()
+        return 2 * (self.residual_streams - 1) * (Linear("stream", self.hidden, self.hidden),)
 
     def attention_matrices(self) -> tuple[Linear, ...]:
         """Return every matrix of one attention."""

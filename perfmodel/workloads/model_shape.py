@@ -17,6 +17,10 @@ LANGUAGE_ALONE = (
 )
 
 
+#: remark about a model with learned tokens before each prompt
+_MEMORY_TOKENS = "{} learned tokens stand before each prompt: count them with its tokens (--isl)."
+
+
 def group_problem(experts: int, top_k: int, groups: int, chosen: int) -> str:
     """Return what is impossible about a router that takes k experts from some groups of all, or an empty string."""
     if not groups and not chosen:
@@ -80,6 +84,10 @@ class ModelShape:
     parallel_block : attention and MLP read the same residual stream, and share its additions and all-reduces.
     encoder_layers : layers of the encoder in a model with both, 0 for a single stack.
     encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
+    encoder_positions : positions of an encoder of sound, and tokens that its sequences always have (Whisper: 30 s);
+        its table is its own. 0 for an encoder of text.
+    audio_bands : bands of the spectrum, at two times of each of these tokens, which two convolutions of three taps
+        bring to ``hidden``, the second at every other time.
     position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
     head_bias : the head has a bias.
     index_heads, index_head_dim : heads of an indexer that chooses which keys attention reads (DeepSeek sparse
@@ -92,7 +100,13 @@ class ModelShape:
         many tokens; 0 for none.
     output_groups, output_lora : groups of heads whose output a matrix of their own brings to a rank, before one matrix
         mixes all of them; 0 where one matrix follows attention.
-    residual_streams : residual streams beside each other, which hyper-connections mix before and after each block.
+    residual_streams : residual streams beside each other, which hyper-connections mix before and after each block, or
+        which a layer predicts and corrects (`Architecture.altup`).
+    memory_tokens : learned tokens before each sequence (Hymba), which are tokens of its prompt; a window beside them
+        counts them.
+    laurel_rank : rank of a layer's second residual: two matrices beside attention, and a norm; 0 for none (Gemma 3n).
+    sparse_layers : layers whose MLP keeps the largest values of its gate alone: those above a bound that follows from
+        their mean and deviation. Its products are computed in full.
     hash_layers : first layers whose experts a table by token chooses, without a correction of each expert's score.
     linear_layers : layers with a state of the sequence (`perfmodel.workloads.state_layer`), in place of keys but for
         ``joint_layers``; they alternate evenly with those that attend to keys.
@@ -107,7 +121,8 @@ class ModelShape:
     linear_heads, linear_key_heads : heads of their values, and of their queries and keys; 0 for as many.
     linear_head_dim, linear_value_dim : size of a head of their queries and keys, and of their values.
     linear_conv : taps of the convolution over neighbouring tokens before it, 0 for none.
-    linear_rank : rank of the steps of Mamba of the first kind.
+    linear_rank : rank of the steps of Mamba of the first kind, and of RWKV's decays.
+    linear_rate_rank, linear_value_rank, linear_gate_rank, linear_mix_rank : other ranks of RWKV, see `StateLayer`.
     linear_state_dtype : dtype in which the model asks engines to keep its states between steps; "" for none.
     facts : the facts of the architecture where they are not those of ``model_type``; None for these.
     name : what the model is called, for people.
@@ -179,6 +194,10 @@ class ModelShape:
     joint_layers: int = 0
     linear_state_dtype: str = ""
     linear_rank: int = 0
+    linear_rate_rank: int = 0
+    linear_value_rank: int = 0
+    linear_gate_rank: int = 0
+    linear_mix_rank: int = 0
     zero_experts: int = 0
     kv_shared_layers: int = 0
     kv_shared_window_layers: int = 0
@@ -196,6 +215,11 @@ class ModelShape:
     output_lora: int = 0
     residual_streams: int = 1
     hash_layers: int = 0
+    memory_tokens: int = 0
+    laurel_rank: int = 0
+    sparse_layers: int = 0
+    encoder_positions: int = 0
+    audio_bands: int = 0
     stored_words: str = field(default="", compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
 
@@ -209,6 +233,8 @@ class ModelShape:
         every = others if self.window and not self.window_layers else self.window_layers
         object.__setattr__(self, "window_layers", every)
         object.__setattr__(self, "linear_key_heads", self.linear_key_heads or self.linear_heads)
+        if self.memory_tokens and not self.remarks:
+            object.__setattr__(self, "remarks", (_MEMORY_TOKENS.format(self.memory_tokens),))
 
     @property
     def architecture(self) -> Architecture:
@@ -328,7 +354,8 @@ class ModelShape:
             Rule(self.linear_rule), self.hidden, self.linear_heads, self.linear_key_heads, self.linear_head_dim,
             self.linear_value_dim, self.linear_conv, facts.state_norm, facts.state_bias, facts.state_conv_bias,
             facts.state_output_bias, self.linear_state_dtype or USUAL_DTYPE,
-            self.linear_rank, facts.state_inner_norms,
+            self.linear_rank, facts.state_inner_norms, self.linear_rate_rank, self.linear_value_rank,
+            self.linear_gate_rank, self.linear_mix_rank,
         )  # fmt: skip
 
     @property

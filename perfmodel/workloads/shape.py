@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
+from perfmodel.workloads import rwkv
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
-from perfmodel.workloads.hybrids import JOINT, RULES, STATE_DTYPES, STATES_ALONE
+from perfmodel.workloads.hybrids import JOINT, RULES, STATE_DTYPES, STATES_ALONE, WITHOUT_KEYS
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.model_shape import group_problem
 from perfmodel.workloads.state_layer import DTYPES, Rule
@@ -122,8 +123,9 @@ def model_from_sizes(
         if key not in KEYS:
             raise unknown_name("key of a shape", key, KEYS, place=place, kind=kind)
     name = str(sizes.get("type", "llama"))
-    if name in STATES_ALONE and sizes.get("layers"):
-        sizes = {**dict.fromkeys(("linear_layers", "bare_layers"), sizes["layers"]), **sizes}
+    if name in WITHOUT_KEYS and sizes.get("layers"):
+        without = ("linear_layers", "bare_layers") if name in STATES_ALONE else ("linear_layers",)
+        sizes = {**dict.fromkeys(without, sizes["layers"]), **sizes}
     optional = _OF_ATTENTION if _keeps_states_alone(sizes) else ()
     missing = [key for key in NEEDED if not sizes.get(key) and key not in optional]
     if missing:
@@ -177,9 +179,11 @@ _NEEDED_BY: Mapping[str, tuple[str, ...]] = {
     "output_lora": ("output_groups",),
     "linear_layers": (
         *("linear_rule", "linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim", "linear_conv"),
-        *("joint_layers", "linear_rank", "linear_state_dtype"),
+        *("joint_layers", "linear_state_dtype", *rwkv.RANKS),
     ),
-    "encoder_layers": ("encoder_ffn",),
+    "encoder_layers": ("encoder_ffn", "encoder_positions", "audio_bands"),
+    "audio_bands": ("encoder_positions",),
+    "encoder_positions": ("audio_bands",),
     "shared_blocks": ("block_rank", "block_adapters"),
     "kv_shared_layers": ("kv_shared_window_layers", "kv_shared_ffn"),
     "layer_embedding": ("layer_embedding_vocab",),
@@ -237,7 +241,7 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
         "activation": "silu" if facts.gated else "gelu",
         "linear_rule": rule.value,
         "linear_conv": rule.taps,
-        **(_channels(hidden) if rule is Rule.MAMBA1 and sizes.get("linear_layers") else {}),
+        **(_usual_state(rule, name, hidden) if sizes.get("linear_layers") else {}),
         "linear_state_dtype": STATE_DTYPES.get(name, "") if sizes.get("linear_layers") else "",
         "joint_layers": sizes.get("linear_layers", 0) if name in JOINT else 0,
         "embedding_dim": hidden,
@@ -249,16 +253,42 @@ def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelCo
     return ModelConfig(model_type=name, facts=own, **(values | given))
 
 
-def _channels(hidden: int) -> dict[str, int]:
-    """Return the usual sizes of Mamba of the first kind: 16 numbers for each of 2 hidden channels."""
-    sizes = {"linear_heads": 2 * hidden, "linear_key_heads": 1, "linear_head_dim": 16, "linear_value_dim": 1}
-    return {**sizes, "linear_rank": math.ceil(hidden / 16)}
+def _usual_state(rule: Rule, name: str, hidden: int) -> dict[str, int]:
+    """Return the usual sizes of a state that follow from the width: of Mamba of the first kind, and of RWKV.
+
+    The first has 16 numbers for each of 2 hidden channels.
+    """
+    if rule is Rule.MAMBA1:
+        sizes = {"linear_heads": 2 * hidden, "linear_key_heads": 1, "linear_head_dim": 16, "linear_value_dim": 1}
+        return {**sizes, "linear_rank": math.ceil(hidden / 16)}
+    if not rule.is_rwkv:
+        return {}
+    ranks = rwkv.ranks_of_7(hidden) if rule is Rule.RWKV7 else rwkv.ranks_of_6(hidden) if name != "rwkv5" else {}
+    heads = max(1, hidden // rwkv.HEAD)
+    return {"linear_heads": heads, "linear_head_dim": rwkv.HEAD, "linear_value_dim": rwkv.HEAD, **ranks}
 
 
 def _dense_between(sizes: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the dense layers of a model of which every n-th layer has experts, the last of n."""
     every = int(sizes.get("moe_every", 1))
     return tuple(index for index in range(int(sizes["layers"])) if (index + 1) % every)
+
+
+def _rank_problems(config: ModelConfig) -> dict[str, bool]:
+    """Return what is impossible about RWKV's ranks, each with whether it is so."""
+    of_7 = ("linear_rank", *rwkv.RANKS[1:4])
+    states, others = config.linear_rule == Rule.RWKV7, ", ".join(of_7)
+    stray = [f"{name} = {getattr(config, name)}" for name in of_7[1:] if getattr(config, name)]
+    return {
+        f"{' and '.join(stray)} is of RWKV-7 (linear_rule=rwkv7)": bool(stray) and not states,
+        f"states of RWKV-7 need {others}": states and not all(getattr(config, name) for name in of_7),
+        f"linear_mix_rank = {config.linear_mix_rank} is of RWKV-6 (linear_rule=rwkv6)": config.linear_mix_rank > 0
+        and config.linear_rule != Rule.RWKV6,
+        "values of RWKV are as wide as the residual stream: linear_heads linear_value_dim = hidden": Rule(
+            config.linear_rule
+        ).is_rwkv
+        and config.linear_heads * config.linear_value_dim != config.hidden,
+    }
 
 
 def _gated_width(hidden: int) -> int:
@@ -281,8 +311,13 @@ def _problem(config: ModelConfig) -> str:
         f"linear_rank = {config.linear_rank}": config.linear_layers
         and config.linear_rule == Rule.MAMBA1
         and (config.linear_value_dim, config.linear_key_heads, config.linear_rank > 0) != (1, 1, True),
-        f"linear_rank = {config.linear_rank} is of Mamba of the first kind (linear_rule=mamba1)": config.linear_rank
-        and config.linear_rule != Rule.MAMBA1,
+        f"linear_rank = {config.linear_rank} is of Mamba of the first kind (linear_rule=mamba1), PLaMo 2 or RWKV": (
+            config.linear_rank and not (Rule(config.linear_rule).scans_values or Rule(config.linear_rule).is_rwkv)
+        ),
+        "steps of PLaMo 2's states have a rank: give linear_rank": config.linear_layers
+        and config.linear_rule == Rule.PLAMO2
+        and not config.linear_rank,
+        **_rank_problems(config),
         f"{config.joint_layers} layers with keys beside a state of {config.linear_layers} with one": config.joint_layers
         > config.linear_layers,
         f"{config.window_layers} layers with a window of {attending}": config.window_layers > config.attending_layers,

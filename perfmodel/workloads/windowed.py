@@ -11,7 +11,7 @@ from typing import Any
 
 from perfmodel.workloads.compressed import COMPRESSED, compressed_layers
 from perfmodel.workloads.config_values import Values, WrongValueError, stated_number
-from perfmodel.workloads.families import Raw, first_dense
+from perfmodel.workloads.mixtures import Raw, first_dense
 from perfmodel.workloads.model_config import ModelConfig
 
 #: families with a window on every layer, if the configuration states one
@@ -20,7 +20,7 @@ _ALL_WINDOWED = frozenset(("mistral", "ministral3", "mixtral", "starcoder2", "ph
 _EVERY_NTH_FULL: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(("gemma3_text", "gemma4_text", "gemma4_unified_text"), 6),
-        "kolibri1": 5,
+        **dict.fromkeys(("gemma3n_text", "kolibri1"), 5),
         **dict.fromkeys(("gemma2", "gpt_oss", "vaultgemma"), 2),
         **dict.fromkeys(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "olmo3"), 4),
     }
@@ -31,7 +31,9 @@ _LAST_FULL = frozenset(("gemma4_text", "gemma4_unified_text"))
 _FOURTHS_FROM_AN_END_FULL = ("cwm", "granite_swa", "granitemoe_swa", "muse_glimmer_text")
 _WINDOWED = ("sliding_attention", "chunked_attention")
 #: families in which last layers may attend to the keys of others, and layers have embeddings of their own
-SHARING = frozenset(("gemma4_text", "gemma4_unified_text"))
+SHARING = frozenset(("gemma3n_text", "gemma4_text", "gemma4_unified_text"))
+#: how many layers attend to the keys of others in the families that need not state it
+_SHARED = {"gemma3n_text": 15}
 #: what `ModelConfig` has of layers with a window alone
 OWN = ("window_heads", "window_kv_heads", "window_head_dim", "window_value_dim")
 
@@ -44,6 +46,10 @@ def window_keys(kind: str, raw: Raw) -> int:
         return stated_number(raw, "attention_chunk_size", 8192, least=1)
     if kind == "mimo_v2_flash" and raw.get("sliding_window_size"):
         return stated_number(raw, "sliding_window_size", 0) + 1  # it counts the keys before the query
+    if kind == "hymba":  # its memory tokens stay beside the last ones
+        return stated_number(raw, "sliding_window", 1024, least=1) + stated_number(raw, "num_memory_tokens", 0)
+    if kind == "plamo2":
+        return stated_number(raw, "attention_window_size", 2048, least=1)
     key = "sliding_window" if raw.get("sliding_window") else "sliding_window_size"
     return stated_number(raw, key, {"gemma2": 4096, "gemma3_text": 4096}.get(kind, 0))
 
@@ -136,7 +142,7 @@ def _gemma4(values: Values) -> dict[str, Any]:
 
 
 def shared_keys(values: Values, layers: int) -> dict[str, Any]:
-    """Return Gemma 4's layers with the keys and values of others, and the embeddings that layers have of their own.
+    """Return Gemma's layers with the keys and values of others, and the embeddings that layers have of their own.
 
     Raises
     ------
@@ -144,14 +150,15 @@ def shared_keys(values: Values, layers: int) -> dict[str, Any]:
         Where no layer before them has a window, or none attends to all keys, as theirs do.
     """
     raw = values.raw
-    shared = stated_number(raw, "num_kv_shared_layers", 0, most=layers - 1)
+    shared = stated_number(raw, "num_kv_shared_layers", _SHARED.get(values.kind, 0), most=layers - 1)
     own = stated_number(
         raw, "hidden_size_per_layer_input", 0 if str(raw.get("model_type")).startswith("gemma4_u") else 256
     )
     types, every = raw.get("layer_types"), raw.get("sliding_window_pattern")
     every = every if isinstance(every, int) and every > 0 else _EVERY_NTH_FULL[values.kind]
     listed = [str(name) in _WINDOWED for name in types] if isinstance(types, list) and types else []
-    windowed = [*(listed or [bool((index + 1) % every) for index in range(layers)])[:-1], False]
+    windowed = listed or [bool((index + 1) % every) for index in range(layers)]
+    windowed = [*windowed[:-1], windowed[-1] and values.kind not in _LAST_FULL]
     before, after = windowed[: layers - shared], windowed[layers - shared :]
     if not {*after} <= {*before}:
         raise WrongValueError(f"num_kv_shared_layers = {shared} leaves no layer of some kind whose keys others share")
@@ -165,6 +172,12 @@ def shared_keys(values: Values, layers: int) -> dict[str, Any]:
         if own
         else 0,
     }
+
+
+def _hymba(values: Values) -> dict[str, Any]:
+    """Hymba's values are as wide as the channels of its states, together."""
+    heads, expanded = values.size("heads"), float(values.raw.get("mamba_expand") or 2)
+    return {"value_head_dim": int(expanded * values.size("hidden")) // heads}
 
 
 def _mimo(values: Values) -> dict[str, Any]:
@@ -192,5 +205,12 @@ def _step(values: Values) -> dict[str, Any]:
 
 #: families with such layers -> what their configurations state
 HEADS: Mapping[str, Callable[[Values], dict[str, Any]]] = MappingProxyType(
-    {"gemma4_text": _gemma4, "gemma4_unified_text": _gemma4, "mimo_v2_flash": _mimo, "step3p5": _step}
+    {
+        "gemma4_text": _gemma4,
+        "gemma4_unified_text": _gemma4,
+        "hymba": _hymba,
+        "mimo_v2_flash": _mimo,
+        "plamo2": lambda values: {"head_dim": values.of(("hidden_size_per_head",), "size of a head", 128)},
+        "step3p5": _step,
+    }
 )

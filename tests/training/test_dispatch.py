@@ -12,9 +12,12 @@ import perfmodel as pm
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.training.constants import constants
-from perfmodel.training.dispatch import Waits
+from perfmodel.training.dispatch import Waits, layer_launches
+from perfmodel.training.layer import layer_work
 from perfmodel.training.published_run import measured_time, read_run
+from perfmodel.training.setup import setup_of
 from perfmodel.training.step import train
+from perfmodel.workloads.layer_kinds import Kind
 
 GPT2 = pm.find_model("layers=12 hidden=768 heads=12 vocab=50304")
 
@@ -68,6 +71,23 @@ def test_shared_out_weights_cost_the_host_more_than_whole_ones() -> None:
     plans = (pm.TrainingPlan(batch=8, seq=128, framework="fsdp2-eager", zero=zero) for zero in (1, 3))
     whole, shared = (train(GPT2, cluster, plan).time_s for plan in plans)
     assert shared > 2.0 * whole
+
+
+@pytest.mark.parametrize(("recompute", "again"), [("none", 0), ("full", 4 * 6)])
+def test_adapters_have_kernels_of_their_own(recompute: str, again: int) -> None:
+    """4 forward beside each of six matrices, which recomputation launches again, and 7 backward."""
+    plan = pm.TrainingPlan(batch=4, micro_batch=4, seq=128, framework="ddp-eager", recompute=recompute)
+    made = setup_of(GPT2, pm.Cluster("h100", gpus=1), plan)
+    work = layer_work(made.hardware, made.config, made.shard, Kind())
+    (forward, backward), (more, more_back) = (layer_launches(made, work, adapters) for adapters in (0, 6))
+    assert (more - forward, more_back - backward) == pytest.approx((4 * 6, 7 * 6 + again))
+
+
+def test_small_steps_of_adapters_take_longer_than_of_every_weight() -> None:
+    """A host that launches all kernels of adapters as well has more to do; many tokens hide it."""
+    few, many = ([_step(seq=seq, recompute="full", lora=rank) for rank in (0, 8)] for seq in (64, 8192))
+    assert few[1].time_s > 1.2 * few[0].time_s
+    assert "host" not in many[1].terms_s
 
 
 def test_graphs_of_whole_iterations_have_no_dispatch() -> None:

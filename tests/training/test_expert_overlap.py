@@ -101,6 +101,7 @@ def test_what_cannot_overlap_is_refused(values, message):
         ({"pp": 3}, "pp = 3 is odd"),
         ({"pp": 4, "batch": 96}, "6 micro batches: dualpipe needs an even number of them, and at least 2 pp = 8"),
         ({"pp": 4, "vp": 2}, "schedule dualpipe has one stage a GPU"),
+        ({"pp": 4, "zero": 2, "framework": "torchtitan"}, "dualpipe keeps whole weights and gradients, not zero = 2"),
         ({"pp": 1}, "schedule dualpipe orders a pipeline"),
     ],
 )

@@ -186,6 +186,7 @@ def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
         ("megatron-lm e156d2fe (2022)", "megatron-2022"), ("Megatron-LM 8aa4619f (NGC 20.12)", "megatron-2021"),
         ("nemo dev (2025)", "megatron-bridge"), ("megatron-lm", "megatron-te"), ("fsdp2-eager (rocm)", "fsdp2-eager"),
         ("nemo 25.09 (transformer-engine 2.8)", "megatron-bridge"), ("nemo automodel (fsdp2)", "megatron-te"),
+        ("unsloth (huggingface trainer)", "unsloth"), ("llmq (C++/CUDA)", "llmq"), ("surogate (C++/CUDA)", "llmq"),
     ],
 )  # fmt: skip
 def test_names_find_their_framework(name: str, expected: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from perfmodel.training.constants import Interval, constants
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.published import judge
 from perfmodel.training.search import search
+from perfmodel.training.setup import setup_of
 from perfmodel.training.space import AXES, Space
-from perfmodel.training.step import train
+from perfmodel.training.step import pipeline_gpus, train
+from perfmodel.training.unmeasured import stretches
+from perfmodel.training.update import exchanged_time
 
 OTHERS = Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv"
 MODEL = pm.find_model("layers=8 hidden=2048 heads=16 vocab=32000")
@@ -101,6 +105,22 @@ def test_published_runs_of_other_laboratories_are_in_their_intervals():
         inside = [row.low <= row.measured <= row.high for row in rows if row.quantity == quantity]
         assert len(inside) > fewest
         assert least < sum(inside) / len(inside) < 0.9
+
+
+def test_an_exchange_through_a_host_that_compute_hides_is_unsure_all_the_same():
+    """Two cards without NVLink: by e^(z s) longer, it comes out of the backward pass that hides most of it."""
+    plan, cluster = TrainingPlan(batch=6, micro_batch=3, seq=2048, zero=0), Cluster.of(pm.hardware("rtx-4090"), 2)
+    step = train(MODEL, cluster, plan, laboratory="pytorch/torchtitan")
+    setup = setup_of(MODEL, cluster, plan)
+    exposed = functools.partial(exchanged_time, setup, pipeline_gpus(setup)[0])
+    data = step.terms_s["data"]
+    assert exposed(1.0) == pytest.approx(data)
+    (_, whole), (_, scaled) = (stretches(setup, step.terms_s, one)[1] for one in (exposed, None))
+    longest = math.exp(scaled) - 1.0
+    assert math.expm1(whole) * step.time_s == pytest.approx(exposed(1.0 + longest * step.time_s / data) - data)
+    assert whole > 1.5 * scaled
+    inside, _ = stretches(setup, step.terms_s, exposed)
+    assert math.log(_ends(step)[1]) > inside.up
 
 
 def test_exchanges_through_a_host_widen_the_interval_but_not_by_more_than_they_take():

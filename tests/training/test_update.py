@@ -12,7 +12,8 @@ from perfmodel.training.exchange import gradient_exchange
 from perfmodel.training.micro_batch import PARTS
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
-from perfmodel.training.update import StageGpu, gradients_time
+from perfmodel.training.step import pipeline_gpus
+from perfmodel.training.update import StageGpu, exchanged_time, gradients_time
 from perfmodel.workloads.catalog import named_model
 
 PARAMETERS = 1e10
@@ -72,3 +73,18 @@ def test_domains_of_hsdp_sum_up_the_shards_of_their_gpus() -> None:
     assert gradients_time(made, gpu(0.0, 0.0)) == pytest.approx(ring, rel=1e-3)
     assert gradients_time(made, gpu(0.0, 100 * ring)) < 0.5 * ring
     assert gradients_time(setup(3, gpus=32, framework="fsdp2-compile"), gpu(0.0, 0.0)) == 0.0
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.5, 4.0, 30.0])
+def test_an_exchange_that_takes_longer_comes_out_of_the_passes_that_hide_it(zero: int, factor: float) -> None:
+    """It adds at least its exposed part times the factor, and at the most all that it takes longer."""
+    made = setup(zero, framework="fsdp2-eager")
+    slowest = pipeline_gpus(made)[0]
+    usual, other = exchanged_time(made, slowest), exchanged_time(made, slowest, factor)
+    whole = exchanged_time(made, slowest, 1e6) / 1e6
+    assert min(factor, 1.0) * usual <= other * (1 + 1e-9)
+    assert (other - usual) * np.sign(factor - 1.0) >= 0.0
+    assert abs(other - usual) <= 1.001 * abs(factor - 1.0) * whole
+    if factor > 8.0:
+        assert other > 1.01 * factor * usual, "what was hidden is not any more"

@@ -208,6 +208,11 @@ def test_parameters_that_a_token_visits_in_billions(name: str, active: float) ->
         ("bigscience/bloomz-560m", "bloom-560m"),
         ("LGAI-EXAONE/EXAONE-Deep-32B", "exaone-3.5-32b"),
         ("nvidia/AceReason-Nemotron-14B", "qwen2.5-14b"),
+        ("zai-org/GLM-5.1-FP8", "glm-5"),
+        ("moonshotai/Kimi-K2.6", "kimi-k2-thinking"),
+        ("RWKV/v6-Finch-7B-HF", "rwkv-6-7b"),
+        ("fla-hub/rwkv7-1.5B-world", "rwkv-7-1.5b"),
+        ("openai/whisper-large-v3-turbo", "whisper-large-v3-turbo"),
     ],
 )
 def test_names_of_pages(text: str, name: str) -> None:
@@ -217,9 +222,7 @@ def test_names_of_pages(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("google/gemma-3n-E4B-it", "four residual streams"),
-        ("RWKV/v6-Finch-7B-HF", "recurrent layers"),
-        ("nvidia/Hymba-1.5B-Base", "attention and Mamba"),
+        ("RWKV/rwkv-4-169m-pile", "recurrent layers of RWKV-4"),
         ("google/recurrentgemma-2b", "recurrent layers"),
     ],
 )

@@ -175,7 +175,7 @@ def test_windows_on_some_layers(read, change, window, layers):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model_type": "hymba"}, "(hymba) has attention and Mamba of the first kind side by side in a layer"),
+        ({"model_type": "xlstm"}, "(xlstm) has recurrent layers, which are not modelled"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M*X"}, "(nemotron_h) has X layers"),
         ({"model_type": "llama", "mamba_d_state": 16}, "Mamba"),
         ({"model_type": "new", "layer_types": ["linear_attention", "full_attention"]}, "linear_attention layers"),

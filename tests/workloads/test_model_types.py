@@ -390,7 +390,6 @@ def test_the_experts_of_glm_flash_may_come_from_some_groups():
     ("kind", "changes", "said"),
     [
         ("laguna", {}, "heads of attention differ"),
-        ("gemma3n_text", {}, "four residual streams"),
         ("ernie4_5_vl_moe_text", {}, "experts for images beside those for text"),
         ("deepseek_v41", {}, "layers that share compressed keys"),
         ("mistral_large4_text", {}, "layers that share keys and values"),

@@ -28,6 +28,7 @@ _TERMS = {
     "head": "logits and sampling",
     "gaps": "gaps between kernels",
     "host": "host",
+    "encoder": "encoder of sound",
 }
 _LONGEST = 44
 _REGIONS = {Limiter.HBM: "memory-bound", Limiter.COMPUTE: "compute-bound", Limiter.LINK: "exchange-bound",
