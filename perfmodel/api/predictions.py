@@ -201,6 +201,8 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     alpha_s: float | None = None,
     oversubscription: float | None = None,
     bridge: bool = True,
+    host_memory: str | float | None = None,
+    host_bandwidth: str | float | None = None,
 ) -> _Cluster:
     """Return GPUs of one kind and the network between them; see `perfmodel.cluster.cluster.Cluster.of`.
 
@@ -217,6 +219,8 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
     alpha_s : time of one step of an exchange between nodes [s].
     oversubscription : GPUs that share the bandwidth of one in the switches above; 1 is a full fat tree.
     bridge : whether cards in slots have the bridges of NVLink or xGMI that their specification knows.
+    host_memory, host_bandwidth : memory of a host ("1 TiB", or a number [B]), and what its CPUs and the copies of its
+        GPUs reach of that memory ("200 GB/s", or a number [B/s]), for training that offloads.
 
     Raises
     ------
@@ -238,6 +242,8 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
         alpha_s=alpha_s,
         oversubscription=oversubscription,
         bridge=bridge,
+        host_memory=host_memory,
+        host_bandwidth=host_bandwidth,
     )
 
 

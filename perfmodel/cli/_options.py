@@ -202,6 +202,18 @@ NicOption = Annotated[
     option("--nic", "Network of one GPU in one direction: 400Gb/s or 50GB/s. Default: the machine's.", "RATE"),
 ]
 NodeOption = Annotated[int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)]
+HostMemoryOption = Annotated[
+    str | None,
+    option("--host-memory", "Memory of a host, for what lives there: 1TiB. Default: the machine's, if known.", "SIZE"),
+]
+HostBandwidthOption = Annotated[
+    str | None,
+    option(
+        "--host-bandwidth",
+        "What a host's CPUs, and copies of all its GPUs, reach of its memory: 200GB/s. Default: assumed.",
+        "RATE",
+    ),
+]
 NoBridgeOption = Annotated[
     bool,
     typer.Option("--no-bridge", help="Cards in slots have no bridge of NVLink or xGMI.", show_default=False),

@@ -8,6 +8,8 @@ from typing import Any
 from perfmodel.cli._options import (
     SEEN,
     FormatOption,
+    HostBandwidthOption,
+    HostMemoryOption,
     MachinesOption,
     NicOption,
     NoBridgeOption,
@@ -29,6 +31,7 @@ from perfmodel.cli._training_options import (
     CpAlgorithmOption,
     CpOption,
     DispatcherOption,
+    DocumentsOption,
     DtypeOption,
     EncoderSeqOption,
     EpOption,
@@ -39,10 +42,13 @@ from perfmodel.cli._training_options import (
     GpusOption,
     GradDtypeOption,
     HsdpOption,
+    LengthSpreadOption,
     LoraOption,
     LoraTargetsOption,
     MicroBatchOption,
     ModelArgument,
+    OffloadFractionOption,
+    OffloadOption,
     OptimizerOption,
     OverlapOption,
     PpOption,
@@ -89,6 +95,12 @@ def command(
     lora_targets: LoraTargetsOption = "all",
     frozen_dtype: FrozenDtypeOption = "",
     grad_dtype: GradDtypeOption = "",
+    offload: OffloadOption = None,
+    offload_fraction: OffloadFractionOption = 1.0,
+    documents: DocumentsOption = None,
+    length_spread: LengthSpreadOption = 0.0,
+    host_memory: HostMemoryOption = None,
+    host_bandwidth: HostBandwidthOption = None,
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     no_bridge: NoBridgeOption = False,
@@ -110,8 +122,11 @@ def command(
     Example: perfmodel search train llama-3.1-70b --on h100 --gpus 64 --batch 256 --seq 8192 --dtype fp8 --tp 1..8
     """
     from perfmodel.cli._training import (
+        check_host,
         clusters_of,
         default_sizes,
+        documents_of,
+        offloads_of,
         plan_of,
         ranges_of,
         recomputes_of,
@@ -129,7 +144,9 @@ def command(
     check_plot(plot)
     model = find_model(config)
     find_framework(framework)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge)
+    wanted, host = offloads_of(offload), (host_memory, host_bandwidth)
+    check_host(wanted, host)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, host)
     run_tokens = tokens_of(tokens)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
@@ -137,6 +154,8 @@ def command(
         ranges["vp"] = stages
     if recompute is not None:
         ranges["recompute"] = recomputes_of(recompute)
+    if wanted:
+        ranges["offload"] = wanted
     if len({cluster.gpus for cluster in clusters}) > 1 and batch is None:
         raise UsageError("clusters of several sizes need a batch.", place="--batch", remedy="Write --batch 256.")
     fixed = {
@@ -156,6 +175,11 @@ def command(
         "lora_targets": lora_targets,
         "frozen_dtype": frozen_dtype,
         "grad_dtype": grad_dtype,
+        # the plan that the space changes; parameters need zero 3, which it may lack
+        "offload": "optimizer" if any("optimizer" in parts for parts in wanted) else "none",
+        "offload_fraction": offload_fraction,
+        "documents": documents_of(documents),
+        "length_spread": length_spread,
         "encoder_seq": encoder_seq or 0,
     }
     lengths = ranges_of({"seq": seq}).get("seq", ())

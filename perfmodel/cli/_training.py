@@ -59,9 +59,16 @@ def tokens_of(text: str | None) -> float | None:
 
 
 def clusters_of(
-    on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_node: int | None, bridge: bool
+    on: Sequence[str] | None,
+    gpus: str,
+    nic: str | None,
+    gpus_per_node: int | None,
+    bridge: bool,
+    host: tuple[str | None, str | None] = (None, None),
 ) -> list[Cluster]:
     """Return the clusters of the options: each machine with each number of GPUs.
+
+    ``host`` are memory and bandwidth of a host.
 
     Raises
     ------
@@ -74,7 +81,15 @@ def clusters_of(
     if not on:
         raise UsageError("no machine is named.", place="--on", remedy="Write --on h100 --gpus 64.")
     return [
-        Cluster.of(hardware(name), count, gpus_per_node=gpus_per_node, nic=nic, bridge=bridge)
+        Cluster.of(
+            hardware(name),
+            count,
+            gpus_per_node=gpus_per_node,
+            nic=nic,
+            bridge=bridge,
+            host_memory=host[0],
+            host_bandwidth=host[1],
+        )
         for name in on
         for count in sizes_of(gpus, "--gpus")
     ]
@@ -108,6 +123,45 @@ def recomputes_of(text: str | None) -> tuple[str, ...]:
 
     parts = list_items(text, "/", place="--recompute") if text else ()
     return tuple(Recompute.parse(part, place="--recompute") for part in parts)
+
+
+def offloads_of(text: str | None) -> tuple[str, ...]:
+    """Return what lives on the host by a text: parts joined by commas, or a list of such sets with slashes."""
+    from perfmodel.training.choices import parse_offload
+
+    sets = list_items(text, "/", place="--offload") if text else ()
+    return tuple(parse_offload(one, "--offload") for one in sets)
+
+
+def check_host(offloads: Sequence[str], host: tuple[str | None, str | None]) -> None:
+    """Raise for a host's memory or bandwidth where nothing lives on a host.
+
+    Raises
+    ------
+    UsageError
+        For the first of them.
+    """
+    if any(parts != "none" for parts in offloads):
+        return
+    for name, text in zip(("--host-memory", "--host-bandwidth"), host, strict=True):
+        if text is not None:
+            raise UsageError(
+                "nothing lives on the host.", place=name, remedy=f"Write --offload optimizer, or leave {name} out."
+            )
+
+
+def documents_of(text: str | None) -> tuple[int, ...]:
+    """Return the lengths of documents of a text: "512", "100,300"; () for none.
+
+    Raises
+    ------
+    UsageError
+        When one is no whole number.
+    """
+    parts = list_items(text, ",", place="--documents") if text is not None else ()
+    if not all(part.isdigit() for part in parts):
+        raise UsageError(f"{text!r} is no list of tokens.", place="--documents", remedy="Write 512, or 100,300,4000.")
+    return tuple(map(int, parts))
 
 
 def schedule_of(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli._options import option
+from perfmodel.cli._options import fraction_option, option
 
 ModelArgument = Annotated[
     str,
@@ -158,6 +158,31 @@ GradDtypeOption = Annotated[
         "Of gradients in their exchange, not of kept ones: fp32, bf16. Default: the framework's.",
         "DTYPE",
     ),
+]
+OffloadOption = Annotated[
+    str | None,
+    option(
+        "--offload",
+        "What lives on the host: optimizer (updated by the CPU), parameters (zero 3), activations; several with "
+        "commas. Default: none.",
+        "PARTS",
+    ),
+]
+OffloadFractionOption = Annotated[
+    float,
+    fraction_option("--offload-fraction", "Share of the parameters whose optimizer is on the host. Default: 100%."),
+]
+DocumentsOption = Annotated[
+    str | None,
+    option(
+        "--documents",
+        "Tokens of the documents of a sequence, which attend to themselves alone: a mean, or lengths that are equally "
+        "frequent. Default: one document a sequence.",
+        "N,N,...",
+    ),
+]
+LengthSpreadOption = Annotated[
+    float, fraction_option("--length-spread", "Lengths of documents are uniform within this share of --documents.")
 ]
 TokensOption = Annotated[
     str | None, option("--tokens", "Tokens of a run: 15T. Default with a price: 20 a parameter.", "T")

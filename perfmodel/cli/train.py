@@ -12,6 +12,8 @@ import typer
 
 from perfmodel.cli._options import (
     FormatOption,
+    HostBandwidthOption,
+    HostMemoryOption,
     MachinesOption,
     NicOption,
     NoBridgeOption,
@@ -30,6 +32,7 @@ from perfmodel.cli._training_options import (
     CpAlgorithmOption,
     CpOption,
     DispatcherOption,
+    DocumentsOption,
     DtypeOption,
     EncoderSeqOption,
     EpOption,
@@ -41,10 +44,13 @@ from perfmodel.cli._training_options import (
     GradDtypeOption,
     HsdpOption,
     ImbalanceOption,
+    LengthSpreadOption,
     LoraOption,
     LoraTargetsOption,
     MicroBatchOption,
     ModelArgument,
+    OffloadFractionOption,
+    OffloadOption,
     OptimizerOption,
     OverlapOption,
     PpOption,
@@ -104,6 +110,12 @@ def command(
     lora_targets: LoraTargetsOption = "all",
     frozen_dtype: FrozenDtypeOption = "",
     grad_dtype: GradDtypeOption = "",
+    offload: OffloadOption = None,
+    offload_fraction: OffloadFractionOption = 1.0,
+    documents: DocumentsOption = None,
+    length_spread: LengthSpreadOption = 0.0,
+    host_memory: HostMemoryOption = None,
+    host_bandwidth: HostBandwidthOption = None,
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     no_bridge: NoBridgeOption = False,
@@ -151,7 +163,17 @@ def command(
 
     Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
     """
-    from perfmodel.cli._training import clusters_of, ranges_of, recomputes_of, schedule_of, stages_of, tokens_of
+    from perfmodel.cli._training import (
+        check_host,
+        clusters_of,
+        documents_of,
+        offloads_of,
+        ranges_of,
+        recomputes_of,
+        schedule_of,
+        stages_of,
+        tokens_of,
+    )
     from perfmodel.core.report import report
     from perfmodel.training.fitting import changes_that_fit
     from perfmodel.training.framework import find_framework
@@ -161,7 +183,9 @@ def command(
     destination = Destination.of("train", format_, output, wide=wide)
     check_plot(plot)
     model = find_model(config)
-    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge)
+    offloads, host = offloads_of(offload) or ("none",), (host_memory, host_bandwidth)
+    check_host(offloads, host)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, host)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "seq": seq,
              "zero": zero}  # fmt: skip
     fixed = {
@@ -183,10 +207,14 @@ def command(
         "lora_targets": lora_targets,
         "frozen_dtype": frozen_dtype,
         "grad_dtype": grad_dtype,
+        "offload_fraction": offload_fraction,
+        "documents": documents_of(documents),
+        "length_spread": length_spread,
         "encoder_seq": encoder_seq or 0,
     }
     find_framework(framework)
-    steps, refused = _steps(model, clusters, ranges_of(texts), recomputes_of(recompute) or ("none",), fixed)
+    words = {"recompute": recomputes_of(recompute) or ("none",), "offload": offloads}
+    steps, refused = _steps(model, clusters, ranges_of(texts), words, fixed)
     if mixed and not (jitter is None and compress is None and loaders is None and checkpoint_rate is None):
         raise UsageError(
             "--mixed compares rates of machines alone.",
@@ -219,7 +247,7 @@ def _steps(
     model: ModelConfig,
     clusters: Sequence[Cluster],
     ranges: Mapping[str, tuple[int, ...]],
-    recomputes: tuple[str, ...],
+    words: Mapping[str, tuple[str, ...]],
     fixed: Mapping[str, Any],
 ) -> tuple[list[TrainingStep], list[UsageError]]:
     """Return the step of every combination that can run, and why the others cannot."""
@@ -227,9 +255,9 @@ def _steps(
     from perfmodel.training.search import full_step
 
     combinations = [
-        (cluster, how, dict(zip(ranges, sizes, strict=True)))
+        (cluster, dict(zip(words, how, strict=True)), dict(zip(ranges, sizes, strict=True)))
         for cluster in clusters
-        for how in recomputes
+        for how in itertools.product(*words.values())
         for sizes in itertools.product(*ranges.values())
     ]
     if len(combinations) > _MOST:
@@ -243,12 +271,18 @@ def _steps(
     for cluster, how, given in combinations:
         try:
             filled = default_sizes(model, cluster, given)
-            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, "recompute": how})))
+            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, **how, **_of_optimizers(how, words)})))
         except UsageError as error:
             refused.append(error)
     if not steps:
         raise refused[0]
     return steps, refused
+
+
+def _of_optimizers(how: Mapping[str, str], words: Mapping[str, tuple[str, ...]]) -> dict[str, float]:
+    """Return what a row without an optimizer on the host, beside one that has it, has in place of its share."""
+    others = any("optimizer" in offload for offload in words["offload"])
+    return {"offload_fraction": 1.0} if others and "optimizer" not in how["offload"] else {}
 
 
 def _with_whatifs(

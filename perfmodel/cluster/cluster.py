@@ -10,12 +10,14 @@ from typing import Any
 
 from perfmodel.core.hardware import Fabric, Hardware
 from perfmodel.core.machine_parts import GPUS_IN_A_HOST, Link, accessories, reached_rate
-from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, parse_network_rate
+from perfmodel.core.units import FASTEST_NETWORK, SLOWEST_NETWORK, parse_network_rate, parse_quantity
 from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError, expect_numbers
 
 #: the largest cluster that is believed
 LARGEST = 10**7
+#: less memory [B], or bytes of it in a second, has no host
+LEAST_OF_A_HOST = 1e8
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class Cluster:
     alpha_s : time of one step of an exchange between domains [s].
     oversubscription : GPUs that share the bandwidth of one in the switches above; 1 is a full fat tree.
     source : where the figures of the network come from.
+    host_memory_bytes : memory of a host [B]; NaN where nobody stated it.
+    host_bytes_per_s : rate at which a host's memory is read and written by its CPUs, and by copies of all its GPUs
+        together [B/s]; NaN where nobody stated it.
     """
 
     hardware: Hardware
@@ -44,6 +49,8 @@ class Cluster:
     alpha_s: float = 14e-6
     oversubscription: float = 1.0
     source: str = ""
+    host_memory_bytes: float = math.nan
+    host_bytes_per_s: float = math.nan
 
     def __post_init__(self) -> None:
         counts = ("gpus", "gpus_per_node", "nvlink_domain")
@@ -58,6 +65,10 @@ class Cluster:
             raise _wrong("oversubscription", self.oversubscription, "is below 1")
         if self.nic_bytes_per_s <= 0:
             raise _wrong("nic_bytes_per_s", self.nic_bytes_per_s, "is not above 0")
+        for name in ("host_memory_bytes", "host_bytes_per_s"):
+            rate = getattr(self, name)
+            if not (math.isnan(rate) or LEAST_OF_A_HOST <= rate < math.inf):
+                raise _wrong(name, rate, "is no host's: it is in bytes, at least 10^8")
         if math.isnan(self.nic_bytes_per_s) and self.gpus > self.nvlink_domain:
             raise UsageError(
                 f"{self.gpus} GPUs reach beyond one node of {self.nvlink_domain} {self.hardware.name}, "
@@ -79,6 +90,8 @@ class Cluster:
         alpha_s: float | None = None,
         oversubscription: float | None = None,
         bridge: bool = True,
+        host_memory: str | float | None = None,
+        host_bandwidth: str | float | None = None,
     ) -> Cluster:
         """Return a cluster; what is not given is as the machine's specification says (``[cluster]``).
 
@@ -87,6 +100,8 @@ class Cluster:
         nic : network of one GPU in one direction: text in bits or bytes ("400 Gb/s"), or a number [B/s].
         nvlink_domain : by default that of the link (72 in an NVL72), or the GPUs of a node.
         bridge : whether cards in slots have the bridges of NVLink or xGMI that their specification knows.
+        host_memory : of a host, "1 TiB" or a number [B].
+        host_bandwidth : of a host's memory as its CPUs reach it, "200 GB/s" or a number [B/s].
 
         Raises
         ------
@@ -121,7 +136,21 @@ class Cluster:
             alpha_s=float(_first(alpha_s, fabric.alpha_s)),
             oversubscription=float(_first(oversubscription, fabric.oversubscription)),
             source=fabric.source if rate is None else "",
+            host_memory_bytes=math.nan if host_memory is None else _of_host(host_memory, "B", "host_memory"),
+            host_bytes_per_s=math.nan if host_bandwidth is None else _of_host(host_bandwidth, "B/s", "host_bandwidth"),
         )
+
+    @property
+    def sharing_host(self) -> int:
+        """GPUs of the cluster that share a host."""
+        return min(self.gpus, self.gpus_per_node)
+
+    @property
+    def host_memory_per_gpu(self) -> float:
+        """Memory of the host for each GPU, as stated or by the machine's specification; infinite where unknown [B]."""
+        if not math.isnan(self.host_memory_bytes):
+            return self.host_memory_bytes / self.sharing_host
+        return (self.hardware.fabric.host_memory_bytes if self.hardware.fabric else None) or math.inf
 
     @property
     def name(self) -> str:
@@ -173,6 +202,16 @@ def _domain(hardware: Hardware, node: int) -> int:
     """Return how many GPUs reach each other over NVLink: a rack's where the link says so, else those of a node."""
     domains = [link.domain for link in hardware.links if link.name == "nvlink" and link.domain]
     return max([node, *(domain for domain in domains if domain > GPUS_IN_A_HOST)])
+
+
+def _of_host(value: object, unit: str, name: str) -> float:
+    """Return a figure of a host in SI units; from a file it may be of another type."""
+    if isinstance(value, str):
+        return parse_quantity(value, unit, place=name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        remedy = "Write host_memory = '1 TiB', host_bandwidth = '200 GB/s'."
+        raise UsageError(f"{name} = {str(value)[:40]} is no quantity.", place="cluster", remedy=remedy)
+    return float(value)
 
 
 def _first(*values: float | None) -> float:

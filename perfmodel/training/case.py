@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from perfmodel.workloads.model_config import ModelConfig
 
 #: the profile of a plan is the time of so many tokens, so that batches of several sizes compare
 TOKENS = 1e9
-CLUSTER_KEYS = ("hardware", "gpus", "gpus_per_node", "nic", "bridge")
+CLUSTER_KEYS = ("hardware", "gpus", "gpus_per_node", "nic", "bridge", "host_memory", "host_bandwidth")
 PLAN_KEYS = tuple(item.name for item in dataclasses.fields(TrainingPlan))
 #: GPUs of a file that does not say
 _USUAL_GPUS = 8
@@ -58,8 +59,9 @@ class TrainingCase:
         find_framework(self.plan.framework)
         step = full_step(self.config, self.cluster, self.plan)
         if not step.fits:
+            whose = "a GPU" if step.memory is None or step.memory.host_fits else "its hosts"
             raise UsageError(
-                "the plan does not fit in the memory of a GPU.",
+                f"the plan does not fit in the memory of {whose}.",
                 place=self.source or "training plan",
                 remedy="perfmodel train names the changes after which it does.",
             )
@@ -85,6 +87,8 @@ class TrainingCase:
                 gpus_per_node=own.get("gpus_per_node", None if moved else cluster.gpus_per_node),
                 nic=own.get("nic", None if moved else cluster.nic_bytes_per_s),
                 bridge=_flag(own.get("bridge", True)),
+                host_memory=own.get("host_memory", math.nan if moved else cluster.host_memory_bytes),
+                host_bandwidth=own.get("host_bandwidth", math.nan if moved else cluster.host_bytes_per_s),
             )
         plan = self.plan.changed(**{key: value for key, value in values.items() if key in PLAN_KEYS})
         return dataclasses.replace(self, cluster=cluster, plan=plan)
@@ -112,7 +116,8 @@ def gpus_of(path: str | os.PathLike[str]) -> int | None:
 def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[TrainingCase, list[Any]]:
     """Return the training plan in a TOML, YAML or JSON file, and its ``[[changes]]``, not checked.
 
-    Keys: model, hardware, gpus, gpus_per_node, nic, bridge, and ``[plan]`` with the attributes of `TrainingPlan`.
+    Keys: model, hardware, gpus, gpus_per_node, nic, bridge, host_memory, host_bandwidth, and ``[plan]`` with the
+    attributes of `TrainingPlan`.
 
     Parameters
     ----------
@@ -141,6 +146,8 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
             gpus_per_node=document.get("gpus_per_node"),
             nic=document.get("nic"),
             bridge=_flag(document.get("bridge", True)),
+            host_memory=document.get("host_memory"),
+            host_bandwidth=document.get("host_bandwidth"),
         )
         case = TrainingCase(find_model(str(document["model"])), cluster, TrainingPlan(**plan), find, place)
         case.step()

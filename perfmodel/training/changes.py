@@ -106,6 +106,7 @@ def usual_plan_changes(case: TrainingCase) -> tuple[PlanChange, ...]:
     unfused = attention_kernel(case.config, plan, framework) in UNFUSED
     wanted: list[dict[str, Any]] = [{"recompute": "none"}, {"recompute": "full"}]
     wanted += [{"recompute": "selective"}] if unfused else []
+    wanted += [{"offload": "none"}] if plan.offload != "none" else []
     wanted += [{"micro_batch": 2 * plan.micro_batch}, {"dtype": "fp8"}, {"attention": "fa3"}, {"attention": "cudnn"}]
     wanted += [{"tp_overlap": True}, {"sp": True}] if plan.tp > 1 else []
     wanted += [{"expert_overlap": True}] if plan.ep > 1 else []

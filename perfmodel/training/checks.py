@@ -14,6 +14,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.expert_overlap import overlaps
 from perfmodel.training.framework import nearest_framework
+from perfmodel.training.host_rates import host_rates
 from perfmodel.training.idle import idle_options
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor, refused
@@ -173,12 +174,30 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     if plan.frozen_dtype and plan.dtype not in ("bf16", "fp16"):
         frozen = f"weights frozen in {plan.frozen_dtype}"
         raise refused(f"{frozen} are written out in 16 bits, not in {plan.dtype}", "Use bf16")
+    _check_host(cluster, plan)
+    _check_documents(config, plan)
     if plan.attention == "fa3" and cluster.hardware.matrix_instruction != "wgmma":
         raise refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":
         _divides("cp tp", plan.cp * plan.tp, "heads", config.heads)
         if config.window_layers:
             _divides("cp tp", plan.cp * plan.tp, "heads of layers with a window", config.windowed.heads)
+
+
+def _check_host(cluster: Cluster, plan: TrainingPlan) -> None:
+    """Check that a machine has a host for what a plan keeps there."""
+    if plan.offload != "none":
+        host_rates(cluster)
+
+
+def _check_documents(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check that attention of a model can keep to documents."""
+    if not plan.documents:
+        return
+    what = "an encoder and a decoder" if config.encoder_layers else ""
+    what = "keys that are compressed over tokens" if config.architecture.shared_vector else what
+    if what:
+        raise refused(f"documents of a sequence with {what} are not modelled", "Leave documents out")
 
 
 def _check_dtype(cluster: Cluster, plan: TrainingPlan) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import re
+
 from perfmodel.core.vocabulary import Vocabulary
+from perfmodel.errors import unknown_name
 
 #: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
@@ -39,6 +43,39 @@ class Schedule(Vocabulary):
     ZERO_BUBBLE = "zero_bubble"  # weight gradients fill the bubble (Qi et al. 2023)
     DUALPIPE = "dualpipe"  # micro batches enter at both ends, passes run in pairs (DeepSeek-AI 2024)
     GPIPE = "gpipe"  # all forward passes first
+
+
+#: what may live on the host: states and step of the optimizer, sharded weights, and what forward keeps for backward
+OFFLOADS = ("optimizer", "parameters", "activations")
+
+
+@functools.lru_cache(maxsize=256)
+def parse_offload(text: str, place: str) -> str:
+    """Return what lives on the host in the order of `OFFLOADS`, joined by commas; "none" for nothing.
+
+    >>> parse_offload("activations, optimizer", ""), parse_offload("", "")
+    ('optimizer,activations', 'none')
+
+    Raises
+    ------
+    UsageError
+        For a part that is none of them.
+    """
+    parts = [part for part in re.split(r"[\s,+]+", text.strip().lower()) if part not in ("", "none")]
+    for part in parts:
+        if part not in OFFLOADS:
+            raise unknown_name("offload", part, ("none", *OFFLOADS), place=place)
+    return ",".join(part for part in OFFLOADS if part in parts) or "none"
+
+
+@functools.lru_cache(maxsize=256)
+def offloaded(text: str) -> tuple[str, ...]:
+    """Return the parts of `OFFLOADS` in what `parse_offload` gave.
+
+    >>> offloaded("optimizer,activations"), offloaded("none")
+    (('optimizer', 'activations'), ())
+    """
+    return tuple(part for part in text.split(",") if part in OFFLOADS)
 
 
 class ContextAlgorithm(Vocabulary):

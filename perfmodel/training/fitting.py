@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
+from perfmodel.training.choices import parse_offload
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
@@ -43,9 +44,9 @@ def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) 
     """Return the single changes of a plan after which it fits, the fastest step first.
 
     Tried are, as far as the framework has them: sequence parallelism, more sharing out (zero), more recomputation, a
-    smaller micro batch, twice to eight times the tensor, pipeline and context parallel ranks on the same GPUs, and
-    8-bit moments of Adam. Where none of these is enough, the fastest plan that fits on the same GPUs, or on twice to 64
-    times as many.
+    smaller micro batch, twice to eight times the tensor, pipeline and context parallel ranks on the same GPUs, 8-bit
+    moments of Adam, and the optimizer or what forward keeps on the host. Where none of these is enough, the fastest
+    plan that fits on the same GPUs, or on twice to 64 times as many.
 
     Parameters
     ----------
@@ -90,6 +91,11 @@ def _same_gpus(config: ModelConfig, plan: TrainingPlan) -> Iterator[tuple[str, T
             yield f"--{name} {size}", _changed(plan, **{name: size})
     if plan.optimizer == "adam":
         yield "--optimizer adam-8bit", _changed(plan, optimizer="adam-8bit")
+    several = ["pp"] if plan.pp > 1 else []
+    for part in ("optimizer", "activations"):
+        if not plan.on_host(part) and not framework.lacking_parts(several, (), plan.cp_algorithm, [part]):
+            parts = parse_offload(f"{plan.offload},{part}", "offload")
+            yield f"--offload {parts}", _changed(plan, offload=parts)
 
 
 def _changed(plan: TrainingPlan, **values: object) -> TrainingPlan | None:

@@ -6,10 +6,12 @@ import functools
 
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.compressed import score_flop
+from perfmodel.training.documents import of_sequence, spread_lengths, weighted_length
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import encoder_tokens
 from perfmodel.training.states import state_flop
 from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.reach import Reach
 
 #: share of the forward pass of the layers that is computed again; selective recomputes the core of attention only
 _AGAIN = {Recompute.NONE: 0.0, Recompute.SELECTIVE: 0.0, Recompute.SELECTIVE_OP: 0.5, Recompute.SELECTIVE_LAYER: 0.5,
@@ -29,7 +31,8 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
     encoding = config.encoder_parameters + config.cross_key_parameters
     weights = 2.0 * ((config.multiplied_parameters - config.stem_parameters) * tokens + encoding * longer)
     weights += config.stem_flop * plan.batch * encoder_tokens(config, plan)
-    half, whole = core_flop(config, plan.seq, encoder_tokens(config, plan))
+    documents = spread_lengths(plan.documents, plan.length_spread, plan.seq)
+    half, whole = core_flop(config, plan.seq, encoder_tokens(config, plan), documents)
     half, whole = half * plan.batch, whole * plan.batch
     layers = weights - 2.0 * config.vocab * config.embedding_dim * tokens
     share = _AGAIN[Recompute(plan.recompute)]
@@ -42,8 +45,13 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
 
 
 @functools.lru_cache(maxsize=4096)
-def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[float, float]:
+def core_flop(
+    config: ModelConfig, seq: int, encoder_seq: int = 0, documents: tuple[float, ...] = ()
+) -> tuple[float, float]:
     """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square.
+
+    Of documents, the mask is causal within each, and the whole are their squares: no convention counts what lies
+    between documents.
 
     With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both. So do
     states, and the scores of indexers among compressed keys. Of layers with such keys the whole is that of as many keys
@@ -53,8 +61,13 @@ def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[floa
     masked = full = 0.0
     for reach, layers in config.reaches:
         each = 4.0 * layers * (width if reach.ratio else inside)
-        masked += each * float(reach.pairs(seq, seq) if config.architecture.causal else float(seq) ** 2)
-        full += each * seq * float(reach.keys(seq) if reach.compresses else seq)
+
+        def pairs(length: float, reach: Reach = reach) -> float:
+            return float(reach.pairs(length, length)) if config.architecture.causal else length**2
+
+        masked += each * (of_sequence(documents, seq, pairs) if documents else pairs(float(seq)))
+        keys = float(reach.keys(seq)) if reach.compresses else weighted_length(documents) if documents else float(seq)
+        full += each * seq * keys
     scored = config.index_layers * score_flop(config, seq) * (config.index_ratio > 1)
     others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
     others += state_flop(config, seq) + scored

@@ -110,6 +110,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         the product of the weight's gradient.
     overlaps_pipeline : whether sends of the pipeline run beside the micro batches.
     scatter_gather : whether a send of the pipeline is split over the tensor parallel ranks.
+    host_parts : what it, or a library that is usual beside it, can keep on the host.
+    overlaps_activation_copies : whether activations that live on the host go and come beside compute.
+    pipelines_activation_copies : whether they can live there beside a pipeline.
     gathers_cast : whether sequence parallel ranks cast to 8 bits or fewer before they gather.
     reduces_maxima : whether ranks that gather a tensor in fp8 first reduce its largest element.
     gathers_once : whether weights shared out stay gathered over the micro batches of a pipeline.
@@ -174,6 +177,11 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlaps_input_gradients: bool = False
     overlaps_pipeline: bool = True
     scatter_gather: bool = False
+    host_parts: tuple[Literal["optimizer", "parameters", "activations"], ...] = (
+        "optimizer", "parameters", "activations",
+    )  # fmt: skip
+    overlaps_activation_copies: bool = True
+    pipelines_activation_copies: bool = True
     gathers_once: bool = False
     gathers_cast: bool = False
     reduces_maxima: bool = False
@@ -229,7 +237,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether it can compute activations anew in a way of `Recompute`."""
         return how == Recompute.NONE or not self.recomputes or how in self.recomputes
 
-    def lacking_parts(self, names: Iterable[str], recomputes: Iterable[str], algorithm: str) -> str:
+    def lacking_parts(
+        self, names: Iterable[str], recomputes: Iterable[str], algorithm: str, offloads: Iterable[str] = ()
+    ) -> str:
         """Return a note about what it lacks, "" where it has all: ranks of `RANKS`, and ways to do something.
 
         Parameters
@@ -237,11 +247,16 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         names : of the ranks.
         recomputes : ways of recomputing.
         algorithm : ``cp_algorithm`` of a plan, which counts where there are context parallel ranks.
+        offloads : what lives on the host, of `OFFLOADS`.
         """
         names = list(names)
         lacking = [RANK_NAMES[name] for name in names if name not in self.parallel]
         lacking += [f"recompute = {how}" for how in recomputes if not self.recomputation(how)]
         lacking += [f"cp_algorithm = {algorithm}"] if "cp" in names and algorithm not in self.context else []
+        offloads = list(offloads)
+        lacking += [f"offload = {part}" for part in offloads if part not in self.host_parts]
+        if "pp" in names and "activations" in {*offloads} & {*self.host_parts} and not self.pipelines_activation_copies:
+            lacking.append("offload = activations beside a pipeline")
         return f"{self.name} has no {listed(lacking)}: this is predicted as if it had." if lacking else ""
 
     def cast_bytes(self, dtype: str, frozen: bool = False) -> float:

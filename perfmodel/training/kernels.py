@@ -176,6 +176,13 @@ class CoreTime:
     flop: float
     charted: bool = False
 
+    def scaled(self, share: float) -> CoreTime:
+        """Return a core with some share of the work."""
+        return CoreTime(
+            share * self.forward_s, share * self.backward_s, share * self.softmax_bytes,
+            share * self.softmax_backward_bytes, share * self.flop, self.charted,
+        )  # fmt: skip
+
 
 #: the core of a layer that has none
 NO_CORE = CoreTime(0.0, 0.0, 0.0, 0.0, 0.0)

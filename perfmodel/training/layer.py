@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.training.compressed import compressed_core, compressors_of
+from perfmodel.training.document_core import core_length, of_documents
 from perfmodel.training.kernels import (
     BLOCK_SCALES,
     NO_CORE,
@@ -333,6 +334,8 @@ def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kin
         return compressed_core(hardware, config, shard, kind)
     own = _core(config, shard, kind.windowed)
     time = core_time(hardware, own, shard.dropout, shard.softmax_passes, shard.row_library)
+    if shard.documents:
+        time = of_documents(time, own, shard)
     if not shard.cross_seq:
         return time
     cross = own._replace(keys=float(shard.cross_seq), causal=False, window=0)
@@ -342,14 +345,18 @@ def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Kin
 
 
 def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
-    """Return the core of attention of one GPU; of context parallel ranks, its share of the work of whole sequences."""
+    """Return the core of attention of one GPU; of context parallel ranks, its share of the work of whole sequences.
+
+    Of documents it is that of as many tokens in documents of one length (`perfmodel.training.documents`).
+    """
     heads = config.heads / shard.tp
     keys = key_heads(config, shard.tp)
+    seq = core_length(shard)
     return Core(
-        batch=shard.sequences,
+        batch=shard.sequences * shard.seq / seq,
         heads=heads,
         kv_heads=heads if heads % max(1.0, round(keys)) else keys,
-        seq=shard.seq,
+        seq=seq,
         head_dim=config.head_dim,
         value_dim=config.value_dim,
         causal=config.architecture.causal,

@@ -14,28 +14,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfmodel.cluster.cluster import Cluster
-from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.expert_overlap import overlaps
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
+from perfmodel.training.host_offload import RESIDENT_LAYERS, gradients_leave
+from perfmodel.training.kept import activations_of, slice_of
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.layer import held_weights
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
-from perfmodel.training.optimizer_state import root_bytes, state_bytes
+from perfmodel.training.optimizer_state import root_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.shard import key_value_width
 from perfmodel.training.stages import encoder_stages, gpu_layers
-from perfmodel.workloads.layer_kinds import DENSE, Kind
+from perfmodel.training.state_bytes import (
+    HALF,
+    SINGLE,
+    gradient_bytes,
+    optimizer_bytes,
+    updated_gradient_bytes,
+    weight_bytes,
+)
+from perfmodel.workloads.layer_kinds import Kind
 from perfmodel.workloads.model_config import ModelConfig
 
 #: NCCL registers and stages at most so much for the collectives of one group (assumed: 8 MiB for 32 channels)
 _CHANNEL_BYTES = 32 * 8.0 * 2**20
-#: bytes of an element of a 16-bit weight or gradient
-_HALF = 2.0
-_SINGLE = 4.0
 
 
 def training_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Memory:
@@ -71,31 +77,8 @@ def _memory(holder: _Holder, most: int | None = None) -> Memory:
     """Return the memory of the GPUs of a pipeline, or of the first ones only."""
     stages = tuple(holder.stage(index) for index in range(len(holder.placed[:most])))
     capacity = holder.cluster.hardware.main_memory.capacity_bytes or math.inf
-    return Memory(stages, capacity, holder.facts.fragmentation).settled()
-
-
-def slice_of(setup: Setup) -> Slice:
-    """Return the share of a layer that one GPU has."""
-    shard, facts = setup.shard, setup.framework.memory
-    return Slice(
-        tokens=shard.tokens,
-        keys=float(shard.seq),
-        tp=shard.tp,
-        etp=shard.etp,
-        sp=shard.sp,
-        element_bytes=shard.element_bytes,
-        kernel=shard.kernel,
-        dropout=shard.dropout,
-        norm_copies=facts.norm_copies,
-        gate_copies=facts.gate_copies,
-        expert_outputs=facts.expert_outputs,
-        gathered_inputs=facts.gathered_inputs and shard.sp,
-        narrow_inputs=facts.narrow_inputs and shard.narrow,
-        last_output=facts.last_output,
-        cross_tokens=shard.cross_tokens,
-        cross_keys=float(shard.cross_seq),
-        imbalance=shard.imbalance,
-    )
+    host = holder.cluster.host_memory_per_gpu
+    return Memory(stages, capacity, holder.facts.fragmentation, host, holder.cluster.sharing_host).settled()
 
 
 @dataclass(frozen=True)
@@ -162,17 +145,7 @@ class _Holder:
         self.shards = setup.sharing(setup.groups.data).ranks * setup.copies
         self.expert_shards = setup.sharing(setup.groups.expert_data).ranks * setup.copies if setup.config.experts else 1
         self.placed = gpu_layers(setup.config, setup.plan)
-        self.layers = {kind: self._layer(kind) for gpu in self.placed for kind in gpu}
-
-    def _layer(self, kind: Kind) -> LayerActivations:
-        if kind.encoder and self.config.encoder:
-            tokens, keys = self.setup.encoder_shard.tokens, float(self.setup.encoder_seq)
-            part = self.part._replace(tokens=tokens, keys=keys, cross_tokens=0.0, cross_keys=0.0)
-            return layer_activations(self.config.encoder, part, DENSE, self.plan.recompute)
-        keys = min(self.part.keys, float(self.config.window)) if kind.windowed else self.part.keys
-        part = self.part._replace(keys=keys)
-        config = self.config.windowed if kind.windowed else self.config
-        return layer_activations(config, part, kind, self.plan.recompute)
+        self.layers = {kind: activations_of(setup, kind, self.part) for gpu in self.placed for kind in gpu}
 
     def held(self, index: int) -> Held:
         """Return the parameters of one GPU of the pipeline."""
@@ -194,7 +167,8 @@ class _Holder:
             copied = config.tied and plan.pp > 1
             outer += (config.head_parameters + copied * config.vocab * config.embedding_dim) / plan.tp
             outer += config.outer_norm_parameters
-        dense, shared = self.shards > 1, expert * (self.expert_shards > 1)
+        host = plan.on_host("parameters")
+        dense, shared = self.shards > 1 or host, expert * (self.expert_shards > 1 or host)
         largest = max((dense * frames[kind] + shared * kind.moe for kind in counts), default=0.0)
         return Held(
             dense=sum(frames[kind] * count for kind, count in counts.items()),
@@ -240,7 +214,7 @@ class _Holder:
         held = self.held(index)
         trained = self.trained(held, counts)
         last = self.plan.pp - 1 in stages
-        state = self._state(held, trained)
+        state, host = self._split(self._state(held, trained), trained)
         gathered, working_gradients, pools = self._gathered(held, trained)
         copies = self._copies(held)
         working = max((self.layers[kind].working for kind in counts), default=0.0) + self._written_out
@@ -249,7 +223,11 @@ class _Holder:
         rest = sum(common.values()) + copies + gathered + max(logits + head_input, working + working_gradients)
         layer = max((self.layers[kind].kept for kind in counts), default=0.0)
         alive = self._alive(index, counts)
-        activations = kept_on_device(self.cluster.hardware, self.plan, self.facts, alive, rest, layer)
+        if self.plan.on_host("activations"):
+            activations = min(alive, RESIDENT_LAYERS * layer)
+            host["activations"] = alive - activations
+        else:
+            activations = kept_on_device(self.cluster.hardware, self.plan, self.facts, alive, rest, layer)
         early = common["gradients"] if self._gradients_stay else 0.0
         at = {
             "loss": {**common, "gradients": early, "copies": copies, "gathered": gathered,
@@ -260,7 +238,26 @@ class _Holder:
         }  # fmt: skip
         used = {moment: sum(parts.values()) - parts["pools"] for moment, parts in at.items()}
         moment = max(MOMENTS, key=lambda name: used[name])
-        return StageMemory(index, moment, {name: at[moment].get(name, 0.0) for name in PARTS}, used, pools)
+        parts = {name: at[moment].get(name, 0.0) for name in PARTS}
+        return StageMemory(index, moment, parts, used, pools, {name: size for name, size in host.items() if size})
+
+    def _split(self, state: Mapping[str, float], trained: Held) -> tuple[dict[str, float], dict[str, float]]:
+        """Return what of weights, gradients and optimizer is on the GPU, and what on its host [B].
+
+        The gradients of what is updated there have a buffer on the host, also where they stay on the GPU until then.
+        """
+        share = self.plan.offload_fraction if self.plan.on_host("optimizer") else 0.0
+        on_gpu = dict(state)
+        updated = self._share(trained, self.plan.zero >= 1)
+        host = {
+            "optimizer": share * state["optimizer"],
+            "gradients": share * updated_gradient_bytes(self.setup) * updated,
+        }
+        on_gpu["optimizer"] -= host["optimizer"]
+        on_gpu["gradients"] -= host["gradients"] * gradients_leave(self.setup)
+        if self.plan.on_host("parameters"):
+            host["weights"], on_gpu["weights"] = state["weights"], 0.0
+        return on_gpu, host
 
     @property
     def _gradients_stay(self) -> bool:
@@ -281,27 +278,14 @@ class _Holder:
 
     def _state(self, held: Held, trained: Held) -> dict[str, float]:
         """Return weights, gradients and optimizer of one GPU."""
-        plan = self.plan
-        gradient = _HALF if plan.optimizer == "adam-bf16" else self._gradient_bytes
+        plan, each = self.plan, weight_bytes(self.setup)
         rules = {
-            "gradients": (gradient, plan.zero >= 2),
-            "optimizer": (self._optimizer_bytes(self._outer_share(trained)), plan.zero >= 1),
+            "gradients": (updated_gradient_bytes(self.setup), plan.zero >= 2),
+            "optimizer": (optimizer_bytes(self.setup, self._outer_share(trained)), plan.zero >= 1),
         }
         rest = {name: bytes_ * self._share(trained, shared_out) for name, (bytes_, shared_out) in rules.items()}
         adapters = self._share(trained, self.setup.sharded) if plan.lora else 0.0  # beside all that is frozen
-        return {"weights": self._weights(held, self._weight_bytes) + self._weight_bytes * adapters, **rest}
-
-    @property
-    def _weight_bytes(self) -> float:
-        """Bytes of a weight between the steps."""
-        return _SINGLE if self._wide else _HALF if self.setup.narrow_weights else self.facts.weight_bytes
-
-    def _optimizer_bytes(self, outer_share: float) -> float:
-        """Return what the optimizer keeps of a parameter, with some share of embedding and head in all of them [B]."""
-        plan, facts, wide = self.plan, self.facts, self._wide
-        master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
-        moment = max(_SINGLE, facts.moment_bytes) if wide else facts.moment_bytes
-        return state_bytes(plan.optimizer, master, moment, outer_share)
+        return {"weights": self._weights(held, each) + each * adapters, **rest}
 
     def checkpoint(self) -> float:
         """Return what a checkpoint holds from which training goes on [B]."""
@@ -309,17 +293,7 @@ class _Holder:
         trained, outer = float(config.parameters), float(config.embedding_parameters + config.head_parameters)
         if self.plan.lora:
             trained, outer = adapter_parameters(config, self.plan.lora, self.plan.lora_targets), 0.0
-        return trained * (self._weight_bytes + self._optimizer_bytes(outer / trained))
-
-    @property
-    def _wide(self) -> bool:
-        """Whether weights are in fp32, which their gradients and moments then are, too."""
-        return self.part.element_bytes == _SINGLE
-
-    @property
-    def _gradient_bytes(self) -> float:
-        """Bytes of a gradient between the micro batches."""
-        return max(_SINGLE, self.facts.gradient_bytes) if self._wide else self.facts.gradient_bytes
+        return trained * (weight_bytes(self.setup) + optimizer_bytes(self.setup, outer / trained))
 
     def _weights(self, held: Held, each: float) -> float:
         """Return the weights of one GPU, those of the layers in fewer bits where they are frozen so [B]."""
@@ -338,11 +312,13 @@ class _Holder:
     def _roots(self, trained: Held) -> float:
         """Return what the update of one GPU's parameters needs beside their state [B]."""
         each = root_bytes(self.plan.optimizer, self.facts.temporary_bytes, self._outer_share(trained))
-        return each * self._share(trained, self.plan.zero >= 1)
+        stays = 1.0 - self.plan.offload_fraction if self.plan.on_host("optimizer") else 1.0
+        return stays * each * self._share(trained, self.plan.zero >= 1)
 
     def _elsewhere(self, held: Held) -> Held:
         """Return the parameters that ranks share out: what a single rank holds, as experts may be, is there."""
-        several, more = self.shards > 1, self.expert_shards > 1
+        host = self.plan.on_host("parameters")
+        several, more = self.shards > 1 or host, self.expert_shards > 1 or host
         return replace(held, dense=held.dense * several, experts=held.experts * more, outer=held.outer * several)
 
     def _gathered(self, held: Held, trained: Held) -> tuple[float, float, float]:
@@ -351,31 +327,32 @@ class _Holder:
         e = self.part.element_bytes
         if not self._shares_weights:
             # ZeRO 2 keeps its share of a layer's gradients once they are reduced
-            return 0.0, self._gradient_bytes * trained.largest_layer if plan.zero == 2 else 0.0, 0.0
+            return 0.0, gradient_bytes(self.setup) * trained.largest_layer if plan.zero == 2 else 0.0, 0.0
         held, trained = self._elsewhere(held), self._elsewhere(trained)
         outer, layers = held.outer, held.dense + held.experts
         stored = FROZEN_BYTES.get(plan.frozen_dtype, e)
-        wide = _SINGLE if self.setup.gradient_bytes == _SINGLE else 0.0  # of the copy that is reduced, if it is one
+        wide = SINGLE if self.setup.gradient_bytes == SINGLE else 0.0  # of the copy that is reduced, if it is one
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in the dtype in which they are reduced until the last micro batch
             return e * outer + stored * layers + (wide or e) * trained.total, 0.0, 0.0
         stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
         gathered = e * outer + stored * (layers if stays else facts.gathered_layers * held.largest_layer)
         layer = (e + wide) * trained.largest_layer
-        shards = self._gradient_bytes * self._share(trained, True)
+        leaving = self.plan.offload_fraction * gradients_leave(self.setup)
+        shards = (1.0 - leaving) * gradient_bytes(self.setup) * self._share(trained, True)
         pools = e * outer + (wide or e) * trained.outer + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 
     @property
     def _shares_weights(self) -> bool:
         """Whether weights are elsewhere between their uses."""
-        return self.setup.sharded and max(self.shards, self.expert_shards) > 1
+        return self.setup.sharded and (max(self.shards, self.expert_shards) > 1 or self.plan.on_host("parameters"))
 
     def _copies(self, held: Held) -> float:
         """Return the copies of whole weights that stay beside them through the step: of autocast, and in 8 bits [B]."""
         if self._shares_weights:
             return 0.0
-        casts = self.part.element_bytes == _HALF and not self.setup.narrow_weights
+        casts = self.part.element_bytes == HALF and not self.setup.narrow_weights
         cast = self.facts.cast_bytes * held.total if casts else 0.0
         return cast + self._narrow_copy * (held.dense + held.experts)
 
@@ -437,7 +414,7 @@ class _Holder:
         """Return logits with their gradients, and the input of the head [B]."""
         facts, part = self.facts, self.part
         each = facts.parallel_loss_bytes if self.plan.tp > 1 else facts.loss_bytes
-        wide = part.element_bytes / _HALF if each > _SINGLE else 1.0
+        wide = part.element_bytes / HALF if each > SINGLE else 1.0
         tokens = part.tokens if self.plan.tp > 1 else part.outer
         return each * wide * part.tokens * self.config.vocab / self.plan.tp, (
             part.element_bytes * tokens * self.config.hidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ class StageMemory:
     parts : part of `PARTS` -> bytes.
     by_moment : moment -> bytes in use then, without pools.
     pools_bytes : what pools would hold with memory to spare [B]; ``parts`` has what is left for them.
+    host : part of `PARTS` -> bytes that live on the host for this GPU.
     """
 
     stage: int
@@ -44,6 +46,12 @@ class StageMemory:
     parts: Mapping[str, float]
     by_moment: Mapping[str, float]
     pools_bytes: float
+    host: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def host_bytes(self) -> float:
+        """What lives on the host for this GPU, in pinned memory [B]."""
+        return sum(self.host.values())
 
     @property
     def used_bytes(self) -> float:
@@ -75,11 +83,15 @@ class Memory(Reportable):
     stages : each GPU of the pipeline.
     capacity_bytes : memory of one GPU.
     fragmentation : most that the allocator reserves beside what is in use, as a share.
+    host_capacity_bytes : memory of the host for each of its GPUs; infinite where unknown.
+    sharing_host : GPUs that share a host.
     """
 
     stages: tuple[StageMemory, ...]
     capacity_bytes: float
     fragmentation: float
+    host_capacity_bytes: float = math.inf
+    sharing_host: int = 1
 
     @property
     def peak(self) -> StageMemory:
@@ -113,9 +125,24 @@ class Memory(Reportable):
         return dataclasses.replace(self, stages=tuple(stage.within(self.available_bytes) for stage in self.stages))
 
     @property
+    def host_parts(self) -> Mapping[str, float]:
+        """Part -> bytes that live on the host for the GPU that has most there; empty where nothing is offloaded."""
+        return max((stage.host for stage in self.stages), key=lambda parts: sum(parts.values()))
+
+    @property
+    def host_bytes(self) -> float:
+        """What lives on a host for its GPUs, if all have as much there as the one that has most [B]."""
+        return self.sharing_host * max(stage.host_bytes for stage in self.stages)
+
+    @property
+    def host_fits(self) -> bool:
+        """Whether a host has memory for what lives there."""
+        return self.host_bytes <= self.sharing_host * self.host_capacity_bytes
+
+    @property
     def fits(self) -> bool:
-        """Whether what lives fits on every GPU: pools are given back when memory runs out."""
-        return all(stage.used_bytes <= self.available_bytes for stage in self.stages)
+        """Whether what lives fits on every GPU, and on the hosts: pools are given back when memory runs out."""
+        return self.host_fits and all(stage.used_bytes <= self.available_bytes for stage in self.stages)
 
     @property
     def tight(self) -> bool:

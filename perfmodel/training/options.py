@@ -73,7 +73,7 @@ def with_compression(config: ModelConfig, step: TrainingStep, text: str) -> Trai
         f"exposed, kernels {format_si(cost.kernels_s, 's')}; it may need more steps to the same loss."
     )
     setup = setup_of(config, step.cluster, step.plan)
-    slowest, _, _ = slowest_gpu(setup, pipeline_gpus(setup))
+    slowest, *_ = slowest_gpu(setup, pipeline_gpus(setup))
     before = stretches(setup, step.terms_s, lambda slower: exchanged_time(setup, slowest, slower))
     after = stretches(setup, terms, lambda slower: compressed_data_s(config, step, method, slower).exchange_s)
     saved = step.terms_s.get("data", 0.0) - cost.exchange_s - cost.kernels_s

@@ -18,6 +18,8 @@ from perfmodel.training.choices import AdapterTargets as AdapterTargets
 from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
 from perfmodel.training.choices import Recompute as Recompute
 from perfmodel.training.choices import Schedule as Schedule
+from perfmodel.training.choices import offloaded, parse_offload
+from perfmodel.training.documents import document_lengths
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.frozen import FROZEN as FROZEN
 from perfmodel.training.idle import idle_options
@@ -70,6 +72,13 @@ class TrainingPlan:
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     lora_targets : which matrices have adapters, see `AdapterTargets`.
     frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
+    offload : what lives on the host, some of `OFFLOADS` joined by commas: "optimizer" (its states, and its step on the
+        CPU), "parameters" (weights that are shared out, zero 3), "activations" (what forward keeps for backward);
+        "none".
+    offload_fraction : share of the parameters whose optimizer is on the host.
+    documents : lengths of the documents of which a sequence consists, each as frequent as the others, which attend to
+        themselves alone; () for one document a sequence. A number stands for one length.
+    length_spread : lengths of documents are uniform within this share of each of ``documents``.
     """
 
     batch: int
@@ -101,6 +110,10 @@ class TrainingPlan:
     frozen_dtype: str = ""
     encoder_seq: int = 0
     dispatcher: str = ""
+    offload: str = "none"
+    offload_fraction: float = 1.0
+    documents: tuple[int, ...] = ()
+    length_spread: float = 0.0
     expert_overlap: bool = False
 
     def __post_init__(self) -> None:
@@ -127,6 +140,8 @@ class TrainingPlan:
         if self.dispatcher:
             object.__setattr__(self, "dispatcher", Dispatcher.parse(self.dispatcher, place="dispatcher"))
         object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "offload", parse_offload(self.offload, "offload"))
+        object.__setattr__(self, "documents", document_lengths(self.documents, self.length_spread))
         choices = {"dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN}
         for name, allowed in choices.items():
             text = getattr(self, name)
@@ -140,6 +155,7 @@ class TrainingPlan:
         if not 1 <= self.expert_imbalance <= LARGEST:
             raise UsageError(f"expert_imbalance = {self.expert_imbalance!r} is below 1.", place=PLACE)
         self._check_pipeline()
+        self._check_offload()
 
     def _settle_zero(self) -> None:
         """Replace an unset ``zero`` by the usual one of the framework; raise for an unknown value."""
@@ -167,19 +183,42 @@ class TrainingPlan:
             "grad_dtype",
             "frozen_dtype",
             "dispatcher",
+            "offload",
         ):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
         for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap"):
             if not isinstance(getattr(self, name), bool | None):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is neither true nor false.", place=PLACE)
-        if isinstance(self.expert_imbalance, bool) or not isinstance(self.expert_imbalance, int | float):
-            raise UsageError(f"expert_imbalance = {self.expert_imbalance!r} is no number.", place=PLACE)
+        for name in ("expert_imbalance", "offload_fraction", "length_spread"):
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
+                raise UsageError(f"{name} = {getattr(self, name)!r} is no number.", place=PLACE)
         listed = isinstance(self.stages, list | tuple)
         if not listed or any(isinstance(count, bool) or not isinstance(count, int) for count in self.stages):
             raise UsageError(
                 f"stages = {self.stages!r} is no list of layers.", place=PLACE, remedy="Write stages = [17, 15]."
             )
+
+    def _check_offload(self) -> None:
+        """Raise for a share of nothing, or weights on the host that nothing brings back layer by layer."""
+        if not 0 < self.offload_fraction <= 1:
+            raise refused(f"offload_fraction = {self.offload_fraction:g} is not above 0 and at most 1", "Use 0.5")
+        if self.offload_fraction < 1 and not self.on_host("optimizer"):
+            raise refused(
+                f"offload_fraction = {self.offload_fraction:g} is of the optimizer, and offload = {self.offload}",
+                'Use offload = "optimizer", or leave offload_fraction out',
+            )
+        if self.on_host("parameters") and self.zero != 3:
+            raise refused(
+                f"parameters on the host come back layer by layer where they are shared out, and zero = {self.zero}",
+                "Use zero = 3",
+            )
+        if self.on_host("optimizer") and self.optimizer in ("muon", "adam-8bit", "none"):
+            raise refused(f"optimizer {self.optimizer} has no step on the CPU", "Use adam, adam-bf16 or sgd")
+
+    def on_host(self, part: str) -> bool:
+        """Return whether a part of `OFFLOADS` lives on the host."""
+        return part in offloaded(self.offload)
 
     def _check_pipeline(self) -> None:
         if self.vp > 1 and self.pp == 1:
@@ -261,6 +300,10 @@ class TrainingPlan:
             values["schedule"] = ""
         if "cp_algorithm" not in values and self.cp_algorithm == self._usual_algorithm():
             values["cp_algorithm"] = ""
+        if "offload" in values and "optimizer" not in str(values["offload"]):
+            values.setdefault("offload_fraction", 1.0)
+        if "documents" in values and not values["documents"]:
+            values.setdefault("length_spread", 0.0)
         plan = dataclasses.replace(self, **values)  # type: ignore[arg-type]
         idle: dict[str, Any] = {
             option.name: option.default for option in idle_options(plan) if option.name not in values

@@ -267,8 +267,32 @@ def run_plan(run: Run) -> TrainingPlan:
         lora_targets=_adapter_targets(run),
         frozen_dtype="nf4" if _quantised_base(run) else "",
         dispatcher=_dispatcher(run),
+        offload=_stated(run, "offload"),
+        offload_fraction=_stated_number(run, "offload_fraction", 1.0),
+        documents=tuple(int(length) for length in re.findall(r"\d+", _stated(run, "documents"))),
+        length_spread=_stated_number(run, "length_spread", 0.0),
         expert_overlap=bool(run.whole("expert_overlap")),
     ).changed()
+
+
+def _stated(run: Run, key: str) -> str:
+    """Return what a column of its own says, or the notes as in "offload=optimizer,parameters"; "" for neither."""
+    found = re.search(rf"\b{key}=([\w.,]*\w)", run.text("notes"))
+    return run.text(key) or (found[1] if found else "")
+
+
+def _stated_number(run: Run, key: str, default: float) -> float:
+    """Return the same as a number.
+
+    Raises
+    ------
+    UnusableRunError
+        When it is none.
+    """
+    try:
+        return float(_stated(run, key) or default)
+    except ValueError:
+        raise UnusableRunError(f"{key} = {_stated(run, key)} is no number") from None
 
 
 def _hybrid(run: Run) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,8 +121,15 @@ def _notes(study: Study) -> list[str]:
         count = len(study.refused)
         which = f"{count} combinations cannot run and are" if count > 1 else "1 combination cannot run and is"
         notes.append(f"{which} left out{', the first' if count > 1 else ''}: {study.refused[0]}")
-    if any(step.memory and not step.memory.fits for step in study.steps):
+    lacking = [step.memory for step in study.steps if step.memory and not step.memory.fits]
+    if any(memory.host_fits for memory in lacking):
         notes.append("(!) does not fit in the memory of a GPU.")
+    if full := [memory for memory in lacking if not memory.host_fits]:
+        least = min(full, key=lambda memory: memory.host_bytes)
+        notes.append(
+            f"(!) does not fit in the memory of a host: {format_binary(least.host_bytes)} of "
+            f"{format_binary(least.sharing_host * least.host_capacity_bytes)}."
+        )
     if any(step.memory and step.memory.tight for step in study.steps):
         notes.append("Memory is tight: with fragmentation it may not fit, or the allocator gives blocks back.")
     return notes
@@ -191,6 +199,7 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     cut = f"Pools have what is left of the GPU: they are given back when memory runs out, and would hold {wanted} else."
     notes = (
         *([cut] if peak.wanted_bytes > peak.total_bytes else []),
+        *_host_notes(memory),
         f"A GPU has {format_binary(memory.capacity_bytes)}. Moment of the peak: {moments}. On the fullest GPU "
         f"{format_binary(memory.low_bytes)} live, and up to {format_binary(memory.high_bytes)} are reserved with "
         f"fragmentation of {memory.fragmentation:.0%}.",
@@ -198,6 +207,23 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
         "allocator, or the whole device's memory in use, and code of their own.",
     )
     return Report("train", columns, rows, context or {}, notes, "Memory of a GPU at its peak")
+
+
+def _host_notes(memory: Memory) -> list[str]:
+    """Return what lives on a host, and whether it has the memory."""
+    if not memory.host_bytes:
+        return []
+    sharing = memory.sharing_host
+    parts = ", ".join(f"{part} {format_binary(sharing * size)}" for part, size in memory.host_parts.items())
+    has = sharing * memory.host_capacity_bytes
+    if math.isinf(has):
+        room = "Nobody stated its memory: --host-memory does."
+    elif memory.host_fits:
+        room = f"It has {format_binary(has)}."
+    else:
+        room = f"It has {format_binary(has)}, which is too little. Use more hosts, or a smaller --offload-fraction."
+    gpus = "a GPU" if sharing == 1 else f"{sharing} GPUs"
+    return [f"On the host of {gpus}, pinned: {parts}, together {format_binary(memory.host_bytes)}. {room}"]
 
 
 @report.register

@@ -14,6 +14,7 @@ from perfmodel.training.activations import UNFUSED
 from perfmodel.training.adapters import layer_adapters
 from perfmodel.training.choices import EFFICIENT
 from perfmodel.training.constants import Constants, constants
+from perfmodel.training.documents import spread_lengths
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Framework, frameworks, nearest_framework
 from perfmodel.training.frozen import FROZEN_BYTES
@@ -157,7 +158,13 @@ class Setup:
             accumulates=framework.adds_gradients,
             libraries=framework.libraries.get("bf16", ()),
             narrow_libraries=framework.libraries.get("fp8", ()),
+            documents=() if self.kernel in UNFUSED else self.documents,
         )
+
+    @functools.cached_property
+    def documents(self) -> tuple[float, ...]:
+        """Equally frequent lengths of the documents of a sequence; () for whole sequences."""
+        return spread_lengths(self.plan.documents, self.plan.length_spread, self.plan.seq)
 
     @property
     def _norm_bytes(self) -> tuple[float, float]:

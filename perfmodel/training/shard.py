@@ -46,6 +46,7 @@ class Shard(NamedTuple):
     cross_seq : tokens of the encoder's sequence that a decoder's layers attend to as well; 0 without an encoder.
     accumulates : whether the products of weight gradients add to those of earlier micro batches.
     gathers_cast : whether sequence parallel ranks cast to 8 bits or fewer before they gather.
+    documents : equally frequent lengths of the documents of a sequence, to which attention keeps; () for whole ones.
     """
 
     tokens: float
@@ -76,6 +77,7 @@ class Shard(NamedTuple):
     gathers_cast: bool = False
     libraries: tuple[str, ...] = ()
     narrow_libraries: tuple[str, ...] = ()
+    documents: tuple[float, ...] = ()
 
     @property
     def cross_tokens(self) -> float:

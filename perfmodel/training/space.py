@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.checks import equal_stages
+from perfmodel.training.choices import offloaded
 from perfmodel.training.framework import RANK_NAMES, RANKS, Framework, listed, nearest_framework
 from perfmodel.training.plan import ContextAlgorithm, Recompute, TrainingPlan
 from perfmodel.training.setup import attention_kernel, idle_selective
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes of a plan over which a search may range
-AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "etp", "zero", "recompute")
+AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "etp", "offload", "zero", "recompute")
+#: axes whose values are words
+_WORDS = ("offload", "recompute")
 #: most combinations of a search
 MOST_POINTS = 10_000_000
 #: most sequences of a micro batch that a search tries unless it is told: small models need so many to fill a GPU
@@ -49,12 +52,13 @@ class Space:
     zero: tuple[int, ...]
     recompute: tuple[str, ...]
     least_recompute: bool = False
+    offload: tuple[str, ...] = ("none",)
 
     def __post_init__(self) -> None:
         for name in AXES:
             if not getattr(self, name):
                 raise UsageError(f"the search has no value of {name}.", place="search")
-            if name not in ("etp", "zero", "recompute") and min(getattr(self, name)) < 1:
+            if name not in ("etp", "zero", *_WORDS) and min(getattr(self, name)) < 1:
                 raise UsageError(f"{name} = {min(getattr(self, name))} is below 1.", place="search")
         if self.points > MOST_POINTS:
             raise UsageError(
@@ -78,12 +82,12 @@ class Space:
         return sizes
 
     def between(self, start: int, stop: int) -> dict[str, NDArray[np.float64]]:
-        """Return the sizes of the combinations of a range of numbers, an array each; `recompute` is none."""
+        """Return the sizes of the combinations of a range of numbers, an array each; `_WORDS` are none."""
         points, sizes = np.arange(start, stop), {}
         for name in reversed(AXES):
             values = getattr(self, name)
             points, place = np.divmod(points, len(values))
-            if name != "recompute":
+            if name not in _WORDS:
                 sizes[name] = np.array([min(value, _LARGEST) for value in values], dtype=np.float64)[place]
         return sizes
 
@@ -100,7 +104,7 @@ def default_space(
     (`equal_stages`) in one of the pipelines; zero as is usual, 1 and 3 where the framework has them in the plan's
     dtype, 2 where it has no 1; recomputation none, and where sizes do not fit without it, selective (where the kernel
     has scores), of every second operation, of every second layer, and full. What the framework does not have is left
-    out.
+    out. On the host lives what the plan has there.
 
     Parameters
     ----------
@@ -134,6 +138,7 @@ def default_space(
         "pp": pipelines,
         "vp": virtual_sizes(config, pipelines),
         "ep": [size for size in _powers(min(64, gpus)) if config.experts % size == 0] if config.experts else (1,),
+        "offload": (plan.offload,),
         "etp": (plan.etp, 1) if config.experts and not plan.etp and framework.expert_tensor == "all" else (plan.etp,),
         "zero": sorted({framework.usual_zero, *((1, 3) if 1 in stages else (2, 3))} & {*stages}) or stages[:1],
         "recompute": [
@@ -179,7 +184,8 @@ def lacking_parts(config: ModelConfig, plan: TrainingPlan, space: Space) -> tupl
         several = [name for name in RANKS if max(getattr(space, name)) > 1]
         usual = plan.cp_algorithm == ContextAlgorithm.ZIGZAG
         algorithm = framework.context[0] if usual else plan.cp_algorithm
-        notes.append(framework.lacking_parts(several, space.recompute, algorithm))
+        offloads = dict.fromkeys(part for parts in space.offload for part in offloaded(parts))
+        notes.append(framework.lacking_parts(several, space.recompute, algorithm, offloads))
         useful = [name for name in RANKS if name != "ep" or config.experts]
         missing = [RANK_NAMES[name] for name in useful if name not in (*framework.parallel, *several)]
         notes.append(f"{framework.name} has no {listed(missing)}: not tried." if missing else "")

@@ -15,14 +15,18 @@ from perfmodel.core.machine_parts import BRIDGE_NAMES, accessories
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
+from perfmodel.training.alike import gathers_once
 from perfmodel.training.checks import check_plan
+from perfmodel.training.choices import offloaded
 from perfmodel.training.constants import Constants
+from perfmodel.training.documents import imbalance
 from perfmodel.training.expert_overlap import overlap_note, overlap_stretch, pairs
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
+from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
-from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
+from perfmodel.training.plan import ContextAlgorithm, Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import gpu_layers
@@ -31,10 +35,10 @@ from perfmodel.training.update import (
     StageGpu,
     both_ways,
     exchanged_time,
-    gathers_once,
     gradients_time,
     stage_gpu,
     update_time,
+    updated_parameters,
 )
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -135,7 +139,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     """Return the step from the GPUs of its pipeline."""
     plan, config = setup.plan, setup.config
     count = setup.micro_batches
-    slowest, exchange_s, update_s = slowest_gpu(setup, {id(gpu): gpu for gpu in gpus}.values())
+    slowest, exchange_s, update_s, end = slowest_gpu(setup, {id(gpu): gpu for gpu in gpus}.values())
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
     together = pairs(plan, count)
     hidden = together * slowest.hidden_s
@@ -144,10 +148,14 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     terms["sends"] = _sends(setup)
     terms["data"] = count * slowest.sharding_s + exchange_s
     terms["optimizer"] = update_s
+    terms["offload"] = count * slowest.offload_s + end.copies_s
+    terms["cpu_optimizer"] = end.update_s
+    terms["imbalance"] = _imbalance(setup, slowest)
     total = sum(terms.values())
     waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
+    hosts = offload_stretch(setup, slowest.copies, end, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
-    known_runs = known_runs.beside(overlap_stretch(hidden, total))
+    known_runs = known_runs.beside(overlap_stretch(hidden, total)).beside(hosts)
     apart = stretches(setup, terms, functools.partial(exchanged_time, setup, slowest))
     inside, alone = (known_runs.beside(unmeasured) for unmeasured in apart)
     everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
@@ -179,22 +187,52 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
             *filter(None, [slowest.waits.note(setup.constants, total, count)]),
             *filter(None, [overlap_note(plan, terms["expert"], hidden, total)]),
             *wide_because(setup, terms, elsewhere),
+            *(offload_notes(setup, updated_parameters(setup, slowest), terms) if plan.offload != "none" else ()),
         ),
         encoder_seq=setup.encoder_seq,
     )
 
 
-def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float]:
-    """Return the GPU of the pipeline that takes longest for a step, and of it the exchange and the update [s].
+def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float, float, StepEnd]:
+    """Return the GPU of the pipeline that takes longest for a step, and of it the exchange, and the updates [s].
 
     max over the GPUs of m t - n h + e + u: m micro batches of t, n of them in pairs that are shorter by h, what
-    exchanging gradients and weights adds once a step, and the update. Embedding and head may take as long as a layer
-    and have many more parameters to exchange.
+    exchanging gradients and weights adds once a step, and the update, on the GPU and on the host. Embedding and head
+    may take as long as a layer and have many more parameters to exchange.
     """
     count = setup.micro_batches
     together = pairs(setup.plan, count)
-    ends = [(gpu, gradients_time(setup, gpu), update_time(setup, gpu)) for gpu in gpus]
-    return max(ends, key=lambda end: count * end[0].time_s - together * end[0].hidden_s + end[1] + end[2])
+    host = setup.plan.on_host("optimizer")
+    ends = [
+        (
+            gpu,
+            gradients_time(setup, gpu),
+            update_time(setup, gpu),
+            step_end(setup, updated_parameters(setup, gpu)) if host else StepEnd(),
+        )
+        for gpu in gpus
+    ]
+    return max(
+        ends, key=lambda end: count * end[0].time_s - together * end[0].hidden_s + end[1] + end[2] + end[3].time_s
+    )
+
+
+def _imbalance(setup: Setup, gpu: StageGpu) -> float:
+    """Return what waiting for the rank with the longest documents adds to a step [s]; 0 where all have as much work.
+
+    Ranks that share out weights wait in every micro batch, others once a step, for the sum of theirs. Consecutive parts
+    of a sequence (ring) have documents of their own.
+    """
+    plan, lengths = setup.plan, setup.shard.documents
+    if not lengths:
+        return 0.0
+    together = 1.0 if setup.sharded else setup.micro_batches
+    parts = plan.cp if plan.cp_algorithm == ContextAlgorithm.RING else 1
+    tokens = together * plan.micro_batch * plan.seq / parts
+    attention = float(gpu.forward[INDEX["attention"]] + gpu.backward[INDEX["attention"]])
+    again = {Recompute.FULL: 1.0, Recompute.SELECTIVE_LAYER: 0.5}.get(Recompute(plan.recompute), 0.0)
+    attention += again * float(gpu.forward[INDEX["attention"]])
+    return setup.micro_batches * attention * (imbalance(lengths, plan.seq, tokens, setup.dp * parts) - 1.0)
 
 
 def _knowledge(setup: Setup, known: bool) -> str:
@@ -210,7 +248,9 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
     notes = _without_effect(setup)
     plan = setup.plan
     several = [name for name in RANKS if getattr(plan, name) > 1]
-    if known and (lacking := setup.framework.lacking_parts(several, [plan.recompute], plan.cp_algorithm)):
+    if known and (
+        lacking := setup.framework.lacking_parts(several, [plan.recompute], plan.cp_algorithm, offloaded(plan.offload))
+    ):
         notes.insert(0, lacking)
     if setup.micro_batches < plan.pp:
         full = plan.pp * plan.micro_batch * setup.dp
@@ -278,6 +318,8 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append(f"Attention runs {setup.kernel}: {wanted} has no kernel for {plan.dtype}.")
     if plan.attention and setup.config.architecture.shared_vector:
         notes.append(f"attention {plan.attention} changes nothing: a kernel of their own gathers compressed keys.")
+    if plan.documents and not setup.shard.documents:
+        notes.append(f"documents change nothing but FLOP: attention {setup.kernel} computes all scores of a sequence.")
     if plan.grad_dtype and setup.groups.data.ranks == 1:
         notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
     return notes

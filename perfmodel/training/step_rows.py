@@ -13,7 +13,7 @@ from perfmodel.training.study import Study
 
 _PLAN_KEYS = (
     "tp", "pp", "vp", "cp", "ep", "etp", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
-    "schedule", "expert_overlap",
+    "schedule", "expert_overlap", "offload", "offload_fraction", "documents", "length_spread",
 )  # fmt: skip
 
 
@@ -30,7 +30,18 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     words += [f"mbs{plan.micro_batch}"]
     words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
     words += [plan.recompute] if plan.recompute != "none" else []
+    words += _host_words(plan)
+    spread = f"+-{plan.length_spread:.0%}" if plan.length_spread else ""
+    words += [f"docs{'/'.join(map(str, plan.documents))}{spread}"] if plan.documents else []
     return " ".join(words)
+
+
+def _host_words(plan: TrainingPlan) -> list[str]:
+    """Return what lives on the host: "host:optimizer50%,activations"."""
+    if plan.offload == "none":
+        return []
+    share = f"optimizer{plan.offload_fraction:.0%}" if plan.offload_fraction < 1 else "optimizer"
+    return ["host:" + plan.offload.replace("optimizer", share)]
 
 
 def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
@@ -43,6 +54,7 @@ def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
         "framework": step.framework,
         "plan": plan_text(plan, step.dp),
         **{key: getattr(plan, key) for key in _PLAN_KEYS},
+        "documents": list(plan.documents),
         "dp": step.dp,
         "micro_batches": step.micro_batches,
         "time_s": step.time_s,
@@ -66,6 +78,7 @@ def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
             "memory_high_bytes": memory.high_bytes,
             "memory_capacity_bytes": memory.capacity_bytes,
             "memory_peak": {"stage": memory.peak.stage, "moment": memory.peak.moment},
+            "host_memory_bytes": memory.host_bytes,
             "fits": memory.fits,
         }
     return row | (_money(step, study) if study else {})
@@ -103,6 +116,7 @@ _HIDDEN = {
     "tokens_per_s": "",
     "parameters": "",
     "memory_high_bytes": "iB",
+    "host_memory_bytes": "iB",
     "run_tokens": "",
     "run_time_s": "s",
     "cost_per_step": "",

@@ -36,7 +36,7 @@ _OF_MACHINES = (
 _KERNELS = {
     **dict.fromkeys(("products", "head", "recompute", "bubble"), "product"),
     **dict.fromkeys(("memory_bound", "casts", "optimizer", "compression"), "copy"),
-    "attention": "attention",
+    **dict.fromkeys(("attention", "imbalance"), "attention"),
 }
 #: the kind of layers' states, which are part of the term "attention"
 LINEAR = "linear"

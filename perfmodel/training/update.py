@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.training.alike import alike_ranks, gather_scatter, gathers_once
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import exposed, gradient_exchange
 from perfmodel.training.framework import Framework
+from perfmodel.training.host_copies import host_copies
+from perfmodel.training.host_offload import Copied
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
@@ -24,7 +26,7 @@ class StageGpu:
 
     Its parameters, and those of them that are trained, are told apart as in `Passes`. ``hidden_s`` is how much shorter
     both passes are in pairs. It has ``layered``, layers of each kind with their number, and ``outer``, what stands
-    outside them.
+    outside them. ``copies`` are those to and from the host in a micro batch.
     """
 
     forward: Vector
@@ -40,11 +42,17 @@ class StageGpu:
     hidden_s: float = 0.0
     layered: tuple[tuple[Passes, int], ...] = ()
     outer: tuple[Passes, ...] = ()
+    copies: tuple[Copied, ...] = ()
+
+    @property
+    def offload_s(self) -> float:
+        """What copies to and from the host add to both passes [s]."""
+        return sum(copy.exposed_s() for copy in self.copies)
 
     @property
     def time_s(self) -> float:
-        """Both passes, one after the other, with what sharded weights add [s]."""
-        return float(self.forward.sum() + self.backward.sum()) + self.sharding_s
+        """Both passes, one after the other, with what sharded weights and copies to the host add [s]."""
+        return float(self.forward.sum() + self.backward.sum()) + self.sharding_s + self.offload_s
 
     def passes_s(self, paired: float) -> tuple[float, float]:
         """Return the forward and the backward pass where some share of them, from 0 to 1, is in pairs [s].
@@ -66,7 +74,9 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
     hidden = sum(count * passes.hidden_s for passes, count in parts)
-    waits = Waits(float(forward.sum() + backward.sum()) + sharding - hidden, setup.dispatch_s, ahead, behind)
+    copies = host_copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
+    busy = float(forward.sum() + backward.sum()) + sharding - hidden + sum(copy.exposed_s() for copy in copies)
+    waits = Waits(busy, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
     backward[INDEX["host"]] += waits.backward_s
     return StageGpu(
@@ -83,6 +93,7 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         hidden_s=hidden,
         layered=layered,
         outer=tuple(outer),
+        copies=tuple(copies),
     )
 
 
@@ -108,6 +119,7 @@ def both_ways(one: StageGpu, other: StageGpu) -> StageGpu:
         hidden_s=0.5 * (one.hidden_s + other.hidden_s),
         layered=(*one.layered, *other.layered),
         outer=(*one.outer, *other.outer),
+        copies=tuple(copy._replace(number=0.5 * copy.number) for copy in (*one.copies, *other.copies)),
     )
 
 
@@ -133,55 +145,17 @@ def exchanged_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
     return setup.micro_batches * sharding + gradients_time(setup, gpu, slower)
 
 
-class _Alike(NamedTuple):
-    """Ranks that hold the same weights, how many parameters, and how many of them have gradients."""
-
-    group: Group
-    held: float
-    trained: float
-
-
-def _alike(setup: Setup, weights: Passes | StageGpu) -> list[_Alike]:
-    """Return the ranks that hold the same weights: of experts these may be others."""
-    data, experts = setup.groups.data, setup.groups.expert_data
-    if (data.ranks, data.stride) == (experts.ranks, experts.stride):
-        held, trained = weights.parameters + weights.expert_parameters, weights.trained + weights.trained_experts
-        return [_Alike(data, held, trained)]
-    return [
-        _Alike(data, weights.parameters, weights.trained),
-        _Alike(experts, weights.expert_parameters, weights.trained_experts),
-    ]
-
-
-def _gather_scatter(setup: Setup, passes: Passes) -> tuple[float, float]:
-    """Return the time of gathering weights as they are stored, and of reducing their gradients, over the shards [s].
-
-    Experts are shared out among the ranks that hold the same ones; a single rank gathers and reduces nothing.
-    """
-    gather = scatter = 0.0
-    for alike in _alike(setup, passes):
-        shards = setup.sharing(alike.group)
-        gather += exchange_time(shards, "all_gather", alike.held * passes.weight_bytes)
-        scatter += exchange_time(shards, "reduce_scatter", alike.trained * setup.gradient_bytes)
-    return gather, scatter
-
-
-def gathers_once(setup: Setup) -> bool:
-    """Return whether weights that are shared out stay gathered over the micro batches of a pipeline."""
-    return setup.framework.gathers_once and setup.plan.pp > 1
-
-
 def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
 
     Forward gathers beside the layer before, backward gathers again and reduces. Weights that stay gathered over the
     micro batches of a pipeline are gathered and reduced once a step. Exchanges take ``slower`` times as long.
     """
-    gather, scatter = (slower * time for time in _gather_scatter(setup, passes))
+    gather, scatter = (slower * time for time in gather_scatter(setup, passes))
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
     again = gather if setup.plan.zero == 3 else 0.0
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
-    shared = sum(alike.held for alike in _alike(setup, passes) if setup.sharing(alike.group).ranks > 1)
+    shared = sum(alike.held for alike in alike_ranks(setup, passes) if setup.sharing(alike.group).ranks > 1)
     copies = stream_time(setup.hardware, setup.framework.shard_bytes * shared)
     cost += setup.constants.memory_bound[setup.framework.streams] * copies
     return cost / setup.micro_batches if gathers_once(setup) else cost
@@ -189,7 +163,7 @@ def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
 
 def _sharded_outer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what nothing hides in one micro batch: the first gather and the last reduction, embedding and head [s]."""
-    gather, scatter = (slower * time for time in _gather_scatter(setup, passes))
+    gather, scatter = (slower * time for time in gather_scatter(setup, passes))
     return (gather + scatter) / (setup.micro_batches if gathers_once(setup) else 1.0)
 
 
@@ -229,12 +203,21 @@ def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: floa
 def _between_domains(setup: Setup, gpu: StageGpu, slower: float) -> float:
     """Return what reducing the gradients of shards between the domains of HSDP adds [s]; 0 without it."""
     exchange = 0.0
-    for group, _, trained in _alike(setup, gpu):
+    for group, _, trained in alike_ranks(setup, gpu):
         shards = setup.sharing(group)
         between = Group(setup.cluster, group.ranks // shards.ranks, group.stride * shards.ranks)
         shard = trained / shards.ranks * setup.gradient_bytes
         exchange += slower * exchange_time(between, "all_reduce", shard)
     return exposed(exchange, float(gpu.backward.sum()), setup.contention)
+
+
+def updated_parameters(setup: Setup, gpu: StageGpu) -> float:
+    """Return the parameters that a GPU updates: all that it trains, or its share."""
+    shared_out, copies = setup.plan.zero > 0, setup.copies
+    return sum(
+        alike.trained / (setup.sharing(alike.group).ranks * copies if shared_out else 1)
+        for alike in alike_ranks(setup, gpu)
+    )
 
 
 def update_time(setup: Setup, gpu: StageGpu) -> float:
@@ -245,10 +228,8 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     # fp16: fp32 or 16-bit gradients are read, checked for overflow and written without the scale of the loss
     # (torch._amp_foreach_non_finite_check_and_unscale_)
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
-    held = sum(
-        alike.trained / (setup.sharing(alike.group).ranks * setup.copies if plan.zero else 1)
-        for alike in _alike(setup, gpu)
-    )
+    stays = 1.0 - plan.offload_fraction if plan.on_host("optimizer") else 1.0
+    held = stays * updated_parameters(setup, gpu)
     moved = stream_time(setup.hardware, held * (optimizer_bytes(setup.framework, plan.optimizer) + unscaled))
     return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 

@@ -112,6 +112,36 @@ def test_recomputation_costs_time_and_saves_memory(perfmodel):
     assert rows[1]["hfu"] > rows[1]["mfu"]
 
 
+def test_what_lives_on_the_host_costs_time_and_saves_memory(perfmodel):
+    words = ("--offload", "none/optimizer/activations,optimizer", "--offload-fraction", "50%", "--host-memory", "2TiB")
+    rows = perfmodel(*LLAMA, *words, "--format", "json").json["rows"]
+    assert [(row["offload"], row["offload_fraction"]) for row in rows] == [
+        ("none", 1.0), ("optimizer", 0.5), ("optimizer,activations", 0.5),
+    ]  # fmt: skip
+    assert rows[0]["time_s"] < rows[1]["time_s"] < rows[2]["time_s"]
+    assert rows[0]["memory_total_bytes"] > rows[1]["memory_total_bytes"] > rows[2]["memory_total_bytes"]
+    assert 0 == rows[0]["host_memory_bytes"] < rows[1]["host_memory_bytes"] < rows[2]["host_memory_bytes"]
+    assert "cpu_optimizer" in rows[1]["terms_s"]
+    told = perfmodel(*LLAMA, "--offload", "optimizer", "--host-bandwidth", "300GB/s")
+    assert "at 37.5 GB/s (as stated; 8 GPUs share the host)" in " ".join(told.out.split())
+
+
+def test_documents_take_less_attention(perfmodel):
+    whole, short = (
+        perfmodel(*LLAMA, *words, "--format", "json").json["rows"][0]
+        for words in ((), ("--documents", "500,1500", "--length-spread", "20%"))
+    )
+    assert (short["documents"], short["length_spread"], whole["documents"]) == ([500, 1500], 0.2, [])
+    assert short["terms_s"]["attention"] < whole["terms_s"]["attention"]
+    assert short["flop"] < whole["flop"]
+
+
+def test_a_search_tries_the_host_where_it_is_told_to(perfmodel):
+    words = (*LLAMA[1:], "--tp", 1, "--pp", 1, "--cp", 1, "--zero", 1, "--micro-batch", 1, "--format", "json")
+    found = [perfmodel("search", "train", *words, *more).json["rows"] for more in ((), ("--offload", "none/optimizer"))]
+    assert [{row["offload"] for row in rows} for rows in found] == [{"none"}, {"none", "optimizer"}]
+
+
 def test_what_does_not_fit_comes_with_changes_that_make_it_fit(perfmodel):
     ran = perfmodel(*LLAMA, "--micro-batch", 8, "--format", "json")
     assert ran.json["rows"][0]["fits"] is False
@@ -253,8 +283,16 @@ def test_plots(perfmodel, tmp_path, more):
         (("--recompute", "none/"), "--recompute: 'none/' has an empty item. Write none, or"),
         (("--stages", "16,,16"), "--stages: '16,,16' has an empty item. Write 16,16, or"),
         (("--recompute", "half"), "unknown recompute 'half'"),
+        (("--offload", "weights"), "--offload: unknown offload 'weights'"),
+        (("--offload", "parameters"), "Use zero = 3"),
+        (("--offload-fraction", "50%"), "or leave offload_fraction out"),
+        (("--host-memory", "1TiB"), "--host-memory: nothing lives on the host. Write --offload optimizer"),
+        (("--offload", "optimizer", "--host-memory", "lots"), "--host-memory: 'lots' is not a number with a unit"),
+        (("--documents", "5,x"), "--documents: '5,x' is no list of tokens"),
+        (("--documents", 0), "documents = 0 is not a whole number of tokens"),
+        (("--length-spread", "50%"), "of documents, and there are none"),
         (("--framework", "megatrn"), "Did you mean 'megatron'? Allowed: ddp-compile, "),
-        (("--framework", "zzz"), ", huggingface, megatron, megatron-2021, "),
+        (("--framework", "zzz"), ", huggingface, llmq, megatron, megatron-2021, "),
         (("--optimizer", "adamw"), "Did you mean 'adam'?"),
         (("--dtype", "int3"), "unknown dtype"),
         (("--ep", 2), "no experts"),

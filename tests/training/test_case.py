@@ -44,6 +44,50 @@ def test_a_file_takes_hyphens_and_underscores(tmp_path):
     assert (plans[0].schedule, plans[0].recompute, plans[0].optimizer) == ("zero_bubble", "selective_op", "adam-8bit")
 
 
+PACKED = """
+model = "llama-3.1-8b"
+hardware = "h200-sxm-141gb"
+gpus = 1
+host_memory = "512 GiB"
+host_bandwidth = "250 GB/s"
+
+[plan]
+batch = 64
+seq = 4096
+micro_batch = 4
+framework = "deepspeed"
+zero = 2
+recompute = "full"
+offload = "optimizer"
+documents = [512, 2048]
+length_spread = 0.5
+
+[[changes]]
+name = "half of the optimizer on the GPU"
+set = { offload_fraction = 0.5 }
+"""
+
+
+def test_a_file_states_the_host_and_documents(tmp_path):
+    path = tmp_path / "packed.toml"
+    path.write_text(PACKED)
+    case, changes = read_training_case(path, hardware)
+    assert (case.cluster.host_memory_bytes, case.cluster.host_bytes_per_s) == (512 * 2**30, 250e9)
+    assert (case.plan.offload, case.plan.documents) == ("optimizer", (512, 2048))
+    (change,) = read_plan_changes(changes, "packed.toml")
+    after = change.applied(case)
+    terms = [one.step().terms_s["cpu_optimizer"] for one in (case, after)]
+    assert terms[1] == pytest.approx(0.5 * terms[0])
+    assert after.cluster == case.cluster
+    faster = case.changed({"host_bandwidth": "500 GB/s"})
+    assert faster.step().terms_s["cpu_optimizer"] == pytest.approx(0.5 * terms[0])
+    assert faster.cluster.host_memory_bytes == case.cluster.host_memory_bytes
+    assert "offload" not in case.changed({"offload": "none", "documents": 1024, "optimizer": "none"}).step().terms_s
+    path.write_text(PACKED.replace("512 GiB", "64 GiB"))
+    with pytest.raises(InputFileError, match="does not fit in the memory of its hosts"):
+        read_training_case(path, hardware)
+
+
 def test_a_candidate_takes_the_time_of_the_changed_plan(case):
     change = PlanChange("none", {"recompute": "none"})
     (candidate,) = candidates_of(case, [change]).candidates

@@ -44,6 +44,18 @@ def test_a_table_is_known_by_its_columns() -> None:
     assert not recognises(["hardware", "op", "time_s"])
 
 
+def test_what_lives_on_the_host_and_documents_stand_in_columns_or_notes() -> None:
+    plain = run_plan(run_of(notes="without offload; packed documents"))
+    assert (plain.offload, plain.documents) == ("none", ())
+    noted = run_plan(run_of(notes="ZeRO-3, offload=optimizer,parameters; documents=100,300, offload_fraction=0.5."))
+    assert (noted.offload, noted.offload_fraction) == ("optimizer,parameters", 0.5)
+    assert (noted.documents, noted.length_spread) == ((100, 300), 0.0)
+    columns = run_plan(run_of(offload="activations", documents="512", length_spread="0.5"))
+    assert (columns.offload, columns.documents, columns.length_spread) == ("activations", (512,), 0.5)
+    with pytest.raises(UnusableRunError, match="length_spread = wide is no number"):
+        run_plan(run_of(documents="512", length_spread="wide"))
+
+
 def test_a_blank_step_time_comes_from_the_tokens() -> None:
     run = run_of(step_time_s="", tokens_per_s_per_gpu="2048")
     assert measured_time(run) == pytest.approx(128 * 8192 / 2048 / 64)

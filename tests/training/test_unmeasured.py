@@ -148,7 +148,7 @@ def test_set_ups_on_one_machine_are_told_apart_by_what_they_do_not_share():
     step = _step("mi300x", tp=2)
     low, high = step.own_interval_s
     assert step.low_s < low < step.time_s < high < step.high_s
-    fixed = {**dict.fromkeys(AXES, (1,)), "batch": (8,), "recompute": ("none",)}
+    fixed = {**dict.fromkeys(AXES, (1,)), "batch": (8,), "recompute": ("none",), "offload": ("none",)}
     space, plan = Space(**{**fixed, "tp": (1, 2, 4, 8)}), TrainingPlan(batch=8, seq=2048)
     machines = [Cluster.of(pm.hardware(name), 8) for name in ("mi300x", "mi210")]
     ranks = [

@@ -1,0 +1,171 @@
+"""What living on the host costs a step: copies that no compute hides, and the optimizer's step on the CPU.
+
+Weights that live on the host come layer by layer before they are gathered, forward and backward (FSDP2's
+CPUOffloadPolicy, DeepSpeed's offload_param). Gradients go to the host in every micro batch where they are shared out
+(zero 2 and 3), else before the update (Megatron-LM's HybridDeviceOptimizer). What forward keeps leaves beside the
+layers that follow, and comes back before the layer's backward pass (Transformer Engine, torchtune, TRL). The update is
+copy, CPU, copy, one after the other, as frameworks have it unless they are told otherwise (Ren et al. 2021, arXiv
+2101.06840: without delayed updates; Megatron-LM without --overlap-cpu-optimizer-d2h-h2d).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from perfmodel.core.units import format_si
+from perfmodel.prediction.stretch import Stretch
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.training.host_rates import host_rates
+from perfmodel.training.micro_batch import Passes
+from perfmodel.training.setup import Setup
+from perfmodel.training.state_bytes import host_update_bytes, updated_gradient_bytes, weight_bytes
+
+#: layers whose activations are on the GPU: the one that is computed, and the one that comes or goes
+RESIDENT_LAYERS = 2.0
+
+
+class Copied(NamedTuple):
+    """Copies of a micro batch on one GPU, each beside compute that hides it.
+
+    Attributes
+    ----------
+    time_s, beside_s : of one, and of what hides it [s].
+    number : of a micro batch.
+    """
+
+    time_s: float
+    beside_s: float
+    number: float
+
+    def exposed_s(self, slower: float = 1.0) -> float:
+        """Return what no compute hides, of copies that take ``slower`` times as long [s]."""
+        return self.number * max(0.0, slower * self.time_s - self.beside_s)
+
+
+class StepEnd(NamedTuple):
+    """What the update on the host adds to a step: copies of gradients and weights, and the CPU's work [s]."""
+
+    copies_s: float = 0.0
+    update_s: float = 0.0
+
+    @property
+    def time_s(self) -> float:
+        """Both [s]."""
+        return self.copies_s + self.update_s
+
+
+class LayerCopies(NamedTuple):
+    """What a layer moves between GPU and host in a micro batch [B], and exchanges that its copies wait for [s].
+
+    Attributes
+    ----------
+    weights : that come before each pass.
+    gradients : that leave after the backward pass.
+    activations : that leave in forward and come back in backward.
+    forward_s, backward_s : exchanges in each pass that precede or follow the copies of weights and gradients.
+    """
+
+    weights: float
+    gradients: float
+    activations: float
+    forward_s: float
+    backward_s: float
+
+
+def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float) -> list[Copied]:
+    """Return the copies of some equal layers in a micro batch.
+
+    Exchange and copy of the same weights follow one another: the compute hides both, first the exchange. Copies in one
+    direction share the link, and those in both directions run at once.
+    """
+    rates = host_rates(setup.cluster)
+    forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
+    after = max(0.0, backward - moved.backward_s)
+    leaves, returns = moved.activations / rates.to_host, moved.activations / rates.from_host
+    weights_s = moved.weights / rates.from_host
+    copies = [
+        Copied(weights_s, max(0.0, forward - moved.forward_s), count),
+        Copied(moved.gradients / rates.to_host, after, count),
+    ]
+    if setup.framework.overlaps_activation_copies:
+        copies += [Copied(leaves, forward, count), Copied(weights_s + returns, after, count)]
+    else:
+        copies += [Copied(leaves + returns, 0.0, count), Copied(weights_s, after, count)]
+    return [copy for copy in copies if copy.time_s > 0]
+
+
+def outer_copies(setup: Setup, weights: float, gradients: float) -> list[Copied]:
+    """Return the copies of embedding, head or a first layer, which nothing hides [B]."""
+    rates = host_rates(setup.cluster)
+    times = (weights / rates.from_host, gradients / rates.to_host)
+    return [Copied(time, 0.0, 1.0) for time in times if time > 0]
+
+
+def whole_gradients(setup: Setup, gradients: float, backward_s: float, layers: int) -> list[Copied]:
+    """Return the copies of a micro batch's gradients, reduced beside the backward pass: the last layer's wait."""
+    time, last = gradients / host_rates(setup.cluster).to_host, 1.0 / max(layers, 1)
+    return [Copied(last * time, 0.0, 1.0), Copied((1.0 - last) * time, backward_s, 1.0)]
+
+
+def gradients_leave(setup: Setup) -> bool:
+    """Return whether gradients go to the host in every micro batch, as they are reduced: where they are shared out."""
+    return setup.plan.on_host("optimizer") and setup.plan.zero >= 2
+
+
+def step_end(setup: Setup, updated: float) -> StepEnd:
+    """Return what the update of some parameters of a GPU on its host adds to a step [s]."""
+    plan = setup.plan
+    rates, moved = host_rates(setup.cluster), plan.offload_fraction * updated
+    copies = 0.0 if gradients_leave(setup) else moved * updated_gradient_bytes(setup) / rates.to_host
+    copies += 0.0 if plan.on_host("parameters") else moved * weight_bytes(setup) / rates.from_host
+    return StepEnd(copies, moved * host_update_bytes(setup) / rates.update)
+
+
+def offload_stretch(setup: Setup, copies: Iterable[Copied], end: StepEnd, step_s: float, count: float) -> Stretch:
+    """Return how far slower and faster hosts put the ends of an 80 % interval: copies and CPUs err independently.
+
+    Parameters
+    ----------
+    copies, end : of the GPU that sets the pace, in a micro batch and after the last one.
+    step_s : the step with the expected host [s].
+    count : micro batches of the step.
+    """
+    if setup.plan.offload == "none":
+        return Stretch()
+    rates, listed = host_rates(setup.cluster), list(copies)
+
+    def longer(sign: float) -> tuple[float, float]:
+        slower = math.exp(sign * Z80 * rates.copy_deviation)
+        copied = count * sum(copy.exposed_s(slower) - copy.exposed_s() for copy in listed)
+        copied += (slower - 1.0) * end.copies_s
+        return copied, math.expm1(sign * Z80 * rates.update_deviation) * end.update_s
+
+    down, up = (
+        math.hypot(*(math.log1p(max(added, -0.99 * step_s) / step_s) for added in longer(sign))) for sign in (-1.0, 1.0)
+    )
+    return Stretch(down, up)
+
+
+def offload_notes(setup: Setup, updated: float, terms_s: Mapping[str, float]) -> list[str]:
+    """Return at which rates a host is taken to work, and how unsure that is."""
+    rates = host_rates(setup.cluster)
+    ways = f"{format_si(rates.to_host, 'B/s', 3)} to its host and {format_si(rates.from_host, 'B/s', 3)} from it"
+    notes = [f"A {setup.hardware.name} copies {ways}, with pinned memory."]
+    if terms_s.get("cpu_optimizer"):
+        sharing = setup.cluster.sharing_host
+        stated = not math.isnan(setup.cluster.host_bytes_per_s)
+        what = "as stated" if stated else "assumed"
+        unsure = "" if stated else (
+            f" Hosts differ: the interval counts {math.exp(-Z80 * rates.update_deviation):.2f} to "
+            f"{math.exp(Z80 * rates.update_deviation):.1f} times the time. --host-bandwidth states yours."
+        )  # fmt: skip
+        share, whose = setup.plan.offload_fraction * updated, "alone on its host"
+        if sharing > 1:
+            whose = f"{sharing} GPUs share the host"
+        notes.append(
+            f"The CPU updates {format_si(share, '')} parameters a GPU, {host_update_bytes(setup):g} B each, at "
+            f"{format_si(rates.update, 'B/s', 3)} ({what}; {whose}).{unsure}"
+        )
+    return notes
