@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain, same
+from perfmodel.serving.clients import Clients
 from perfmodel.serving.clock import busiest
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
@@ -59,24 +60,19 @@ class Steady(Reportable):
 
 
 class Cycle:
-    """The steps in which each running sequence is replaced once."""
+    """The steps in which each running sequence is replaced once.
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        isl: Array,
-        osl: Array,
-        prefix: Array,
-        users: Array,
-        running: Array,
-        waves: Array | float = np.inf,
-    ) -> None:
-        self.deployment, self.users, self.waves = deployment, users, waves
-        shape = np.broadcast_shapes(isl.shape, osl.shape, prefix.shape, users.shape, running.shape)
-        self.isl, self.osl, self.prefix, running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
-        slots = deployment.slots
-        new = self.isl - self.prefix
-        self.answer = 1.0 + (self.osl - 1.0) / deployment.gained  # steps of an answer: the prompt's gives one token
+    Parameters
+    ----------
+    deployment : one engine.
+    clients : the requests.
+    """
+
+    def __init__(self, deployment: Deployment, clients: Clients) -> None:
+        self.deployment, self.clients = deployment, clients
+        running, shape, slots = clients.running, clients.running.shape, deployment.slots
+        new = clients.isl - clients.prefix
+        self.answer = 1.0 + (clients.osl - 1.0) / deployment.gained  # steps of an answer: the prompt's gives one token
         # Where every step is full, r prompts end in each, and as many answers, which decode the rest of the steps:
         # r new + r (answer - 1) = budget. A long prompt fills several steps, so that one of them is always read, and
         # r (answer - 1) + max(1, r) sequences have a place. All others wait.
@@ -97,12 +93,12 @@ class Cycle:
         # steps from the first of a prompt to the last token, in which each sequence is replaced once
         self.life = np.maximum(self.answer - 1.0 + self.chunks, own)
         self.meeting, self.steps = self._meeting(slots, own)
-        self.context = self.isl + self.osl / 2.0
+        self.context = clients.isl + clients.osl / 2.0
         count = np.minimum(self.meeting * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
-        keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
+        self.keys = clients.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
-        prompts = [(count, self.new, keys)]
+        prompts = [(count, self.new, self.keys)]
         self.mixed = deployment.device(decoding, self.context, shape, prompts, count / self.chunks)
 
     def _meeting(self, slots: int, own: Array) -> tuple[Array | float, Array]:
@@ -121,7 +117,7 @@ class Cycle:
 
     def result(self) -> Steady:
         """Return throughput and latency."""
-        deployment, running = self.deployment, self.running
+        deployment, users, running = self.deployment, self.clients.users, self.running
         mixed = deployment.finished(self.mixed, running)
         decode = deployment.finished(self.decode, running)
         cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
@@ -129,10 +125,10 @@ class Cycle:
         others = np.minimum(1.0, (self.steps - self.chunks) / np.maximum(self.answer - 1.0, 1e-9))
         token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
         busy_s = np.asarray(cycle.time_s) * self.life
-        queue = np.maximum(0.0, self.users - running) / running
+        queue = np.maximum(0.0, users - running) / running
         # A user without an answer, whose request is in the server in front or held back, has no place in the batch: as
         # many others as there are places keep the engine busy while it is away.
-        held = running / np.maximum(self.users, running)
+        held = running / np.maximum(users, running)
         away_s = deployment.away_s(np.asarray(decode.time_s), running)
         away_s = np.maximum(0.0, held * away_s - (1.0 - held) * busy_s)
         token_s, started_s = np.asarray(decode.time_s), self._started_s(np.asarray(mixed.time_s) * self.chunks)
@@ -146,7 +142,7 @@ class Cycle:
         stopped_s = np.where(first.together, 0.0, cycle_s - alone_s)
         each_s = token_s + stopped_s / np.maximum(self.answer - 1.0, 1e-9)
         return state_of(
-            deployment, (self.isl, self.osl, self.prefix), self.users, running, cycle_s=cycle_s, steps=self.life,
+            deployment, self.clients, running, cycle_s=cycle_s, steps=self.life,
             away_s=away_s, first_s=first_s + started_s, queue_s=queue * cycle_s, token_s=each_s / deployment.gained,
             of_cycle=cycle, of_token=token, of_prompt=mixed,
         )  # fmt: skip
@@ -158,14 +154,13 @@ class Cycle:
 
         def time_s(prompts: Array) -> Array:
             count = np.minimum(prompts * self.meeting, np.maximum(self.running, 1.0))
-            keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
-            chunk = count, self.new, keys
+            chunk = count, self.new, self.keys
             decoding = np.where(self.answer > 1.0, np.maximum(self.running - count, 0.0), 0.0)
             cost = deployment.device(decoding, self.context, prompts.shape, [chunk], count / self.chunks)
             return np.asarray(deployment.finished(cost, decoding + count).time_s)
 
         others = np.maximum(0.0, self.running / slots - 1.0)
-        queued = self.users > self.running
+        queued = self.clients.users > self.running
         front_s = np.where(queued, 0.0, deployment.front_end_s)
         readers = Readers(
             others, most, self.chunks, SizedTimes.of(most, time_s), decode_s, self.answer - 1.0, away_s, front_s,
@@ -180,13 +175,12 @@ class Cycle:
         The first request of each finds those of all others waiting, on average half of them before it.
         """
         others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
-        return np.asarray(own_s / self.prompts * others / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0))
+        return np.asarray(own_s / self.prompts * others / 2.0 * np.clip(1.0 / self.clients.waves, 0.0, 1.0))
 
 
 def state_of(
     deployment: Deployment,
-    lengths: tuple[Array, Array, Array],
-    users: Array,
+    clients: Clients,
     running: Array,
     *,
     cycle_s: Array,
@@ -204,8 +198,8 @@ def state_of(
     Parameters
     ----------
     deployment : one engine.
-    lengths : tokens of a prompt, of an answer, and of the prompt's part that the cache already has.
-    users, running : requests in the system, and those that have a place.
+    clients : the requests.
+    running : those that run at once; fewer than have a place where the budget of tokens keeps some from it.
     cycle_s : time from one request of a place to the next [s].
     steps : of a cycle in which each that runs is replaced once.
     away_s : time in the server in front, of a request that no queue hides it from [s].
@@ -215,7 +209,7 @@ def state_of(
     of_cycle, of_token, of_prompt : steps that have the ends of the interval of throughput, of further tokens and of the
         first one.
     """
-    isl, osl, prefix = lengths
+    isl, osl, prefix, users = clients.isl, clients.osl, clients.prefix, clients.users
     (fast, slow), (token_fast, token_slow), (soon, late) = map(_ends, (of_cycle, of_token, of_prompt))
     rate = running * osl / cycle_s
     ttft = away_s + first_s + queue_s

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.work import Number, plain
+from perfmodel.serving.clients import Clients
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Steady, state_of
 from perfmodel.serving.deployment import Deployment
@@ -68,26 +69,14 @@ class PromptsFirst:
     Parameters
     ----------
     deployment : one engine.
-    isl, osl, prefix : tokens of a prompt, of an answer, and of the prompt's part that the cache already has.
-    users, running : requests in the system, and those that have a place.
-    waves : how often each user of a run that starts at once sends a request; infinite for an endless run.
+    clients : the requests.
     """
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        isl: Array,
-        osl: Array,
-        prefix: Array,
-        users: Array,
-        running: Array,
-        waves: Array | float = np.inf,
-    ) -> None:
-        values = isl, osl, prefix, users, running, np.asarray(waves, dtype=np.float64)
-        self.isl, self.osl, self.prefix, self.users, self.running, self.waves = np.broadcast_arrays(*values)
-        self.deployment = deployment
-        self.new, self.context = self.isl - self.prefix, self.isl + self.osl / 2.0
-        self.answer = (self.osl - 1.0) / deployment.gained
+    def __init__(self, deployment: Deployment, clients: Clients) -> None:
+        self.deployment, self.clients = deployment, clients
+        self.users, self.running = clients.users, clients.running
+        self.new, self.context = clients.isl - clients.prefix, clients.isl + clients.osl / 2.0
+        self.answer = (clients.osl - 1.0) / deployment.gained
         budget = float(deployment.token_budget * deployment.slots)
         self.most = np.minimum(np.maximum(1.0, np.floor(budget / self.new)), np.maximum(self.running, 1.0))
         self.prompt_s = SizedTimes.of(self.most, self._prompt_s)
@@ -99,7 +88,7 @@ class PromptsFirst:
 
     def _prompt_s(self, prompts: Array) -> Array:
         shape = prompts.shape
-        chunk = prompts, self.new, self.isl
+        chunk = prompts, self.new, self.clients.isl
         cost = self.deployment.device(np.zeros(shape), np.broadcast_to(self.context, shape), shape, [chunk], prompts)
         return np.asarray(self.deployment.finished(cost, prompts).time_s)
 
@@ -171,7 +160,7 @@ class PromptsFirst:
         deployment, found, answer, shape = self.deployment, self.mean, self.answer, self.running.shape
         several, decoding = self.prompts_of(found), found.decoding
         decode = deployment.finished(deployment.device(decoding, self.context), decoding)
-        chunk = several, self.new, self.isl
+        chunk = several, self.new, self.clients.isl
         read = deployment.device(np.zeros(shape), self.context, shape, [chunk], several)
         prompt = deployment.finished(read, several)
         steps = self.running / several
@@ -184,9 +173,9 @@ class PromptsFirst:
         stalled_s = rest_s - waited_s
         queue_s = np.maximum(0.0, self.users - self.running) * cycle_s / self.running
         each_s = self.prompt_s.at(self.most) / self.most
-        start_s = each_s * self.others / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
+        start_s = each_s * self.others / 2.0 * np.clip(1.0 / self.clients.waves, 0.0, 1.0)
         return state_of(
-            deployment, (self.isl, self.osl, self.prefix), self.users, self.running,
+            deployment, self.clients, self.running,
             cycle_s=cycle_s, steps=answer + steps, away_s=away_s, first_s=waited_s + own_s + start_s, queue_s=queue_s,
             token_s=(token_s + stalled_s / np.maximum(answer, 1e-9)) / deployment.gained,
             of_cycle=mean_of((decode, answer), (prompt, steps)),

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, expect, suggesting
+from perfmodel.serving.clients import Clients
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
@@ -78,7 +79,7 @@ def steady(
             alone = batches_in_turn(one, prompt, answer, cached, users / busy, running / busy)
         else:
             kind = Cycle if one.profile.scheduler == "chunked" else PromptsFirst
-            alone = kind(one, prompt, answer, cached, users / busy, running / busy, waves).result()
+            alone = kind(one, Clients(prompt, answer, cached, users / busy, running / busy, np.asarray(waves))).result()
         return alone if copies == 1 else _together(alone, busy, copies)
 
     if requests is None:
