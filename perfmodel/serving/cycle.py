@@ -32,6 +32,7 @@ class Steady(Reportable):
     tokens_per_s_per_gpu, tokens_per_s_per_user : the same for each GPU; one over the time of a token.
     kv_tokens : tokens of keys and values in use; one that some layers have forgotten counts as the rest of it.
     step_tokens : tokens of answers that the mean step gives; fewer than ``batch`` where prompts fill several steps.
+    preemptions : how often a request loses its place in a full cache, in the mean.
     terms_s : parts of the mean step [s].
     """
 
@@ -52,6 +53,7 @@ class Steady(Reportable):
     tokens_per_s_per_user: Number
     kv_tokens: Number
     step_tokens: Number
+    preemptions: Number
     terms_s: Mapping[str, Number]
 
     def __eq__(self, other: object) -> bool:
@@ -69,15 +71,12 @@ class Cycle:
     """
 
     def __init__(self, deployment: Deployment, clients: Clients) -> None:
-        self.deployment, self.clients = deployment, clients
         running, shape, slots = clients.running, clients.running.shape, deployment.slots
-        new = clients.isl - clients.prefix
-        self.answer = 1.0 + (clients.osl - 1.0) / deployment.gained  # steps of an answer: the prompt's gives one token
-        # Where every step is full, r prompts end in each, and as many answers, which decode the rest of the steps:
-        # r new + r (answer - 1) = budget. A long prompt fills several steps, so that one of them is always read, and
-        # r (answer - 1) + max(1, r) sequences have a place. All others wait.
-        ended = deployment.token_budget / (new + self.answer - 1.0)
-        most = ended * (self.answer - 1.0) + np.maximum(1.0, ended)
+        # where the budget of tokens leaves fewer places than the cache, that one is not full
+        clients = clients.undisturbed(running > slots * self._places(deployment, clients)[1])
+        self.deployment, self.clients = deployment, clients
+        new, self.answer = clients.new, self._steps(deployment, clients)
+        ended, most = self._places(deployment, clients)
         self.full = full = running > slots * most
         self.running = np.where(full, slots * most, running)
         # A copy, or a micro-batch of a pipeline, reads as many prompts as end in a step and the budget has room for,
@@ -85,7 +84,8 @@ class Cycle:
         each = np.where(full, most, busiest(self.running, slots))
         room = np.maximum(64.0, deployment.token_budget - np.maximum(0.0, each - 1.0))  # one at least decodes nothing
         self.room = np.maximum(1.0, room / new)  # prompts of a step
-        whole = np.clip(each / self.answer, 1.0, self.room)
+        # those that were preempted come back together, when a place becomes free
+        whole = np.clip(each / self.answer, np.minimum(clients.parts, self.room), self.room)
         self.prompts = np.where(full, np.maximum(1.0, ended), np.minimum(whole, np.maximum(each, 1.0)))
         self.chunks = np.where(full, 1.0 / np.minimum(1.0, ended), np.ceil(np.maximum(1.0, new / room)))
         self.new = new / self.chunks
@@ -93,13 +93,30 @@ class Cycle:
         # steps from the first of a prompt to the last token, in which each sequence is replaced once
         self.life = np.maximum(self.answer - 1.0 + self.chunks, own)
         self.meeting, self.steps = self._meeting(slots, own)
-        self.context = clients.isl + clients.osl / 2.0
+        self.context = clients.context
         count = np.minimum(self.meeting * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
         self.keys = clients.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
         prompts = [(count, self.new, self.keys)]
         self.mixed = deployment.device(decoding, self.context, shape, prompts, count / self.chunks)
+
+    @staticmethod
+    def _steps(deployment: Deployment, clients: Clients) -> Array:
+        """Return the steps of an answer: the prompt's gives one token."""
+        return np.asarray(1.0 + (clients.answer - 1.0) / deployment.gained)
+
+    @staticmethod
+    def _places(deployment: Deployment, clients: Clients) -> tuple[Array, Array]:
+        """Return the prompts that end in a step which is full, and the sequences of such steps.
+
+        Where every step is full, r prompts end in each, and as many answers, which decode the rest of the steps:
+        r new + r (answer - 1) = budget. A long prompt fills several steps, so that one of them is always read, and
+        r (answer - 1) + max(1, r) sequences have a place. All others wait.
+        """
+        further = Cycle._steps(deployment, clients) - 1.0
+        ended = deployment.token_budget / (clients.new + further)
+        return ended, ended * further + np.maximum(1.0, ended)
 
     def _meeting(self, slots: int, own: Array) -> tuple[Array | float, Array]:
         """Return how many copies and micro-batches read prompts at once, and the steps in which any of them does.
@@ -117,7 +134,7 @@ class Cycle:
 
     def result(self) -> Steady:
         """Return throughput and latency."""
-        deployment, users, running = self.deployment, self.clients.users, self.running
+        deployment, clients, running = self.deployment, self.clients, self.running
         mixed = deployment.finished(self.mixed, running)
         decode = deployment.finished(self.decode, running)
         cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
@@ -125,11 +142,10 @@ class Cycle:
         others = np.minimum(1.0, (self.steps - self.chunks) / np.maximum(self.answer - 1.0, 1e-9))
         token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
         busy_s = np.asarray(cycle.time_s) * self.life
-        queue = np.maximum(0.0, users - running) / running
         # A user without an answer, whose request is in the server in front or held back, has no place in the batch: as
         # many others as there are places keep the engine busy while it is away.
-        held = running / np.maximum(users, running)
-        away_s = deployment.away_s(np.asarray(decode.time_s), running)
+        held = running / np.maximum(clients.users, running)
+        away_s = deployment.away_s(np.asarray(decode.time_s), running) / clients.parts
         away_s = np.maximum(0.0, held * away_s - (1.0 - held) * busy_s)
         token_s, started_s = np.asarray(decode.time_s), self._started_s(np.asarray(mixed.time_s) * self.chunks)
         decoded_s = (self.answer - 1.0) * token_s
@@ -142,8 +158,8 @@ class Cycle:
         stopped_s = np.where(first.together, 0.0, cycle_s - alone_s)
         each_s = token_s + stopped_s / np.maximum(self.answer - 1.0, 1e-9)
         return state_of(
-            deployment, self.clients, running, cycle_s=cycle_s, steps=self.life,
-            away_s=away_s, first_s=first_s + started_s, queue_s=queue * cycle_s, token_s=each_s / deployment.gained,
+            deployment, clients, running, cycle_s=cycle_s, steps=self.life, away_s=away_s, first_s=first_s,
+            started_s=started_s, token_s=each_s / deployment.gained,
             of_cycle=cycle, of_token=token, of_prompt=mixed,
         )  # fmt: skip
 
@@ -187,7 +203,7 @@ def state_of(
     steps: Array,
     away_s: Array,
     first_s: Array,
-    queue_s: Array,
+    started_s: Array,
     token_s: Array,
     of_cycle: Step,
     of_token: Step,
@@ -200,22 +216,26 @@ def state_of(
     deployment : one engine.
     clients : the requests.
     running : those that run at once; fewer than have a place where the budget of tokens keeps some from it.
-    cycle_s : time from one request of a place to the next [s].
+    cycle_s : time from one request of a place, or part of one, to the next [s].
     steps : of a cycle in which each that runs is replaced once.
-    away_s : time in the server in front, of a request that no queue hides it from [s].
-    first_s : time of a request with a place until its first token [s].
-    queue_s : time for which it waits for a place [s].
-    token_s : time of each further token [s].
+    away_s : time in the server in front, of a part of a request that no queue hides it from [s].
+    first_s : time of a part with a place until its first token [s].
+    started_s : the same that only the first requests of a run wait for [s].
+    token_s : time of each further token of a part [s].
     of_cycle, of_token, of_prompt : steps that have the ends of the interval of throughput, of further tokens and of the
         first one.
     """
     isl, osl, prefix, users = clients.isl, clients.osl, clients.prefix, clients.users
     (fast, slow), (token_fast, token_slow), (soon, late) = map(_ends, (of_cycle, of_token, of_prompt))
+    again_s = clients.later_s(clients.parts * cycle_s, first_s, token_s)
+    token_s = token_s + again_s
+    cycle_s, away_s, first_s = clients.parts * cycle_s, clients.parts * away_s, first_s + started_s
+    queue_s = clients.queued(running) * cycle_s
     rate = running * osl / cycle_s
     ttft = away_s + first_s + queue_s
     ends = (away_s + first_s * prompt + queue_s * all_of for prompt, all_of in ((soon, fast), (late, slow)))
     ttft_low, ttft_high = deployment.first_ends.widened(ttft, *ends)
-    memory, context = deployment.memory(), isl + osl / 2.0
+    memory, context = deployment.memory(), clients.context
     values = {
         "isl": isl, "osl": osl, "concurrency": users, "batch": running,
         "ttft_s": ttft, "ttft_low_s": ttft_low, "ttft_high_s": ttft_high,
@@ -224,7 +244,8 @@ def state_of(
         "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
         "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / token_s,
         "kv_tokens": memory.shared(prefix) + running * memory.of_sequence(context - prefix),
-        "step_tokens": running * osl / steps,
+        "step_tokens": running * clients.answer / steps,
+        "preemptions": clients.places.preempted,
     }  # fmt: skip
     shape = np.shape(cycle_s)
     return Steady(

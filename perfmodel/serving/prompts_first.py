@@ -75,13 +75,13 @@ class PromptsFirst:
     def __init__(self, deployment: Deployment, clients: Clients) -> None:
         self.deployment, self.clients = deployment, clients
         self.users, self.running = clients.users, clients.running
-        self.new, self.context = clients.isl - clients.prefix, clients.isl + clients.osl / 2.0
-        self.answer = (clients.osl - 1.0) / deployment.gained
+        self.new, self.context = clients.new, clients.context
+        self.answer = (clients.answer - 1.0) / deployment.gained
         budget = float(deployment.token_budget * deployment.slots)
         self.most = np.minimum(np.maximum(1.0, np.floor(budget / self.new)), np.maximum(self.running, 1.0))
         self.prompt_s = SizedTimes.of(self.most, self._prompt_s)
         self.decode_s = SizedTimes.of(np.maximum(self.running, 1.0), self._decode_s)
-        self.front_s = deployment.away_s(self.decode_s.at(self.running), self.running)
+        self.front_s = deployment.away_s(self.decode_s.at(self.running), self.running) / clients.parts
         served = (deployment.front_end_s > 0) & (self.users <= self.running)
         self.together = come_together(self.answer, self.running, self.most, served)
         self.mean = self._settled()
@@ -129,7 +129,7 @@ class PromptsFirst:
         # Prompts come before a decode that was not scheduled ahead, so that groups that meet end together ever after.
         joined = (answer > 0) & (not self.deployment.profile.ahead)
         group = np.where(joined, np.minimum(others, self.most - 1.0), group)
-        mates = np.where(self.together, group, ended + beside)
+        mates = np.where(self.together, group, ended + beside + self.clients.places.preempted)
         late = np.maximum(0.0, 1.0 + found.mates - self.most) / (2.0 * self.most) * self.prompt_s.at(self.most)
         window_s = own_s + found.stalled_s + np.maximum(answer - 1.0, 0.0) * token_s
         stalled_s = np.maximum(0.0, others - found.mates) * np.minimum(1.0, window_s / cycle_s) * each_s + late
@@ -152,7 +152,9 @@ class PromptsFirst:
     def prompts_of(self, found: _Round) -> Array:
         """Return the prompts of the mean step with prompts."""
         mates = np.maximum(found.mates, 1e-9)
-        mean = np.where(self.together, 1.0 + mates, mates / -np.expm1(-mates))
+        # requests that were preempted come back with those that take the place of one which has ended
+        ends = np.maximum((mates - self.clients.places.preempted) / self.clients.parts, 1e-9)
+        mean = np.where(self.together, 1.0 + mates, self.clients.parts * ends / -np.expm1(-ends))
         return np.asarray(np.minimum(self.most, mean))
 
     def result(self) -> Steady:
@@ -171,12 +173,11 @@ class PromptsFirst:
         rest_s = np.maximum(0.0, cycle_s - away_s - own_s - answer * token_s)
         waited_s = np.where(self.together, rest_s, np.minimum(found.waited_s, rest_s))
         stalled_s = rest_s - waited_s
-        queue_s = np.maximum(0.0, self.users - self.running) * cycle_s / self.running
         each_s = self.prompt_s.at(self.most) / self.most
         start_s = each_s * self.others / 2.0 * np.clip(1.0 / self.clients.waves, 0.0, 1.0)
         return state_of(
             deployment, self.clients, self.running,
-            cycle_s=cycle_s, steps=answer + steps, away_s=away_s, first_s=waited_s + own_s + start_s, queue_s=queue_s,
+            cycle_s=cycle_s, steps=answer + steps, away_s=away_s, first_s=waited_s + own_s, started_s=start_s,
             token_s=(token_s + stalled_s / np.maximum(answer, 1e-9)) / deployment.gained,
             of_cycle=mean_of((decode, answer), (prompt, steps)),
             of_token=mean_of((decode, np.maximum(answer * token_s, 1e-12)), (prompt, stalled_s)), of_prompt=prompt,
