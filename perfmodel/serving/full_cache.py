@@ -114,8 +114,9 @@ def places(deployment: Deployment, isl: Array, osl: Array, prefix: Array, users:
     most = np.minimum(users, deployment.sequence_limit)
     if not math.isfinite(memory.kv_tokens):
         return unlimited(most)
-    room = np.floor((memory.kv_tokens - shared) / policy.block_tokens) * policy.block_tokens
-    free = 0.0 if policy.reserve else policy.watermark * room
+    block = policy.block_tokens
+    room = np.floor((memory.kv_tokens - shared) / block) * block
+    free = np.floor(policy.watermark * room / block) * block
     sizes = _sizes(memory, policy, new, answer, spread)
     line = _line(most, room - free, sizes)
     if policy.reserve:
@@ -166,17 +167,18 @@ def _sizes(memory: Memory, policy: Policy, new: Array, answer: Array, spread: fl
     begun, ends = _of(memory, new), _of(memory, new + answer - 1.0)
     growth, least, most = np.maximum(0.0, ends - begun), begun * (1.0 - spread), ends * (1.0 + spread)
     largest = _in_blocks(_of(memory, (new + answer) * (1.0 + spread)), block)
+    empty, wider = _rounding(least, most, block)
     if policy.reserve:
-        mean = _of(memory, new + answer * longer - 1.0) + _empty(least, most, block) if spread else largest
+        mean = _of(memory, new + answer * longer - 1.0) + empty if spread else largest
         variance = of_lengths = growth**2 * (second - longer**2)
         first = _in_blocks(_of(memory, (new + answer - 1.0) * (1.0 - spread)), block)
     else:
-        mean = _of(memory, new + answer * longer / 2.0) + _empty(least, most, block)
+        mean = _of(memory, new + answer * longer / 2.0) + empty
         variance, of_lengths = growth**2 * (second / 3.0 - longer**2 / 4.0), growth**2 * square / 12.0
         first = _in_blocks(_of(memory, new * (1.0 - spread)), block)
     variance, of_lengths = (part + begun**2 * square / 3.0 for part in (variance, of_lengths))
-    prompt = begun + _empty(least, begun * (1.0 + spread), block)
-    deviation, share = np.sqrt(np.maximum(0.0, variance)), of_lengths / np.maximum(variance, 1e-9)
+    prompt = begun + _rounding(least, begun * (1.0 + spread), block)[0]
+    deviation, share = wider * np.sqrt(np.maximum(0.0, variance)), of_lengths / np.maximum(variance, 1e-9)
     return _Sizes(prompt, growth, mean, deviation, share, first, largest)
 
 
@@ -188,15 +190,27 @@ def _in_blocks(tokens: Array, block: int) -> Array:
     return np.asarray(np.ceil(tokens / block) * block)
 
 
-def _empty(least: Array, most: Array, block: int) -> Array:
-    """Return how many tokens of its last block a sequence leaves empty, in the mean over lengths in a range."""
+def _rounding(least: Array, most: Array, block: int) -> tuple[Array, Array]:
+    """Return what whole blocks change for sequences of any length in a range with equal probability.
 
-    def sum_of(tokens: Array) -> Array:
-        """Return the sum of what sequences of 1, 2, ... so many tokens take."""
+    The first is how many tokens of its last block a sequence leaves empty, in the mean; the second the standard
+    deviation of what sequences take over that of their lengths: 0 where all take as many blocks.
+    """
+
+    def sums(tokens: Array) -> tuple[Array, Array]:
+        """Return the sum of what sequences of 1, 2, ... so many tokens take, and that of its squares, in blocks."""
         whole = np.floor(tokens / block)
-        return np.asarray(block * (block * whole * (whole + 1.0) / 2.0 + (tokens - whole * block) * (whole + 1.0)))
+        last, count = tokens - whole * block, whole * (whole + 1.0) / 2.0
+        return block * count + last * (whole + 1.0), block * count * (2.0 * whole + 1.0) / 3.0 + last * (
+            whole + 1.0
+        ) ** 2
 
-    return (sum_of(most) - sum_of(least - 1.0)) / (most - least + 1.0) - (least + most) / 2.0
+    lengths = most - least + 1.0
+    mean, square = (
+        (of_most - of_less) / lengths for of_most, of_less in zip(sums(most), sums(least - 1.0), strict=True)
+    )
+    variance = block**2 * np.maximum(0.0, square - mean**2)
+    return block * mean - (least + most) / 2.0, np.sqrt(variance / np.maximum((lengths**2 - 1.0) / 12.0, 1e-9))
 
 
 def _line(most: Array, room: Array, sizes: _Sizes) -> _Line:

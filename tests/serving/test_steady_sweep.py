@@ -43,9 +43,10 @@ def off(one: float, other: float) -> float:
 
 def compared(deployment: Deployment, users: int, isl: int, osl: int) -> Compared:
     """Return a load of requests that start out of step, without the ends of its run."""
-    mean = steady(deployment, isl, osl, concurrency=users)
+    spread = 0.3 if osl > 2 else 0.0
+    mean = steady(deployment, isl, osl, concurrency=users, spread=spread)
     ramp_s, count = float(mean.ttft_s) + osl * float(mean.tpot_s), max(12 * users, 200)
-    load = pm.closed_loop(users, count, isl, osl, spread=0.3 if osl > 2 else 0.0, ramp_s=ramp_s)
+    load = pm.closed_loop(users, count, isl, osl, spread=spread, ramp_s=ramp_s)
     replay = pm.simulate(deployment, load, interval=False)
     kept = slice(max(2 * users, 10), -max(2 * users, 10))
     rate = users * osl / replay.latency_s[kept].mean()
