@@ -49,9 +49,10 @@ def test_more_users_give_more_tokens_and_slower_ones(llama: Deployment) -> None:
     assert (np.asarray(state.tpot_low_s) < state.tpot_s).all()
 
 
-def test_users_beyond_the_memory_wait(llama: Deployment) -> None:
-    most = float(capacity(llama, 8000, 1000))
-    full, over = steady(llama, 8000, 1000, concurrency=most), steady(llama, 8000, 1000, concurrency=2 * most)
+def test_users_beyond_the_memory_wait() -> None:
+    reserving = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="trtllm")
+    most = float(capacity(reserving, 8000, 1000))
+    full, over = (steady(reserving, 8000, 1000, concurrency=users) for users in (most, 2 * most))
     assert over.batch == most
     # a queue keeps every place taken while a user's next request is in the server in front
     assert full.output_tokens_per_s < over.output_tokens_per_s < 1.003 * full.output_tokens_per_s
