@@ -25,8 +25,9 @@ from perfmodel.serving.engine import Engine, find_engine
 from perfmodel.serving.kernels import GREEDY, SAMPLINGS, Kernels
 from perfmodel.serving.laboratories import Elsewhere, elsewhere_of
 from perfmodel.serving.memory import Held, Memory, held_by, memory_of
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
-from perfmodel.serving.shard import Parallel, Shard, shard
+from perfmodel.serving.shard import Shard, shard
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.step import Step
 from perfmodel.serving.step_clock import StepClock
@@ -45,7 +46,7 @@ class Deployment:
     ----------
     config : the model's shapes.
     hardware : one of the GPUs.
-    tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.shard.Parallel`.
+    tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.parallel.Parallel`.
     engine : name of a profile, or the profile.
     engine_version : of the engine, which chooses among its profiles.
     weights, kv : formats of the weights, and of keys and values. Weights are by default as the checkpoint stores them,
