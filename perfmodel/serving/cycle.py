@@ -135,17 +135,17 @@ class Cycle:
     def result(self) -> Steady:
         """Return throughput and latency."""
         deployment, clients, running = self.deployment, self.clients, self.running
-        mixed = deployment.finished(self.mixed, running)
-        decode = deployment.finished(self.decode, running)
-        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
+        mixed = deployment.host.finished(self.mixed, running)
+        decode = deployment.host.finished(self.decode, running)
+        cycle = deployment.host.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
         # a sequence decodes in all of its steps but those that read its own prompt
         others = np.minimum(1.0, (self.steps - self.chunks) / np.maximum(self.answer - 1.0, 1e-9))
-        token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
+        token = deployment.host.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
         busy_s = np.asarray(cycle.time_s) * self.life
         # A user without an answer, whose request is in the server in front or held back, has no place in the batch: as
         # many others as there are places keep the engine busy while it is away.
         held = running / np.maximum(clients.users, running)
-        away_s = deployment.away_s(np.asarray(decode.time_s), running) / clients.parts
+        away_s = deployment.host.away_s(np.asarray(decode.time_s), running) / clients.parts
         away_s = np.maximum(0.0, held * away_s - (1.0 - held) * busy_s)
         token_s, started_s = np.asarray(decode.time_s), self._started_s(np.asarray(mixed.time_s) * self.chunks)
         decoded_s = (self.answer - 1.0) * token_s
@@ -173,14 +173,14 @@ class Cycle:
             chunk = count, self.new, self.keys
             decoding = np.where(self.answer > 1.0, np.maximum(self.running - count, 0.0), 0.0)
             cost = deployment.device(decoding, self.context, prompts.shape, [chunk], count / self.chunks)
-            return np.asarray(deployment.finished(cost, decoding + count).time_s)
+            return np.asarray(deployment.host.finished(cost, decoding + count).time_s)
 
         others = np.maximum(0.0, self.running / slots - 1.0)
         queued = self.clients.users > self.running
-        front_s = np.where(queued, 0.0, deployment.front_end_s)
+        front_s = np.where(queued, 0.0, deployment.host.front_end_s)
         readers = Readers(
             others, most, self.chunks, SizedTimes.of(most, time_s), decode_s, self.answer - 1.0, away_s, front_s,
-            deployment.front_end_s > 0,
+            deployment.host.front_end_s > 0,
         )  # fmt: skip
         found = readers.settled(busy_s)
         return found._replace(waited_s=np.where(self.full, 0.0, found.waited_s))

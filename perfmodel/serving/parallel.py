@@ -35,6 +35,11 @@ class Parallel:
         return self.tp * self.pp * self.dp
 
     @property
+    def slots(self) -> int:
+        """Copies of the attention times the micro-batches that stages keep in flight: each has sequences of its own."""
+        return self.dp * self.pp
+
+    @property
     def stage_gpus(self) -> int:
         """GPUs of a stage of one engine: those of a copy, or of all copies that share experts."""
         return self.tp * (self.dp if self.copies_share else 1)

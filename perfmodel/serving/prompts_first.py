@@ -81,8 +81,8 @@ class PromptsFirst:
         self.most = np.minimum(np.maximum(1.0, np.floor(budget / self.new)), np.maximum(self.running, 1.0))
         self.prompt_s = SizedTimes.of(self.most, self._prompt_s)
         self.decode_s = SizedTimes.of(np.maximum(self.running, 1.0), self._decode_s)
-        self.front_s = deployment.away_s(self.decode_s.at(self.running), self.running) / clients.parts
-        served = (deployment.front_end_s > 0) & (self.users <= self.running)
+        self.front_s = deployment.host.away_s(self.decode_s.at(self.running), self.running) / clients.parts
+        served = (deployment.host.front_end_s > 0) & (self.users <= self.running)
         self.together = come_together(self.answer, self.running, self.most, served)
         self.mean = self._settled()
 
@@ -90,11 +90,11 @@ class PromptsFirst:
         shape = prompts.shape
         chunk = prompts, self.new, self.clients.isl
         cost = self.deployment.device(np.zeros(shape), np.broadcast_to(self.context, shape), shape, [chunk], prompts)
-        return np.asarray(self.deployment.finished(cost, prompts).time_s)
+        return np.asarray(self.deployment.host.finished(cost, prompts).time_s)
 
     def _decode_s(self, sequences: Array) -> Array:
         cost = self.deployment.device(sequences, np.broadcast_to(self.context, sequences.shape))
-        return np.asarray(self.deployment.finished(cost, sequences).time_s)
+        return np.asarray(self.deployment.host.finished(cost, sequences).time_s)
 
     @property
     def others(self) -> Array:
@@ -161,10 +161,10 @@ class PromptsFirst:
         """Return throughput and latency."""
         deployment, found, answer, shape = self.deployment, self.mean, self.answer, self.running.shape
         several, decoding = self.prompts_of(found), found.decoding
-        decode = deployment.finished(deployment.device(decoding, self.context), decoding)
+        decode = deployment.host.finished(deployment.device(decoding, self.context), decoding)
         chunk = several, self.new, self.clients.isl
         read = deployment.device(np.zeros(shape), self.context, shape, [chunk], several)
-        prompt = deployment.finished(read, several)
+        prompt = deployment.host.finished(read, several)
         steps = self.running / several
         token_s, read_s = np.asarray(decode.time_s), np.asarray(prompt.time_s)
         # the times of the fixed point lie between sizes whose times were computed; the rest is what others stop it for

@@ -79,7 +79,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
         for a, b in ((first.low_s, token.low_s), (first.high_s, token.high_s))
     ]
     tokens = count * answer
-    start = deployment.front_end_s
+    start = deployment.host.front_end_s
     soon, late = (start + steps * np.asarray(end) for end in (first.low_s, first.high_s))
     ttft_low, ttft_high = deployment.first_ends.widened(start + ttft, soon, late)
     terms = {
@@ -112,7 +112,7 @@ def batches_in_turn(deployment: Deployment, clients: Clients) -> Steady:
     """
     isl, osl, prefix, users, running = clients.isl, clients.osl, clients.prefix, clients.users, clients.running
     batch = static_batch(deployment, running, isl, osl, prefix)
-    away_s = np.where(users < 2.0 * running, deployment.front_end_s, 0.0)
+    away_s = np.where(users < 2.0 * running, deployment.host.front_end_s, 0.0)
     tokens = running * osl
 
     def at(rate: Number, tpot_s: Number) -> tuple[Array, Array]:
