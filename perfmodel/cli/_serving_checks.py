@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: what only a simulation has
 _SIMULATED = (
     "policy", "batch_size", "max_wait", "preemption", "watermark", "replicas", "routing", "prefill_replicas",
-    "kv_link", "percentiles", "num_requests", "seed", "spread", "spread_start",
+    "kv_link", "percentiles", "num_requests", "seed", "spread_start",
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def check_serve(command: typer.Context, load: str, *, of_file: bool, steady: boo
     """
     one_of_two = len(given(command, ("kv_tokens", "utilization"))) == 2
     refuse_idle(command, (
-        Idle(steady, _SIMULATED, "the steady state has means of equal requests, without a scheduler",
+        Idle(steady, _SIMULATED, "the steady state has means, without a simulated scheduler",
              "Leave out --steady."),
         Idle(load != QPS, ("spacing", "burstiness"), "only requests at a rate have gaps", "Add --qps."),
         Idle(load != CONCURRENCY, ("spread_start",), "only users start", "Add --concurrency."),
@@ -83,8 +83,8 @@ def check_search(command: typer.Context, *, simulated: bool, machines: Iterable[
     priced : those that have a price of their own.
     """
     if not simulated:
-        reason = "without objectives the steady state is used, which has no queue"
-        refuse(command, ("policy", "num_requests", "seed", "spread"), reason, "Add --slo, or leave it out.")
+        reason = "without objectives the steady state is used, which simulates no queue"
+        refuse(command, ("policy", "num_requests", "seed"), reason, "Add --slo, or leave it out.")
     idle = sorted(set(priced) - set(machines) - {""})
     if idle:
         raise UsageError(f"{', '.join(idle)} has a price and is not searched.", place="--price-per-gpu-hour",

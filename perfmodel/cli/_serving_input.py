@@ -13,9 +13,9 @@ from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError
 from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Workload
 from perfmodel.serving.precision import kv_bytes, weight_format
-from perfmodel.serving.shard import Parallel
 from perfmodel.serving.speculation import Speculation
 
 #: most deployments of one command

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain, same
+from perfmodel.serving.clients import Clients
 from perfmodel.serving.clock import busiest
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
@@ -31,6 +32,7 @@ class Steady(Reportable):
     tokens_per_s_per_gpu, tokens_per_s_per_user : the same for each GPU; one over the time of a token.
     kv_tokens : tokens of keys and values in use; one that some layers have forgotten counts as the rest of it.
     step_tokens : tokens of answers that the mean step gives; fewer than ``batch`` where prompts fill several steps.
+    preemptions : how often a request loses its place in a full cache, in the mean.
     terms_s : parts of the mean step [s].
     """
 
@@ -51,6 +53,7 @@ class Steady(Reportable):
     tokens_per_s_per_user: Number
     kv_tokens: Number
     step_tokens: Number
+    preemptions: Number
     terms_s: Mapping[str, Number]
 
     def __eq__(self, other: object) -> bool:
@@ -59,29 +62,21 @@ class Steady(Reportable):
 
 
 class Cycle:
-    """The steps in which each running sequence is replaced once."""
+    """The steps in which each running sequence is replaced once.
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        isl: Array,
-        osl: Array,
-        prefix: Array,
-        users: Array,
-        running: Array,
-        waves: Array | float = np.inf,
-    ) -> None:
-        self.deployment, self.users, self.waves = deployment, users, waves
-        shape = np.broadcast_shapes(isl.shape, osl.shape, prefix.shape, users.shape, running.shape)
-        self.isl, self.osl, self.prefix, running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
-        slots = deployment.slots
-        new = self.isl - self.prefix
-        self.answer = 1.0 + (self.osl - 1.0) / deployment.gained  # steps of an answer: the prompt's gives one token
-        # Where every step is full, r prompts end in each, and as many answers, which decode the rest of the steps:
-        # r new + r (answer - 1) = budget. A long prompt fills several steps, so that one of them is always read, and
-        # r (answer - 1) + max(1, r) sequences have a place. All others wait.
-        ended = deployment.token_budget / (new + self.answer - 1.0)
-        most = ended * (self.answer - 1.0) + np.maximum(1.0, ended)
+    Parameters
+    ----------
+    deployment : one engine.
+    clients : the requests.
+    """
+
+    def __init__(self, deployment: Deployment, clients: Clients) -> None:
+        running, shape, slots = clients.running, clients.running.shape, deployment.slots
+        # where the budget of tokens leaves fewer places than the cache, that one is not full
+        clients = clients.undisturbed(running > slots * self._places(deployment, clients)[1])
+        self.deployment, self.clients = deployment, clients
+        new, self.answer = clients.new, self._steps(deployment, clients)
+        ended, most = self._places(deployment, clients)
         self.full = full = running > slots * most
         self.running = np.where(full, slots * most, running)
         # A copy, or a micro-batch of a pipeline, reads as many prompts as end in a step and the budget has room for,
@@ -91,7 +86,8 @@ class Cycle:
         self.room = np.maximum(1.0, room / new)  # prompts of a step
         if deployment.encoded_limit:
             self.room = np.minimum(self.room, deployment.encoded_limit)
-        whole = np.clip(each / self.answer, 1.0, self.room)
+        # those that were preempted come back together, when a place becomes free
+        whole = np.clip(each / self.answer, np.minimum(clients.parts, self.room), self.room)
         self.prompts = np.where(full, np.maximum(1.0, ended), np.minimum(whole, np.maximum(each, 1.0)))
         self.chunks = np.where(full, 1.0 / np.minimum(1.0, ended), np.ceil(np.maximum(1.0, new / room)))
         self.new = new / self.chunks
@@ -99,13 +95,30 @@ class Cycle:
         # steps from the first of a prompt to the last token, in which each sequence is replaced once
         self.life = np.maximum(self.answer - 1.0 + self.chunks, own)
         self.meeting, self.steps = self._meeting(slots, own)
-        self.context = self.isl + self.osl / 2.0
+        self.context = clients.context
         count = np.minimum(self.meeting * self.prompts, np.maximum(self.running, 1.0))
         decoding = np.maximum(self.running - count, 0.0)
-        keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
+        self.keys = clients.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context)
-        prompts = [(count, self.new, keys)]
+        prompts = [(count, self.new, self.keys)]
         self.mixed = deployment.device(decoding, self.context, shape, prompts, count / self.chunks)
+
+    @staticmethod
+    def _steps(deployment: Deployment, clients: Clients) -> Array:
+        """Return the steps of an answer: the prompt's gives one token."""
+        return np.asarray(1.0 + (clients.answer - 1.0) / deployment.gained)
+
+    @staticmethod
+    def _places(deployment: Deployment, clients: Clients) -> tuple[Array, Array]:
+        """Return the prompts that end in a step which is full, and the sequences of such steps.
+
+        Where every step is full, r prompts end in each, and as many answers, which decode the rest of the steps:
+        r new + r (answer - 1) = budget. A long prompt fills several steps, so that one of them is always read, and
+        r (answer - 1) + max(1, r) sequences have a place. All others wait.
+        """
+        further = Cycle._steps(deployment, clients) - 1.0
+        ended = deployment.token_budget / (clients.new + further)
+        return ended, ended * further + np.maximum(1.0, ended)
 
     def _meeting(self, slots: int, own: Array) -> tuple[Array | float, Array]:
         """Return how many copies and micro-batches read prompts at once, and the steps in which any of them does.
@@ -123,19 +136,18 @@ class Cycle:
 
     def result(self) -> Steady:
         """Return throughput and latency."""
-        deployment, running = self.deployment, self.running
-        mixed = deployment.finished(self.mixed, running)
-        decode = deployment.finished(self.decode, running)
-        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
+        deployment, clients, running = self.deployment, self.clients, self.running
+        mixed = deployment.host.finished(self.mixed, running)
+        decode = deployment.host.finished(self.decode, running)
+        cycle = deployment.host.finished(self.decode.blend(self.mixed, self.steps / self.life), running)
         # a sequence decodes in all of its steps but those that read its own prompt
         others = np.minimum(1.0, (self.steps - self.chunks) / np.maximum(self.answer - 1.0, 1e-9))
-        token = deployment.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
+        token = deployment.host.finished(self.decode.blend(self.mixed, np.maximum(0.0, others)), running)
         busy_s = np.asarray(cycle.time_s) * self.life
-        queue = np.maximum(0.0, self.users - running) / running
         # A user without an answer, whose request is in the server in front or held back, has no place in the batch: as
         # many others as there are places keep the engine busy while it is away.
-        held = running / np.maximum(self.users, running)
-        away_s = deployment.away_s(np.asarray(decode.time_s), running)
+        held = running / np.maximum(clients.users, running)
+        away_s = deployment.host.away_s(np.asarray(decode.time_s), running) / clients.parts
         away_s = np.maximum(0.0, held * away_s - (1.0 - held) * busy_s)
         token_s, started_s = np.asarray(decode.time_s), self._started_s(np.asarray(mixed.time_s) * self.chunks)
         decoded_s = (self.answer - 1.0) * token_s
@@ -148,8 +160,8 @@ class Cycle:
         stopped_s = np.where(first.together, 0.0, cycle_s - alone_s)
         each_s = token_s + stopped_s / np.maximum(self.answer - 1.0, 1e-9)
         return state_of(
-            deployment, (self.isl, self.osl, self.prefix), self.users, running, cycle_s=cycle_s, steps=self.life,
-            away_s=away_s, first_s=first_s + started_s, queue_s=queue * cycle_s, token_s=each_s / deployment.gained,
+            deployment, clients, running, cycle_s=cycle_s, steps=self.life, away_s=away_s, first_s=first_s,
+            started_s=started_s, token_s=each_s / deployment.gained,
             of_cycle=cycle, of_token=token, of_prompt=mixed,
         )  # fmt: skip
 
@@ -160,18 +172,17 @@ class Cycle:
 
         def time_s(prompts: Array) -> Array:
             count = np.minimum(prompts * self.meeting, np.maximum(self.running, 1.0))
-            keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
-            chunk = count, self.new, keys
+            chunk = count, self.new, self.keys
             decoding = np.where(self.answer > 1.0, np.maximum(self.running - count, 0.0), 0.0)
             cost = deployment.device(decoding, self.context, prompts.shape, [chunk], count / self.chunks)
-            return np.asarray(deployment.finished(cost, decoding + count).time_s)
+            return np.asarray(deployment.host.finished(cost, decoding + count).time_s)
 
         others = np.maximum(0.0, self.running / slots - 1.0)
-        queued = self.users > self.running
-        front_s = np.where(queued, 0.0, deployment.front_end_s)
+        queued = self.clients.users > self.running
+        front_s = np.where(queued, 0.0, deployment.host.front_end_s)
         readers = Readers(
             others, most, self.chunks, SizedTimes.of(most, time_s), decode_s, self.answer - 1.0, away_s, front_s,
-            deployment.front_end_s > 0,
+            deployment.host.front_end_s > 0,
         )  # fmt: skip
         found = readers.settled(busy_s)
         return found._replace(waited_s=np.where(self.full, 0.0, found.waited_s))
@@ -182,20 +193,19 @@ class Cycle:
         The first request of each finds those of all others waiting, on average half of them before it.
         """
         others = np.maximum(0.0, self.running / self.deployment.slots - 1.0)
-        return np.asarray(own_s / self.prompts * others / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0))
+        return np.asarray(own_s / self.prompts * others / 2.0 * np.clip(1.0 / self.clients.waves, 0.0, 1.0))
 
 
 def state_of(
     deployment: Deployment,
-    lengths: tuple[Array, Array, Array],
-    users: Array,
+    clients: Clients,
     running: Array,
     *,
     cycle_s: Array,
     steps: Array,
     away_s: Array,
     first_s: Array,
-    queue_s: Array,
+    started_s: Array,
     token_s: Array,
     of_cycle: Step,
     of_token: Step,
@@ -206,24 +216,28 @@ def state_of(
     Parameters
     ----------
     deployment : one engine.
-    lengths : tokens of a prompt, of an answer, and of the prompt's part that the cache already has.
-    users, running : requests in the system, and those that have a place.
-    cycle_s : time from one request of a place to the next [s].
+    clients : the requests.
+    running : those that run at once; fewer than have a place where the budget of tokens keeps some from it.
+    cycle_s : time from one request of a place, or part of one, to the next [s].
     steps : of a cycle in which each that runs is replaced once.
-    away_s : time in the server in front, of a request that no queue hides it from [s].
-    first_s : time of a request with a place until its first token [s].
-    queue_s : time for which it waits for a place [s].
-    token_s : time of each further token [s].
+    away_s : time in the server in front, of a part of a request that no queue hides it from [s].
+    first_s : time of a part with a place until its first token [s].
+    started_s : the same that only the first requests of a run wait for [s].
+    token_s : time of each further token of a part [s].
     of_cycle, of_token, of_prompt : steps that have the ends of the interval of throughput, of further tokens and of the
         first one.
     """
-    isl, osl, prefix = lengths
+    isl, osl, prefix, users = clients.isl, clients.osl, clients.prefix, clients.users
     (fast, slow), (token_fast, token_slow), (soon, late) = map(_ends, (of_cycle, of_token, of_prompt))
+    again_s = clients.later_s(clients.parts * cycle_s, first_s, token_s)
+    token_s = token_s + again_s
+    cycle_s, away_s, first_s = clients.parts * cycle_s, clients.parts * away_s, first_s + started_s
+    queue_s = clients.queued(running) * cycle_s
     rate = running * osl / cycle_s
     ttft = away_s + first_s + queue_s
     ends = (away_s + first_s * prompt + queue_s * all_of for prompt, all_of in ((soon, fast), (late, slow)))
     ttft_low, ttft_high = deployment.first_ends.widened(ttft, *ends)
-    memory, context = deployment.memory(), isl + osl / 2.0
+    memory, context = deployment.memory(), clients.context
     values = {
         "isl": isl, "osl": osl, "concurrency": users, "batch": running,
         "ttft_s": ttft, "ttft_low_s": ttft_low, "ttft_high_s": ttft_high,
@@ -232,7 +246,8 @@ def state_of(
         "output_tokens_per_s_low": rate / slow, "output_tokens_per_s_high": rate / fast,
         "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / token_s,
         "kv_tokens": memory.shared(prefix) + running * memory.of_sequence(context - prefix),
-        "step_tokens": running * osl / steps,
+        "step_tokens": running * clients.answer / steps,
+        "preemptions": clients.places.preempted,
     }  # fmt: skip
     shape = np.shape(cycle_s)
     return Steady(

@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_binary
-from perfmodel.core.work import Number, plain, plain_ints
+from perfmodel.core.work import Number, plain_ints
 from perfmodel.errors import UsageError, expect, suggesting, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.stretch import Stretch
@@ -20,13 +20,15 @@ from perfmodel.prediction.topology import most_joined
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving import given
 from perfmodel.serving.clock import Clock, busiest
-from perfmodel.serving.cost import TERMS, Array, Cost
+from perfmodel.serving.cost import Array, Cost
 from perfmodel.serving.engine import Engine, find_engine
+from perfmodel.serving.host import Host
 from perfmodel.serving.kernels import GREEDY, SAMPLINGS, Kernels
 from perfmodel.serving.laboratories import Elsewhere, elsewhere_of
 from perfmodel.serving.memory import Held, Memory, held_by, memory_of
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
-from perfmodel.serving.shard import Parallel, Shard, shard
+from perfmodel.serving.shard import Shard, shard
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.step import Step
 from perfmodel.serving.step_clock import StepClock
@@ -45,7 +47,7 @@ class Deployment:
     ----------
     config : the model's shapes.
     hardware : one of the GPUs.
-    tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.shard.Parallel`.
+    tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.parallel.Parallel`.
     engine : name of a profile, or the profile.
     engine_version : of the engine, which chooses among its profiles.
     weights, kv : formats of the weights, and of keys and values. Weights are by default as the checkpoint stores them,
@@ -206,7 +208,7 @@ class Deployment:
     @property
     def slots(self) -> int:
         """Copies of the attention times the micro-batches that stages keep in flight: each has sequences of its own."""
-        return self.dp * self.pp
+        return self.parallel.slots
 
     @property
     def token_budget(self) -> int:
@@ -299,7 +301,7 @@ class Deployment:
         prompts = sum((count for count, _, _ in held.chunks), start=np.zeros(held.shape))
         ended = prompts if held.rows is None else np.maximum(0.0, held.rows - held.sequences)
         cost = self.device(held.sequences, held.keys, held.shape, held.chunks, ended)
-        return self.finished(cost, held.sequences + prompts)
+        return self.host.finished(cost, held.sequences + prompts)
 
     def device(
         self,
@@ -341,75 +343,16 @@ class Deployment:
         own = Z80 * self.profile.first_deviation
         return self.elsewhere.first.beside(Stretch(own, own))
 
-    @property
-    def held_back_steps(self) -> float:
-        """Steps for which the engine holds a request back: until each copy has a prompt, and until it looks for one."""
-        profile = self.profile
-        return (profile.balance_steps if self.copies_share else 0.0) + max(0.0, profile.receive_steps - 1.0) / 2.0
-
-    @property
-    def front_end_s(self) -> float:
-        """Time to the first token beside the steps [s]: the server's, and launches of a prompt's kernels."""
+    @cached_property
+    def host(self) -> Host:
+        """What the host adds to the device's time."""
         draft = self.speculation.draft if self.speculation else None
-        launches_s = self.prompt_launches_s + (draft.prompt_launches_s if draft else 0.0)
-        return self.profile.front_end_s + launches_s
-
-    def away_s(self, decode_s: Array, sequences: Array) -> Array:
-        """Return the time from a request until the engine's scheduler can take it, beside the step that runs [s].
-
-        The server in front takes it, and the steps for which the engine holds it back, or which it has scheduled ahead,
-        where other sequences decode.
-        """
-        others = 1.0 - 1.0 / np.maximum(sequences / self.slots, 1.0)
-        return np.asarray(self.front_end_s + (self.held_back_steps + self.profile.ahead) * decode_s * others)
-
-    @property
-    def prompt_launches_s(self) -> float:
-        """Time of the host to launch the kernels of a prompt, which no graph holds [s]."""
-        kernels = self.part.layers * self.pp * self.table.prompt_kernels_per_layer
-        return (kernels + self.table.encoder_kernels) * self.profile.prompt_launch_s
-
-    @property
-    def kernels_per_step(self) -> float:
-        """Kernels of the layers in a step without prompts, over all stages."""
-        return self.part.layers * self.pp * self.table.kernels_per_layer
-
-    @property
-    def launches_s(self) -> float:
-        """Time of the host to launch the kernels of a step [s], those of a draft's passes too; 0 with a graph."""
-        if self.profile.graph:
-            return 0.0
-        drafted = 0.0
-        if self.speculation and self.speculation.draft:
-            drafted = self.speculation.tokens * self.speculation.draft.kernels_per_step
-        return (self.kernels_per_step + drafted) * self.profile.eager_launch_s
-
-    def finished(self, cost: Cost, sequences: Array) -> Step:
-        """Return the step of all stages, with the host's time, and its interval."""
-        engine, stages = self.profile, float(self.pp)
-        times = {term: time * stages for term, time in cost.times.items()}
-        if self.pp > 1:
-            times["head"] = cost.times["head"]
-        times = {term: time * self.waiting for term, time in times.items()}
-        device = np.asarray(sum(times.values()))
-        host = engine.host_s + engine.host_sequence_s * sequences / self.dp
-        waited = np.maximum(device, self.launches_s)
-        times["host"] = host + (waited - device)
-        time = waited + host
-        spread = sum((stages * value / time) ** 2 for value in cost.spread.values())
-        variance = spread + engine.deviation**2
-        # launches that the device hides do not widen the interval until it hides them no more
-        factor = np.exp(Z80 * engine.launch_deviation)
-        fast, slow = (np.log((np.maximum(device, self.launches_s * end) + host) / time) for end in (1 / factor, factor))
-        low, high = (np.exp(end * np.hypot(Z80 * np.sqrt(variance), wait)) for end, wait in ((-1.0, fast), (1.0, slow)))
-        low, high = self.elsewhere.step.widened(time, time * low, time * high)
-        terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}
-        return Step(plain(time), low, high, terms)
-
-    @property
-    def waiting(self) -> float:
-        """Factor on the device's time of copies that share experts: all wait for the slowest."""
-        return self.profile.imbalance if self.copies_share else 1.0
+        layers = self.part.layers * self.pp
+        return Host(
+            self.profile, self.parallel, self.elsewhere, layers * self.table.kernels_per_layer,
+            layers * self.table.prompt_kernels_per_layer + self.table.encoder_kernels, draft.host if draft else None,
+            self.speculation.tokens if self.speculation else 0,
+        )  # fmt: skip
 
     @property
     def copies_share(self) -> bool:

@@ -6,7 +6,8 @@ import numpy as np
 
 from perfmodel.operators.routing import expected_touched
 from perfmodel.serving.cost import Array
-from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.serving.parallel import Parallel
+from perfmodel.serving.shard import Shard
 
 #: standard deviation of ln(measured / predicted) of the closed form, with which the intervals of TPOT by concurrency of
 #: gpt-oss, Qwen3 and DeepSeek cover 80 %

@@ -15,9 +15,10 @@ from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
 from perfmodel.serving.layer_exchanges import LayerExchanges
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import SIXTEEN, Format, beside_experts, weight_format
 from perfmodel.serving.products import Products
-from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.serving.shard import Shard
 from perfmodel.serving.stage_sends import add_sends
 from perfmodel.serving.streams import ALTUP_KERNELS, LAUREL_KERNELS, laurel, predicted_streams
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS, StateLayer

@@ -17,8 +17,9 @@ from perfmodel.prediction.latency.protocols import HOST_LINKS
 from perfmodel.prediction.topology import most_joined, peer_links
 from perfmodel.serving.cost import Array, Cost, kernel
 from perfmodel.serving.engine import Engine
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import SIXTEEN, Format
-from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.serving.shard import Shard
 
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less

@@ -219,12 +219,12 @@ def _held_back(server: Server, requests: Requests, deployment: Deployment) -> Se
 
     They are steps of the mean batch of the load, which is simulated for it.
     """
-    if not deployment.held_back_steps:
+    if not deployment.host.held_back_steps:
         return server
     replay = whole(simulate_server(server, requests.first(INTERVAL_REQUESTS)))
     batch = max(replay.mean_batch, 1.0)
     step_s = float(deployment.step(decode=batch, context=max(replay.mean_context, 1.0)).time_s)
-    held_s = deployment.held_back_steps * step_s * (1.0 - 1.0 / batch)
+    held_s = deployment.host.held_back_steps * step_s * (1.0 - 1.0 / batch)
     return replace(server, front_end_s=server.front_end_s + held_s)
 
 
@@ -242,7 +242,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
         gpus=deployment.gpus,
         replicas=fleet.replicas,
         routing=fleet.routing,
-        front_end_s=deployment.front_end_s,
+        front_end_s=deployment.host.front_end_s,
         kv_bytes_token=bytes_token,
         sequence_tokens=memory.state_tokens,
         sequence_bytes=states,

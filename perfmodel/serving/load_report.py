@@ -31,6 +31,8 @@ def whole_name(facts: Mapping[str, Any]) -> str:
     return " ".join((facts["hardware"], *plan, facts["weights"], f"kv {facts['kv']}"))
 
 
+#: preemptions of a request that are worth a note on a steady state
+_SELDOM = 0.005
 #: what the formula of the steady state does not know, and is null in its rows
 OF_SIMULATIONS = ("itl_s", "queued_s", "preemptions", "busy_share", "sustained_requests_per_s")
 
@@ -159,6 +161,11 @@ def _load_notes(points: Sequence[Point], facts: Sequence[Mapping[str, Any]]) -> 
         if point.state.get("preemptions"):
             notes.append(
                 f"{name}: {point.state['preemptions']:.0f} preemptions at {load_name(point)}: the KV cache was full."
+            )
+        elif point.replay is None and point.state.get("preemptions_per_request", 0.0) >= _SELDOM:
+            often = f"{point.state['preemptions_per_request']:.2g}"
+            notes.append(
+                f"{name}: a request is preempted {often} times in the mean at {load_name(point)}: the KV cache is full."
             )
         if point.replay is not None and point.replay.interrupted:
             ended, requests = point.replay.count, len(point.replay.requests)

@@ -24,8 +24,9 @@ from perfmodel.serving.kept_bytes import (
     step_token_bytes,
     unused_token_bytes,
 )
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import Format, beside_experts
-from perfmodel.serving.shard import Parallel, Shard, stage_parts
+from perfmodel.serving.shard import Shard, stage_parts
 from perfmodel.workloads.matrices import count_parameters
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.state_layer import IN_SIXTEEN_BITS

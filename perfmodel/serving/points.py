@@ -113,7 +113,7 @@ class Point(Reportable):
     figures : statistics of ttft_s, tpot_s, itl_s, latency_s, queued_s: mean, p50, ..., each with low and high.
     rates : output_tokens_per_s, total_tokens_per_s, requests_per_s, with ``_low`` and ``_high`` for the first; and
         sustained_requests_per_s, see `perfmodel.serving.stability.sustained_per_s`.
-    state : batch, kv_bytes, kv_share, mean_queued, preemptions, busy_share.
+    state : batch, kv_bytes, kv_share, mean_queued, preemptions, preemptions_per_request, busy_share.
     terms_s : the parts of the mean step [s].
     step_s : time of the mean step, low and high [s].
     limiter : what limits the mean step.
@@ -193,7 +193,8 @@ def spread_start(deployment: Deployment, workload: Workload, users: float) -> Wo
 
     ``users`` are those of the deployment, of which a fleet may have several.
     """
-    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, prefix=float(workload.cached))
+    lengths = {"prefix": float(workload.cached), "spread": workload.spread}
+    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, **lengths)
     return replace(workload, ramp_s=float(np.asarray(mean.ttft_s) + workload.osl * np.asarray(mean.tpot_s)))
 
 
@@ -263,6 +264,7 @@ def point_of(
             "kv_bytes": replay.kv_bytes,
             "kv_share": replay.kv_share,
             "preemptions": replay.preemptions,
+            "preemptions_per_request": replay.preemptions / int(np.isfinite(replay.started_s).sum()),
             "busy_share": replay.busy_share,
         },
         {name: float(np.asarray(value)) for name, value in step.terms_s.items()},

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.work import Number, plain
+from perfmodel.serving.clients import Clients
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Steady, state_of
 from perfmodel.serving.deployment import Deployment
@@ -68,44 +69,32 @@ class PromptsFirst:
     Parameters
     ----------
     deployment : one engine.
-    isl, osl, prefix : tokens of a prompt, of an answer, and of the prompt's part that the cache already has.
-    users, running : requests in the system, and those that have a place.
-    waves : how often each user of a run that starts at once sends a request; infinite for an endless run.
+    clients : the requests.
     """
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        isl: Array,
-        osl: Array,
-        prefix: Array,
-        users: Array,
-        running: Array,
-        waves: Array | float = np.inf,
-    ) -> None:
-        values = isl, osl, prefix, users, running, np.asarray(waves, dtype=np.float64)
-        self.isl, self.osl, self.prefix, self.users, self.running, self.waves = np.broadcast_arrays(*values)
-        self.deployment = deployment
-        self.new, self.context = self.isl - self.prefix, self.isl + self.osl / 2.0
-        self.answer = (self.osl - 1.0) / deployment.gained
+    def __init__(self, deployment: Deployment, clients: Clients) -> None:
+        self.deployment, self.clients = deployment, clients
+        self.users, self.running = clients.users, clients.running
+        self.new, self.context = clients.new, clients.context
+        self.answer = (clients.answer - 1.0) / deployment.gained
         budget = float(deployment.token_budget * deployment.slots)
         self.most = np.minimum(np.maximum(1.0, np.floor(budget / self.new)), np.maximum(self.running, 1.0))
         self.prompt_s = SizedTimes.of(self.most, self._prompt_s)
         self.decode_s = SizedTimes.of(np.maximum(self.running, 1.0), self._decode_s)
-        self.front_s = deployment.away_s(self.decode_s.at(self.running), self.running)
-        served = (deployment.front_end_s > 0) & (self.users <= self.running)
+        self.front_s = deployment.host.away_s(self.decode_s.at(self.running), self.running) / clients.parts
+        served = (deployment.host.front_end_s > 0) & (self.users <= self.running)
         self.together = come_together(self.answer, self.running, self.most, served)
         self.mean = self._settled()
 
     def _prompt_s(self, prompts: Array) -> Array:
         shape = prompts.shape
-        chunk = prompts, self.new, self.isl
+        chunk = prompts, self.new, self.clients.isl
         cost = self.deployment.device(np.zeros(shape), np.broadcast_to(self.context, shape), shape, [chunk], prompts)
-        return np.asarray(self.deployment.finished(cost, prompts).time_s)
+        return np.asarray(self.deployment.host.finished(cost, prompts).time_s)
 
     def _decode_s(self, sequences: Array) -> Array:
         cost = self.deployment.device(sequences, np.broadcast_to(self.context, sequences.shape))
-        return np.asarray(self.deployment.finished(cost, sequences).time_s)
+        return np.asarray(self.deployment.host.finished(cost, sequences).time_s)
 
     @property
     def others(self) -> Array:
@@ -140,7 +129,7 @@ class PromptsFirst:
         # Prompts come before a decode that was not scheduled ahead, so that groups that meet end together ever after.
         joined = (answer > 0) & (not self.deployment.profile.ahead)
         group = np.where(joined, np.minimum(others, self.most - 1.0), group)
-        mates = np.where(self.together, group, ended + beside)
+        mates = np.where(self.together, group, ended + beside + self.clients.places.preempted)
         late = np.maximum(0.0, 1.0 + found.mates - self.most) / (2.0 * self.most) * self.prompt_s.at(self.most)
         window_s = own_s + found.stalled_s + np.maximum(answer - 1.0, 0.0) * token_s
         stalled_s = np.maximum(0.0, others - found.mates) * np.minimum(1.0, window_s / cycle_s) * each_s + late
@@ -163,17 +152,19 @@ class PromptsFirst:
     def prompts_of(self, found: _Round) -> Array:
         """Return the prompts of the mean step with prompts."""
         mates = np.maximum(found.mates, 1e-9)
-        mean = np.where(self.together, 1.0 + mates, mates / -np.expm1(-mates))
+        # requests that were preempted come back with those that take the place of one which has ended
+        ends = np.maximum((mates - self.clients.places.preempted) / self.clients.parts, 1e-9)
+        mean = np.where(self.together, 1.0 + mates, self.clients.parts * ends / -np.expm1(-ends))
         return np.asarray(np.minimum(self.most, mean))
 
     def result(self) -> Steady:
         """Return throughput and latency."""
         deployment, found, answer, shape = self.deployment, self.mean, self.answer, self.running.shape
         several, decoding = self.prompts_of(found), found.decoding
-        decode = deployment.finished(deployment.device(decoding, self.context), decoding)
-        chunk = several, self.new, self.isl
+        decode = deployment.host.finished(deployment.device(decoding, self.context), decoding)
+        chunk = several, self.new, self.clients.isl
         read = deployment.device(np.zeros(shape), self.context, shape, [chunk], several)
-        prompt = deployment.finished(read, several)
+        prompt = deployment.host.finished(read, several)
         steps = self.running / several
         token_s, read_s = np.asarray(decode.time_s), np.asarray(prompt.time_s)
         # the times of the fixed point lie between sizes whose times were computed; the rest is what others stop it for
@@ -182,12 +173,11 @@ class PromptsFirst:
         rest_s = np.maximum(0.0, cycle_s - away_s - own_s - answer * token_s)
         waited_s = np.where(self.together, rest_s, np.minimum(found.waited_s, rest_s))
         stalled_s = rest_s - waited_s
-        queue_s = np.maximum(0.0, self.users - self.running) * cycle_s / self.running
         each_s = self.prompt_s.at(self.most) / self.most
-        start_s = each_s * self.others / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
+        start_s = each_s * self.others / 2.0 * np.clip(1.0 / self.clients.waves, 0.0, 1.0)
         return state_of(
-            deployment, (self.isl, self.osl, self.prefix), self.users, self.running,
-            cycle_s=cycle_s, steps=answer + steps, away_s=away_s, first_s=waited_s + own_s + start_s, queue_s=queue_s,
+            deployment, self.clients, self.running,
+            cycle_s=cycle_s, steps=answer + steps, away_s=away_s, first_s=waited_s + own_s, started_s=start_s,
             token_s=(token_s + stalled_s / np.maximum(answer, 1e-9)) / deployment.gained,
             of_cycle=mean_of((decode, answer), (prompt, steps)),
             of_token=mean_of((decode, np.maximum(answer * token_s, 1e-12)), (prompt, stalled_s)), of_prompt=prompt,

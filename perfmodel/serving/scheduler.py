@@ -181,7 +181,7 @@ class Scheduler:
         target = journal.prompt[request] + given
         if given and (self.policy.preemption == SWAP or request not in journal.preempted):
             return self._return(request, target - 1)
-        found = self._found(request, target) if given else 0
+        found = self._found(request, target)
         tokens = min(target - found, budget)
         if found + tokens < target and not self.policy.chunked:
             if chunks:
@@ -251,6 +251,7 @@ class Scheduler:
             if self.policy.preemption == SWAP:
                 self._extra_s += self._swap_s(tokens)
         else:
+            self._keep(request, next(done for one, done, _ in self._partial if one == request))
             self.blocks.release(self._held.pop(request))
             self._partial = [entry for entry in self._partial if entry[0] != request]
         journal.preempted[request] = journal.preempted.get(request, 0) + 1

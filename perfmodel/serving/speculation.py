@@ -12,6 +12,7 @@ from typing import Protocol
 from perfmodel.errors import UsageError
 from perfmodel.serving.clock import Clock
 from perfmodel.serving.cost import Array, Cost
+from perfmodel.serving.host import Host
 from perfmodel.serving.memory import Held
 
 
@@ -27,12 +28,8 @@ class Draft(Protocol):
         """What it keeps on one GPU."""
 
     @property
-    def kernels_per_step(self) -> float:
-        """Kernels of its layers in a step."""
-
-    @property
-    def prompt_launches_s(self) -> float:
-        """Launches of the kernels of a step with prompts [s]."""
+    def host(self) -> Host:
+        """Its kernels, and their launches."""
 
     def device(
         self,

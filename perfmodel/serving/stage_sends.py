@@ -10,7 +10,8 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
-from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.serving.parallel import Parallel
+from perfmodel.serving.shard import Shard
 
 #: bytes of a number of hidden states
 _BYTES = 2.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.work import Number, plain
+from perfmodel.serving.clients import Clients
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
@@ -78,7 +79,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
         for a, b in ((first.low_s, token.low_s), (first.high_s, token.high_s))
     ]
     tokens = count * answer
-    start = deployment.front_end_s
+    start = deployment.host.front_end_s
     soon, late = (start + steps * np.asarray(end) for end in (first.low_s, first.high_s))
     ttft_low, ttft_high = deployment.first_ends.widened(start + ttft, soon, late)
     terms = {
@@ -93,9 +94,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
     )  # fmt: skip
 
 
-def batches_in_turn(
-    deployment: Deployment, isl: Array, osl: Array, prefix: Array, users: Array, running: Array
-) -> Steady:
+def batches_in_turn(deployment: Deployment, clients: Clients) -> Steady:
     """Return throughput and latency of an engine that computes one batch after the other, for ever.
 
     A batch of B takes t, see `static_batch`. By Little's law (Little 1961, "A proof for the queuing formula") a request
@@ -109,12 +108,11 @@ def batches_in_turn(
     Parameters
     ----------
     deployment : what is deployed.
-    isl, osl, prefix : tokens of a prompt, of an answer, and of the prompt's part that the cache already has.
-    users : requests in the system.
-    running : sequences of a batch.
+    clients : the requests; those that run are a batch.
     """
+    isl, osl, prefix, users, running = clients.isl, clients.osl, clients.prefix, clients.users, clients.running
     batch = static_batch(deployment, running, isl, osl, prefix)
-    away_s = np.where(users < 2.0 * running, deployment.front_end_s, 0.0)
+    away_s = np.where(users < 2.0 * running, deployment.host.front_end_s, 0.0)
     tokens = running * osl
 
     def at(rate: Number, tpot_s: Number) -> tuple[Array, Array]:
@@ -135,6 +133,7 @@ def batches_in_turn(
         "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / np.asarray(batch.tpot_s),
         "kv_tokens": memory.shared(prefix) + running * memory.of_sequence(memory.length(isl - prefix, osl)),
         "step_tokens": tokens / np.asarray(batch.steps),
+        "preemptions": 0.0,
     }  # fmt: skip
     shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
     return Steady(

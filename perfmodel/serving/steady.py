@@ -9,9 +9,11 @@ import numpy as np
 
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, expect, suggesting
+from perfmodel.serving.clients import Clients, Places, unlimited
 from perfmodel.serving.cost import Array
 from perfmodel.serving.cycle import Cycle, Steady
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.full_cache import places
 from perfmodel.serving.given import check_prefix
 from perfmodel.serving.load import Fleet
 from perfmodel.serving.prompts_first import PromptsFirst
@@ -29,6 +31,7 @@ def steady(
     concurrency: Number | None = None,
     prefix: Number = 0.0,
     requests: Number | None = None,
+    spread: float = 0.0,
 ) -> Steady:
     """Return throughput and latency of a deployment that is kept busy by a constant number of requests.
 
@@ -44,10 +47,13 @@ def steady(
     ----------
     isl, osl : tokens of a prompt and of an answer.
     batch : sequences that run at once; by default as many as fit, of static batches those of the simulation's policy.
-    concurrency : requests in the system; those that do not fit wait.
+    concurrency : requests in the system; those that do not fit wait, and engines that admit them by their prompts
+        preempt some, see `perfmodel.serving.full_cache.places`. A ``batch`` is never preempted.
     prefix : tokens of the prompt that the cache already has.
     requests : requests of the whole run, of one length, for a throughput with its ends: they run in waves, and the last
         one need not be full. None: an endless run.
+    spread : half the width of the range of both lengths over their mean, as `perfmodel.serving.requests.lengths` has
+        it, of a prompt that of its part behind the prefix. It matters where the cache is full.
 
     Raises
     ------
@@ -69,26 +75,31 @@ def steady(
     users = next((named[name] for name in load if name in named), most)
     if not np.all(users >= 1):  # NaN neither
         raise UsageError("the load is below 1.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
-    running = np.minimum(users, most)
+    count = named.get("requests")
+    if count is not None:
+        if not np.all(count >= 1):  # NaN neither
+            raise UsageError("requests are below 1.", place="steady", remedy="Give 1 or more, or leave them out.")
+        users = np.minimum(users, count)
+    one, copies, lengths = deployment.replica, deployment.parallel.replicas, (prompt, answer, cached)
+    busy = np.minimum(users, copies)
+    if concurrency is None or _static_batch(one):
+        held = unlimited(np.minimum(users, most) / busy)
+    else:
+        held = places(one, *lengths, users / busy, spread)
 
-    one, copies = deployment.replica, deployment.parallel.replicas
-
-    def state(running: Array, waves: Array | float = np.inf) -> Steady:
-        busy = np.minimum(running, copies)
+    def state(held: Places, busy: Array, waves: Array | float = np.inf) -> Steady:
+        clients = Clients(*lengths, users / busy, np.asarray(waves), held)
         if _static_batch(one):
-            alone = batches_in_turn(one, prompt, answer, cached, users / busy, running / busy)
+            alone = batches_in_turn(one, clients)
         else:
-            kind = Cycle if one.profile.scheduler == "chunked" else PromptsFirst
-            alone = kind(one, prompt, answer, cached, users / busy, running / busy, waves).result()
+            alone = (Cycle if one.profile.scheduler == "chunked" else PromptsFirst)(one, clients).result()
         return alone if copies == 1 else _together(alone, busy, copies)
 
-    if requests is None:
-        return state(running)
-    count = named["requests"]
-    if not np.all(count >= 1):  # NaN neither
-        raise UsageError("requests are below 1.", place="steady", remedy="Give 1 or more, or leave them out.")
-    users, running = np.minimum(users, count), np.minimum(running, count)
-    return _with_ends(state(running, count / users), state(_rest(count, running)), count)
+    if count is None:
+        return state(held, busy)
+    rest = _rest(count, held.running * busy)
+    last = np.minimum(rest, copies)
+    return _with_ends(state(held, busy, count / users), state(unlimited(rest / last), last), count)
 
 
 def _together(one: Steady, busy: Array, copies: int) -> Steady:

@@ -38,7 +38,8 @@ def steady_points(
     if slo is not None and any(item.statistic != "mean" for item in slo.objectives):
         raise UsageError(f"the steady state has means only, not {slo}.", remedy="Write --slo ...,mean, or simulate.")
     loads, prefix = np.asarray(values, dtype=np.float64), float(workload.cached)
-    result = steady(deployment, workload.isl, workload.osl, concurrency=loads, prefix=prefix)
+    lengths = {"prefix": prefix, "spread": workload.spread}
+    result = steady(deployment, workload.isl, workload.osl, concurrency=loads, **lengths)
     facts = facts_of(deployment, Fleet())
     return [
         _steady_point(deployment, facts, workload, result, index, float(value), slo, price_per_gpu_hour)
@@ -88,6 +89,7 @@ def _steady_point(
             "kv_bytes": at(result.kv_tokens) * memory.kv_bytes_token,
             "kv_share": at(result.kv_tokens) / max(1, memory.kv_tokens),
             "mean_queued": max(0.0, at(result.concurrency) - batch),
+            "preemptions_per_request": at(result.preemptions),
         },
         terms,
         (step_s, low * step_s, high * step_s),

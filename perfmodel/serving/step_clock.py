@@ -7,6 +7,7 @@ from typing import Protocol
 
 from perfmodel.serving.clock import Clock, busiest
 from perfmodel.serving.engine import Engine
+from perfmodel.serving.host import Host
 from perfmodel.serving.speculation import Speculation
 
 
@@ -38,12 +39,8 @@ class Timed(Protocol):
         """The engine."""
 
     @property
-    def launches_s(self) -> float:
-        """Time of the host to launch the kernels of a step [s]; 0 with a graph."""
-
-    @property
-    def waiting(self) -> float:
-        """Factor on the device's time of copies that wait for each other."""
+    def host(self) -> Host:
+        """What the host adds."""
 
     @property
     def verified(self) -> float:
@@ -59,9 +56,9 @@ class StepClock:
 
     def __init__(self, deployment: Timed) -> None:
         self._table, self._engine = deployment.table, deployment.profile
-        self._share, self._stages, self._waiting = deployment.slots, float(deployment.pp), deployment.waiting
+        self._share, self._stages, self._waiting = deployment.slots, float(deployment.pp), deployment.host.waiting
         self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
-        self._least_s = deployment.launches_s
+        self._least_s = deployment.host.launches_s
         self._each, self._gained = deployment.verified, deployment.gained
         draft = deployment.speculation.draft if deployment.speculation else None
         self._draft = draft.table if draft else None

@@ -246,7 +246,8 @@ def _likely_rate(deployment: Deployment, study: Study) -> float:
     assert study.slo is not None
     workload = study.workload
     users = np.unique(np.geomspace(1.0, _places(deployment, workload), 16).round())
-    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, prefix=float(workload.cached))
+    lengths = {"prefix": float(workload.cached), "spread": workload.spread}
+    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, **lengths)
     first, later = np.asarray(mean.ttft_s), np.asarray(mean.tpot_s)
     times = {"ttft_s": first, "tpot_s": later, "itl_s": later, "latency_s": first + (workload.osl - 1.0) * later}
     within = np.all([times[item.quantity] <= item.limit_s for item in study.slo.objectives], axis=0)

@@ -220,7 +220,6 @@ def test_states_and_the_share_of_the_memory_are_those_that_are_asked_for(perfmod
         (("--tp", "8", "--gpus", "4"), "needs more than 4 GPUs"),
         (("--price-per-gpu-hour", "l40s=2"), "l40s has a price and is not searched"),
         (("--length-spread", "30", "--slo", "tpot=1s"), "'30' has no per cent sign and is 1 or more. Write 30%"),
-        (("--length-spread", "30%"), "--length-spread has no effect: without objectives"),
         (("--policy", "no-evict"), "--policy has no effect: without objectives the steady state is used"),
         (("--tp", "3"), "does not divide"),
         (("--tp", "1..64+0.001"), "tp"),

@@ -12,8 +12,9 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.memory import weights_bytes
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.precision import FORMATS
-from perfmodel.serving.shard import Parallel, shard
+from perfmodel.serving.shard import shard
 from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import find_model, model_names
 from perfmodel.workloads.config import ModelConfig

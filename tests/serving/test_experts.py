@@ -10,7 +10,8 @@ import pytest
 import perfmodel as pm
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.experts import WIDENED_SHARE, experts_time
-from perfmodel.serving.shard import Parallel, shard
+from perfmodel.serving.parallel import Parallel
+from perfmodel.serving.shard import shard
 from perfmodel.workloads.catalog import find_model
 
 RATE, PEAK = 4e12, 700e12

@@ -27,7 +27,7 @@ def test_one_user_sees_the_steps_of_the_deployment(deployment) -> None:
     replay = pm.simulate(deployment, pm.closed_loop(1, 4, 256, 33))
     first = deployment.step(prefill=[(1, 256, 256)]).time_s
     token = deployment.step(decode=1, context=256 + 17).time_s
-    assert replay.ttft_s == pytest.approx(first + deployment.front_end_s, rel=0.02)
+    assert replay.ttft_s == pytest.approx(first + deployment.host.front_end_s, rel=0.02)
     assert replay.tpot_s == pytest.approx(token, rel=0.02)
 
 

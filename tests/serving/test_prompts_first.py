@@ -71,7 +71,7 @@ def test_one_user_waits_for_nobody() -> None:
     deployment = served("sglang")
     mean = steady(deployment, 2000, 50, concurrency=1)
     prompt_s = float(deployment.step(prefill=[(1, 2000, 2000)]).time_s)
-    assert float(mean.ttft_s) == pytest.approx(deployment.front_end_s + prompt_s, rel=1e-3)
+    assert float(mean.ttft_s) == pytest.approx(deployment.host.front_end_s + prompt_s, rel=1e-3)
     assert float(mean.tpot_s) == pytest.approx(float(deployment.step(decode=1, context=2025).time_s), rel=1e-3)
 
 

@@ -123,6 +123,21 @@ def test_a_preempted_sequence_finds_the_blocks_that_nobody_took() -> None:
     assert kept.duration_s < lost.duration_s
 
 
+def test_a_prompt_that_is_preempted_half_read_finds_its_blocks_too() -> None:
+    """The second prompt has 208 tokens when the other one takes two more of 16 blocks: it lacks these when it is back.
+
+    vLLM V1 caches the blocks of each chunk of a prompt (``KVCacheManager.allocate_slots``).
+    """
+    load = Requests(np.zeros(2), np.array([32, 230]), np.array([40, 2]))
+    kept, lost = (
+        simulate_server(server(kv_tokens=256, max_batched_tokens=64, keeps_blocks=keeps), load)
+        for keeps in (True, False)
+    )
+    assert kept.preemptions == lost.preemptions == 1
+    least = 32 + 39 + 230 + 1
+    assert (kept.computed_tokens - least, lost.computed_tokens - least) == (2 * 16, 208)
+
+
 def test_a_preempted_sequence_with_states_is_computed_anew() -> None:
     """Its state is that of its last token: blocks of its first ones that nobody took do not help."""
     load = open_loop(math.inf, 12, 32, 100)
