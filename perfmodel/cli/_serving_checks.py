@@ -47,6 +47,13 @@ def check_serve(command: typer.Context, load: str, *, of_file: bool, steady: boo
     ))  # fmt: skip
 
 
+def check_steady(load: str, requests: str | None, timeline: str | None) -> None:
+    """Raise a UsageError for a load that has no steady state, and for a time line, which it has not."""
+    if load != CONCURRENCY or requests or timeline:
+        raise UsageError("the steady state has users, but neither arrivals nor a time line.", place="--steady",
+                         remedy="Use --concurrency, without --requests and --timeline.")  # fmt: skip
+
+
 def check_routing(
     command: typer.Context, load: str, specs: Iterable[Spec], replicas: int, prefill_replicas: int
 ) -> None:

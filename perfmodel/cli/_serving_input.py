@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perfmodel.core.lists import list_items
-from perfmodel.core.units import parse_fraction
+from perfmodel.core.units import parse_duration, parse_fraction, parse_quantity
 from perfmodel.errors import UsageError
 from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.load import Fleet
 from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Workload
 from perfmodel.serving.precision import kv_bytes, weight_format
@@ -282,6 +283,34 @@ def workload_of(workload: Workload, requests: str | None, load: str) -> tuple[Wo
     read = read_requests(requests, need_times=load == REQUESTS)
     isl, osl = (float(lengths.mean()) for lengths in (read.requests.prompt, read.requests.output))
     return replace(workload, trace=read.requests, isl=isl, osl=osl), read.notes
+
+
+def fleet_of(
+    policy: str,
+    rules: Mapping[str, Any],
+    max_wait: str | None,
+    replicas: int,
+    prefill_replicas: int,
+    routing: str,
+    kv_link: str | None,
+) -> Fleet:
+    """Return how many deployments serve together, and by which rules, from the options.
+
+    Parameters
+    ----------
+    policy, rules : name of the scheduler's policy, and values that differ from it; None keeps a value.
+    max_wait : longest time that the oldest request waits for a batch to fill, as "100ms".
+    replicas, prefill_replicas, routing : see `perfmodel.serving.load.Fleet`.
+    kv_link : bandwidth between prefill and decode, as "50 GB/s".
+
+    Raises
+    ------
+    UsageError
+        When a time or a bandwidth is none.
+    """
+    wait_s = None if max_wait is None else parse_duration(max_wait, place="--max-wait")
+    link = None if kv_link is None else parse_quantity(kv_link, "B/s", place="--kv-link")
+    return Fleet(policy, (*rules.items(), ("max_wait_s", wait_s)), replicas, prefill_replicas, routing, link)
 
 
 def load_of(concurrency: str | None, qps: str | None, requests: str | None) -> tuple[str, tuple[float, ...]]:

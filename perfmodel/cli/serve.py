@@ -4,10 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from perfmodel.cli._fleet_options import (
+    BatchSizeOption,
+    DpOption,
+    EpOption,
+    KvLinkOption,
+    KvOption,
+    MaxBatchedTokensOption,
+    MaxWaitOption,
+    PpOption,
+    PreemptionOption,
+    PrefillReplicasOption,
+    ReplicasOption,
+    RoutingOption,
+    TpOption,
+    WatermarkOption,
+    WeightsOption,
+)
+from perfmodel.cli._load_options import (
+    BurstinessOption,
+    ConcurrencyOption,
+    ExplainOption,
+    ForQpsOption,
+    PercentilesOption,
+    PlotKindOption,
+    QpsOption,
+    SpacingOption,
+    SpreadStartOption,
+    SteadyOption,
+    TimelineOption,
+)
 from perfmodel.cli._options import (
     FormatOption,
     MachinesOption,
@@ -19,10 +49,8 @@ from perfmodel.cli._options import (
     SchedulerOption,
     WideOption,
     WorkersOption,
-    fraction_option,
-    option,
 )
-from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
+from perfmodel.cli._output import BAD_FINDING, Destination, status
 from perfmodel.cli._serving_options import (
     DispatcherOption,
     DraftOption,
@@ -47,133 +75,55 @@ from perfmodel.cli._serving_options import (
     UtilizationOption,
 )
 from perfmodel.cli._sharing import end_code
-from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.serving.study import Outcome, Study
-
-#: what `--plot` can draw
-_PLOTS = ("pareto", "load", "steps")
 
 
 def command(
     ctx: typer.Context,
     config: ModelArgument,
     on: MachinesOption = None,
-    tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs: 2, 1/2/4 or 1..8.")] = "1",
-    pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages.")] = "1",
-    ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts of a layer.")] = "1",
-    dp: Annotated[
-        str,
-        typer.Option(
-            "--dp", metavar="LIST", help="Copies of the attention with sequences of their own; without --ep replicas."
-        ),
-    ] = "1",
+    tp: TpOption = "1",
+    pp: PpOption = "1",
+    ep: EpOption = "1",
+    dp: DpOption = "1",
     dispatcher: DispatcherOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     engine: EngineOption = "vllm",
     engine_version: EngineVersionOption = "",
-    weights: Annotated[
-        str | None,
-        option(
-            "--weights",
-            "Formats of the weights: bf16, fp8, int4, nvfp4/fp8, ... "
-            "Default: that of the checkpoint, as its config says, else bf16.",
-            "LIST",
-        ),
-    ] = None,
-    kv: Annotated[
-        str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values: bf16, fp8, bf16/fp8.")
-    ] = "bf16",
+    weights: WeightsOption = None,
+    kv: KvOption = "bf16",
     states: StatesOption = "",
     isl: IslOption = 1024,
     osl: OslOption = 256,
     spread: SpreadOption = 0.0,
     prefix: PrefixOption = 0,
-    concurrency: Annotated[
-        str | None,
-        option(
-            "--concurrency",
-            "Users who each wait for their answer: 64, 1..512 (doubling), 16/32. Default: 1, 2, 4, ... that fit.",
-            "LIST",
-        ),
-    ] = None,
-    qps: Annotated[
-        str | None,
-        option("--qps", "Requests a second: 4, 1..32, 0.5/1; inf: all at once.", "LIST"),
-    ] = None,
+    concurrency: ConcurrencyOption = None,
+    qps: QpsOption = None,
     requests: RequestsOption = None,
     num_requests: NumRequestsOption = None,
-    spacing: Annotated[
-        str, typer.Option("--spacing", metavar="NAME", help="Arrivals of --qps: poisson, gamma or uniform.")
-    ] = "poisson",
-    burstiness: Annotated[
-        float,
-        typer.Option("--burstiness", metavar="X", help="Squared coefficient of variation of gamma gaps; 1: Poisson."),
-    ] = 1.0,
+    spacing: SpacingOption = "poisson",
+    burstiness: BurstinessOption = 1.0,
     seed: SeedOption = 0,
-    spread_start: Annotated[
-        bool, typer.Option("--spread-start", help="Users start over the time of a request, not all at once.")
-    ] = False,
-    steady: Annotated[
-        bool, typer.Option("--steady", help="Use the formula of the steady state: means only, no queue, no percentile.")
-    ] = False,
-    percentiles: Annotated[
-        str, typer.Option("--percentiles", metavar="LIST", help="Percentiles of the latencies.")
-    ] = "50,95,99",
+    spread_start: SpreadStartOption = False,
+    steady: SteadyOption = False,
+    percentiles: PercentilesOption = "50,95,99",
     slo: SloOption = None,
     price_per_gpu_hour: PriceOption = None,
-    for_qps: Annotated[
-        float | None,
-        option("--for-qps", "Add the GPUs that serve so many requests a second.", "RATE", min=0),
-    ] = None,
+    for_qps: ForQpsOption = None,
     policy: PolicyOption = "",
     max_num_seqs: MaxNumSeqsOption = None,
-    max_batched_tokens: Annotated[
-        str | None,
-        option("--max-batched-tokens", "Most tokens of a step: the chunk of prompts. Default: the engine's.", "LIST"),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        option("--batch-size", "Requests of a static or dynamic batch. Default: 32.", min=1),
-    ] = None,
-    max_wait: Annotated[
-        str | None,
-        option("--max-wait", "Longest wait for a dynamic batch to fill (100ms).", "TIME"),
-    ] = None,
-    preemption: Annotated[
-        str | None,
-        option("--preemption", "What a full cache costs: recompute (default) or swap.", "HOW"),
-    ] = None,
-    watermark: Annotated[
-        float | None,
-        fraction_option("--watermark", "Share of the cache that stays free when a request enters."),
-    ] = None,
-    replicas: Annotated[
-        int, typer.Option("--replicas", metavar="N", help="Deployments that serve together.", min=1)
-    ] = 1,
-    routing: Annotated[
-        str, typer.Option("--routing", metavar="HOW", help="How requests are spread: round-robin or least-loaded.")
-    ] = "round-robin",
-    prefill_replicas: Annotated[
-        int,
-        typer.Option(
-            "--prefill-replicas",
-            metavar="N",
-            help="Deployments that compute prompts only; --replicas then "
-            "decode, and keys and values move between them.",
-            min=0,
-        ),
-    ] = 0,
-    kv_link: Annotated[
-        str | None,
-        typer.Option(
-            "--kv-link",
-            metavar="BANDWIDTH",
-            help="Bandwidth of one replica between prefill and decode. Default: that of its GPUs' networks.",
-        ),
-    ] = None,
+    max_batched_tokens: MaxBatchedTokensOption = None,
+    batch_size: BatchSizeOption = None,
+    max_wait: MaxWaitOption = None,
+    preemption: PreemptionOption = None,
+    watermark: WatermarkOption = None,
+    replicas: ReplicasOption = 1,
+    routing: RoutingOption = "round-robin",
+    prefill_replicas: PrefillReplicasOption = 0,
+    kv_link: KvLinkOption = None,
     sampling: SamplingOption = "greedy",
     speculate: SpeculateOption = None,
     draft: DraftOption = "",
@@ -182,26 +132,13 @@ def command(
     utilization: UtilizationOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Add the terms of the mean step, and the memory of one GPU.")
-    ] = False,
+    explain: ExplainOption = False,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
     plot: PlotOption = None,
-    plot_kind: Annotated[
-        str | None,
-        option(
-            "--plot-kind",
-            "pareto: tokens/s a GPU against a user; load: latencies "
-            "against load; steps: terms of a step against batch. Default: by the load.",
-            "KIND",
-        ),
-    ] = None,
-    timeline: Annotated[
-        str | None,
-        option("--timeline", "Draw KV use, running and queued over time of the last load.", "FILE"),
-    ] = None,
+    plot_kind: PlotKindOption = None,
+    timeline: TimelineOption = None,
 ) -> int:
     """Predict time to first token, time per token, throughput, KV memory and cost of a served language model.
 
@@ -211,10 +148,11 @@ def command(
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._serving_checks import check_dispatcher, check_routing, check_serve
-    from perfmodel.cli._serving_drawn import draw, draw_timeline
+    from perfmodel.cli._serving_checks import check_dispatcher, check_routing, check_serve, check_steady
+    from perfmodel.cli._serving_drawn import check_drawn, draw
     from perfmodel.cli._serving_input import (
         check_rate,
+        fleet_of,
         load_of,
         model_remarks,
         percentiles_of,
@@ -224,24 +162,16 @@ def command(
         workload_of,
     )
     from perfmodel.cli._serving_report import points_report
-    from perfmodel.core.units import parse_duration, parse_quantity
-    from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload
     from perfmodel.serving.slo import parse_slo
     from perfmodel.serving.study import Study, evaluate_all
 
     destination = Destination.of("serve", format_, output, wide=wide)
-    check_plot(plot)
-    check_plot(timeline)
-    if plot_kind is not None and plot_kind not in _PLOTS:
-        raise unknown_name("plot", plot_kind, _PLOTS, place="--plot-kind")
-    if plot_kind is not None and plot is None:
-        raise UsageError("there is no plot.", place="--plot-kind", remedy="Add --plot FILE.png.")
+    check_drawn(plot, plot_kind, timeline)
     check_rate(for_qps)
     load, values = load_of(concurrency, qps, requests)
-    if steady and (load != "concurrency" or requests or timeline):
-        raise UsageError("the steady state has users, but neither arrivals nor a time line.", place="--steady",
-                         remedy="Use --concurrency, without --requests and --timeline.")  # fmt: skip
+    if steady:
+        check_steady(load, requests, timeline)
     check_serve(ctx, load, of_file=requests is not None, steady=steady, prefill_replicas=prefill_replicas)
     workload = Workload(isl, osl, spread, prefix, num_requests or 0, spacing, burstiness, seed)
     workload, notes = workload_of(workload, requests, load)
@@ -258,24 +188,16 @@ def command(
     notes += model_remarks(config)
     if weights is None:
         notes += stored_weights(config)[1]
-    rules = (
-        ("batch", batch_size),
-        ("max_wait_s", None if max_wait is None else parse_duration(max_wait, place="--max-wait")),
-        ("preemption", preemption),
-        ("watermark", watermark),
-    )
-    link = None if kv_link is None else parse_quantity(kv_link, "B/s", place="--kv-link")
-    fleet = Fleet(policy, rules, replicas, prefill_replicas, routing, link)
+    rules = {"batch": batch_size, "preemption": preemption, "watermark": watermark}
+    fleet = fleet_of(policy, rules, max_wait, replicas, prefill_replicas, routing, kv_link)
     study = Study(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),
         math.nan if price_per_gpu_hour is None else price_per_gpu_hour, steady=steady, spread_start=spread_start,
     )  # fmt: skip
     outcomes = evaluate_all(specs, study, workers, scheduler, counted)
     points = [point for outcome in outcomes for point in outcome.points]
-    if plot and points:  # there is none where work ended before any load was known
-        draw(points, outcomes, study, plot, plot_kind)
-    if timeline and points:
-        draw_timeline(points[-1], timeline)
+    if points:  # there is none where work ended before any load was known
+        draw(points, outcomes, study, plot, plot_kind, timeline)
     destination.write(points_report(points, outcomes, study, notes, explain=explain, for_qps=for_qps))
     return _finish(outcomes, study)
 
