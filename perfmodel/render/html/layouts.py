@@ -20,8 +20,11 @@ _ENDINGS = {
 _UNITS = {
     "flop": "FLOP", "bytes": "B", "mfu": "fraction", "mfu_full_attention": "fraction", "hfu": "fraction",
     "fraction": "fraction", "share": "fraction", "efficiency": "fraction", "speedup": "x", "attainment": "fraction",
-    "first": "iB", "last": "iB", "fullest": "iB", "roi_per_day": "", "change": "fraction",
+    "first": "iB", "last": "iB", "fullest": "iB", "roi_per_day": "", "change": "fraction", "threshold": "fraction",
+    "imbalance": "fraction", "step_imbalance": "fraction",
 }  # fmt: skip
+#: keys whose unit is that of the command
+_UNITS_OF: Mapping[str, Mapping[str, str]] = {"project": {"low": "s", "high": "s"}}
 #: keys of a command that stand first, in this order, with their headings; the others show with "All columns"
 _SHOWN: Mapping[str, Mapping[str, str]] = {
     "train": {
@@ -99,14 +102,15 @@ def _column(key: str, rows: Rows, title: str = "", *, shown: bool = True) -> Col
     return Column(key, title, unit, shown=shown and not any(isinstance(value, (dict, list)) for value in values))
 
 
-def unit_of(key: str) -> str:
-    """Return the unit of a key of JSON: "s" of "bound_time_s", "" where its name has none.
+def unit_of(key: str, command: str = "") -> str:
+    """Return the unit of a key of JSON: "s" of "bound_time_s", "" where neither its name nor the command tells one.
 
     >>> unit_of("bound_time_s"), unit_of("mfu"), unit_of("rank")
     ('s', 'fraction', '')
     """
-    if key in _UNITS:
-        return _UNITS[key]
+    named = {**_UNITS, **_UNITS_OF.get(command, {})}
+    if key in named:
+        return named[key]
     return next((unit for ending, unit in _ENDINGS.items() if key.endswith(ending)), "")
 
 

@@ -63,6 +63,15 @@ const hinted = (selection, text) => selection
   .on("pointermove focus", (event, item) => hint(event, text(item)))
   .on("pointerleave blur", event => hint(event, ""));
 
+// What is drawn for the width and the colours of the window is drawn anew for paper before the browser lays that out.
+const drawings = new Set();
+function onPaper(is) {
+  document.documentElement.classList.toggle("paper", is);
+  for (const again of drawings) again();
+}
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));
+
 function section(parent, view) {
   const node = make("section", parent, null, { "data-kind": view.kind, "aria-label": view.title });
   if (view.title) make("h2", node, view.title);
@@ -99,6 +108,7 @@ function chart(parent, label, draw) {
   }
   new ResizeObserver(resize).observe(node);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  drawings.add(() => { width = 0; resize(); });
   resize();
   return { svg, redraw };
 }
@@ -108,6 +118,9 @@ function clipped(text, pixels) {
   const most = Math.max(3, Math.floor(pixels / 7.1));
   return text.length <= most ? text : `${text.slice(0, Math.ceil(most * .6) - 1)}…${text.slice(text.length - Math.floor(most * .4))}`;
 }
+
+// black or white, whichever is read more easily on a colour
+const onto = colour => (d3.lab(colour).l > 50 ? "#000" : "#fff");
 
 // ticks of an axis in a unit; of a time axis in one prefix
 const ticks = unit => value => (unit ? show(value, unit, 3) : d3.format("~s")(value));
