@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 #: kinds of faults that the parser of the command line tells apart -> what they mean, and the key of the limit
@@ -20,7 +22,7 @@ def unfit_value(error: typer.TyperException) -> str:
     The parser's own message names neither the value nor, of a number out of range, the side on which it lies.
     """
     faults, option = getattr(error.__cause__, "errors", None), getattr(error, "param", None)
-    found = faults() if callable(faults) else ()
+    found: list[dict[str, Any]] = list(faults()) if callable(faults) else []
     if len(found) != 1 or option is None or found[0].get("type") not in _KINDS:
         return ""
     what, key = _KINDS[found[0]["type"]]
