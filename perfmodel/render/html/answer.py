@@ -148,7 +148,8 @@ def _training(report: Report) -> Answer:
         lost = {
             term: terms[term] for term in ("bubble", "tensor", "data", "gaps", "recompute", "host") if term in terms
         }
-        sentence += f"{_words(name)} take {100 * terms[name] / best['time_s']:.0f} % of the step."
+        verb = "take" if name.endswith("s") else "takes"
+        sentence += f"{_words(name)} {verb} {100 * terms[name] / best['time_s']:.0f} % of the step."
         if lost:
             worst = max(lost, key=lambda term: lost[term])
             sentence += f" The largest loss: {worst.replace('_', ' ')}, {100 * lost[worst] / best['time_s']:.0f} %."

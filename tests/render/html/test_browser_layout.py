@@ -17,6 +17,7 @@ TRACES = Path(__file__).parents[2] / "diagnosis" / "ranks" / "traces"
 PAGES: dict[str, tuple[str | Path, ...]] = {
     "analyze": ("analyze", "gemm", "m=1..8192", "n=4096", "k=4096", "softmax", "rows=64..8192", "cols=4096",
                 "--on", "h100,a100,l40s"),
+    "huge": ("analyze", "gemm", "m=1e12", "n=1e12", "k=1e12", "softmax", "rows=1", "cols=1", "--on", "h100"),
     "train": ("train", "llama-3.1-8b", "--on", "h100", "--gpus", "8", "--pp", "4", "--batch", "16"),
     "serve": ("serve", "llama-3.1-8b", "--on", "h100", "--concurrency", "1..64"),
     "ranks": ("diagnose", *sorted((TRACES / "ddp_4_slow_rank").glob("*.json.gz"))),

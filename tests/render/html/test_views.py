@@ -15,6 +15,7 @@ import perfmodel as pm
 from perfmodel.core.panel import Line, Panel
 from perfmodel.core.report import Column, Report, report
 from perfmodel.render.html.inputs import json_report
+from perfmodel.render.html.layouts import unit_of
 from perfmodel.render.html.machines import machine_figures
 from perfmodel.render.html.pair import pair_view
 from perfmodel.render.html.views import report_views
@@ -185,6 +186,15 @@ def test_the_ranks_of_a_job_have_a_bar_each_and_figures_of_a_step(perfmodel) -> 
     assert sum(shares) == pytest.approx(1.0)
 
 
+def test_one_term_takes_and_several_take() -> None:
+    def decision(name: str) -> str:
+        rows = [{"plan": "dp8", "time_s": 1.0, "terms_s": {name: 0.9, "bubble": 0.1}}]
+        return str(view(Report("train", (Column("plan"),), rows), "heading")["decision"])
+
+    assert decision("host").startswith("Host takes 90 % of the step.")
+    assert decision("products").startswith("Products take 90 % of the step.")
+
+
 def test_set_ups_that_are_not_drawn_are_counted() -> None:
     rows = [{"plan": f"tp{n}", "time_s": 1.0, "terms_s": {"products": 1.0}} for n in range(1, 48)]
     drawn = view(Report("search train", (Column("plan"),), rows), "terms")
@@ -201,7 +211,9 @@ def test_a_projection_has_its_times_in_seconds_and_names_its_tables(perfmodel) -
     assert set(heading["units"].values()) == {"s"}
     there = next(figure for figure in heading["figures"] if figure["label"] == "there")
     assert there["low"] < there["value"] < there["high"]
-    assert all(one["title"] for one in report_views(made) if one["kind"] == "table")
+    for table in (one for one in report_views(made) if one["kind"] == "table"):
+        assert table["title"]
+        assert {column["unit"] for column in table["columns"] if column["key"] in ("low", "high")} == {"s"}
 
 
 def test_a_comparison_begins_with_what_to_do(perfmodel, tmp_path) -> None:
@@ -211,6 +223,7 @@ def test_a_comparison_begins_with_what_to_do(perfmodel, tmp_path) -> None:
     assert heading["decision"] == document["context"]["what_to_do"]
     assert "what_to_do" not in heading["context"]
     assert heading["units"]["threshold"] == "fraction"
+    assert unit_of("not_modelled_share_of_bytes") == "fraction"
     figures = {figure["label"]: figure["value"] for figure in heading["figures"]}
     assert (figures["rows slower"], figures["rows faster"]) == (0, 0)
     assert figures["after / before, all rows"] == 1.0

@@ -113,10 +113,14 @@ function chart(parent, label, draw) {
   return { svg, redraw };
 }
 
-// as much of a text as fits into some pixels, at 12 px a line
+// as much of a text as fits into some pixels, in the font of drawings
+const ruler = document.createElement("canvas").getContext("2d");
 function clipped(text, pixels) {
-  const most = Math.max(3, Math.floor(pixels / 7.1));
-  return text.length <= most ? text : `${text.slice(0, Math.ceil(most * .6) - 1)}…${text.slice(text.length - Math.floor(most * .4))}`;
+  ruler.font = "12px system-ui, sans-serif";
+  const wide = words => ruler.measureText(words).width;
+  let short = text;
+  for (let most = Math.floor(text.length * pixels / wide(text)); wide(short) > pixels && most > 2; most -= 1) short = `${text.slice(0, Math.ceil(most * .6) - 1)}…${text.slice(text.length - Math.floor(most * .4))}`;
+  return short;
 }
 
 // black or white, whichever is read more easily on a colour
