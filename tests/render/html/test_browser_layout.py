@@ -73,6 +73,19 @@ def test_every_roof_has_its_name(opened: Callable[..., Any], pages: dict[str, Pa
         assert sum(text.startswith(machine.name) for text in texts) == 2, "its peak and its bandwidth"
 
 
+@pytest.mark.parametrize(
+    ("name", "key"), [("analyze", "bound_time_s"), ("analyze", "predicted_time_s"), ("train", "time_s")]
+)
+def test_how_a_number_was_made_fits_a_telephone(
+    opened: Callable[..., Any], pages: dict[str, Path], name: str, key: str
+) -> None:
+    tab = opened(pages[name].as_uri(), viewport={"width": 390, "height": 850})
+    tab.locator(f"button.origin[data-origin*={key}]").last.click()
+    dialog = "document.querySelector('dialog')"
+    assert tab.evaluate(f"{dialog}.open")
+    assert tab.evaluate(f"{dialog}.scrollWidth <= {dialog}.clientWidth")
+
+
 def _print(tab: Any) -> None:
     """Do what a browser does before it prints."""
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -138,6 +151,17 @@ def test_drawings_are_made_for_paper(opened: Callable[..., Any], pages: dict[str
     assert on_paper < 720 < on_screen
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     assert float(tab.evaluate(box)) == on_screen
+
+
+def test_what_is_folded_up_is_printed(opened: Callable[..., Any], pages: dict[str, Path]) -> None:
+    tab = opened(pages["analyze"].as_uri())
+    notes = tab.locator("header details li").first
+    assert notes.is_hidden()
+    _print(tab)
+    assert notes.is_visible()
+    tab.emulate_media(media="screen")
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert notes.is_hidden()
 
 
 def test_texts_on_colours_can_be_read(opened: Callable[..., Any], pages: dict[str, Path]) -> None:

@@ -64,9 +64,13 @@ const hinted = (selection, text) => selection
   .on("pointerleave blur", event => hint(event, ""));
 
 // What is drawn for the width and the colours of the window is drawn anew for paper before the browser lays that out.
+// Paper cannot be clicked: what is folded up is opened.
 const drawings = new Set();
+let folded = [];
 function onPaper(is) {
   document.documentElement.classList.toggle("paper", is);
+  if (is) folded = [...document.querySelectorAll("details:not([open])")];
+  for (const one of folded) one.open = is;
   for (const again of drawings) again();
 }
 addEventListener("beforeprint", () => onPaper(true));
