@@ -1,8 +1,5 @@
 // Bars: time by dimension, operators against their bounds, the terms of set-ups, and the change from before to after.
 
-// shares below this are what rounded clocks leave
-const ROUNDED = 1e-6;
-
 function bars(parent, view) {
   const node = section(parent, view), total = d3.sum(view.bars, bar => bar.time_s), kept = view.bars.filter(bar => bar.time_s > ROUNDED * total);
   const pen = scale(view.bars.map(bar => bar.name));

@@ -21,6 +21,8 @@ function make(tag, parent, text, attributes) {
   return node;
 }
 
+// shares below this are what rounded clocks leave of nothing
+const ROUNDED = 1e-6;
 const digits = (value, most = 4) => String(Number(value.toPrecision(most)));
 
 function show(value, unit, most = 4) {
@@ -28,6 +30,7 @@ function show(value, unit, most = 4) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "object") return "mean" in value ? show(value.mean, unit, most) : JSON.stringify(value);
   if (typeof value !== "number") return String(value);
+  if (unit === "fraction" && Math.abs(value) < ROUNDED) return "0 %";
   if (unit === "fraction") return `${Math.abs(value) < 1e-3 ? digits(100 * value, 1) : digits(100 * value, 3)} %`;
   if (unit === "x") return `${digits(value)} x`;
   if (unit === "FLOP/B") return `${digits(value)} FLOP/B`;
