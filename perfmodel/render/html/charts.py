@@ -18,8 +18,8 @@ _MOST_TERMS = 40
 def charts(report: Report) -> list[View]:
     """Return the drawings of a report, in the order in which they are shown."""
     views = [
-        _path(report), _bars(report), _terms(report), _ranks(report), *pipeline(report), _times(report),
-        roofline(report), front(report), *panels(report), _candidates(report),
+        _path(report), _projected(report), _bars(report), _terms(report), _ranks(report), *pipeline(report),
+        _times(report), roofline(report), front(report), *panels(report), _candidates(report),
     ]  # fmt: skip
     return [view for view in views if view is not None]
 
@@ -128,6 +128,25 @@ def _time_bar(row: Mapping[str, Any], *, with_machine: bool) -> dict[str, Any]:
         "high_s": time("predicted_time_high_s", "predicted_high_s"),
         "measured_s": time("time_s" if traced else "measured_time_s"),
     }
+
+
+def _projected(report: Report) -> View | None:
+    """Return how much longer or shorter the parts of a profile take on another machine."""
+    pairs: list[dict[str, Any]] = [
+        {"name": str(row.get("name")), "before_s": here, "after_s": there, "state": ""}
+        for row in report.rows
+        if (here := number(row.get("time_s"))) is not None
+        and (there := number(row.get("projected_time_s"))) is not None
+    ]
+    if report.command != "project" or not pairs:
+        return None
+    pairs.sort(key=lambda pair: -abs(pair["after_s"] - pair["before_s"]))
+    return {
+        "kind": "pair", "title": "What changes between the machines", "difference": "There less here",
+        "ends": ["here", "there"], "before_s": sum(pair["before_s"] for pair in pairs),
+        "after_s": sum(pair["after_s"] for pair in pairs), "rows": pairs[:_MOST_TIMES],
+        "left_out": max(0, len(pairs) - _MOST_TIMES),
+    }  # fmt: skip
 
 
 def _candidates(report: Report) -> View | None:

@@ -31,7 +31,8 @@ def heading_view(report: Report) -> View:
         "title": report.title or f"perfmodel {report.command}",
         "decision": decision,
         "figures": figures,
-        "notes": [*report.assumptions, *report.shown_notes],
+        # tables of pages have the rows that others leave out
+        "notes": [*report.assumptions, *(note for note in report.shown_notes if note != report.unlisted)],
         "context": context,
         "units": {key: unit for key in context if (unit := unit_of(key, report.command))},
     }

@@ -186,6 +186,13 @@ def test_the_ranks_of_a_job_have_a_bar_each_and_figures_of_a_step(perfmodel) -> 
     assert sum(shares) == pytest.approx(1.0)
 
 
+def test_a_page_does_not_say_that_rows_are_left_out_which_it_has() -> None:
+    rows = [{"name": str(number), "time_s": 1.0} for number in range(30)]
+    made = Report("x", (Column("name"),), rows, notes=("Kept.",), people_rows=rows[:5], unlisted="25 more: --top 30.")
+    assert view(made, "heading")["notes"] == ["Kept."]
+    assert len(view(made, "table")["rows"]) == 30
+
+
 def test_one_term_takes_and_several_take() -> None:
     def decision(name: str) -> str:
         rows = [{"plan": "dp8", "time_s": 1.0, "terms_s": {name: 0.9, "bubble": 0.1}}]
@@ -209,8 +216,13 @@ def test_a_projection_has_its_times_in_seconds_and_names_its_tables(perfmodel) -
     heading = view(made, "heading")
     assert heading["units"].keys() >= {"low", "high", "total_time_s", "projected_time_s"}
     assert set(heading["units"].values()) == {"s"}
+    figures = {figure["label"]: figure["value"] for figure in heading["figures"]}
     there = next(figure for figure in heading["figures"] if figure["label"] == "there")
     assert there["low"] < there["value"] < there["high"]
+    drawn = view(made, "pair")
+    assert (drawn["before_s"], drawn["after_s"]) == pytest.approx((figures["here"], there["value"]))
+    changes = [abs(row["after_s"] - row["before_s"]) for row in drawn["rows"]]
+    assert changes == sorted(changes, reverse=True)
     for table in (one for one in report_views(made) if one["kind"] == "table"):
         assert table["title"]
         assert {column["unit"] for column in table["columns"] if column["key"] in ("low", "high")} == {"s"}

@@ -103,8 +103,8 @@ function pair(parent, view) {
     row.append("text").attr("y", 12).attr("class", "halo").text(item => clipped(`${item.name}${item.state ? ` (${item.state})` : ""}`, width - 4));
     row.append("rect").attr("y", 17).attr("height", 13).attr("x", item => Math.min(x(0), x(change(item)))).attr("width", item => Math.max(1, Math.abs(x(change(item)) - x(0)))).attr("fill", item => (change(item) < 0 ? colour(0) : colour(1)));
     row.append("text").attr("y", 28).attr("x", item => x(change(item)) + (change(item) < 0 ? -6 : 6)).attr("text-anchor", item => (change(item) < 0 ? "end" : "start")).text(item => `${change(item) < 0 ? "-" : "+"}${show(Math.abs(change(item)), "s", 3)}`);
-    hinted(row, item => `${item.name}\nbefore ${show(item.before_s, "s")}\nafter ${show(item.after_s, "s")}${item.before_s ? `, ${show(item.after_s / item.before_s - 1, "fraction")}` : ""}`);
+    hinted(row, item => `${item.name}\n${view.ends ? view.ends[0] : "before"} ${show(item.before_s, "s")}\n${view.ends ? view.ends[1] : "after"} ${show(item.after_s, "s")}${item.before_s ? `, ${show(item.after_s / item.before_s - 1, "fraction")}` : ""}`);
     return 38 * changes.length;
   });
-  make("p", node, `After less before: blue to the left is faster, orange to the right slower.${view.left_out ? ` ${view.left_out} smaller changes are left out.` : ""}`, { class: "soft" });
+  make("p", node, `${view.difference || "After less before"}: blue to the left is faster, orange to the right slower.${view.left_out ? ` ${view.left_out} smaller changes are left out.` : ""}`, { class: "soft" });
 }

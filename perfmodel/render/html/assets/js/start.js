@@ -1,5 +1,5 @@
 // All views of all inputs, in order; tables first, so that drawings can mark their rows.
-const DRAW = { heading, bars, times, terms, path, pipeline, roofline, lines, front, candidates, timeline };
+const DRAW = { heading, bars, times, terms, pair, path, pipeline, roofline, lines, front, candidates, timeline };
 
 // line plots stand two in a row; one without a neighbour takes the whole width
 function pairs(views) {
