@@ -29,7 +29,7 @@ async function start() {
   openAddress();
 }
 // what is computed here and not in Python, for scripts beside the page and for its tests
-window.perfmodel = { amdahl, payback, walk, best, clockTexts };
+window.perfmodel = { amdahl, payback, walk, best, across, clipped, clockTexts, CLOCK_STEPS };
 start().catch(error => {
   make("p", main, `The page could not be drawn: ${error.message}`, { role: "alert" });
   document.documentElement.dataset.ready = "failed";
