@@ -256,7 +256,7 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "simulate a name": (lambda: pm.simulate(LLAMA, pm.closed_loop(1, 2, 8, 8)), r"no deployment\. Write pm\.Deploy"),
     "simulate a number": (lambda: pm.simulate(pm.Deployment(LLAMA, "h100"), 3), "requests: 3 is no load"),
     "machine of nothing": (lambda: pm.hardware(None), "hardware: None is no name of a machine"),
-    "pass of a name": (lambda: pm.forward_pass("gpt2", 1, 8), r"config: 'gpt2' is no model\. Write pm\.find_model"),
+    "pass of a number": (lambda: pm.forward_pass(3, 1, 8), r"model: 3 is no model\. Give a name"),
     "diagnose a path": (lambda: pm.diagnose("t.json"), r"Write pm\.read_profile\('t\.json'\)"),
     "diagnose on a number": (lambda: pm.diagnose(_profile(), 3), MACHINE),
     "limits of nothing": (lambda: pm.profile_limits(None), PROFILE),
