@@ -61,8 +61,9 @@ def forward_pass(
     ------
     UsageError
         For a name that no model has, a model whose kernels are not listed (other types than `COUNTED`, experts, latent
-        attention, windows on some layers, an encoder with a decoder), another attention or head, a classifier's head for a model other than BERT,
-        a batch or sequence below 1, and a sequence longer than the model's table of positions.
+        attention, windows on some layers, an encoder with a decoder), another attention or head, a classifier's head
+        for a model other than BERT, a batch or sequence below 1, and a sequence longer than the model's table of
+        positions.
     """
     config = find_model(config)
     _check(config, batch, seq, attention, head)
