@@ -60,7 +60,7 @@ const TERM_COLOURS = {
   products: "--c0", attention: "--c5", head: "--c8", memory_bound: "--c4", casts: "--c9", recompute: "--c3", tensor: "--c2", context: "--c10",
   expert: "--c11", data: "--c12", sends: "--c7", optimizer: "--c1", compression: "--c9", bubble: "--c6", stragglers: "--c6", loading: "--c6",
   weights: "--c0", kv: "--c4", kernels: "--c5", prefill: "--c2", gaps: "--c13", host: "--c6",
-  compute: "--c0", "exposed communication": "--c2", idle: "--c6",
+  compute: "--c0", "exposed communication": "--c2", transfer: "--c4", launch: "--c3", sync: "--c5", idle: "--c6",
 };
 const TERM_ORDER = Object.keys(TERM_COLOURS);
 
