@@ -155,11 +155,9 @@ class LabelPlacer:
 
     def _written(self, anchor: tuple[float, float], text: str, **style: Any) -> Annotation:
         """Return a label in the middle of its point."""
-        artist = self._axes.annotate(
+        return self._axes.annotate(
             text, anchor, (0, 0), textcoords="offset points", ha="center", va="center", parse_math=False, **style
         )
-        artist.set_fontfamily(with_fallbacks(artist.get_fontfamily()))  # before it is measured
-        return artist
 
     def _places(self, artist: Annotation) -> _Places:
         """Return where a label can stand."""

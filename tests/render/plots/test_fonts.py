@@ -95,13 +95,6 @@ def test_a_plot_of_such_names_says_so_once(perfmodel: Any, tmp_path: Path) -> No
     assert CHINESE in ran.out, "the table has the letters"
 
 
-@pytest.mark.usefixtures("shipped")
-def test_a_label_is_measured_in_the_font_that_draws_it() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # matplotlib warns of each box, also of one that it only measures
-        pm.roofline_plot("h100", [pm.predict(pm.Gemm(m=64, n=64, k=64, name=f"product {CIRCLED}"), "h100")])
-
-
 def test_a_roofline_in_a_notebook_draws_the_same() -> None:
     figure = pm.roofline_plot("h100", [pm.predict(pm.Gemm(m=64, n=64, k=64, name=CHINESE), "h100")])
     with warnings.catch_warnings():
