@@ -100,6 +100,16 @@ _RENAMED = {
 }
 
 
+#: commands that have another name in Python
+_COMMANDS = {
+    "analyze": "pm.predict",
+    "models": "pm.model_names",
+    "roi": "pm.rank_candidates",
+    "serve": "pm.simulate, or pm.steady without the single requests",
+    "whatif": "pm.what_if",
+}
+
+
 if TYPE_CHECKING:  # what type checkers and editors see; operators that are not listed are typed as Any
     from perfmodel.api import Cluster as Cluster
     from perfmodel.api import Deployment as Deployment
@@ -248,6 +258,8 @@ def _operator_class(name: str) -> Any:
     # what tools ask of any module, and what ``from perfmodel import storage`` asks before it imports the room
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):
         raise AttributeError(message)
+    if name in _COMMANDS:
+        raise AttributeError(f"{message}. The command `{name}` is {_COMMANDS[name]}.", name=name, obj=None)
     from perfmodel.errors import nearest
 
     # with ``obj`` Python would add the same suggestion once more; notebooks add none

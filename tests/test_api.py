@@ -57,6 +57,24 @@ def test_a_wrong_name_is_an_attribute_error_that_suggests_the_nearest(name: str,
     assert "".join(shown).count("Did you mean") == 1  # Python's own suggestion does not repeat it
 
 
+def test_a_command_with_another_name_in_python_is_told() -> None:
+    for command, names in pm._COMMANDS.items():
+        with pytest.raises(AttributeError, match=f"The command `{command}` is {names}"):
+            getattr(pm, command)
+        for name in re.findall(r"pm\.(\w+)", names):
+            assert callable(getattr(pm, name))
+
+
+def test_dimensions_without_names_are_told_the_names() -> None:
+    with pytest.raises(
+        pm.UsageError, match=r"^gemm: m, n, k are missing\. Add m=\.\.\. \(rows of A and C\)"
+    ) as refused:
+        pm.Gemm(4096, 4096, 4096)
+    assert isinstance(refused.value, TypeError)
+    with pytest.raises(pm.UsageError, match=r"^gemm: dimensions are given by name\. Write name=value\."):
+        pm.Gemm(4096, m=1, n=2, k=3)
+
+
 def test_a_name_unlike_any_has_no_suggestion() -> None:
     for name in ("zzz", "_private", "__wrapped__"):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'$"):
@@ -238,7 +256,7 @@ MISUSES: dict[str, tuple[Callable[[], Any], str]] = {
     "simulate a name": (lambda: pm.simulate(LLAMA, pm.closed_loop(1, 2, 8, 8)), r"no deployment\. Write pm\.Deploy"),
     "simulate a number": (lambda: pm.simulate(pm.Deployment(LLAMA, "h100"), 3), "requests: 3 is no load"),
     "machine of nothing": (lambda: pm.hardware(None), "hardware: None is no name of a machine"),
-    "pass of a name": (lambda: pm.forward_pass("gpt2", 1, 8), r"config: 'gpt2' is no model\. Write pm\.find_model"),
+    "pass of a number": (lambda: pm.forward_pass(3, 1, 8), r"model: 3 is no model\. Give a name"),
     "diagnose a path": (lambda: pm.diagnose("t.json"), r"Write pm\.read_profile\('t\.json'\)"),
     "diagnose on a number": (lambda: pm.diagnose(_profile(), 3), MACHINE),
     "limits of nothing": (lambda: pm.profile_limits(None), PROFILE),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.core.lists import list_items
-from perfmodel.core.units import parse_fraction
+from perfmodel.core.units import parse_fraction, parse_quantity
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.render import format_names, renderer
@@ -63,6 +63,16 @@ def fraction_option(name: str, help_: str, *, show_default: bool = False) -> Any
         return parse_fraction(value, name) if isinstance(value, str) else value
 
     return typer.Option(name, metavar="PERCENT", help=help_, parser=parse, show_default=show_default)
+
+
+def seconds_option(name: str, help_: str, *, show_default: bool = False) -> Any:
+    """Return an option whose value is a time: a bare number is seconds, and 500ms or 10min are taken as they say."""
+
+    def parse(value: str | float) -> float:
+        # a default comes here too, and is a number already
+        return parse_quantity(value, "s", place=name)
+
+    return typer.Option(name, metavar="SECONDS", help=help_, parser=parse, show_default=show_default)
 
 
 def only_machine(on: Sequence[str] | None, option: str = "--on") -> str | None:

@@ -45,7 +45,7 @@ def command(
         typer.Argument(
             metavar="OPS",
             help="Operators: a name and its dimensions (gemm m=4096 n=4096 k=4096 dtype=fp16), with ranges (m=64..8192 "
-            "doubles, m=64..512+64 steps, m=64/96/128 lists), or TOML, YAML or JSON files of them.",
+            "doubles, m=64..512+64 steps, m=64/96/128 and dtype=bf16/fp8 lists), or TOML, YAML or JSON files of them.",
         ),
     ],
     on: MachinesOption = None,

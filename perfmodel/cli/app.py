@@ -26,6 +26,7 @@ from perfmodel import __version__
 from perfmodel.cli._output import INTERRUPTED, abandon_stdout, remember_words
 from perfmodel.cli._renamed import with_new_names, with_scheduler
 from perfmodel.cli._stdin import told, with_stdin
+from perfmodel.cli._unfit import unfit_value
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 
@@ -239,7 +240,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
         # Without a message typer has printed the help instead.
         if error.format_message():
             last = _missing_last(error, arguments)
-            text = f"Missing argument '{last}'" if last else error.format_message()
+            text = f"Missing argument '{last}'" if last else unfit_value(error) or error.format_message()
             message = " ".join(text.replace("Value error, ", "").split())
             where = getattr(error, "ctx", None)
             command = where.command_path if where else f"perfmodel {_named_command(arguments)}".rstrip()

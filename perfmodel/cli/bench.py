@@ -18,6 +18,7 @@ from perfmodel.cli._options import (
     format_option,
     fraction_option,
     option,
+    seconds_option,
 )
 from perfmodel.cli._output import Destination, check_plot, status
 from perfmodel.core.vocabulary import CacheState
@@ -66,19 +67,11 @@ def command(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            "--time-limit",
-            metavar="SECONDS",
-            help="Longest sampling time of one kernel [s]. Default: the preset's, else 5.",
-        ),
+        seconds_option("--time-limit", "Longest sampling time of one kernel [s]. Default: the preset's, else 5."),
     ] = None,
     min_time: Annotated[
         float | None,
-        typer.Option(
-            "--min-time",
-            metavar="SECONDS",
-            help="Shortest sampling time of one kernel [s]. Default: the preset's, else 0.1.",
-        ),
+        seconds_option("--min-time", "Shortest sampling time of one kernel [s]. Default: the preset's, else 0.1."),
     ] = None,
     error: Annotated[
         float | None,
@@ -87,11 +80,11 @@ def command(
     samples: Annotated[bool, typer.Option("--samples", help="Keep the time of every sample in the record.")] = False,
     sustain: Annotated[
         float,
-        typer.Option(
+        seconds_option(
             "--sustain",
-            metavar="SECONDS",
-            help="Afterwards run each kernel back to back for this long [s] and record its rate while the device heats "
-            "up; --plot draws it.",
+            "Afterwards run each kernel back to back for this long [s] and record its rate while the device heats up; "
+            "--plot draws it.",
+            show_default=True,
         ),
     ] = 0.0,
     resume: Annotated[
@@ -115,7 +108,7 @@ def command(
     ] = None,
     rank_timeout: Annotated[
         float,
-        typer.Option("--rank-timeout", metavar="SECONDS", help="How long a rank waits for the others [s]."),
+        seconds_option("--rank-timeout", "How long a rank waits for the others [s].", show_default=True),
     ] = 120.0,
     algorithms: AlgorithmsOption = False,
     threads: ThreadsOption = None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli._idle import Idle, refuse_idle
-from perfmodel.cli._options import FormatOption, WideOption, option
+from perfmodel.cli._options import FormatOption, WideOption, option, seconds_option
 from perfmodel.cli._output import INTERRUPTED, Destination, check_writable, context, status
 from perfmodel.errors import UsageError
 
@@ -35,11 +35,11 @@ def command(
         option("--pid", "Process to watch, with its children.", "PID", min=1),
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", help="Time between two readings [s].")
+        float, seconds_option("--interval", "Time between two readings [s], or 500ms.", show_default=True)
     ] = 1.0,
     duration: Annotated[
         float | None,
-        option("--duration", "Stop after this long [s].", "SECONDS"),
+        seconds_option("--duration", "Stop after this long [s], or 10min."),
     ] = None,
     record: Annotated[
         str | None,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: inputs that a page shows side by side
 _MOST = 2
+#: what makes a page of the traces of a job's ranks
+_OF_A_JOB = "The ranks of a job: perfmodel diagnose FILE... -o page.html"
 
 
 def command(
@@ -46,12 +48,22 @@ def command(
     check_writable(output, ".html", ".htm")
     inputs = storage.expand(inputs)
     if len(inputs) > _MOST:
-        raise UsageError(f"{len(inputs)} files are given.", place="FILE", remedy="Give one file, or two to compare.")
+        remedy = f"Give one file, or two to compare. {_OF_A_JOB}."
+        raise UsageError(f"{len(inputs)} files are given.", place="FILE", remedy=remedy)
     results = [_result(path, on, assume) for path in inputs]
+    _refuse_ranks(results)
     with _refused([path for path, result in zip(inputs, results, strict=True) if isinstance(result, Report)]):
         page = html_report(*results, title=title)
     write_atomic(output, page)
     wrote(output)
+
+
+def _refuse_ranks(results: Sequence[Any]) -> None:
+    """Refuse two ranks, of which neither is the run before a change and neither the one after it."""
+    ranks = [getattr(getattr(result, "profile", None), "rank", None) for result in results]
+    if None not in ranks and len(set(ranks)) > 1:
+        named = " and ".join(str(rank) for rank in ranks)
+        raise UsageError(f"these are ranks {named}, not before and after.", place="FILE", remedy=f"{_OF_A_JOB}.")
 
 
 @contextlib.contextmanager

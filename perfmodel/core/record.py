@@ -34,8 +34,9 @@ def quick_init(kind: type[Kind], *, refuse: Callable[[type, Mapping[str, Any]], 
     Parameters
     ----------
     kind : the dataclass.
-    refuse : returns the error for a call with these fields, one of which is unknown, or which lack one; without it,
-        that is Python's TypeError. A call that is right takes no longer for it.
+    refuse : returns the error for a call with these fields, one of which is unknown, or which lack one, or for one
+        with values that have no names; without it, that is Python's TypeError. A call that is right takes no longer
+        for it.
     """
     usual = vars(kind)["__init__"]
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # what the decorator adds is unknown to it
@@ -58,7 +59,7 @@ def _source(fields: tuple[dataclasses.Field[Any], ...], *, refuses: bool, then: 
     parameters, needed = ["self"], []
     for at, item in enumerate(fields):
         if item.kw_only and not (at and fields[at - 1].kw_only):
-            parameters.append("*")
+            parameters.append("*nameless" if refuses else "*")
         if item.default is not MISSING:
             parameters.append(f"{item.name}=default_{item.name}")
         elif refuses or item.default_factory is not MISSING:
@@ -73,7 +74,8 @@ def _source(fields: tuple[dataclasses.Field[Any], ...], *, refuses: bool, then: 
             yield f" if {item.name} is MISSING: {item.name} = factory_{item.name}()"
         yield f" values[{item.name!r}] = {item.name}"
     if refuses:
-        missing = " or ".join(["unknown", *(f"{name} is MISSING" for name in needed)])
+        nameless = ["nameless"] if "*nameless" in parameters else []
+        missing = " or ".join([*nameless, "unknown", *(f"{name} is MISSING" for name in needed)])
         yield f" if {missing}:"
         yield "  given = {name: value for name, value in values.items() if value is not MISSING}"
         yield "  raise refuse(type(self), given | unknown)"

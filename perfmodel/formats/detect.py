@@ -209,7 +209,7 @@ def read_profiles(
 
     Parameters
     ----------
-    paths : the files.
+    paths : the files, and patterns of files (``rank*.json.gz``), each of which becomes what it matches, sorted.
     by, whole_trace : as for `read_profile`.
     workers : number of processes that read side by side, each with the memory that one file takes. Starting them
         takes about 0.6 s, as long as reading 25 MB of events, so they pay for large files only: on two cores, two
@@ -219,7 +219,7 @@ def read_profiles(
     Raises
     ------
     InputFileError
-        When a file cannot be read.
+        When a file cannot be read, or nothing matches a pattern.
     UsageError
         For an unknown grouping, or fewer processes than one.
     """
@@ -228,6 +228,7 @@ def read_profiles(
         raise wrong_type(paths, "list of files", place="paths", remedy=remedy)
     if workers < 1:
         raise UsageError(f"workers={workers} is below 1.", remedy="Give 1 or more.")
+    paths = storage.expand(paths)
     if min(workers, len(paths)) < 2:
         return [read_profile(path, by=by, whole_trace=whole_trace) for path in paths]
     import multiprocessing

@@ -74,7 +74,7 @@ def _declare(kind: str, default: Any, **rules: Any) -> Any:
 
 
 def wrong_dimensions(kind: type[Operator], given: Mapping[str, Any]) -> PerfModelError:
-    """Return the error for dimensions of which one does not exist, or which lack one.
+    """Return the error for dimensions of which one does not exist, or which lack one or the names.
 
     Parameters
     ----------
@@ -86,6 +86,8 @@ def wrong_dimensions(kind: type[Operator], given: Mapping[str, Any]) -> PerfMode
         if key not in dimensions:
             return unknown_name("dimension", key, dimensions, place=kind.op, kind=ArgumentError)
     missing = [key for key, rules in dimensions.items() if key not in given and rules["default"] is dataclasses.MISSING]
+    if not missing:
+        return ArgumentError("dimensions are given by name.", place=kind.op, remedy="Write name=value.")
     listed = ", ".join(f"{key}=... ({dimensions[key]['doc']})" for key in missing)
     verb = "is" if len(missing) == 1 else "are"
     return ArgumentError(f"{', '.join(missing)} {verb} missing.", place=kind.op, remedy=f"Add {listed}.")

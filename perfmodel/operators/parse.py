@@ -4,6 +4,7 @@
     m=64..8192        doubles from 64 to 8192
     m=64..512+64      steps by 64
     m=64/96/128       a list
+    dtype=bf16/fp8    an operator for each; so of flags and other words
 
 Several ranges in one operator span their product.
 """
@@ -29,6 +30,8 @@ from perfmodel.operators.checks import LARGEST_SIZE, bytes_in
 
 #: the most points that the ranges of one operator may span; with more, a typing error fills the memory
 MOST_POINTS = 1_000_000
+#: kinds of dimensions that an operator has one of, whatever its other sizes
+_CHOSEN = ("dtype", "choice", "flag")
 #: keys of a file under which its list of operators may stand
 _LIST_KEYS = ("operators", "ops", "operator", "op")
 
@@ -37,7 +40,8 @@ def parse_operators(tokens: Sequence[str] | str) -> list[Operator]:
     """Return the operators in the words of a command line, or in a text of such words.
 
     A word is an operator's name, a ``dimension=value`` of the operator before it, or a file with a list of operators.
-    An operator with ranges becomes one operator with array dimensions.
+    An operator with ranges becomes one operator with array dimensions, one with a list of dtypes, flags or other
+    choices (dtype=bf16/fp8) an operator for each.
 
     Raises
     ------
@@ -65,15 +69,26 @@ def parse_operators(tokens: Sequence[str] | str) -> list[Operator]:
         # the word first: after `m= 4096` the mistake is 4096, and not that n and k are missing
         following = "" if _is_file(token) else _operator_name(token, after=name)
         if name:
-            operators.append(build_operator(name, values))
+            operators.extend(build_operator(name, chosen) for chosen in _each_choice(name, values))
         name, values = following, {}
         if not name:
             operators.extend(read_operators(token))
     if name:
-        operators.append(build_operator(name, values))
+        operators.extend(build_operator(name, chosen) for chosen in _each_choice(name, values))
     if not operators:
         raise UsageError("no operator is given.", remedy="Write: gemm m=4096 n=4096 k=4096 dtype=fp16, or name a file.")
     return operators
+
+
+def _each_choice(name: str, values: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the dimensions of an operator, once for each of the words of a list that are no sizes: dtype=bf16/fp8."""
+    dimensions = load_operator(name).dimensions()
+    lists = {
+        key: value.split("/")
+        for key, value in values.items()
+        if "/" in value and key in dimensions and dimensions[key]["kind"] in _CHOSEN
+    }
+    return [{**values, **dict(zip(lists, chosen, strict=True))} for chosen in itertools.product(*lists.values())]
 
 
 def read_operators(path: str | os.PathLike[str]) -> list[Operator]:

@@ -95,13 +95,14 @@ def _families(p: Prediction) -> list[Family]:
 def _unmeasured(p: Prediction, family: Family, machine: Hardware) -> str:
     """Return the warning that no table of a family has rows of the library, and what it is predicted by instead."""
     known, library = measured_libraries(family.name, machine), p.conditions.library
-    text = f"no table of {family.name} has rows of library {p.library!r} (measured: {', '.join(known) or 'none'})"
+    text = f"no table of {family.name} for {machine.name} has rows of library {p.library!r} "
+    text += f"(measured: {', '.join(known) or 'none'})"
     lenders = family.borrows(machine, library, p.dtype)[1] if family.borrows else ()
     lender = next((name for name in lenders if name in known), "")
     if (library.partition("/")[2] or library) in family.kernels:
         constants = f", with the constants of {lender}" if lender else ""
         return f"{text}; it is predicted as this kernel is built{constants}, and the interval is wider."
-    text += "; the interval is that of a library that nobody measured."
+    text += "; the interval is that of a library that was not measured."
     if p.conditions.caller in TUNED:  # the name of a library, though not one of those that were measured
         return text
     hint = nearest(p.library, [name for name in (*known, *family.aliases, *family.kernels) if name != p.library])

@@ -7,14 +7,16 @@ contiguous. Sizes, slices and other work of the host alone are left out, and so 
 
 from __future__ import annotations
 
+import os
 from numbers import Integral
 
-from perfmodel.errors import UsageError, expect, suggesting, unknown_name
+from perfmodel.errors import UsageError, suggesting, unknown_name
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
+from perfmodel.workloads.catalog import find_model
 from perfmodel.workloads.matrices import Linear
 from perfmodel.workloads.model_config import ModelConfig
 from perfmodel.workloads.operator_list import OperatorList
@@ -32,7 +34,7 @@ _CACHED_MASK = 2**20
 
 @suggesting
 def forward_pass(
-    config: ModelConfig,
+    config: str | os.PathLike[str] | ModelConfig,
     batch: int,
     seq: int,
     dtype: str = "fp32",
@@ -46,7 +48,7 @@ def forward_pass(
 
     Parameters
     ----------
-    config : the shapes of the model.
+    config : the shapes of the model, or what `perfmodel.find_model` takes: a config.json, a shape, a name ("gpt2").
     batch, seq : sequences, and tokens of each.
     dtype : of weights and activations.
     attention : "unfused": two batched products, with masks, softmax and copies as kernels of their own; or "flash":
@@ -58,11 +60,12 @@ def forward_pass(
     Raises
     ------
     UsageError
-        For a model whose kernels are not listed (other types than `COUNTED`, experts, latent attention, windows on some
-        layers, an encoder with a decoder), another attention or head, a classifier's head for a model other than BERT,
-        a batch or sequence below 1, and a sequence longer than the model's table of positions.
+        For a name that no model has, a model whose kernels are not listed (other types than `COUNTED`, experts, latent
+        attention, windows on some layers, an encoder with a decoder), another attention or head, a classifier's head
+        for a model other than BERT, a batch or sequence below 1, and a sequence longer than the model's table of
+        positions.
     """
-    expect(config, ModelConfig, "model", place="config", remedy='Write pm.find_model("gpt2").')
+    config = find_model(config)
     _check(config, batch, seq, attention, head)
     ops = OperatorList(config, batch, seq, dtype)
     _embedding(ops, attention)

@@ -73,3 +73,20 @@ def test_wrong_problems_are_one_message(ops: list[str], part: str, capsys: pytes
 def test_options_without_effect_are_refused(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["analyze", "sort", "--algorithms", "--on", "a100", *option]) == 2
     assert f"{option[0]} has no effect: --algorithms compares" in capsys.readouterr().err
+
+
+def test_tables_of_several_problems_say_which_is_which(perfmodel) -> None:
+    words = ("analyze", "sort", "rows=1", "cols=4096", "dtype=fp32/bf16", "--algorithms", "--on", "h100")
+    ran = perfmodel(*words, "--format", "json").json
+    assert [row["dtype"] for row in ran["rows"] if row["rank"] == 1] == ["fp32", "bf16"]
+    assert {row["dimensions"] for row in ran["rows"]} == {"cols=4096"}
+    assert {row["dtype"] for row in ran["crossovers"]} == {"fp32", "bf16"}
+    table = perfmodel(*words).out
+    headings = [line.split()[0] for line in table.splitlines() if "#" in line or "instead of" in line]
+    assert headings == ["dtype", "dtype"]
+    one = perfmodel(*(word.replace("/bf16", "") for word in words)).out
+    assert "dtype" not in one, "the title says it"
+    sizes = perfmodel(
+        "analyze", "sort", "cols=64", "rows=1", "sort", "cols=4096", "rows=1", "--algorithms", "--on", "h100"
+    )
+    assert "cols=4096" in sizes.out

@@ -147,7 +147,10 @@ def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     words = ("analyze", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--on", "h100-sxm5-80gb", "--format", "json")
     ran = perfmodel(*words, "--library", "nonsense")
     assert ran.code == 0
-    assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, torch, trtllm" in ran.err
+    assert (
+        "no table of gemm_bf16 for h100-sxm5-80gb has rows of library 'nonsense' (measured: sglang, torch, trtllm"
+        in ran.err
+    )
     assert ran.json["rows"][0]["not_seen"] == ["library"]
     # a call without a library may be of any that was measured; kernels of another are less sure
     ends = [perfmodel(*words, *more).json["rows"][0] for more in ((), ("--library", "nonsense"))]
@@ -184,10 +187,16 @@ def test_a_kernel_of_attention_that_is_documented_is_not_taken_for_another(perfm
         assert "it is predicted as this kernel is built, with the constants of " in ran.err
 
 
+def test_a_library_measured_on_some_machines_is_missed_on_others_by_name(perfmodel) -> None:
+    words = ("analyze", "attention", "heads=32", "seq_q=1024", "head_dim=64", "dtype=fp32", "--library", "torch")
+    assert "has rows of library" not in perfmodel(*words, "--on", "h100").err
+    assert "no table of attention_prefill for t4 has rows of library 'torch'" in perfmodel(*words, "--on", "t4").err
+
+
 @pytest.mark.parametrize("library", ["triton", "inductor", "liger"])
 def test_a_library_that_is_known_is_no_misspelt_one(perfmodel, library) -> None:
     ran = perfmodel("analyze", *GEMM, "--on", "h100", "--library", library)
-    assert ran.err.strip().endswith("nobody measured.")
+    assert ran.err.strip().endswith("was not measured.")
 
 
 FP8 = ("gemm", "m=512", "n=512", "k=512", "dtype=fp8")

@@ -291,6 +291,19 @@ def test_wrong_usage_names_the_help_of_its_command(perfmodel, words, help_of):
     assert ran.err.rstrip().endswith(f"See: {help_of} --help")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("search", "train", "gpt2", "--top", "0"), "--top: '0' is below 1."),
+        (("search", "train", "gpt2", "--top", "few"), "--top: 'few' is not a whole number."),
+        (("serve", "gpt2", "--seed", "1.5"), "--seed: '1.5' is not a whole number."),
+        (("serve", "gpt2", "--isl", "4k"), "--isl: '4k' is not a number."),
+    ],
+)
+def test_a_value_that_is_no_number_is_named_with_its_option(perfmodel, words, message):
+    assert perfmodel(*words).err.startswith(f"perfmodel: {message} See: ")
+
+
 @pytest.mark.waiting
 @pytest.mark.parametrize("words", [("search", "train"), ("serve",), ("roi",), ("hardware", "show")])
 def test_help_has_whole_names_of_options_in_lines_of_50_characters_and_more(perfmodel, monkeypatch, words):

@@ -133,6 +133,24 @@ def test_a_second_machine_is_refused_where_there_is_one(perfmodel, tmp_path: Pat
     assert (ran.code, "Name one machine" in ran.err) == (2, True)
 
 
+def test_a_time_is_in_seconds_unless_it_has_a_unit(perfmodel) -> None:
+    named = {option.name for _, command in _commands() for option in command.params if option.metavar == "SECONDS"}
+    assert named == {"interval", "duration", "time_limit", "min_time", "sustain", "rank_timeout"}
+    product = ("bench", "gemm", "m=8", "n=8", "k=8", "--device", "cpu")
+    for option in ("--time-limit", "--min-time", "--sustain"):
+        ran = perfmodel(*product, option, "10x")
+        assert (ran.code, ran.err.startswith(f"perfmodel: {option}: '10x' is not in s.")) == (2, True)
+    assert (
+        "10.0 s is not between 0 and the time limit of 0.5 s"
+        in perfmodel(*product, "--min-time", "10s", "--time-limit", "500ms").err
+    )
+    ran = perfmodel("monitor", "--duration", "soon")
+    assert (ran.code, ran.err.startswith("perfmodel: --duration: 'soon' is not a number with a unit.")) == (2, True)
+    ran = perfmodel("monitor", "--duration", "300ms", "--interval", "100ms", "--format", "json")
+    assert ran.code == 0
+    assert ran.json["rows"]
+
+
 @pytest.mark.parametrize(("text", "code"), [("5%", 0), ("0.05", 0), ("5", 2), ("-5%", 2), ("five", 2)])
 def test_each_percentage_is_read_in_the_same_way(perfmodel, tmp_path: Path, text: str, code: int) -> None:
     record = tmp_path / "a.json"

@@ -35,6 +35,16 @@ def test_a_value_that_perfmodel_does_not_write_ends_in_one_message(
     assert not page.exists()
 
 
+def test_ranks_of_a_job_are_not_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    traces = sorted((Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces" / "ddp_4_even").iterdir())
+    page = tmp_path / "page.html"
+    for given in (traces[:2], traces):
+        assert run(["report", *map(str, given), "-o", str(page)]) == 2
+        assert "perfmodel diagnose FILE... -o page.html" in capsys.readouterr().err
+    assert not page.exists()
+    assert run(["report", str(traces[0]), str(traces[0]), "-o", str(page)]) == 0, "the same rank of two runs"
+
+
 def test_a_packed_document_gives_the_page_of_the_plain_one(tmp_path: Path) -> None:
     document = json.dumps({"schema_version": 1, "command": "train", "context": {}, "rows": [ROW]})
     (tmp_path / "step.json").write_text(document)

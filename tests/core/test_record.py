@@ -48,8 +48,8 @@ def test_a_refused_call_gets_the_error_of_its_class() -> None:
         Shape(cols=3)
     with pytest.raises(ValueError, match=re.escape("Shape: {'rows': 2, 'cols': 1, 'depth': 3}")):
         Shape(rows=2, depth=3)
-    with pytest.raises(TypeError, match="positional"):
-        Shape(2)
+    with pytest.raises(ValueError, match=re.escape("Shape: {'rows': 2, 'cols': 1}")):
+        Shape(2, rows=2)
 
 
 def test_a_record_does_not_change() -> None:

@@ -156,6 +156,11 @@ def test_profiles_are_read_in_the_given_order(tmp_path):
         (tmp_path / f"{rank}.csv").write_text(f"name,time_ms\nrank{rank},1\n")
     paths = [tmp_path / f"{rank}.csv" for rank in (2, 0, 1)]
     assert [profile.entries[0].name for profile in read_profiles(paths)] == ["rank2", "rank0", "rank1"]
+    # of a pattern in the order of the names, as the command line has them
+    matched = read_profiles([tmp_path / "[0-2].csv"])
+    assert [profile.entries[0].name for profile in matched] == ["rank0", "rank1", "rank2"]
+    with pytest.raises(InputFileError, match=r"none\.\*: "):
+        read_profiles([tmp_path / "none.*"])
 
 
 @pytest.fixture

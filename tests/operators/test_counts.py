@@ -655,7 +655,7 @@ def test_tables_show_the_parameters_that_differ_from_their_defaults() -> None:
 @pytest.mark.parametrize("name", own_operators())
 def test_dimensions_are_given_by_name_only(name: str) -> None:
     """The order of the dimensions is no part of the interface: m, n, k in another order is another product."""
-    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+    with pytest.raises(TypeError, match=f"^{name}: (.* missing\\. Add |dimensions are given by name)"):
         load_operator(name)(1)  # type: ignore[misc]
 
 

@@ -52,6 +52,18 @@ def test_two_ranges_span_their_product() -> None:
     ]  # fmt: skip
 
 
+def test_a_list_of_words_gives_an_operator_of_each() -> None:
+    ops = parse_operators("gemm m=1..4 n=8 k=8 dtype=bf16/fp8 bias=true/false name=a/b softmax rows=1 cols=1")
+    assert [(op.dtype, op.params().get("bias")) for op in ops] == [
+        ("bf16", True), ("bf16", False), ("fp8", True), ("fp8", False), ("fp32", None),
+    ]  # fmt: skip
+    assert all(op.name == "a/b" and op.shape == (3,) for op in ops[:4]), "sizes are arrays, a name is no list"
+    with pytest.raises(UsageError, match="unknown dtype 'fp99'"):
+        parse_operators("gemm m=1 n=1 k=1 dtype=bf16/fp99")
+    (op,) = parse_operators("all_reduce bytes=1MiB num_gpus=16 nodes=2 nic=400Gb/s")
+    assert op.params()["nic"] == "400Gb/s", "a rate is no list"
+
+
 def test_sizes_of_copies_may_carry_a_unit() -> None:
     assert parse_operators(["memcpy", "bytes=1GB"])[0].params()["bytes"] == 1e9
     assert parse_operators(["memcpy", "bytes=1GiB"])[0].params()["bytes"] == 2**30

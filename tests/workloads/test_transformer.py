@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.workloads.config import ModelConfig, read_model_config
 from perfmodel.workloads.transformer import forward_pass
@@ -78,6 +79,13 @@ def test_query_and_key_widths_follow_the_heads_not_the_hidden_size():
     assert named(made, "layer.attention.query").n == 4 * 32
     assert named(made, "layer.attention.key").n == 2 * 32
     assert (named(made, "layer.attention.output").k, named(made, "layer.attention.output").n) == (128, 64)
+
+
+def test_a_model_is_taken_by_its_name():
+    by_name = pm.forward_pass("gpt2", batch=1, seq=8)
+    assert by_name == pm.forward_pass(pm.find_model("gpt2"), batch=1, seq=8)
+    with pytest.raises(pm.UsageError, match=r"unknown model 'gtp2'\. Did you mean"):
+        pm.forward_pass("gtp2", batch=1, seq=8)
 
 
 def test_layers_are_counted_and_named_once():

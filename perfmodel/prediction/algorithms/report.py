@@ -29,6 +29,7 @@ COLUMNS = (
     Column("problem", shown=False),
     Column("op", shown=False),
     Column("name", shown=False),
+    Column("dimensions", shown=False),
     Column("params", shown=False),
     Column("dtype", shown=False),
     Column("hardware", shown=False),
@@ -47,6 +48,8 @@ COLUMNS = (
 )
 CROSSOVER_COLUMNS = (
     Column("problem", shown=False),
+    Column("dimensions", shown=False),
+    Column("dtype", shown=False),
     Column("hardware", shown=False),
     Column("dimension", "size"),
     Column("size", "from"),
@@ -67,10 +70,11 @@ def choice_report(
     listed = [choices] if isinstance(choices, Choice) else list(choices)
     hardware = list(dict.fromkeys(choice.hardware.name for choice in listed))
     crossings = [_crossover_row(choice, item) for choice in listed for item in choice.crossovers]
-    more = {"crossovers": Report(command, CROSSOVER_COLUMNS, crossings, title="Where the fastest algorithm changes")}
+    columns = _columns(listed, CROSSOVER_COLUMNS)
+    more = {"crossovers": Report(command, columns, crossings, title="Where the fastest algorithm changes")}
     return Report(
         command,
-        _columns(listed),
+        _columns(listed, COLUMNS),
         [row for choice in listed for row in _rows(choice)],
         {"hardware": hardware, **context},
         notes=tuple(dict.fromkeys(note for choice in listed for note in _notes(choice))),
@@ -79,13 +83,20 @@ def choice_report(
     )
 
 
-def _columns(choices: Sequence[Choice]) -> tuple[Column, ...]:
+def _columns(choices: Sequence[Choice], columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns; those that tell choices apart are shown where there are several."""
     several = {
         "problem": len({choice.problem.name for choice in choices}) > 1,
+        "dimensions": len({_dimensions(choice) for choice in choices}) > 1,
+        "dtype": len({choice.op.dtype for choice in choices}) > 1,
         "hardware": len({choice.hardware.name for choice in choices}) > 1,
     }
-    return tuple(Column(column.key, merge=True) if several.get(column.key) else column for column in COLUMNS)
+    return tuple(Column(column.key, merge=True) if several.get(column.key) else column for column in columns)
+
+
+def _dimensions(choice: Choice) -> str:
+    given = (key for key in choice.op.given() if key != "algorithm")
+    return " ".join(f"{key}={_shown(choice.op.params()[key])}" for key in given)
 
 
 def _title(choices: Sequence[Choice]) -> str:
@@ -93,10 +104,7 @@ def _title(choices: Sequence[Choice]) -> str:
     first = choices[0]
     what = f"Algorithms of {first.problem.name}"
     if len(choices) == 1:
-        dimensions = " ".join(
-            f"{key}={_shown(first.op.params()[key])}" for key in first.op.given() if key != "algorithm"
-        )
-        what = f"{what}, {dimensions} {first.op.dtype}"
+        what = f"{what}, {_dimensions(first)} {first.op.dtype}"
     return f"{what} on {', '.join(titles)}"
 
 
@@ -110,6 +118,7 @@ def _rows(choice: Choice) -> list[dict[str, Any]]:
         "problem": choice.problem.name,
         "op": choice.op.op,
         "name": choice.op.name or choice.op.op,
+        "dimensions": _dimensions(choice),
         "params": choice.op.params(),
         "dtype": choice.op.dtype,
         "hardware": choice.hardware.name,
@@ -137,6 +146,8 @@ def _rows(choice: Choice) -> list[dict[str, Any]]:
 def _crossover_row(choice: Choice, item: Crossover) -> dict[str, Any]:
     return {
         "problem": choice.problem.name,
+        "dimensions": _dimensions(choice),
+        "dtype": choice.op.dtype,
         "hardware": choice.hardware.name,
         "dimension": choice.problem.size,
         "size": item.size,

@@ -27,6 +27,8 @@ def answer(report: Report) -> Answer:
         "serve": _served,
         "roi": _ranked,
         "whatif": _path,
+        "compare": _compared,
+        "project": _projected,
         "capture": _captured,
         "monitor": _watched,
     }
@@ -44,6 +46,8 @@ def _diagnosis(report: Report) -> Answer:
     timed = [row for row in report.rows if number(row.get("time_s"))]
     if not timed or "dimension" not in timed[0]:
         return "", []
+    if "rank" in timed[0]:
+        return _job(report, timed)
     total = sum(row["time_s"] for row in timed)
     largest = max(timed, key=lambda row: row["time_s"])
     at = list(report.rows).index(largest)
@@ -65,6 +69,22 @@ def _diagnosis(report: Report) -> Answer:
             _figure("faster by it", best.get("overall_speedup"), "x", origin=["candidates", 0, "overall_speedup"]),
         ]  # fmt: skip
     return sentence, figures
+
+
+def _job(report: Report, timed: Rows) -> Answer:
+    """Return a step of a job's ranks, and what shares of the time of all of them go to each dimension."""
+    times: dict[str, float] = {}
+    for row in timed:
+        name = str(row["dimension"])
+        times[name] = times.get(name, 0.0) + row["time_s"]
+    total = sum(times.values())
+    largest = max(times, key=lambda name: times[name])
+    sentence = f"{100 * times[largest] / total:.0f} % of the time of all ranks: {largest}."
+    return sentence, [
+        _figure("a step", number(report.context.get("step_s")), "s"),
+        *(_figure(f"{name}, all ranks", time / total, "fraction") for name, time in times.items()),
+        _figure("imbalance of the computation", number(report.context.get("imbalance")), "fraction"),
+    ]
 
 
 def _operators(report: Report) -> Answer:
@@ -128,7 +148,8 @@ def _training(report: Report) -> Answer:
         lost = {
             term: terms[term] for term in ("bubble", "tensor", "data", "gaps", "recompute", "host") if term in terms
         }
-        sentence += f"{_words(name)} take {100 * terms[name] / best['time_s']:.0f} % of the step."
+        verb = "take" if name.endswith("s") else "takes"
+        sentence += f"{_words(name)} {verb} {100 * terms[name] / best['time_s']:.0f} % of the step."
         if lost:
             worst = max(lost, key=lambda term: lost[term])
             sentence += f" The largest loss: {worst.replace('_', ' ')}, {100 * lost[worst] / best['time_s']:.0f} %."
@@ -205,6 +226,31 @@ def _path(report: Report) -> Answer:
                 origin=[*cell, "total_time_s"]),
         _figure("faster", last.get("speedup"), "x", origin=[*cell, "speedup"]),
         _figure("doubtful claims", doubtful or None, "", tone="bad"),
+    ]  # fmt: skip
+
+
+def _compared(report: Report) -> Answer:
+    """Return what to do about two records, and the change of all rows together with its 95 % interval."""
+    summary = report.more.get("summary")
+    whole = summary.rows[0] if summary is not None and summary.rows else {}
+    slower, faster = (sum(row.get("verdict") == verdict for row in report.rows) for verdict in ("slower", "faster"))
+    return str(report.context.get("what_to_do") or ""), [
+        _figure("after / before, all rows", number(whole.get("ratio")), "x", note=str(whole.get("verdict") or "")),
+        _figure("rows slower", slower, "", tone="bad" if slower else ""),
+        _figure("rows faster", faster, ""),
+    ]
+
+
+def _projected(report: Report) -> Answer:
+    whole = report.more.get("whole")
+    if whole is None or not whole.rows:
+        return "", []
+    row, cell = whole.rows[0], ["whole", 0]
+    return "", [
+        _figure("here", row.get("time_s"), "s"),
+        _figure("there", row.get("projected_time_s"), "s", low=row.get("low"), high=row.get("high"),
+                origin=[*cell, "projected_time_s"]),
+        _figure("as fast", row.get("speedup"), "x", origin=[*cell, "speedup"]),
     ]  # fmt: skip
 
 

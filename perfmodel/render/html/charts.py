@@ -18,8 +18,8 @@ _MOST_TERMS = 40
 def charts(report: Report) -> list[View]:
     """Return the drawings of a report, in the order in which they are shown."""
     views = [
-        _path(report), _bars(report), _terms(report), *pipeline(report), _times(report), roofline(report),
-        front(report), *panels(report), _candidates(report),
+        _path(report), _projected(report), _bars(report), _terms(report), _ranks(report), *pipeline(report),
+        _times(report), roofline(report), front(report), *panels(report), _candidates(report),
     ]  # fmt: skip
     return [view for view in views if view is not None]
 
@@ -46,7 +46,8 @@ def _bars(report: Report) -> View | None:
 
 def _terms(report: Report) -> View | None:
     """Return the terms that the time of each set-up is made of: a stacked bar each."""
-    rows = [row for row in report.rows if isinstance(row.get("terms_s"), Mapping) and row["terms_s"]][:_MOST_TERMS]
+    found = [row for row in report.rows if isinstance(row.get("terms_s"), Mapping) and row["terms_s"]]
+    rows = found[:_MOST_TERMS]
     if not rows:
         return None
     several = len(rows) > 1
@@ -63,7 +64,23 @@ def _terms(report: Report) -> View | None:
             }
             for row in rows
         ],
+        "left_out": len(found) - len(rows),
     }
+
+
+def _ranks(report: Report) -> View | None:
+    """Return what the time of each rank of a job is made of: a stacked bar each."""
+    times: dict[str, dict[str, float]] = {}
+    for row in report.rows:
+        if row.get("rank") is not None and row.get("dimension"):
+            times.setdefault(str(row["rank"]), {})[str(row["dimension"])] = number(row.get("time_s")) or 0.0
+    if report.command != "diagnose" or not times:
+        return None
+    bars = [{"name": f"rank {rank}", "terms": terms} for rank, terms in times.items()][:_MOST_TERMS]
+    return {
+        "kind": "terms", "title": "Time of each rank", "unit": "time of what was traced", "bars": bars,
+        "left_out": len(times) - len(bars),
+    }  # fmt: skip
 
 
 def _set_up(row: Mapping[str, Any]) -> str:
@@ -111,6 +128,25 @@ def _time_bar(row: Mapping[str, Any], *, with_machine: bool) -> dict[str, Any]:
         "high_s": time("predicted_time_high_s", "predicted_high_s"),
         "measured_s": time("time_s" if traced else "measured_time_s"),
     }
+
+
+def _projected(report: Report) -> View | None:
+    """Return how much longer or shorter the parts of a profile take on another machine."""
+    pairs: list[dict[str, Any]] = [
+        {"name": str(row.get("name")), "before_s": here, "after_s": there, "state": ""}
+        for row in report.rows
+        if (here := number(row.get("time_s"))) is not None
+        and (there := number(row.get("projected_time_s"))) is not None
+    ]
+    if report.command != "project" or not pairs:
+        return None
+    pairs.sort(key=lambda pair: -abs(pair["after_s"] - pair["before_s"]))
+    return {
+        "kind": "pair", "title": "What changes between the machines", "difference": "There less here",
+        "ends": ["here", "there"], "before_s": sum(pair["before_s"] for pair in pairs),
+        "after_s": sum(pair["after_s"] for pair in pairs), "rows": pairs[:_MOST_TIMES],
+        "left_out": max(0, len(pairs) - _MOST_TIMES),
+    }  # fmt: skip
 
 
 def _candidates(report: Report) -> View | None:

@@ -13,15 +13,19 @@ Rows = Sequence[Mapping[str, Any]]
 #: endings of keys -> unit
 _ENDINGS = {
     "_flop_per_s": "FLOP/s", "_bytes_per_s": "B/s", "_flop_per_byte": "FLOP/B", "_tokens_per_s": "", "_per_s": "",
-    "_time_s": "s", "_s": "s", "memory_total_bytes": "iB", "memory_bytes": "iB", "kv_bytes": "iB", "_bytes": "B",
+    "_share_of_bytes": "fraction", "_time_s": "s", "_s": "s",
+    "memory_total_bytes": "iB", "memory_bytes": "iB", "kv_bytes": "iB", "_bytes": "B",
     "_flop": "FLOP", "_fraction": "fraction", "_share": "fraction", "_speedup": "x", "_factor": "x",
 }  # fmt: skip
 #: keys without such an ending -> unit
 _UNITS = {
     "flop": "FLOP", "bytes": "B", "mfu": "fraction", "mfu_full_attention": "fraction", "hfu": "fraction",
     "fraction": "fraction", "share": "fraction", "efficiency": "fraction", "speedup": "x", "attainment": "fraction",
-    "first": "iB", "last": "iB", "fullest": "iB", "roi_per_day": "", "change": "fraction",
+    "first": "iB", "last": "iB", "fullest": "iB", "roi_per_day": "", "change": "fraction", "threshold": "fraction",
+    "imbalance": "fraction", "step_imbalance": "fraction",
 }  # fmt: skip
+#: keys whose unit is that of the command
+_UNITS_OF: Mapping[str, Mapping[str, str]] = {"project": {"low": "s", "high": "s"}}
 #: keys of a command that stand first, in this order, with their headings; the others show with "All columns"
 _SHOWN: Mapping[str, Mapping[str, str]] = {
     "train": {
@@ -81,15 +85,14 @@ def columns_of(command: str, rows: Rows, table: str = "") -> tuple[Column, ...]:
     keys = dict.fromkeys(key for row in rows for key in row)
     shown = _SHOWN.get(command, {}) if not table else {}
     if not shown.keys() & keys:
-        return tuple(_column(key, rows) for key in keys)
-    first = [_column(key, rows, title) for key, title in shown.items() if key in keys]
-    rest = [_column(key, rows, shown=False) for key in keys if key not in shown]
+        return tuple(_column(key, rows, unit_of(key, command)) for key in keys)
+    first = [_column(key, rows, unit_of(key, command), title) for key, title in shown.items() if key in keys]
+    rest = [_column(key, rows, unit_of(key, command), shown=False) for key in keys if key not in shown]
     return (*first, *rest)
 
 
-def _column(key: str, rows: Rows, title: str = "", *, shown: bool = True) -> Column:
+def _column(key: str, rows: Rows, unit: str, title: str = "", *, shown: bool = True) -> Column:
     values = [row.get(key) for row in rows]
-    unit = unit_of(key)
     if any(isinstance(value, Mapping) and "mean" in value for value in values):
         return Column(key, title, unit, shown=shown, show=lambda value: _mean_text(value, unit))
     if key == "flags":
@@ -99,14 +102,15 @@ def _column(key: str, rows: Rows, title: str = "", *, shown: bool = True) -> Col
     return Column(key, title, unit, shown=shown and not any(isinstance(value, (dict, list)) for value in values))
 
 
-def unit_of(key: str) -> str:
-    """Return the unit of a key of JSON: "s" of "bound_time_s", "" where its name has none.
+def unit_of(key: str, command: str = "") -> str:
+    """Return the unit of a key of JSON: "s" of "bound_time_s", "" where neither its name nor the command tells one.
 
     >>> unit_of("bound_time_s"), unit_of("mfu"), unit_of("rank")
     ('s', 'fraction', '')
     """
-    if key in _UNITS:
-        return _UNITS[key]
+    named = {**_UNITS, **_UNITS_OF.get(command, {})}
+    if key in named:
+        return named[key]
     return next((unit for ending, unit in _ENDINGS.items() if key.endswith(ending)), "")
 
 

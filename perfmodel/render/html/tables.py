@@ -20,6 +20,8 @@ TITLES = {
     "analyze": "Operators", "bench": "Measured operators", "train": "Training step", "serve": "Loads",
     "search serve": "Deployments", "search train": "Set-ups", "whatif": "Steps", "diagnose": "Dimensions",
     "roi": "Changes, ranked", "capture": "Operators by module", "monitor": "Readings", "compare": "Changes of time",
+    "project": "Parts", "validate": "Errors", "models": "Models", "operators": "Operators",
+    "hardware list": "Machines", "hardware show": "Specification",
 }  # fmt: skip
 
 
@@ -43,7 +45,7 @@ def table_view(report: Report, key: str = "") -> View:
     view: View = {
         "kind": "table",
         "key": key or report.command,
-        "title": report.title if key else TITLES.get(report.command, "Rows"),
+        "title": _title(report, key),
         "columns": [
             {
                 "key": column.key, "title": column.heading, "unit": column.unit, "shown": column.shown,
@@ -55,6 +57,11 @@ def table_view(report: Report, key: str = "") -> View:
         "left_out": max(0, len(report.rows) - MOST_ROWS),
     }  # fmt: skip
     return view | _rows_of(rows)
+
+
+def _title(report: Report, key: str) -> str:
+    """Return the heading of a table: its own where it is a further one, else by the command or by its key."""
+    return (report.title or key.replace("_", " ").capitalize()) if key else TITLES.get(report.command, "Rows")
 
 
 def _all_keys(report: Report) -> set[str]:

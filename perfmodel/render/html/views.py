@@ -7,10 +7,13 @@ from typing import Any
 from perfmodel.core.report import Report
 from perfmodel.render.html.answer import answer
 from perfmodel.render.html.charts import charts
+from perfmodel.render.html.layouts import unit_of
 from perfmodel.render.html.packing import View
 from perfmodel.render.html.tables import table_view
 
 _LONGEST_LIST = 12
+#: facts that stand elsewhere on the page: as the decision, and among the notes
+_TOLD = {"decision", "what_to_do"}
 
 
 def report_views(report: Report) -> list[View]:
@@ -22,14 +25,16 @@ def report_views(report: Report) -> list[View]:
 def heading_view(report: Report) -> View:
     """Return what stands first: the title, what limits and what to do, key figures, then conditions and notes."""
     decision, figures = answer(report)
-    context = {key: _plain(value) for key, value in report.context.items() if _is_short(value) and key != "decision"}
+    context = {key: _plain(value) for key, value in report.context.items() if _is_short(value) and key not in _TOLD}
     return {
         "kind": "heading",
         "title": report.title or f"perfmodel {report.command}",
         "decision": decision,
         "figures": figures,
-        "notes": [*report.assumptions, *report.shown_notes],
+        # tables of pages have the rows that others leave out
+        "notes": [*report.assumptions, *(note for note in report.shown_notes if note != report.unlisted)],
         "context": context,
+        "units": {key: unit for key in context if (unit := unit_of(key, report.command))},
     }
 
 

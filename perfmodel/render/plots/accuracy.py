@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.validate import Accuracy
@@ -22,6 +23,8 @@ Floats = NDArray[np.float64]
 #: most rows drawn as points: a random sample of more rows, with at least `_LEAST_POINTS` of each family
 MOST_POINTS = 40_000
 _LEAST_POINTS = 500
+#: labels of a logarithmic axis at the least
+_LEAST_TICKS = 3
 #: errors marked by lines beside the identity, with their dashes
 _BANDS = ((0.1, (0, (5, 3))), (0.2, (0, (1, 2))))
 #: share of the rows that may lie outside the histogram
@@ -105,7 +108,7 @@ def _draw_times(
     seconds = FuncFormatter(lambda value, _: format_si(value, "s", 3))
     few, narrow = high / low > 1e6, high / low < 1e2
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=7 if few else 12))
+        axis.set_major_locator(FixedLocator(_few_ticks(low, high)) if narrow else LogLocator(numticks=7 if few else 12))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(seconds)
     axes.tick_params(labelsize=8)
@@ -118,6 +121,21 @@ def _draw_times(
         for share, dashes in _BANDS
     ]
     axes.legend(handles=handles, loc="upper left", fontsize=8, framealpha=0.9)
+
+
+def _few_ticks(low_s: float, high_s: float) -> list[float]:
+    """Return round times to label on a short logarithmic axis: of a decade not all nine, whose texts would touch.
+
+    >>> [round(1e6 * tick) for tick in _few_ticks(20.6e-6, 97e-6)]
+    [30, 50, 70]
+    """
+    decades = range(math.floor(math.log10(low_s)), math.ceil(math.log10(high_s)) + 1)
+    inside: list[float] = []
+    for steps in ((1, 2, 5), (1, 2, 3, 5, 7), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)):
+        inside = [tick for decade in decades for step in steps if low_s <= (tick := step * 10.0**decade) <= high_s]
+        if len(inside) >= _LEAST_TICKS:
+            break
+    return inside
 
 
 def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:

@@ -75,6 +75,16 @@ def test_it_is_drawn_and_foreign_names_are_text(tab: Any, path: Path) -> None:
     assert tab.locator("section[data-kind=bars] rect").count() == 2
 
 
+def test_what_rounded_clocks_leave_of_nothing_is_not_shown(opened: Callable[..., Any], tmp_path: Path) -> None:
+    rows = [{"dimension": name, "time_s": time, "fraction": time} for name, time in (("launch", 1.0), ("idle", 2e-7))]
+    columns = (Column("dimension"), Column("time_s", "time", "s"), Column("fraction", "share", "fraction"))
+    path = tmp_path / "page.html"
+    path.write_text(page([report_views(Report("diagnose", columns, rows))], title="Rounded"), encoding="utf-8")
+    tab = opened(path.as_uri())
+    assert tab.locator("section[data-kind=bars] rect").count() == 1
+    assert tab.locator("section[data-kind=table] tbody tr").last.inner_text().split("\t")[-1] == "0 %"
+
+
 def test_a_table_of_5000_rows_is_sorted_and_filtered(tab: Any) -> None:
     table = tab.locator("section[data-kind=table]").last
     table.get_by_role("button", name="time").click()

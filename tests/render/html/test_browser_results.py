@@ -100,6 +100,25 @@ def test_the_front_has_what_nothing_beats_in_both(shown: Callable[..., Any]) -> 
     assert found == expected
 
 
+def test_an_axis_of_the_front_begins_at_0_unless_its_points_crowd_at_the_end(shown: Callable[..., Any]) -> None:
+    tab = shown(Report("x", (Column("a"),), [{"a": 1}]))
+    assert tab.evaluate("perfmodel.across([10, 100])") == pytest.approx([0, 108])
+    low, high = tab.evaluate("perfmodel.across([33, 36])")
+    assert 30 < low < 33 < 36 < high < 40
+    low, high = tab.evaluate("perfmodel.across([5])")
+    assert low < 5 < high
+
+
+def test_names_are_shortened_to_the_pixels_that_they_have(shown: Callable[..., Any]) -> None:
+    tab = shown(Report("x", (Column("a"),), [{"a": 1}]))
+    wide = "text => { const pen = document.createElement('canvas').getContext('2d'); pen.font = '12px system-ui, sans-serif'; return pen.measureText(text).width; }"  # noqa: E501
+    for text in ("W" * 60, "i" * 60, "gemm m=1000000000000 n=1000000000000 k=1000000000000", "矩阵乘法" * 20):
+        short = tab.evaluate("text => perfmodel.clipped(text, 150)", text)
+        assert short != text
+        assert 100 < tab.evaluate(wide, short) <= 150
+    assert tab.evaluate("perfmodel.clipped('gemm', 150)") == "gemm"
+
+
 def test_the_roofline_changes_with_dtype_level_and_operators(shown: Callable[..., Any]) -> None:
     tab = shown(operators("h100-sxm5-80gb"))
     section = tab.locator("section[data-kind=roofline]")
@@ -159,6 +178,9 @@ def test_lines_of_readings_are_drawn_with_their_day(shown: Callable[..., Any]) -
     assert section.locator("canvas").count() == 1
     assert "gpu </script>" in section.inner_text()
     assert tab.evaluate("perfmodel.clockTexts(null, [1.79e9, 1.79e9 + 60], 0, 60, 60)") == ["14:13\nSep 21", "14:14"]
+    steps = tab.evaluate("perfmodel.CLOCK_STEPS")
+    assert steps == sorted(steps)
+    assert steps[0] == 1, "texts of ticks within a second would be equal"
 
 
 def test_passes_of_a_pipeline_are_named_under_the_pointer(shown: Callable[..., Any]) -> None:

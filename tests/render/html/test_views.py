@@ -15,6 +15,7 @@ import perfmodel as pm
 from perfmodel.core.panel import Line, Panel
 from perfmodel.core.report import Column, Report, report
 from perfmodel.render.html.inputs import json_report
+from perfmodel.render.html.layouts import unit_of
 from perfmodel.render.html.machines import machine_figures
 from perfmodel.render.html.pair import pair_view
 from perfmodel.render.html.views import report_views
@@ -169,3 +170,72 @@ def test_a_change_that_leaves_nothing_of_its_targets_is_taken_out_whole() -> Non
 def test_numbers_of_numpy_stand_in_tables() -> None:
     made = Report("roi", (Column("name"), Column("local_speedup")), [{"name": "a", "local_speedup": np.float64(2.0)}])
     assert view(made, "table")["rows"] == [["a", 2.0]]
+
+
+def test_the_ranks_of_a_job_have_a_bar_each_and_figures_of_a_step(perfmodel) -> None:
+    traces = sorted((Path(__file__).parents[2] / "diagnosis" / "ranks" / "traces" / "ddp_4_slow_rank").iterdir())
+    document = perfmodel("diagnose", *traces, "--format", "json").json
+    made = json_report(document, "ranks.json")
+    bars = view(made, "terms")["bars"]
+    assert [bar["name"] for bar in bars] == [f"rank {rank}" for rank in range(4)]
+    for rank, bar in enumerate(bars):
+        assert bar["terms"] == {row["dimension"]: row["time_s"] for row in document["rows"] if row["rank"] == rank}
+    figures = {figure["label"]: figure["value"] for figure in view(made, "heading")["figures"]}
+    assert figures["a step"] == document["context"]["step_s"], "and not the time of all steps of all ranks"
+    shares = [value for label, value in figures.items() if label.endswith("all ranks")]
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_a_page_does_not_say_that_rows_are_left_out_which_it_has() -> None:
+    rows = [{"name": str(number), "time_s": 1.0} for number in range(30)]
+    made = Report("x", (Column("name"),), rows, notes=("Kept.",), people_rows=rows[:5], unlisted="25 more: --top 30.")
+    assert view(made, "heading")["notes"] == ["Kept."]
+    assert len(view(made, "table")["rows"]) == 30
+
+
+def test_one_term_takes_and_several_take() -> None:
+    def decision(name: str) -> str:
+        rows = [{"plan": "dp8", "time_s": 1.0, "terms_s": {name: 0.9, "bubble": 0.1}}]
+        return str(view(Report("train", (Column("plan"),), rows), "heading")["decision"])
+
+    assert decision("host").startswith("Host takes 90 % of the step.")
+    assert decision("products").startswith("Products take 90 % of the step.")
+
+
+def test_set_ups_that_are_not_drawn_are_counted() -> None:
+    rows = [{"plan": f"tp{n}", "time_s": 1.0, "terms_s": {"products": 1.0}} for n in range(1, 48)]
+    drawn = view(Report("search train", (Column("plan"),), rows), "terms")
+    assert len(drawn["bars"]) + drawn["left_out"] == 47
+    assert drawn["left_out"] > 0
+
+
+def test_a_projection_has_its_times_in_seconds_and_names_its_tables(perfmodel) -> None:
+    line = ("project", EXAMPLES / "profile_gpt2.csv", "--from", "a100-sxm4-40gb", "--to", "h100", "--format", "json")
+    document = perfmodel(*line).json
+    made = json_report(document, "projected.json")
+    heading = view(made, "heading")
+    assert heading["units"].keys() >= {"low", "high", "total_time_s", "projected_time_s"}
+    assert set(heading["units"].values()) == {"s"}
+    figures = {figure["label"]: figure["value"] for figure in heading["figures"]}
+    there = next(figure for figure in heading["figures"] if figure["label"] == "there")
+    assert there["low"] < there["value"] < there["high"]
+    drawn = view(made, "pair")
+    assert (drawn["before_s"], drawn["after_s"]) == pytest.approx((figures["here"], there["value"]))
+    changes = [abs(row["after_s"] - row["before_s"]) for row in drawn["rows"]]
+    assert changes == sorted(changes, reverse=True)
+    for table in (one for one in report_views(made) if one["kind"] == "table"):
+        assert table["title"]
+        assert {column["unit"] for column in table["columns"] if column["key"] in ("low", "high")} == {"s"}
+
+
+def test_a_comparison_begins_with_what_to_do(perfmodel, tmp_path) -> None:
+    record = EXAMPLES / "records" / "h100-sxm5-80gb_2026-11-23.json.gz"
+    document = perfmodel("compare", record, record, "--format", "json", "--across", "dtype").json
+    heading = view(json_report(document, "compared.json"), "heading")
+    assert heading["decision"] == document["context"]["what_to_do"]
+    assert "what_to_do" not in heading["context"]
+    assert heading["units"]["threshold"] == "fraction"
+    assert unit_of("not_modelled_share_of_bytes") == "fraction"
+    figures = {figure["label"]: figure["value"] for figure in heading["figures"]}
+    assert (figures["rows slower"], figures["rows faster"]) == (0, 0)
+    assert figures["after / before, all rows"] == 1.0

@@ -13,7 +13,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.errors import UsageError
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.render.plots.accuracy import MOST_POINTS, _reach, accuracy_plot, coverage_plot
+from perfmodel.render.plots.accuracy import MOST_POINTS, _few_ticks, _reach, accuracy_plot, coverage_plot
 from perfmodel.render.plots.figure import save_figure
 
 
@@ -70,6 +70,16 @@ def test_the_axes_are_equal_and_hold_every_point(made):
     points = next(c for c in left.collections if c.get_gid() == "rows").get_offsets()
     assert points.min() > left.get_xlim()[0]
     assert points.max() < left.get_xlim()[1]
+
+
+@pytest.mark.parametrize("low", [1.3e-9, 33e-6, 0.7])
+@pytest.mark.parametrize("factor", [1.0, 2.0, 9.0, 30.0])
+def test_a_short_axis_has_a_few_labels(low, factor):
+    ticks = _few_ticks(low / 1.6, low * factor * 1.6)
+    assert 3 <= len(ticks) <= 9
+    assert all(low / 1.6 <= tick <= low * factor * 1.6 for tick in ticks)
+    # texts of the widths of such labels do not touch on an axis of 4.3 inches
+    assert np.diff(np.log(ticks)).min() / np.log(factor * 1.6**2) * 4.3 * 72 > 30
 
 
 def test_the_histogram_counts_each_family_whole(made):

@@ -45,3 +45,11 @@ def test_a_dimension_has_the_colour_that_it_has_in_the_plot_of_one_rank() -> Non
     assert shown["compute"] == to_rgba(styles.COLORS["compute"])
     assert shown["exposed communication"] == to_rgba(styles.COLORS[styles.COMMUNICATION])
     assert len(set(shown.values())) == len(shown)
+
+
+@pytest.mark.parametrize(("most", "height"), [(4, 0.8), (3, 1.0)])
+def test_bars_of_many_ranks_leave_no_gaps_of_a_pixel(monkeypatch: pytest.MonkeyPatch, most: int, height: float) -> None:
+    monkeypatch.setattr("perfmodel.render.plots.diagnosis.ranks._MOST_APART", most)
+    job = join([summarise(read_profile(path)) for path in sorted(FOLDER.glob("*.gz"))])
+    bars = ranks_plot(job).axes[0].patches
+    assert {round(bar.get_height(), 9) for bar in bars} == {height}

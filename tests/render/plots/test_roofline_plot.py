@@ -483,6 +483,28 @@ def test_no_name_of_a_bandwidth_lies_on_another():
         assert beside or above, (first.get_text(), second.get_text())
 
 
+@pytest.mark.parametrize("name", ["h100", "a100", "l40s"])
+@pytest.mark.parametrize("size", [4096.0, 1e12])
+def test_names_of_bandwidths_lie_within_the_frame(name, size):
+    """Products of 10^12 leave the slopes a corner of the axes, in which the names of caches were cut by the frame."""
+    machine = pm.hardware(name)
+    points = [pm.predict(pm.Gemm(m=size, n=size, k=size), machine), pm.predict(pm.Softmax(rows=1, cols=1), machine)]
+    figure = roofline_plot(machine, points)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    frame = figure.axes[0].get_window_extent(renderer)
+    names = figure.findobj(SlopeText)
+    assert names
+    for text in names:
+        box = text.get_window_extent(renderer)  # around the slanted text
+        assert frame.x0 - 1 <= box.x0, text.get_text()
+        assert box.x1 <= frame.x1, text.get_text()
+        assert frame.y0 <= box.y0, text.get_text()
+        assert box.y1 <= frame.y1 + 1, text.get_text()
+    if size > 1e6:
+        assert len(names) <= 2, "only the main memory, as stated and sustained"
+
+
 @pytest.mark.parametrize("name", ["h100", "a100"])
 def test_a_sustained_bandwidth_stands_clear_below_its_line(name):
     machine, points = sweep_on(name)

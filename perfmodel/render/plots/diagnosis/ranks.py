@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _COLOURS = {dimension: styles.COLORS[styles.COMMUNICATION if dimension == EXPOSED else dimension]
             for dimension in DIMENSIONS}  # fmt: skip
 _MOST_LABELS = 32
+#: ranks whose bars stand apart; gaps of more would be as narrow as a pixel, here drawn and there not
+_MOST_APART = 64
 
 
 def ranks_plot(job: Job) -> Figure:
@@ -35,10 +37,12 @@ def ranks_plot(job: Job) -> Figure:
 def _bars(axes: Axes, job: Job) -> None:
     left = np.zeros(len(job.ranks))
     place = np.arange(len(job.ranks))
+    apart = len(job.ranks) <= _MOST_APART
     for dimension in DIMENSIONS:
         times = np.array([1e3 * rank.times_s[dimension] for rank in job.ranks])
         if times.any():
-            axes.barh(place, times, left=left, color=_COLOURS[dimension], label=dimension)
+            high, colour = 0.8 if apart else 1.0, _COLOURS[dimension]
+            axes.barh(place, times, high, left=left, color=colour, label=dimension, antialiased=apart)
             left += times
     axes.set_xlabel("time of the window [ms]")
     _rank_axis(axes, job)

@@ -40,6 +40,8 @@ __all__ = ["figure_format", "roofline_figure", "roofline_plot", "save_figure"]
 
 #: cost of covering the name of a bandwidth: above that of any marks, so that two names never lie on each other
 _NAMED = 100.0
+#: how far the letters of such a name reach from its line [pt]
+_LETTERS = 11.0
 
 
 @dataclass(frozen=True)
@@ -226,9 +228,24 @@ def _has_room_below(slope: Slope, slopes: Sequence[Slope]) -> bool:
     return min(under, default=math.inf) > min(above, default=math.inf)
 
 
+def _drawn_length(axes: Axes, slope: Slope, highest_flop_per_s: float, placer: LabelPlacer) -> float:
+    """Return the length of a line as it is drawn [pt]."""
+    first, last = placer.points_of(slope.visible(axes, highest_flop_per_s))
+    return float(np.hypot(*(last - first)))
+
+
 def _name_slopes(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
-    """Write each bandwidth along its line where it covers least and leaves marks room; some sustained ones below it."""
+    """Write each bandwidth along its line where it covers least and leaves marks room; some sustained ones below it.
+
+    A line that is shorter than its name has none, since the frame would cut it. Where the axes reach so far that the
+    slopes are a corner of them, only the main memory is named.
+    """
     highest = max((ceiling.flop_per_s for ceiling in panel.ceilings), default=axes.get_ylim()[1])
+    cornered = any(
+        _drawn_length(axes, slope, highest, placer) < 2 * placer.width_of(slope.label, 8.0)
+        for slope in panel.slopes
+        if slope.main
+    )
     for slope in panel.slopes:
         start, end = slope.visible(axes, highest)
         first, last = placer.points_of((start, end))
@@ -236,8 +253,12 @@ def _name_slopes(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
         below = slope.sustained and _has_room_below(slope, panel.slopes)
         across = np.array([-along[1], along[0]]) * (-9.0 if below else 7.0)
         length = placer.width_of(slope.label, 8.0)
-        room = float(np.hypot(*(last - first))) - length
-        choices = np.linspace(4.0, max(4.0, room), 120)
+        room = _drawn_length(axes, slope, highest, placer) - length
+        if not slope.main and (room < 0 or cornered):
+            continue
+        # letters above a steep line lean over what is left of it
+        least = 4.0 if below else max(4.0, (1.0 + _LETTERS * along[1]) / along[0])
+        choices = np.linspace(least, max(least, room), 120)
         steps = np.arange(0, length, 5.0)[:, None] * along + across
         costs = [placer.crowding(first + choice * along + steps, 7.0, 18.0) for choice in choices]
         begin = first + float(choices[int(np.argmin(costs))]) * along

@@ -1,6 +1,7 @@
 // Bars: time by dimension, operators against their bounds, the terms of set-ups, and the change from before to after.
+
 function bars(parent, view) {
-  const node = section(parent, view), total = d3.sum(view.bars, bar => bar.time_s), kept = view.bars.filter(bar => bar.time_s > 0);
+  const node = section(parent, view), total = d3.sum(view.bars, bar => bar.time_s), kept = view.bars.filter(bar => bar.time_s > ROUNDED * total);
   const pen = scale(view.bars.map(bar => bar.name));
   chart(node, `${view.title}: ${kept.map(bar => `${bar.name} ${show(bar.time_s / total, "fraction")}`).join(", ")}`, (svg, width) => {
     const left = 96, x = d3.scaleLinear([0, d3.max(kept, bar => bar.time_s) || 1], [0, Math.max(60, width - left - 140)]);
@@ -59,6 +60,7 @@ const TERM_COLOURS = {
   products: "--c0", attention: "--c5", head: "--c8", memory_bound: "--c4", casts: "--c9", recompute: "--c3", tensor: "--c2", context: "--c10",
   expert: "--c11", data: "--c12", sends: "--c7", optimizer: "--c1", compression: "--c9", bubble: "--c6", stragglers: "--c6", loading: "--c6",
   weights: "--c0", kv: "--c4", kernels: "--c5", prefill: "--c2", gaps: "--c13", host: "--c6",
+  compute: "--c0", "exposed communication": "--c2", transfer: "--c4", launch: "--c3", sync: "--c5", idle: "--c6",
 };
 const TERM_ORDER = Object.keys(TERM_COLOURS);
 
@@ -85,11 +87,11 @@ function terms(parent, view) {
   });
   const key = make("p", node, "", { class: "soft" }), first = view.bars[0], whole = total(first);
   for (const name of names) swatch(key, pen(name), name.replaceAll("_", " ") + (view.bars.length === 1 ? ` ${show(first.terms[name] / whole, "fraction")}` : ""));
-  make("p", node, `Bars: ${view.unit}, by part${view.bars[0].low_s ? "; whisker: 80 % interval" : ""}.`, { class: "soft" });
+  make("p", node, `Bars: ${view.unit}, by part${view.bars[0].low_s ? "; whisker: 80 % interval" : ""}.${view.left_out ? ` ${view.left_out} more are in the table.` : ""}`, { class: "soft" });
 }
 
 function pair(parent, view) {
-  const node = section(parent, view), changes = view.rows.filter(row => row.before_s !== row.after_s);
+  const node = section(parent, view), changes = view.rows.filter(row => Math.abs(row.after_s - row.before_s) > ROUNDED * (view.before_s + view.after_s));
   if (view.decision) make("p", node, view.decision, { class: "decision" });
   if (!changes.length) return;
   const most = d3.max(changes, row => Math.abs(row.after_s - row.before_s));
@@ -101,8 +103,8 @@ function pair(parent, view) {
     row.append("text").attr("y", 12).attr("class", "halo").text(item => clipped(`${item.name}${item.state ? ` (${item.state})` : ""}`, width - 4));
     row.append("rect").attr("y", 17).attr("height", 13).attr("x", item => Math.min(x(0), x(change(item)))).attr("width", item => Math.max(1, Math.abs(x(change(item)) - x(0)))).attr("fill", item => (change(item) < 0 ? colour(0) : colour(1)));
     row.append("text").attr("y", 28).attr("x", item => x(change(item)) + (change(item) < 0 ? -6 : 6)).attr("text-anchor", item => (change(item) < 0 ? "end" : "start")).text(item => `${change(item) < 0 ? "-" : "+"}${show(Math.abs(change(item)), "s", 3)}`);
-    hinted(row, item => `${item.name}\nbefore ${show(item.before_s, "s")}\nafter ${show(item.after_s, "s")}${item.before_s ? `, ${show(item.after_s / item.before_s - 1, "fraction")}` : ""}`);
+    hinted(row, item => `${item.name}\n${view.ends ? view.ends[0] : "before"} ${show(item.before_s, "s")}\n${view.ends ? view.ends[1] : "after"} ${show(item.after_s, "s")}${item.before_s ? `, ${show(item.after_s / item.before_s - 1, "fraction")}` : ""}`);
     return 38 * changes.length;
   });
-  make("p", node, `After less before: blue to the left is faster, orange to the right slower.${view.left_out ? ` ${view.left_out} smaller changes are left out.` : ""}`, { class: "soft" });
+  make("p", node, `${view.difference || "After less before"}: blue to the left is faster, orange to the right slower.${view.left_out ? ` ${view.left_out} smaller changes are left out.` : ""}`, { class: "soft" });
 }

@@ -21,6 +21,8 @@ function make(tag, parent, text, attributes) {
   return node;
 }
 
+// shares below this are what rounded clocks leave of nothing
+const ROUNDED = 1e-6;
 const digits = (value, most = 4) => String(Number(value.toPrecision(most)));
 
 function show(value, unit, most = 4) {
@@ -28,6 +30,7 @@ function show(value, unit, most = 4) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "object") return "mean" in value ? show(value.mean, unit, most) : JSON.stringify(value);
   if (typeof value !== "number") return String(value);
+  if (unit === "fraction" && Math.abs(value) < ROUNDED) return "0 %";
   if (unit === "fraction") return `${Math.abs(value) < 1e-3 ? digits(100 * value, 1) : digits(100 * value, 3)} %`;
   if (unit === "x") return `${digits(value)} x`;
   if (unit === "FLOP/B") return `${digits(value)} FLOP/B`;
@@ -62,6 +65,19 @@ function hint(event, text) {
 const hinted = (selection, text) => selection
   .on("pointermove focus", (event, item) => hint(event, text(item)))
   .on("pointerleave blur", event => hint(event, ""));
+
+// What is drawn for the width and the colours of the window is drawn anew for paper before the browser lays that out.
+// Paper cannot be clicked: what is folded up is opened.
+const drawings = new Set();
+let folded = [];
+function onPaper(is) {
+  document.documentElement.classList.toggle("paper", is);
+  if (is) folded = [...document.querySelectorAll("details:not([open])")];
+  for (const one of folded) one.open = is;
+  for (const again of drawings) again();
+}
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));
 
 function section(parent, view) {
   const node = make("section", parent, null, { "data-kind": view.kind, "aria-label": view.title });
@@ -99,15 +115,23 @@ function chart(parent, label, draw) {
   }
   new ResizeObserver(resize).observe(node);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  drawings.add(() => { width = 0; resize(); });
   resize();
   return { svg, redraw };
 }
 
-// as much of a text as fits into some pixels, at 12 px a line
+// as much of a text as fits into some pixels, in the font of drawings
+const ruler = document.createElement("canvas").getContext("2d");
 function clipped(text, pixels) {
-  const most = Math.max(3, Math.floor(pixels / 7.1));
-  return text.length <= most ? text : `${text.slice(0, Math.ceil(most * .6) - 1)}…${text.slice(text.length - Math.floor(most * .4))}`;
+  ruler.font = "12px system-ui, sans-serif";
+  const wide = words => ruler.measureText(words).width;
+  let short = text;
+  for (let most = Math.floor(text.length * pixels / wide(text)); wide(short) > pixels && most > 2; most -= 1) short = `${text.slice(0, Math.ceil(most * .6) - 1)}…${text.slice(text.length - Math.floor(most * .4))}`;
+  return short;
 }
+
+// black or white, whichever is read more easily on a colour
+const onto = colour => (d3.lab(colour).l > 50 ? "#000" : "#fff");
 
 // ticks of an axis in a unit; of a time axis in one prefix
 const ticks = unit => value => (unit ? show(value, unit, 3) : d3.format("~s")(value));

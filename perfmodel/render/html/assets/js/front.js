@@ -4,14 +4,20 @@ function best(points) {
   return [...points].sort((a, b) => b.x - a.x || b.y - a.y).filter(point => point.y > most && (most = point.y, true));
 }
 
+// an axis begins at 0 unless its points would crowd at its end, as those of one limit on the time per token do
+function across(values) {
+  const [low, high] = d3.extent(values), room = (high - low) * .15 || high * .15;
+  return low > .6 * high ? [low - room, high + room] : [0, high * 1.08];
+}
+
 function front(parent, view, input, tables) {
   const node = section(parent, view), edge = best(view.points), groups = [...new Set(view.points.map(point => point.group))], pen = scale(groups);
   const describe = point => [point.name, point.group, point.users && `${digits(point.users)} users`, `${digits(point.x)} ${view.x}`, `${digits(point.y)} ${view.y}`, point.ttft_s && `first token after ${show(point.ttft_s, "s")}`, point.limiter && `waits for ${point.limiter}`, point.met === false && "misses the objective", edge.includes(point) ? "on the front" : ""].filter(Boolean).join("\n");
   chart(node, view.title, (svg, width) => {
     const height = Math.round(Math.min(400, Math.max(260, width * .45))), M = { l: 56, r: 16, t: 20, b: 40 };
-    const x = d3.scaleLinear([0, d3.max(view.points, p => p.x) * 1.08], [M.l, width - M.r]), y = d3.scaleLinear([0, d3.max(view.points, p => p.y) * 1.1], [height - M.b, M.t]);
+    const x = d3.scaleLinear(across(view.points.map(p => p.x)), [M.l, width - M.r]), y = d3.scaleLinear([0, d3.max(view.points, p => p.y) * 1.1], [height - M.b, M.t]);
     svg.append("g").attr("class", "axis").attr("transform", `translate(0,${height - M.b})`).call(d3.axisBottom(x).ticks(Math.max(3, width / 110)));
-    svg.append("g").attr("class", "axis").attr("transform", `translate(${M.l},0)`).call(d3.axisLeft(y).ticks(6, "~s"));
+    svg.append("g").attr("class", "axis").attr("transform", `translate(${M.l},0)`).call(d3.axisLeft(y).ticks(6).tickFormat(ticks("")));
     svg.append("text").attr("x", (width + M.l) / 2).attr("y", height - 4).attr("text-anchor", "middle").text(view.x);
     svg.append("text").attr("x", 4).attr("y", 11).text(view.y);
     svg.append("path").attr("fill", "none").attr("stroke", "currentColor").attr("stroke-opacity", .6).attr("stroke-width", 1.5).attr("d", d3.line(p => x(p.x), p => y(p.y))(edge));

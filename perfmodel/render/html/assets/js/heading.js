@@ -11,7 +11,7 @@ function heading(parent, view, input) {
   }
   const facts = make("ul", node, null, { class: "facts" });
   for (const [key, value] of Object.entries(view.context)) {
-    make("li", facts, `${key.replaceAll("_", " ").replace(/ s$/, "")}: ${Array.isArray(value) ? value.join(", ") : show(value, key.endsWith("_s") ? "s" : "")}`);
+    make("li", facts, `${key.replaceAll("_", " ").replace(/ s$/, "")}: ${Array.isArray(value) ? value.join(", ") : show(value, view.units[key])}`);
   }
   notes(node, view.notes);
 }
@@ -33,7 +33,7 @@ function notes(node, texts) {
   for (const text of texts.slice(0, SHOWN_NOTES)) make("li", first, text);
   if (texts.length <= SHOWN_NOTES) return;
   const more = make("details", node);
-  make("summary", more, `${texts.length - SHOWN_NOTES} more notes`);
+  make("summary", more, `${texts.length - SHOWN_NOTES} more note${texts.length === SHOWN_NOTES + 1 ? "" : "s"}`);
   const list = make("ul", more, null, { class: "notes" });
   for (const text of texts.slice(SHOWN_NOTES)) make("li", list, text);
 }

@@ -1,5 +1,7 @@
 // Lines over an axis, by uPlot: readings of the monitor, latency over the load, time over size, memory over a step.
 const MOST_SERIES = 16;
+// between the ticks of a clock [s]: none below a second, which its texts do not show
+const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, ...[1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 480, 720].map(minutes => 60 * minutes), ...[1, 2, 4, 7, 14, 30, 90, 365].map(days => 86400 * days)];
 
 // Times of the viewer's zone in 24 hours, with the day below the first of each day.
 function clockTexts(_, places, axis, space, step) {
@@ -36,7 +38,7 @@ function lines(parent, view) {
       width, height: width < 520 ? 210 : 260, ms: 1e-3, padding: [10, 14, 0, 0],
       scales: { x: { time: clock, distr: log ? 3 : 1 }, y: { range: (_, min, max) => (most > 0 && min >= 0 ? [0, max * 1.08 || 1] : uPlot.rangeNum(min, max, .1, true)) } },
       axes: [
-        { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font, label: clock ? undefined : view.x_label, labelFont: font, labelSize: 16, size: clock ? 46 : 34, ...(clock ? { space: 60, values: clockTexts } : { values: (_, list) => list.map(value => (value === null ? "" : digits(value))) }) },
+        { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font, label: clock ? undefined : view.x_label, labelFont: font, labelSize: 16, size: clock ? 46 : 34, ...(clock ? { space: 60, incrs: CLOCK_STEPS, values: clockTexts } : { values: (_, list) => list.map(value => (value === null ? "" : digits(value))) }) },
         { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font, size, ...(view.unit === "iB" ? { incrs: d3.range(50).map(power => 2 ** power) } : {}), values: (_, list) => list.map(value => (value === null ? "" : ticks(view.unit)(value))) },
       ],
       series: series.map((one, at) => (at ? { ...one, stroke: one.width ? colour(one.pen) : "transparent" } : one)),
@@ -52,7 +54,9 @@ function lines(parent, view) {
     for (const row of holder.querySelectorAll(".u-legend .band")) row.style.display = "none";
   }
   new ResizeObserver(draw).observe(holder);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (plot) plot.destroy(); plot = null; draw(); });
+  const again = () => { if (plot) plot.destroy(); plot = null; draw(); };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  drawings.add(again);
   draw();
   holder.setAttribute("role", "img");
   holder.setAttribute("aria-label", `${view.title}: ${shown.map(line => line.name).join(", ")}`);

@@ -35,7 +35,7 @@ async function pipeline(parent, view) {
       context.fillStyle = pens[backward[at]];
       context.globalAlpha = view.parts > 1 ? 1 - .55 * part[at] / view.parts : .9;
       context.fillRect(a, top, Math.max(.6, b - a - (b - a > 4 ? .7 : 0)), tall - 2);
-      if (b - a > 8 + 6 * String(micro[at] + 1).length && tall >= 12) { context.globalAlpha = 1; context.fillStyle = "#fff"; context.fillText(String(micro[at] + 1), (a + b) / 2, top + tall / 2 - 1); }
+      if (b - a > 8 + 6 * String(micro[at] + 1).length && tall >= 12) { context.globalAlpha = 1; context.fillStyle = onto(pens[backward[at]]); context.fillText(String(micro[at] + 1), (a + b) / 2, top + tall / 2 - 1); }
     }
     context.globalAlpha = 1;
     context.restore();
@@ -92,5 +92,6 @@ async function pipeline(parent, view) {
   make("span", key, `Numbers: micro batches.${view.parts > 1 ? " Paler: later parts of a stage." : ""} Empty: the bubble. Dashed: end of the passes; exchanges and the update follow. Wheel zooms, dragging moves.`);
   new ResizeObserver(size).observe(node);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  drawings.add(() => { width = 0; size(); });
   size();
 }

@@ -12,7 +12,7 @@ function roofline(parent, view, input, tables) {
   const level = pick("data from", levels.length ? levels : ["memory"]);
   const reset = make("button", bar, "Reset zoom", { type: "button" });
   const names = [...new Set(view.points.map(point => point.op))], pen = scale(names), off = new Set();
-  const chips = make("div", node, null, { class: "bar", role: "group", "aria-label": "operators" });
+  const chips = make("div", node, null, { class: "bar chips", role: "group", "aria-label": "operators" });
   if (names.length > 1) for (const name of names) {
     const chip = make("button", chips, null, { "aria-pressed": "true", type: "button" });
     swatch(chip, pen(name), name).style.marginRight = "0";
@@ -72,30 +72,44 @@ function roofline(parent, view, input, tables) {
       const roof = one => { const ridge = one.peak / one.bandwidth; return d3.line(p => x(p[0]), p => y(p[1]))([[a, Math.min(one.peak, a * one.bandwidth)], ...(ridge > a && ridge < b ? [[ridge, one.peak]] : []), [b, Math.min(one.peak, b * one.bandwidth)]]); };
       hinted(plot.selectAll("path.roof").data(lines).join("path").attr("class", "roof").attr("fill", "none").attr("stroke", "currentColor").attr("stroke-width", 1.6).attr("d", roof),
         one => `${one.machine} ${one.dtype}\n${show(one.peak, "FLOP/s")} and ${show(one.bandwidth, "B/s")} from ${one.level}, ridge at ${digits(one.peak / one.bandwidth)} FLOP/B`);
-      label(x, y, a, b);
       plot.selectAll("line.gap").data(points).join("line").attr("class", "gap").attr("stroke", point => pen(point.op)).attr("stroke-opacity", .5).attr("x1", point => x(point.x)).attr("x2", point => x(point.x)).attr("y1", point => y(limit(point))).attr("y2", point => y(rate(point)));
       const circles = plot.selectAll("circle").data(points).join("circle").attr("r", points.length > 300 ? 3 : 5).attr("tabindex", 0).attr("fill", point => (point.achieved ? pen(point.op) : "transparent")).attr("stroke", point => pen(point.op)).attr("stroke-width", 2)
         .attr("opacity", point => (cached() && point.fits_in !== level.value ? .25 : 1)).attr("cx", point => x(point.x)).attr("cy", point => y(rate(point)));
       hinted(circles, point => [`${point.name} ${point.dimensions} ${point.dtype}`, point.machine, point.kernel, `attainable ${show(point.attainable, "FLOP/s")} (${point.limiter})`, point.resident && `from ${point.fits_in} ${show(point.resident, "FLOP/s")} (${point.resident_limiter})`, point.predicted && `expected ${show(point.predicted, "FLOP/s")}`, point.achieved && `measured ${show(point.achieved, "FLOP/s")}`].filter(Boolean).join("\n"));
       circles.on("click", (_, point) => tables.some(one => one.mark(point.name))).on("keydown", (event, point) => { if (event.key === "Enter") tables.some(one => one.mark(point.name)); });
+      label(x, y, a, b);
       svg.node().dataset.drawMs = (performance.now() - begun).toFixed(1);
     }
-    // names of ceilings: peaks at the right above their roof, bandwidths on the slope; none over another
+    // names of ceilings: peaks at the right above their roof, bandwidths on the slope; one that would lie over another
+    // goes below its line, or along it
     function label(x, y, a, b) {
-      const several = new Set(lines.map(one => one.machine)).size > 1, taken = [];
-      const peaks = lines.filter(one => b > one.peak / one.bandwidth).map(one => ({ text: `${several ? `${one.machine} ` : ""}${one.dtype} ${show(one.peak, "FLOP/s", 3)}`, x: width - M.r - 4, y: y(one.peak) - 5, end: true }));
-      const slopes = d3.groups(lines, one => one.bandwidth).map(([bandwidth, group]) => {
-        const from = Math.max(a, y.domain()[0] / bandwidth), to = Math.min(b, d3.max(group, one => one.peak) / bandwidth);
-        return { text: `${several ? `${group[0].machine} ` : ""}${group[0].level} ${show(bandwidth, "B/s", 3)}`, at: Math.exp(.75 * Math.log(from) + .25 * Math.log(to)), bandwidth, shown: to > from * 2 };
-      }).filter(one => one.shown).map(one => ({ text: one.text, x: x(one.at) - 8, y: y(one.at * one.bandwidth) - 6, end: false, slope: true }));
-      const labels = [...peaks, ...slopes].filter(one => one.y > M.t && one.y < height - M.b).sort((p, q) => p.y - q.y).filter(one => {
-        const size = one.text.length * 7, left = one.end ? one.x - size : Math.max(M.l + 2, one.x - size), box = [left, left + size, one.y - 11, one.y + 3];
-        if (taken.some(other => box[0] < other[1] && box[1] > other[0] && box[2] < other[3] && box[3] > other[2])) return false;
-        taken.push(box);
-        one.left = left;
-        return true;
+      const several = new Set(lines.map(one => one.machine)).size > 1, taken = [], right = width - M.r - 4;
+      const called = (one, text) => { const whole = `${several ? `${one.machine} ` : ""}${text}`; return { text: whole, size: 7 * whole.length }; };
+      const flat = lines.filter(one => b > one.peak / one.bandwidth);
+      const peaks = d3.sort(d3.groups(flat, one => `${one.machine} ${show(one.peak, "", 3)}`), ([, group]) => -group[0].peak).map(([, group]) => {
+        const one = group[0], name = called(one, `${group.map(same => same.dtype).join(", ")} ${show(one.peak, "FLOP/s", 3)}`), ridge = x(Math.max(a, one.peak / one.bandwidth));
+        const lefts = d3.range(0, 480, 60).map(shift => right - shift - name.size).filter((left, at) => !at || left > ridge);
+        return { ...name, end: true, places: lefts.flatMap(left => [-5, 14].map(below => ({ left, y: y(one.peak) + below }))) };
       });
-      plot.selectAll("text").data(labels).join("text").attr("class", "halo").attr("text-anchor", one => (one.end ? "end" : "start")).attr("x", one => (one.end ? one.x : one.left)).attr("y", one => one.y).text(one => one.text);
+      const slopes = d3.groups(lines, one => `${one.machine} ${one.bandwidth}`).flatMap(([, group]) => {
+        const { bandwidth, level } = group[0], from = Math.max(a, y.domain()[0] / bandwidth), to = Math.min(b, d3.max(group, one => one.peak) / bandwidth);
+        if (to <= from * 2) return [];
+        const name = called(group[0], `${level} ${show(bandwidth, "B/s", 3)}`);
+        const places = [.25, .5, .7, .1].flatMap(share => {
+          const at = Math.exp((1 - share) * Math.log(from) + share * Math.log(to)), across = x(at), up = y(at * bandwidth);
+          return [{ left: Math.max(M.l + 2, across - 8 - name.size), y: up - 6 }, { left: across + 8, y: up + 14 }];
+        });
+        return [{ ...name, places }];
+      });
+      const labels = [...peaks, ...slopes].map(one => ({ ...one, ...one.places.find(place => free(place, one.size, taken)) })).filter(one => one.left !== undefined);
+      plot.selectAll("text").data(labels).join("text").attr("class", "halo").attr("text-anchor", one => (one.end ? "end" : "start")).attr("x", one => one.left + (one.end ? one.size : 0)).attr("y", one => one.y).text(one => one.text).raise();
+    }
+    function free({ left, y }, size, taken) {
+      const box = [left, left + size, y - 11, y + 3];
+      if (y < M.t || y > height - M.b || left < M.l || left + size > width) return false;
+      if (taken.some(other => box[0] < other[1] && box[1] > other[0] && box[2] < other[3] && box[3] > other[2])) return false;
+      taken.push(box);
+      return true;
     }
     return height;
   }

@@ -12,6 +12,7 @@ async function table(parent, view, input) {
   if (rows.length < 4) search.parentElement.hidden = true;
   const scroll = make("div", node, null, { class: "scroll", tabindex: 0, role: "region", "aria-label": view.title });
   const grid = make("table", scroll), head = make("tr", make("thead", grid)), body = make("tbody", grid);
+  const cut = make("p", node, "", { class: "soft" });
   const numeric = view.columns.map((_, at) => rows.some(row => typeof row[at] === "number" || (row[at] && typeof row[at] === "object")));
   let order = rows.map((_, at) => at), kept = order, sorted = null, down = false, marked = -1;
   const shownColumns = () => view.columns.map((column, at) => [column, at]).filter(([column]) => all.checked || (column.shown && !column.prose));
@@ -35,6 +36,8 @@ async function table(parent, view, input) {
     }
     if (last < kept.length && !everything) spacer(kept.length - last);
     body.replaceChildren(lines);
+    cut.textContent = everything && last < kept.length ? `The first ${last} of ${kept.length} rows.` : "";
+    cut.hidden = !cut.textContent;
   }
   function refresh() {
     const words = search.value.toLowerCase();

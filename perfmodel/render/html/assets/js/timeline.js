@@ -77,7 +77,7 @@ async function timeline(parent, view, input, tables) {
       context.beginPath();
       context.rect(left + a, top, b - a - 3, LANE - 4);
       context.clip();
-      context.fillStyle = "#fff";
+      context.fillStyle = onto(pens[kind[at]]);
       context.fillText(view.names[name[at]], left + a + 4, top + LANE / 2 - 2);
       context.restore();
     }
@@ -135,5 +135,6 @@ async function timeline(parent, view, input, tables) {
   make("span", key, "Wheel zooms, dragging moves, a click marks the operator's row. Narrow events: the darker, the busier the pixel.");
   new ResizeObserver(size).observe(node);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  drawings.add(() => { width = 0; size(); });
   size();
 }
