@@ -285,3 +285,12 @@ LibraryOption = Annotated[
         "NAME",
     ),
 ]
+SpreadOption = Annotated[
+    float,
+    fraction_option(
+        "--length-spread",
+        "Lengths are uniform within this share of their means (20%, 0.2): of documents, or of answers and of prompts "
+        "without their --prefix.",
+        show_default=True,
+    ),
+]

@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     OutputOption,
     PlotOption,
     SchedulerOption,
+    SpreadOption,
     TopOption,
     WideOption,
     WorkersOption,
@@ -36,7 +37,6 @@ from perfmodel.cli._serving_options import (
     PrefixOption,
     SeedOption,
     SloOption,
-    SpreadOption,
     StatesOption,
     UtilizationOption,
 )

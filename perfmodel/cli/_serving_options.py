@@ -46,14 +46,6 @@ StatesOption = Annotated[
 ]
 IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean tokens of a prompt.")]
 OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.")]
-SpreadOption = Annotated[
-    float,
-    fraction_option(
-        "--length-spread",
-        "Lengths are uniform within this share of their means (20%, 0.2): those of prompts without their --prefix.",
-        show_default=True,
-    ),
-]
 PrefixOption = Annotated[
     int, typer.Option("--prefix", metavar="TOKENS", help="Leading tokens of every prompt in the prefix cache.")
 ]

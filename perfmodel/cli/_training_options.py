@@ -47,8 +47,7 @@ ExpertOverlapOption = Annotated[
     bool,
     typer.Option(
         "--expert-overlap",
-        help="Exchanges of experts run beside the passes of another micro batch (Megatron-Core's "
-        "--overlap-moe-expert-parallel-comm).",
+        help="Exchanges of experts run beside the passes of another micro batch (Megatron-Core's combined 1F1B).",
     ),
 ]
 MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.")]
@@ -180,9 +179,6 @@ DocumentsOption = Annotated[
         "frequent. Default: one document a sequence.",
         "N,N,...",
     ),
-]
-LengthSpreadOption = Annotated[
-    float, fraction_option("--length-spread", "Lengths of documents are uniform within this share of --documents.")
 ]
 TokensOption = Annotated[
     str | None, option("--tokens", "Tokens of a run: 15T. Default with a price: 20 a parameter.", "T")

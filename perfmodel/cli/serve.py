@@ -47,6 +47,7 @@ from perfmodel.cli._options import (
     PlotOption,
     PriceOption,
     SchedulerOption,
+    SpreadOption,
     WideOption,
     WorkersOption,
 )
@@ -70,7 +71,6 @@ from perfmodel.cli._serving_options import (
     SeedOption,
     SloOption,
     SpeculateOption,
-    SpreadOption,
     StatesOption,
     UtilizationOption,
 )
