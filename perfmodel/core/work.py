@@ -327,29 +327,23 @@ class Work:
         again_written: Number = 0.0
         for _, shape, dtype, reads, writes, again in tensors:
             size = product_of(shape) * DTYPE_BYTES[dtype]
-            add = _with if type(size) is float else _added
-            total = add(total, 1.0, size)
+            total = _added(total, size)
             if reads is not NEVER:
-                read = add(read, reads, size)
+                read = _added(read, size, reads)
             if writes is not NEVER:
-                written = add(written, writes, size)
+                written = _added(written, size, writes)
             if again is not NEVER:
-                repeated = add(repeated, again, size)
+                repeated = _added(repeated, size, again)
                 if writes is not NEVER:  # reads are served first: what is written last has to arrive
-                    again_written = add(again_written, maximum(0.0, again - reads), size)
+                    again_written = _added(again_written, size, maximum(0.0, again - reads))
         return cls(flop, read, written, total, repeated, again_written)
 
 
-def _with(moved: Number, passes: Number, size: Number) -> Number:
-    """Return bytes with those of some passes over a tensor."""
-    return moved + passes * size
-
-
-def _added(moved: Number, passes: Number, size: Number) -> Number:
-    """Return what `_with` does for arrays; the usual numbers, none and one, multiply no array."""
-    if type(passes) is float:
+def _added(moved: Number, size: Number, passes: Number = 1.0) -> Number:
+    """Return bytes with those of some passes over a tensor; the usual numbers, none and one, multiply no array."""
+    if type(size) is not float and type(passes) is float:
         if passes == 0.0:
             return moved
         if passes == 1.0:
             return size if type(moved) is float and moved == 0.0 else moved + size
-    return _with(moved, passes, size)
+    return moved + passes * size
