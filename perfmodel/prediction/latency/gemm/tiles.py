@@ -56,7 +56,7 @@ def tiles_of(machine: Machine, batched: bool) -> Tiles:
     return (kernels.gemm_batched_tiles if batched else kernels.gemm_tiles) or VECTOR
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
     """What the formula needs of a tile: numbers, or arrays of all tiles, or of the tile that each product has.
 
