@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Union
 
 from perfmodel.core.hardware import Hardware
@@ -29,11 +30,17 @@ def find_machine(machine: Machine) -> Hardware:
     """
     if isinstance(machine, Hardware):
         return machine
-    from perfmodel.hardware_catalog import hardware
-
     remedy = 'Give a name of the catalog, "h100", the path of a spec file, or what pm.hardware returns.'
     expect(machine, str | os.PathLike, "machine", place="hardware", remedy=remedy)
-    return hardware(os.fspath(machine))
+    return _catalog()(os.fspath(machine))
+
+
+@functools.cache
+def _catalog() -> Callable[[str], Hardware]:
+    """Return `perfmodel.hardware_catalog.hardware`; Python looks for 1 us whether a module is imported already."""
+    from perfmodel.hardware_catalog import hardware
+
+    return hardware
 
 
 def known_machines(names: Iterable[str]) -> list[Hardware]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -51,14 +52,20 @@ def predict(
     UsageError
         When a name is unknown, an argument is of a wrong type, or the machine has no peak for the operator's dtype.
     """
-    from perfmodel.prediction.predict import predict as predict_on
-
     machine = find_machine(hardware)
     try:
-        return predict_on(op, machine, timing=timing, cache=cache, library=library, load=load)
+        return _predict_on()(op, machine, timing=timing, cache=cache, library=library, load=load)
     except (AttributeError, TypeError):  # looked at only now: a call takes 50 us, and nearly all have an operator
         check_operator(op)
         raise
+
+
+@functools.cache
+def _predict_on() -> Callable[..., Prediction]:
+    """Return the function, which is imported at the first call: Python looks for 1 us whether a module is there."""
+    from perfmodel.prediction.predict import predict as predict_on
+
+    return predict_on
 
 
 @suggesting

@@ -36,9 +36,6 @@ TERMINATED = 128 + signal.SIGTERM
 _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
 #: modules of this package that hold no command
 _NO_COMMANDS = ("app", "extension")
-#: new objects after which Python looks for garbage: imports make tens of thousands that stay, and to search these 130
-#: times takes up to a tenth of the time of a short command
-_COLLECT_AFTER = 50_000
 #: options that print help
 _HELP = ("-h", "--help")
 #: how the parser begins to say that a command has no such option
@@ -310,7 +307,6 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 def main() -> None:
     """Run the command line of this process."""
-    gc.set_threshold(_COLLECT_AFTER)
     _replace_closed_streams()
     codecs.register_error(_ESCAPED, _escape)
     for stream in (sys.stdout, sys.stderr):
@@ -327,6 +323,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
+    gc.freeze()  # else the interpreter searches all objects for garbage at its exit, a twentieth of a short command
     sys.exit(code)
 
 

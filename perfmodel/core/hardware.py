@@ -240,9 +240,10 @@ class Hardware(Reportable):
 
     def _or_fp32(self, peak: Peak) -> Peak:
         """Return the fp32 vector peak if a narrow dtype is slower: frameworks then convert and compute in fp32."""
+        if peak.engine != "vector" or peak.dtype not in ("fp16", "bf16", "fp8"):
+            return peak
         fp32 = self.find_peak("fp32", "vector")
-        narrow = peak.engine == "vector" and peak.dtype in ("fp16", "bf16", "fp8")
-        return fp32 if fp32 and narrow and peak.flop_per_s < fp32.flop_per_s else peak
+        return fp32 if fp32 and peak.flop_per_s < fp32.flop_per_s else peak
 
     def lacks(self, dtype: str, engine: Engine | None = None) -> UsageError:
         """Build the error for a dtype (on an engine) that this device has no peak for."""
@@ -269,11 +270,11 @@ def cached_per_machine(
     @functools.wraps(function)
     def cached(hardware: Hardware, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
         key = (function, *arguments, *options.items()) if options else (function, *arguments)
-        results: dict[Any, Result] = vars(hardware).setdefault("_cached", {})
         try:
-            return results[key]
+            known: Result = hardware.__dict__["_cached"][key]
         except KeyError:
-            results[key] = found = function(hardware, *arguments, **options)
-            return found
+            known = function(hardware, *arguments, **options)
+            vars(hardware).setdefault("_cached", {})[key] = known
+        return known
 
     return cached

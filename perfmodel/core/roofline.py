@@ -125,12 +125,16 @@ def bound(terms: Mapping[Name, Number]) -> Bound:
     >>> bound({"compute": 2.0, "hbm": 3.0}).limiter
     'hbm'
     """
-    names = tuple(terms)
-    times = list(terms.values())
-    if set(map(type, times)) <= _PLAIN:
-        largest = max(times)
-        return Bound(float(largest), times.index(largest), names)
-    values = [np.asarray(value, dtype=np.float64) for value in terms.values()]
+    names, times = tuple(terms), list(terms.values())
+    largest, place = times[0], 0
+    for index, number in enumerate(times):
+        if type(number) not in _PLAIN:
+            break
+        if number > largest:
+            largest, place = number, index
+    else:
+        return Bound(float(largest), place, names)
+    values = [np.asarray(value, dtype=np.float64) for value in times]
     time: NDArray[np.float64] = values[0]
     code = np.zeros((), dtype=np.int8)
     for index, value in enumerate(values[1:], start=1):

@@ -82,17 +82,19 @@ def plain_ints(made: object, names: Iterable[str]) -> None:
             object.__setattr__(made, name, int(value))
 
 
+#: found in half of the time that ``np.ndarray`` takes
+_ARRAY = np.ndarray
 #: types of single numbers
 _SINGLE = frozenset({int, float, np.float64})
 
 
 def maximum(a: Number, b: Number) -> Number:
     """Return the larger of two, element by element; NaN where either is NaN, as `numpy.maximum`."""
-    if type(a) is float and type(b) is float:
-        return a if a >= b or a != a else b  # only NaN differs from itself
-    if type(a) in _SINGLE and type(b) in _SINGLE:
-        return maximum(float(a), float(b))
-    return np.maximum(a, b)
+    if type(a) is not float or type(b) is not float:
+        if type(a) not in _SINGLE or type(b) not in _SINGLE:
+            return np.maximum(a, b)
+        a, b = float(a), float(b)
+    return a if a >= b or a != a else b  # only NaN differs from itself
 
 
 def raised(value: Number, least: Number) -> Number:
@@ -104,11 +106,11 @@ def raised(value: Number, least: Number) -> Number:
 
 def minimum(a: Number, b: Number) -> Number:
     """Return the smaller of two, element by element; NaN where either is NaN, as `numpy.minimum`."""
-    if type(a) is float and type(b) is float:
-        return a if a <= b or a != a else b  # only NaN differs from itself
-    if type(a) in _SINGLE and type(b) in _SINGLE:
-        return minimum(float(a), float(b))
-    return np.minimum(a, b)
+    if type(a) is not float or type(b) is not float:
+        if type(a) not in _SINGLE or type(b) not in _SINGLE:
+            return np.minimum(a, b)
+        a, b = float(a), float(b)
+    return a if a <= b or a != a else b  # only NaN differs from itself
 
 
 def clipped(value: Number, least: Number, most: Number) -> Number:
@@ -138,10 +140,15 @@ def log2(size: Number) -> Number:
 
 
 class Functions(NamedTuple):
-    """What a formula asks for very often, chosen once for what it works on: a number, or arrays."""
+    """What a formula asks for very often, chosen once for what it works on: a number, or arrays.
+
+    Of arrays ``raised`` works in the memory of the first; the whole numbers of a number are Python's own.
+    """
 
     ceil: Callable[[Any], Any]
+    floor: Callable[[Any], Any]
     raised: Callable[[Any, Any], Any]
+    lowered: Callable[[Any, Any], Any]
     number: Callable[[Any], Any]
 
 
@@ -157,7 +164,18 @@ def number(mask: Any) -> Any:
     return mask.astype(np.float64) if isinstance(mask, np.ndarray) else float(mask)
 
 
-OF_ONE, OF_MANY = Functions(math.ceil, max, float), Functions(np.ceil, raised, number)
+def _larger(value: float, least: float) -> float:
+    """Return the larger of two numbers, none of which is NaN, in a third of the time that `max` takes."""
+    return value if value >= least else least
+
+
+def _smaller(value: float, most: float) -> float:
+    """Return the smaller of two numbers in a third of the time that `min` takes."""
+    return value if value <= most else most
+
+
+OF_ONE = Functions(math.ceil, math.floor, _larger, _smaller, float)
+OF_MANY = Functions(np.ceil, floor, raised, minimum, number)
 
 
 def product_of(values: Iterable[Number]) -> Number:
@@ -169,23 +187,22 @@ def product_of(values: Iterable[Number]) -> Number:
     array([1.20892582e+24])
     """
     product: Number = 1.0
-    listed = tuple(values)
-    if np.ndarray not in map(type, listed):
-        return math.prod(listed, start=1.0)
-    for value in listed:
-        wide = isinstance(value, np.ndarray) and value.dtype == np.float64
-        product = value if wide and type(product) is float and product == 1.0 else product * value
+    for value in values:
+        if type(value) is _ARRAY and value.dtype == np.float64 and type(product) is float and product == 1.0:
+            product = value
+        else:
+            product = product * value
     return product
 
 
 def anywhere(mask: bool | Number | NDArray[np.bool_]) -> bool:
     """Return whether a mask holds, or a number is not 0, for any point."""
-    return bool(mask.any() if isinstance(mask, np.ndarray) else mask)
+    return bool(mask.any()) if isinstance(mask, _ARRAY) else bool(mask)
 
 
 def everywhere(mask: bool | NDArray[np.bool_]) -> bool:
     """Return whether a mask holds for all points."""
-    return bool(mask.all() if isinstance(mask, np.ndarray) else mask)
+    return bool(mask.all()) if isinstance(mask, _ARRAY) else bool(mask)
 
 
 def largest(size: Number) -> Number:
@@ -310,29 +327,23 @@ class Work:
         again_written: Number = 0.0
         for _, shape, dtype, reads, writes, again in tensors:
             size = product_of(shape) * DTYPE_BYTES[dtype]
-            add = _with if type(size) is float else _added
-            total = add(total, 1.0, size)
+            total = _added(total, size)
             if reads is not NEVER:
-                read = add(read, reads, size)
+                read = _added(read, size, reads)
             if writes is not NEVER:
-                written = add(written, writes, size)
+                written = _added(written, size, writes)
             if again is not NEVER:
-                repeated = add(repeated, again, size)
+                repeated = _added(repeated, size, again)
                 if writes is not NEVER:  # reads are served first: what is written last has to arrive
-                    again_written = add(again_written, maximum(0.0, again - reads), size)
+                    again_written = _added(again_written, size, maximum(0.0, again - reads))
         return cls(flop, read, written, total, repeated, again_written)
 
 
-def _with(moved: Number, passes: Number, size: Number) -> Number:
-    """Return bytes with those of some passes over a tensor."""
-    return moved + passes * size
-
-
-def _added(moved: Number, passes: Number, size: Number) -> Number:
-    """Return what `_with` does for arrays; the usual numbers, none and one, multiply no array."""
-    if type(passes) is float:
+def _added(moved: Number, size: Number, passes: Number = 1.0) -> Number:
+    """Return bytes with those of some passes over a tensor; the usual numbers, none and one, multiply no array."""
+    if type(size) is not float and type(passes) is float:
         if passes == 0.0:
             return moved
         if passes == 1.0:
             return size if type(moved) is float and moved == 0.0 else moved + size
-    return _with(moved, passes, size)
+    return moved + passes * size

@@ -46,6 +46,8 @@ def innermost(
     inner = _last_started(order, start, thread, at, at_thread)
     climbing = np.flatnonzero(inner >= 0)
     for _ in range(_STEPS_UP):
+        if not climbing.size:
+            break
         climbing = climbing[end[inner[climbing]] <= at[climbing]]
         inner[climbing] = parent[inner[climbing]]
         climbing = climbing[inner[climbing] >= 0]

@@ -113,6 +113,8 @@ class Operator(abc.ABC):
     op: ClassVar[str] = ""
     #: names of the dimensions that were derived from others
     _derived: ClassVar[frozenset[str]] = frozenset()
+    #: whether no dimension is an array, as far as the check of a new operator has found out
+    _single: ClassVar[bool] = False
     #: the engine that the operator's arithmetic runs on by default
     preferred_engine: ClassVar[str] = "vector"
     #: whether a call that names no library may be several calls of PyTorch, where it has no kernel for the operator
@@ -153,10 +155,12 @@ class Operator(abc.ABC):
 
     def _check_shapes(self) -> None:
         """Check that the dimensions that are arrays can be broadcast together."""
-        if np.ndarray in map(type, self.__dict__.values()):
-            arrays = vars(self).items()
-            shapes = {name: value.shape for name, value in arrays if type(value) is np.ndarray and value.ndim}
-            check_shapes(self.op, shapes)
+        kept = self.__dict__
+        if np.ndarray not in map(type, kept.values()):
+            kept["_single"] = True
+            return
+        shapes = {name: value.shape for name, value in kept.items() if type(value) is np.ndarray and value.ndim}
+        check_shapes(self.op, shapes)
 
     def check(self) -> None:  # noqa: B027 -- most operators have nothing to add
         """Derive defaults and check the dimensions against each other; for subclasses."""
@@ -169,7 +173,7 @@ class Operator(abc.ABC):
     @property
     def points(self) -> int:
         """Number of points of a sweep; 1 for a single call."""
-        return math.prod(self.shape) if np.ndarray in map(type, self.__dict__.values()) else 1
+        return 1 if self._single else math.prod(self.shape)
 
     @property
     def numbers(self) -> int:

@@ -103,6 +103,8 @@ def _scaled_peak(op: Operator, peak: Peak) -> Peak:
 
 
 _LIMITERS = {str(limiter): limiter for limiter in Limiter}
+#: a member of an enumeration takes longer to find than in this dictionary
+_LINK = Limiter.LINK
 
 
 def ceiling_limiter(name: str) -> Limiter:
@@ -111,7 +113,7 @@ def ceiling_limiter(name: str) -> Limiter:
     >>> ceiling_limiter("hbm"), ceiling_limiter("pcie")
     ('hbm', 'link')
     """
-    return _LIMITERS.get(name, Limiter.LINK)
+    return _LIMITERS.get(name, _LINK)
 
 
 def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
@@ -165,7 +167,7 @@ def link_load(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     since it might send over the network what it has for its node, too.
     """
     traffic = link_traffic(op, hardware)
-    if not _exchanges(type(op)):
+    if not traffic or not _exchanges(type(op)):
         return traffic
     assert isinstance(op, Collective)
     spread = spread_of(op, hardware)

@@ -31,12 +31,16 @@ class Conditions:
     load: Load = Load.BURST
     version: str = ""
 
-    @property
+    def __hash__(self) -> int:
+        """Return the hash of what tells most conditions apart: members of enumerations take longer to hash than all."""
+        return hash((self.library, self.version))
+
+    @functools.cached_property
     def release(self) -> tuple[int, ...]:
         """The numbers of the version, the first three: (0, 5, 6) of "0.5.6.post2"; () without one."""
         return tuple(int(number) for number in re.findall(r"\d+", self.version)[:3])
 
-    @property
+    @functools.cached_property
     def caller(self) -> str:
         """Whose call it is: "vllm" of "vllm_triton", "torch" of "torch/fa2"."""
         return self.library.partition("/")[0].partition("_")[0]

@@ -123,6 +123,25 @@ def test_a_fault_shows_no_traceback_but_debug_does(perfmodel, monkeypatch, capsy
     assert "Traceback" in capsys.readouterr().err
 
 
+SEARCHED = """
+import gc, sys
+from perfmodel.__main__ import main
+searched = []
+gc.callbacks.append(lambda phase, info: searched.append(len(gc.get_objects())) if phase == "stop" else None)
+sys.argv = ["perfmodel", *{words!r}]
+try:
+    main()
+finally:
+    print(searched, gc.get_freeze_count() > 50_000, file=sys.stderr)
+"""
+
+
+def test_a_short_command_searches_for_no_garbage():
+    program = SEARCHED.format(words=ANALYZE)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stderr == "[] True\n"  # nor does the interpreter at its exit, which passes over what is frozen
+
+
 def test_an_interrupt_exits_130(perfmodel, monkeypatch):
     def interrupted(_only):
         raise KeyboardInterrupt

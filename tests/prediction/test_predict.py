@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -403,3 +404,23 @@ def test_the_floor_counts_only_products_that_no_algorithm_avoids(simple_gpu: Har
     assert bound_time(conv, simple_gpu).limiter == "compute"
     assert floor_time(conv, simple_gpu) == pytest.approx(conv.flop() / 4 / 100e12)
     assert floor_time(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"), simple_gpu) == pytest.approx(2 * 4096**3 / 100e12)
+
+
+@pytest.mark.parametrize("m", [64, np.array([1.0, 64.0, 4096.0])], ids=["one", "many"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_terms_that_are_found_later_add_up_to_the_time_also_in_another_process(m: object, dtype: str) -> None:
+    made = pm.predict(pm.Gemm(m=m, n=512, k=1000, dtype=dtype), "a100-sxm4-40gb")
+    moved = pickle.loads(pickle.dumps(made))
+    for one in (made, moved):
+        np.testing.assert_allclose(sum(one.predicted_terms_s.values()), one.predicted_time_s, rtol=1e-12)
+
+
+def test_terms_of_kernels_of_several_families_are_those_of_each(a100: Hardware) -> None:
+    """Queries of one token and of many are of two families; their terms are found when they are asked for."""
+    seq_q = np.array([1.0, 512.0])
+    both = pm.predict(pm.Attention(batch=4, heads=8, seq_q=seq_q, seq_kv=512, head_dim=64, dtype="bf16"), a100)
+    for index, size in enumerate(seq_q):
+        one = pm.predict(pm.Attention(batch=4, heads=8, seq_q=size, seq_kv=512, head_dim=64, dtype="bf16"), a100)
+        assert np.asarray(both.family)[index] == one.family
+        for term, time_s in one.predicted_terms_s.items():
+            assert np.broadcast_to(both.predicted_terms_s[term], 2)[index] == pytest.approx(time_s, rel=1e-9)

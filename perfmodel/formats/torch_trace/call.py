@@ -250,16 +250,18 @@ def _argument(dims: Any, strides: Any, kind: Any, by_kernel: str) -> Argument:
 
 def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
     """Return a tensor from its sizes, its strides and PyTorch's name of its dtype; None for impossible sizes."""
-    if not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in dims):
-        return None
+    for size in dims:  # a loop, since short traces wait for such expressions longer than for their events
+        if type(size) is not int or not 0 <= size < LARGEST_SIZE:
+            return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
-    inner = None
-    has_strides = isinstance(strides, list) and len(strides) == len(dims) and all(type(step) is int for step in strides)
-    if not has_strides:
-        strides = [1] * len(dims)
-    else:
-        inner = next((axis for axis, step in enumerate(strides) if step == 1 and dims[axis] > 1), None)
-    distinct = math.prod(size for size, stride in zip(dims, strides, strict=True) if stride != 0)
+    if not isinstance(strides, list) or len(strides) != len(dims) or not set(map(type, strides)) <= {int}:
+        return Shape(tuple(dims), dtype, math.prod(dims))
+    distinct, inner = 1, None
+    for axis, stride in enumerate(strides):
+        if stride != 0:
+            distinct *= dims[axis]
+        if stride == 1 < dims[axis] and inner is None:
+            inner = axis
     channels_last = len(dims) == 4 and strides[1] == 1 < dims[1] and strides[3] == dims[1]
     return Shape(tuple(dims), dtype, distinct, channels_last, inner, inner is None or _is_dense(dims, strides))
 

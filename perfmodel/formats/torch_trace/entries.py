@@ -215,14 +215,17 @@ class Entries:
 
     def _merged(self, counted: list[Counted]) -> list[Counted]:
         """Sum entries with one name and one operator; names of different operators get their parameters."""
-        names: dict[str, dict[tuple[object, ...], list[Counted]]] = {}
+        names: dict[str, list[Counted]] = {}
         for one in counted:
-            names.setdefault(one.entry.name, {}).setdefault(_identity(one.entry), []).append(one)
+            names.setdefault(one.entry.name, []).append(one)
         merged = []
-        for name, different in names.items():
-            if len(different) == 1 and len(alone := next(iter(different.values()))) == 1:
-                merged += alone
+        for name, alike in names.items():
+            if len(alike) == 1:  # most entries
+                merged += alike
                 continue
+            different: dict[tuple[object, ...], list[Counted]] = {}
+            for one in alike:
+                different.setdefault(_identity(one.entry), []).append(one)
             for number, same in enumerate(different.values(), start=1):
                 label = name if len(different) == 1 else f"{name} [{_particular(same[0].entry) or number}]"
                 events = np.concatenate([one.events for one in same])

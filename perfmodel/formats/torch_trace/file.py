@@ -35,6 +35,8 @@ _LONGEST_BYTES = 160_000_000
 #: traces unpack to 11 to 26 times their size, and damage or malice to up to 1032 times, the most that deflate can do
 _LARGEST_RATIO = 200
 _OPENING = b'{"traceEvents":['
+#: what a file without content may hold
+_BLANK = b"\0 \t\r\n"
 _START = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -91,7 +93,7 @@ class Source:
             data = self._whole(limit)
         if data is None:
             return None
-        if not data.strip(b"\0 \t\r\n"):
+        if not data[:_HEAD_BYTES].strip(_BLANK) and not data.strip(_BLANK):  # which copies all but the blanks
             raise _blank(data, self.place)
         self.header, events = decode_document(data, self.skipped, self.place)
         return events

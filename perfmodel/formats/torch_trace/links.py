@@ -20,7 +20,7 @@ from perfmodel.formats.torch_trace.columns import (
     Recorded,
 )
 from perfmodel.formats.torch_trace.repeats import same_work_later
-from perfmodel.formats.torch_trace.window import take_or, window_of, with_steps_as_annotations, without_nested
+from perfmodel.formats.torch_trace.window import changes, take_or, window_of, with_steps_as_annotations, without_nested
 from perfmodel.profile.timeline import (
     ApiCalls,
     CallKind,
@@ -111,7 +111,6 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         origin_s=1e-6 * zero_us,
     )
     gpu = timeline.gpu
-    _, lane = np.unique(np.stack([gpu.device, gpu.stream]), axis=1, return_inverse=True)
     # the last one stands for a launch that is not in the trace
     graphs = np.array([*(is_graph_launch(name) for name in recorded.names), False])
     return Traced(
@@ -119,12 +118,20 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         call=_whole_calls(recorded.ops.call, ops, recorded.names),
         op_collective=recorded.ops.collective,
         gpu_collective=recorded.gpu.collective,
-        same_as=same_work_later(gpu.name, gpu.launch, lane.reshape(-1), gpu.duration_s),
+        same_as=same_work_later(gpu.name, gpu.launch, _lanes(gpu), gpu.duration_s),
         registers=recorded.gpu.registers,
         in_graph=graphs[take_or(api.name, timeline.gpu.launch)],
         counted=timeline.in_window(),
         steps=steps,
     )
+
+
+def _lanes(gpu: GpuEvents) -> Ints:
+    """Return the number of the device and stream of each event."""
+    order = np.lexsort((gpu.stream, gpu.device))
+    lane = np.empty(order.size, dtype=np.int64)
+    lane[order] = np.cumsum(changes(gpu.stream[order]) | changes(gpu.device[order]))
+    return lane
 
 
 def _exchanges(columns: ExchangeColumns, zero_us: float) -> Exchanges:

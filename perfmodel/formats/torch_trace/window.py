@@ -44,7 +44,7 @@ def without_nested(gpu: GpuColumns, skipped: Counter[str]) -> GpuColumns:
         return gpu
     order = np.lexsort((-gpu.duration_us, gpu.start_us, gpu.stream, gpu.device))
     ends = gpu.end_us[order]
-    queue = np.cumsum(_changes(gpu.stream[order]) | _changes(gpu.device[order]))
+    queue = np.cumsum(changes(gpu.stream[order]) | changes(gpu.device[order]))
     # the latest end so far on each stream: streams are set apart by more than the whole trace lasts
     apart = queue * (ends.max() - gpu.start_us.min() + 2 * _ROUNDING_US)
     latest = np.maximum.accumulate(ends + apart) - apart
@@ -59,8 +59,11 @@ def without_nested(gpu: GpuColumns, skipped: Counter[str]) -> GpuColumns:
     return gpu.take(~nested)
 
 
-def _changes(values: Ints) -> NDArray[np.bool_]:
-    return np.concatenate([[False], values[1:] != values[:-1]])
+def changes(values: Ints) -> NDArray[np.bool_]:
+    """Return where a value differs from the one before it."""
+    changed = np.zeros(values.size, dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return changed
 
 
 def take_or(values: NDArray[Any], index: Ints, missing: float = -1) -> NDArray[Any]:

@@ -47,6 +47,8 @@ class Doubt:
     part_of : a source of error whose deviation holds this one; there it adds nothing.
     machines : the machines that may have such calls, asked once for each; calls of others are not asked about.
     of_machine : what a machine states of such calls instead of ``deviation``; None where it states nothing.
+    by_size : whether sizes or settings of a call decide; else the operator, the engine and the conditions do, which are
+        asked about once.
     lasting : whether rows of such calls do not take it away, since each tells of its own kernel alone; nor do they keep
         other doubts of the same source.
     """
@@ -56,6 +58,7 @@ class Doubt:
     deviation: tuple[float, float, float]
     part_of: ErrorSource | None = None
     machines: Callable[[Hardware], bool] = _on_any
+    by_size: bool = True
     lasting: bool = False
     of_machine: Callable[[Hardware], tuple[float, float, float] | None] = _states_nothing
 
@@ -87,6 +90,22 @@ class Doubted:
     effects: Mapping[ErrorSource, tuple[float, ...]] | None = None
     within: Mapping[str, tuple[float, float]] | None = None
     one_kind: bool = False
+
+    @functools.cached_property
+    def _by_size(self) -> list[tuple[int, About]]:
+        """The bit of each doubt that sizes decide, and the calls that it is about."""
+        return [(1 << place, doubt.about) for place, (doubt, _) in enumerate(self.doubts) if doubt.by_size]
+
+    @functools.cached_property
+    def _of_any_size(self) -> dict[tuple[type, str, Conditions], int]:
+        return {}
+
+    def _find_of_any_size(self, op: Any, machine: Machine, conditions: Conditions) -> int:
+        """Return the bits of the other doubts that are about the calls of an operator under some conditions."""
+        others = [(1 << place, doubt) for place, (doubt, _) in enumerate(self.doubts) if not doubt.by_size]
+        found = sum(bit for bit, doubt in others if doubt.about(op, machine, conditions))
+        self._of_any_size[type(op), machine.engine, conditions] = found
+        return found
 
     @functools.cached_property
     def _stated(self) -> dict[tuple[int, bool], Stated]:
@@ -126,15 +145,16 @@ class Doubted:
 
     def _which(self, op: Any, machine: Machine, conditions: Conditions) -> Iterator[tuple[Any, int]]:
         """Yield masks of the calls that the same doubts are about, and which these are: bit i for the i-th."""
-        of_all, of_some = 0, []
-        for place, (doubt, _) in enumerate(self.doubts):
-            mask = doubt.about(op, machine, conditions)
+        known, of_some = self._of_any_size.get((type(op), machine.engine, conditions)), []
+        of_all = self._find_of_any_size(op, machine, conditions) if known is None else known
+        for bit, about in self._by_size:
+            mask = about(op, machine, conditions)
             if mask is False:
                 continue
             if everywhere(mask):
-                of_all |= 1 << place
+                of_all |= bit
             elif anywhere(mask):
-                of_some.append(mask * np.uint16(1 << place))
+                of_some.append(mask * np.uint16(bit))
         if not of_some:
             if of_all:
                 yield True, of_all
@@ -163,9 +183,9 @@ def _by_any_caller(op: Any, machine: Machine, conditions: Conditions) -> bool:
 
 #: in "mid" up to half of the time is the part of the dispatch that no kernel hides, a third in the middle; in "large"
 #: it is little. What a machine differs by from others of its kind says nothing of its host
-OTHER_HOST = Doubt(ErrorSource.DISPATCH, _on_another_host, (HOST_DEVIATION, HOST_DEVIATION / 3.0, 0.0))
+OTHER_HOST = Doubt(ErrorSource.DISPATCH, _on_another_host, (HOST_DEVIATION, HOST_DEVIATION / 3.0, 0.0), by_size=False)
 #: a program takes a third of what Python takes to call a kernel (`perfmodel.prediction.latency.dispatch`)
-ANY_CALLER = Doubt(ErrorSource.DISPATCH, _by_any_caller, (0.5, 0.2, 0.0))
+ANY_CALLER = Doubt(ErrorSource.DISPATCH, _by_any_caller, (0.5, 0.2, 0.0), by_size=False)
 
 
 def _with_dispatch(op: Any, machine: Machine, conditions: Conditions) -> bool:

@@ -142,9 +142,10 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     So does a kind of kernel that no family is for.
     """
     parts: list[tuple[Any, Family]] = []
+    on_cpu = kind == "cpu"
     for name in _serving(op.op):  # a family is imported when those before it leave points
         item = family(name)
-        if item.on_cpu not in (None, kind == "cpu"):
+        if item.on_cpu is not None and item.on_cpu is not on_cpu:
             continue
         mask = item.applies(op, machine, library)
         if everywhere(mask):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
 from perfmodel.prediction.latency.effects import Stating
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, between_events, reaching, regime_of
 from perfmodel.prediction.latency.families import choices_of, eager_points, families_of, varied_families
+from perfmodel.prediction.latency.families import family as family_named
 from perfmodel.prediction.latency.family import OF_ANY_CALL, Family, Values
 from perfmodel.prediction.latency.instructions import launched
 from perfmodel.prediction.latency.machine import Machine
@@ -86,11 +87,9 @@ def _at_peak(
     if parts := parts or op.composition_in(conditions.library):
         return _composition(op, parts, hardware, conditions, floor_s)
     estimates = []
-    later = None if whole else functools.partial(_terms_of, op, hardware, peak, conditions, floor_s)
     for chosen, those in choices_of(op, machine, hardware.kind, conditions):
         for mask, family in families_of(op, machine, hardware.kind, those.library):
-            known = constants(family, hardware, family.library_of(those), op.kernel_dtype)
-            estimates.append((chosen & mask, _estimate(family, op, machine, known, those, floor_s, later)))
+            estimates.append((chosen & mask, _estimate(family, op, hardware, machine, those, floor_s, whole)))
     found = functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
     return _with_others(found, op, machine, hardware, peak, conditions, floor_s)
 
@@ -142,11 +141,6 @@ def _is_measured(library: str, found: Estimate, hardware: Hardware) -> bool:
     return any(library in measured_libraries(str(name), hardware) for name in np.unique(found.family))
 
 
-def _terms_of(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Terms:
-    """Return the terms of the time that `estimate` returns."""
-    return estimate(op, hardware, peak, conditions, floor_s, whole=True).terms
-
-
 def _composition(
     op: Operator, parts: Sequence[Operator], hardware: Hardware, conditions: Conditions, floor_s: Number
 ) -> Estimate:
@@ -174,10 +168,8 @@ def _composition(
     machine = Machine.of(hardware, resolve_peak(op, hardware) if anywhere(op.flop() > 0) else None)
     terms = family.timed_terms(op, machine, values, conditions, least_s=floor_s)
     time, starting_s = total_of(terms)
-    short: Number = 0.0
-    if anywhere(floor_s > time):
-        short = maximum(floor_s - time, 0.0)
-        time = time + short
+    short = _short_of(floor_s, time)
+    time = time + short
     code = regime_of(starting_s, time)
     variances = of_sum(
         (part.count * one.time_s, shape_of(part), one.uncertainty.variances(_regime(one, code, conditions)))
@@ -223,28 +215,24 @@ def _regime(part: Estimate, whole: Codes, conditions: Conditions) -> Text:
 def _estimate(
     family: Family,
     op: Operator,
+    hardware: Hardware,
     machine: Machine,
-    known: Constants,
     conditions: Conditions,
     floor_s: Number,
-    later: Callable[[], Terms] | None,
+    whole: bool,
 ) -> Estimate:
-    """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
-    correction = known.surface
-    growth: Number = 0.0
-    within: Any = False
-    if correction is not None:
-        growth, within = gain(family, correction.surface, correction.sheet, op, machine)
+    """Return what a family expects; ``whole`` asks for the terms where it finds the time without them."""
+    known = constants(family, hardware, family.library_of(conditions), op.kernel_dtype)
+    values, growth, within = _asked(family, op, machine, known, conditions)
     kinds = _kinds(family, op, machine, known, conditions, within)
-    values = caller_values(family, known.values, machine.hardware, conditions)
-    asked = (op, machine, values, conditions, growth, floor_s)
-    brief = later is not None and family.total is not None
-    terms: Terms | None = None if brief else family.timed_terms(*asked)
-    time, starting_s = family.timed_total(*asked) if terms is None else total_of(terms)
-    short: Number = 0.0
-    if anywhere(floor_s > time):
-        short = maximum(floor_s - time, 0.0)
-        time = time + short
+    terms: Terms | None = None
+    if whole or family.total is None:
+        terms = family.timed_terms(op, machine, values, conditions, growth, floor_s)
+        time, starting_s = total_of(terms)
+    else:
+        time, starting_s = family.timed_total(op, machine, values, conditions, growth, floor_s)
+    short = _short_of(floor_s, time)
+    time = time + short
     code = regime_of(starting_s, time)
     spread, uncertainty = _spread(known, kinds, code, floor_s)
     basis = _basis(family, op, machine, known, terms)
@@ -255,10 +243,39 @@ def _estimate(
         regime_code=code,
         family=family.name,
         calibration=where(unseen, Calibration.NEVER_SEEN, known.calibration),
-        basis="; ".join(filter(None, (basis, assumed))) + _LOADS[conditions.load],
+        basis=(f"{basis}; {assumed}" if assumed else basis) + _LOADS[conditions.load],
         uncertainty=uncertainty,
-        kept_terms=later if terms is None else _with_bound(terms, short),
+        kept_terms=functools.partial(_terms_of, family.name, op, hardware, machine.peak, conditions, floor_s)
+        if terms is None
+        else _with_bound(terms, short),
     )
+
+
+def _asked(
+    family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions
+) -> tuple[Values, Number, Any]:
+    """Return the values that a formula is asked with, what the surface adds as a share, and what lies in its data."""
+    values = caller_values(family, known.values, machine.hardware, conditions)
+    correction = known.surface
+    if correction is None:
+        return values, 0.0, False
+    return values, *gain(family, correction.surface, correction.sheet, op, machine)
+
+
+def _terms_of(
+    name: str, op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number
+) -> Terms:
+    """Return the terms of the time that `_estimate` finds without them; a family can be pickled by its name alone."""
+    family, machine = family_named(name), Machine.of(hardware, peak)
+    known = constants(family, hardware, family.library_of(conditions), op.kernel_dtype)
+    values, growth, _ = _asked(family, op, machine, known, conditions)
+    terms = family.timed_terms(op, machine, values, conditions, growth, floor_s)
+    return _with_bound(terms, _short_of(floor_s, terms.time_s))
+
+
+def _short_of(floor_s: Number, time_s: Number) -> Number:
+    """Return what a time falls short of the least that is possible [s]."""
+    return maximum(floor_s - time_s, 0.0) if anywhere(floor_s > time_s) else 0.0
 
 
 def _with_bound(terms: Terms, short_s: Number) -> Terms:
@@ -323,9 +340,6 @@ def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estima
     def pick(a: Number | Text | Codes, b: Number | Text | Codes) -> np.ndarray:
         return np.where(mask, a, b)
 
-    def terms(a: Mapping[Term, Number], b: Mapping[Term, Number]) -> dict[Term, Number]:
-        return {name: pick(a.get(name, 0.0), b.get(name, 0.0)) for name in (*a, *(n for n in b if n not in a))}
-
     return mask | other_mask, Estimate(
         time_s=pick(one.time_s, other.time_s),
         spread=one.spread.beside(other.spread, mask),
@@ -334,5 +348,15 @@ def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estima
         calibration=pick(one.calibration, other.calibration),
         basis="; ".join((one.basis, other.basis)),
         uncertainty=Uncertainty((*_masked(mask, one.uncertainty), *_masked(other_mask, other.uncertainty))),
-        kept_terms=Terms(terms(one.terms.adds, other.terms.adds), terms(one.terms.alone, other.terms.alone)),
+        kept_terms=functools.partial(_merged_terms, mask, one, other),
     )
+
+
+def _merged_terms(mask: np.ndarray, one: Estimate, other: Estimate) -> Terms:
+    """Return the terms of the first estimate where a mask holds, else those of the other."""
+
+    def merged(a: Mapping[Term, Number], b: Mapping[Term, Number]) -> dict[Term, Number]:
+        names = (*a, *(name for name in b if name not in a))
+        return {name: np.where(mask, a.get(name, 0.0), b.get(name, 0.0)) for name in names}
+
+    return Terms(merged(one.terms.adds, other.terms.adds), merged(one.terms.alone, other.terms.alone))

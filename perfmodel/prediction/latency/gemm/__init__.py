@@ -257,8 +257,10 @@ def has_plain_kernel(op: Operator | None) -> bool:
     """
     if not isinstance(op, Gemm):
         return True
+    if op.scale == "none":
+        return op.weight_dtype == op.dtype
     scaled_in_passing = op.scale == "column" or is_microscaled(op.dtype, op.weight_dtype, op.scale)
-    plain = op.scale == "none" or op.dtype == "fp4" or (op.dtype == "fp8" and scaled_in_passing)
+    plain = op.dtype == "fp4" or (op.dtype == "fp8" and scaled_in_passing)
     return op.weight_dtype == op.dtype and plain
 
 
@@ -275,7 +277,7 @@ def _is_fp8(op: Operator | None, machine: Machine, library: str) -> bool:
         return multiplies_mixed(machine, op.dtype, op.weight_dtype)
     size = dtype_bytes(machine.dtype)
     served = size < 1 or (size < 2 and library.startswith(Gemm.QUANTISING))
-    return isinstance(op, Quantize) or (served and not is_fp32(machine) and has_plain_kernel(op))
+    return (served and not is_fp32(machine) and has_plain_kernel(op)) or type(op) is Quantize
 
 
 def _is_bf16(op: Operator | None, machine: Machine, library: str) -> bool:

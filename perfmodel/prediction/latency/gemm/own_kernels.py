@@ -58,7 +58,7 @@ def has_own_kernels(machine: Machine) -> bool:
 
 def is_narrow(product: Product | Gemm) -> bool:
     """Return whether any product may run in other kernels than tiles: none without few rows or columns does."""
-    return anywhere(minimum(product.m, product.n) < TILE_ROWS)
+    return anywhere(product.m < TILE_ROWS) or anywhere(product.n < TILE_ROWS)
 
 
 def in_tiles(product: Product | Gemm, machine: Machine) -> Number:

@@ -36,11 +36,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, raised
+from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Product, Rates, launch_s, rates_of
-from perfmodel.prediction.latency.gemm.sizes import Sizes, depth_of, fourth_power
+from perfmodel.prediction.latency.gemm.rates import Product, Rates, launch_s, rates_of
+from perfmodel.prediction.latency.gemm.sizes import Counts, Sizes, fourth_power
 from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.gemm.times import (
     ProductTime,
@@ -57,7 +57,7 @@ from perfmodel.prediction.latency.terms import Terms
 CHUNK = 16384
 #: more than rounding takes off a least time
 _ABOVE = 1.0 - 1e-9
-_PLAIN = {int, float, np.float64}
+_PLAIN, _ARRAY = {int, float, np.float64}, np.ndarray
 #: places of some products among all
 Places = slice | NDArray[np.intp]
 Result = TypeVar("Result")
@@ -142,23 +142,25 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     tile = r.tiles[index] if isinstance(index, int) else r.tile_of(index.astype(np.intp))
     blocks, k, gathered = sizes.blocks(tile), sizes.k, None
     if anywhere(split):
-        parts = 1.0 + split * (_most_parts(blocks, r, tile) - 1.0)
+        parts = 1.0 + split * (_most_parts(sizes, r, tile, blocks) - 1.0)
         blocks, k, gathered = blocks * parts, k / parts, split * parts
-    return time_of(sizes, r, tile, split, blocks, depth_of(k, r), gathered)
+    return time_of(sizes, r, tile, split, blocks, sizes.depth(k, r), gathered)
 
 
 def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:
     """Return the time of each product with its fastest tile and split [s]."""
     sizes = Sizes(m, n, k, batch, r)
-    least = _shortest(_whole(sizes, r, named=False))
+    counts = sizes.counts(r)
+    least = _shortest(_whole(sizes, r, counts, named=False))
     time = fourth_root(least)
     worth = _worth(sizes, r, least)
     if not anywhere(worth):
         return time
     if not isinstance(worth, np.ndarray):
-        return min(time, fourth_root(_shortest(_parted(sizes, r))) + r.c["split"])
+        return min(time, fourth_root(_shortest(_parted(sizes, r, counts))) + r.c["split"])
     (places,) = np.nonzero(worth)
-    in_parts = fourth_root(_shortest(_parted(sizes.at(places), r)))
+    some = sizes.at(places)
+    in_parts = fourth_root(_shortest(_parted(some, r, some.counts(r))))
     in_parts += r.c["split"]  # infinite, and no array, where no tile has parts
     time[places] = np.minimum(time[places], in_parts)
     return time
@@ -166,15 +168,17 @@ def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:
 
 def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the index of the fastest tile of each product, and whether it is split along k."""
-    index, least = _cheapest(_whole(sizes, r))
+    counts = sizes.counts(r)
+    index, least = _cheapest(_whole(sizes, r, counts))
     worth = _worth(sizes, r, least)
     if not anywhere(worth):
         return index, False
     if not isinstance(worth, np.ndarray):
-        return _split(sizes, r, index, least)
+        return _split(sizes, r, counts, index, least)
     split = np.zeros(worth.shape, bool)
     (places,) = np.nonzero(worth)
-    index[places], split[places] = _split(sizes.at(places), r, index[places], least[places])
+    some = sizes.at(places)
+    index[places], split[places] = _split(some, r, some.counts(r), index[places], least[places])
     return index, split
 
 
@@ -192,24 +196,26 @@ def _worth(sizes: Sizes, r: Rates, least: Any) -> Any:
     return few & (least > fourth_power(shortest))
 
 
-def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
+def _split(sizes: Sizes, r: Rates, counts: Counts, index: Any, least: Any) -> tuple[Any, Any]:
     """Return the fastest tile, and whether products are split, given those of whole products and their times."""
-    other, least_in_parts = _cheapest(_parted(sizes, r))
+    other, least_in_parts = _cheapest(_parted(sizes, r, counts))
     split = fourth_root(least_in_parts) + r.c["split"] < fourth_root(least)
     return index + split * (other - index), split
 
 
-def _whole(sizes: Sizes, r: Rates, named: bool = True) -> Iterator[tuple[Any, Any]]:
+def _whole(sizes: Sizes, r: Rates, counts: Counts, named: bool = True) -> Iterator[tuple[Any, Any]]:
     """Yield the index and the fourth power of the time of whole products, for one tile after the other.
 
     Of a tile and the same turned it is the one that makes fewer blocks, whose index is found if tiles are ``named``.
     """
-    depth, (rows, columns) = depth_of(sizes.k, r), sizes.counts(r)
+    depth, (rows, columns), lowered = sizes.depth(sizes.k, r), counts, sizes.lowered
     for index, tile, turned in r.cuts:
         blocks = rows[tile.per_row] * columns[tile.per_column]
         if turned is not None:  # the two differ in nothing else, and more blocks never take less time
             other = rows[turned.per_row] * columns[turned.per_column]
-            index, blocks = _added(index, other < blocks) if named else index, minimum(blocks, other)
+            if named:
+                index = _added(index, other < blocks)
+            blocks = lowered(blocks, other)
         yield index, power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth))
 
 
@@ -218,24 +224,26 @@ def _added(index: int, more: Any) -> Any:
     return more.view(np.int8) + np.int8(index) if isinstance(more, np.ndarray) else index + more
 
 
-def _parted(sizes: Sizes, r: Rates) -> Iterator[tuple[int, Any]]:
+def _parted(sizes: Sizes, r: Rates, counts: Counts) -> Iterator[tuple[int, Any]]:
     """Yield the same of products that are split along k."""
-    rows, columns = sizes.counts(r)
+    k, (rows, columns) = sizes.k, counts
     for index, tile in enumerate(r.tiles):
         blocks = rows[tile.per_row] * columns[tile.per_column]
-        parts = _most_parts(blocks, r, tile)
-        if type(parts) is float and parts == 1.0:
+        parts = _most_parts(sizes, r, tile, blocks)
+        if type(parts) is not _ARRAY and parts == 1.0:
             continue  # one part is the whole product, and takes its reduction besides
-        loads = loads_of(sizes, r, tile, blocks * parts, depth_of(sizes.k / parts, r), parts)
+        loads = loads_of(sizes, r, tile, blocks * parts, sizes.depth(k / parts, r), parts)
         yield index, power_of_time(sizes, r, tile, loads)
 
 
-def _most_parts(blocks: Number, r: Rates, tile: Tile) -> Number:
+def _most_parts(sizes: Sizes, r: Rates, tile: Tile, blocks: Number) -> Number:
     """Return how many parts of k make at most ``SPLIT_WAVES`` blocks an SM; two where fewer do not keep it busy."""
-    parts = raised(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0)
-    if type(tile.least) is not float or tile.least > 1.0:
-        parts = maximum(parts, minimum(ceil(tile.least * r.sm_count / blocks), 2.0))
-    return minimum(parts, r.c["parts"])
+    floor, raised, lowered, least = sizes.floor, sizes.raised, sizes.lowered, tile.least
+    fewest: Any = 1.0
+    if type(least) is not float or least > 1.0:
+        fewest = 1.0 + (least * r.sm_count / blocks > 1.0)
+    parts: Number = lowered(raised(floor(r.split_blocks / blocks), fewest), r.most_parts)
+    return parts
 
 
 def _cheapest(times: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:

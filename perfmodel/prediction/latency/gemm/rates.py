@@ -168,8 +168,7 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
     The sizes of the product do not matter, only those of its elements.
     """
     element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles, product.rows_apart)
-    state = (conditions.timing, conditions.cache, conditions.library, conditions.load)
-    key = (Rates, element, state, batched)
+    key = (Rates, element, conditions, batched)
     return machine.kept(key, c, lambda: Rates(product, machine, c, conditions, batched))
 
 
@@ -202,6 +201,7 @@ class Rates:
     ragged, bounds : energy and time of the arithmetic where two sizes are no multiples of a cache line, over those
         where they are.
     whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
+    split_blocks, most_parts : blocks up to which a product is split, and the most parts that it has.
     """
 
     def __init__(self, product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool):
@@ -246,6 +246,7 @@ class Rates:
         split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
         largest = max(rows * columns for rows, columns in tiles)
         self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * largest if split else 0.0
+        self.split_blocks, self.most_parts = SPLIT_WAVES * machine.sm_count, c["parts"]
 
     def _set_tiles(
         self, machine: Machine, tiles: Tiles, by_rows: Sequence[tuple[int, int, float]], batched: bool
@@ -280,15 +281,15 @@ class Rates:
             above=np.array([0.0, *up_to[:-1]]) if by_rows else np.zeros(len(tiles)),
             up_to=up_to,
         )
-        self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in of_tiles), strict=True)]
-        self.columns = Tile(*(column if (column != column[0]).any() else float(column[0]) for column in of_tiles))
+        self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in of_tiles.numbers()), strict=True)]
+        self.columns = of_tiles.each(lambda column: column if (column != column[0]).any() else float(column[0]))
         self.cuts = list(cuts(self.tiles))
         self.heights = {tile.per_row for tile in self.tiles}
         self.widths = {tile.per_column for tile in self.tiles}
 
     def tile_of(self, index: NDArray[np.intp]) -> Tile:
         """Return the tile that each product has, given its index."""
-        return Tile(*(item.take(index) if isinstance(item, np.ndarray) else item for item in self.columns))
+        return self.columns.each(lambda item: item.take(index) if isinstance(item, np.ndarray) else item)
 
     def _set_vector(self, machine: Machine, conditions: Conditions) -> None:
         """Set what L2 and power allow on the vector engine."""

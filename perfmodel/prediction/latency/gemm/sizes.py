@@ -63,11 +63,8 @@ def _off(size: Number) -> Any:
 #: what follows from the length of k that a block works through: whole steps that it takes; latency of the steps that no
 #: other block hides, None where there is none [s]; time in which L2 delivers one row of it [s]
 Depth = tuple[Any, Any, Any]
-
-
-def depth_of(k: Number, r: Rates) -> Depth:
-    """Return what follows from a length of k."""
-    return ceil(k * r.per_step), k * r.waiting_s if r.waiting_s else None, k * r.fed_s
+#: 1 / tm -> tiles of that height that cover the rows, and 1 / tn -> those that cover the columns
+Counts = tuple[dict[float, Any], dict[float, Any]]
 
 
 class Sizes:
@@ -75,9 +72,10 @@ class Sizes:
 
     def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
         self.m, self.n, self.k, self.batch = m, n, k, batch
-        self.functions = OF_ONE if type(m) is type(n) is type(k) is type(batch) is float else OF_MANY
+        one = type(m) is type(n) is type(k) is type(batch) is float
+        self.ceil, self.floor, self.raised, self.lowered, self.number = OF_ONE if one else OF_MANY
         #: whether arrays are of single products: to multiply by 1 takes numpy as long as by any number
-        self.single = self.functions is OF_MANY and type(batch) is float and batch == 1.0
+        self.single = not one and type(batch) is float and batch == 1.0
         self.outputs = m * n if self.single else batch * m * n
         self.flop = 2.0 * self.outputs * k
         self.power = rates.s_per_flop * self.flop
@@ -119,24 +117,31 @@ class Sizes:
 
     def blocks(self, tile: Tile) -> Number:
         """Return the blocks that a tile makes of whole products."""
-        rows = self.functions.ceil(self.m * tile.per_row)
-        blocks: Number = (rows if self.single else self.batch * rows) * self.functions.ceil(self.n * tile.per_column)
+        rows = self.ceil(self.m * tile.per_row)
+        blocks: Number = (rows if self.single else self.batch * rows) * self.ceil(self.n * tile.per_column)
         return blocks
 
-    def counts(self, r: Rates) -> tuple[dict[float, Any], dict[float, Any]]:
+    def depth(self, k: Number, r: Rates) -> Depth:
+        """Return what follows from a length of k."""
+        ceil = self.ceil
+        return ceil(k * r.per_step), k * r.waiting_s if r.waiting_s else None, k * r.fed_s
+
+    def counts(self, r: Rates) -> Counts:
         """Return how many tiles of each height and width cover the output."""
-        ceil, m, n, batch = self.functions.ceil, self.m, self.n, self.batch
-        if self.single:
-            rows = {per_row: ceil(m * per_row) for per_row in r.heights}
-        else:
-            rows = {per_row: batch * ceil(m * per_row) for per_row in r.heights}
-        return rows, {per_column: ceil(n * per_column) for per_column in r.widths}
+        ceil, m, n, batch = self.ceil, self.m, self.n, self.batch
+        rows, columns = {}, {}
+        for per_row in r.heights:
+            rows[per_row] = ceil(m * per_row) if self.single else batch * ceil(m * per_row)
+        for per_column in r.widths:
+            columns[per_column] = ceil(n * per_column)
+        return rows, columns
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
         area = r.sm_count * WAVE_OUTPUTS
-        rows = minimum(self.m, area**0.5)
-        return rows, minimum(self.n, area / rows)
+        lowered = self.lowered
+        rows = lowered(self.m, area**0.5)
+        return rows, lowered(self.n, area / rows)
 
     def _addressing(self, r: Rates) -> Number:
         """Return the time with what rows that lie far apart cost, over that without."""
@@ -194,9 +199,10 @@ class Sizes:
         """Return the bytes of A and of B that one product reads from device memory, where L2 holds nothing before."""
         one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.b_bytes * self.n * self.k
         rows, columns = self._super_tile(r)
-        again = maximum(0.0, 1.0 - r.l2_bytes / (one_a + one_b))
-        a = one_a * (1.0 + again * (maximum(1.0, self.n / columns) - 1.0))
-        b = one_b * (1.0 + again * (maximum(1.0, self.m / rows) - 1.0))
+        raised = self.raised
+        again = raised(1.0 - r.l2_bytes / (one_a + one_b), 0.0)
+        a = one_a * (1.0 + again * (raised(self.n / columns, 1.0) - 1.0))
+        b = one_b * (1.0 + again * (raised(self.m / rows, 1.0) - 1.0))
         return a, b
 
     def _traffic(self, a: Number, b: Number, r: Rates) -> Number:

@@ -116,7 +116,7 @@ def gathered(parts: Iterable[tuple[Any, Any]], shape: tuple[int, ...]) -> Any:
 
 def busy_of(waves: Any, sizes: Sizes, r: Rates, tile: Tile) -> Any:
     """Return the blocks that an SM has time for, with idle SMs in the last wave, in the memory of the waves."""
-    ceil, raised, _ = sizes.functions
+    ceil, raised = sizes.ceil, sizes.raised  # Python takes longer to call them where they are
     busy = ceil(waves)
     busy *= r.rounds
     waves *= r.evened
@@ -139,7 +139,8 @@ def loads_of(
     math_s *= filled_s
     if waiting_s is not None:  # else one block is done before those that keep an SM busy
         filled_s += waiting_s
-        math_s = sizes.functions.raised(math_s, filled_s)
+        raised = sizes.raised
+        math_s = raised(math_s, filled_s)
     if sizes.slowed is not None:
         math_s *= sizes.slowed
     l2_s = blocks
@@ -161,7 +162,8 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: tuple[Any, Any]) ->
     It is worked out in the memory of ``loads``.
     """
     time, l2_s = loads
-    time = sizes.functions.raised(time, sizes.power)
+    raised = sizes.raised
+    time = raised(time, sizes.power)
     time *= time
     time *= time
     time += sizes.hbm_power
@@ -183,7 +185,7 @@ def time_of(
     outside = maximum(sizes.hbm, l2_s)
     body = fourth_power(limited) + sizes.hbm_power + fourth_power(l2_s)
     # numbers, since numpy multiplies by a mask at half the speed
-    number = sizes.functions.number
+    number = sizes.number
     on_math, on_hbm = number(limited >= outside), number(sizes.hbm >= l2_s)
     elsewhere = 1.0 - on_math
     ideal = sizes.flop / tile.flop_per_s

@@ -198,6 +198,7 @@ OTHER_INSTALLATION = Doubt(
     ErrorSource.INSTALLATION,
     in_another_pytorch,
     (0.25, 0.12, 0.09),
+    by_size=False,
     part_of=ErrorSource.LIBRARY,
     of_machine=_on_young_engines,
 )
@@ -205,11 +206,21 @@ OTHER_INSTALLATION = Doubt(
 #: ln(measured / predicted) of 42 pairs of source and machine of NVIDIA's, 0.43 below 30 us, 0.29 below 100 and 0.19
 #: above, with what shapes and machines differ by (`examples/published`, in view)
 VENDOR_ELSEWHERE = Doubt(
-    ErrorSource.LIBRARY, _is_by_vendor_elsewhere, (0.35, 0.22, 0.15), part_of=ErrorSource.VENDOR, lasting=True
+    ErrorSource.LIBRARY,
+    _is_by_vendor_elsewhere,
+    (0.35, 0.22, 0.15),
+    part_of=ErrorSource.VENDOR,
+    by_size=False,
+    lasting=True,
 )
 #: the same of hand-written kernels, and of compilers and libraries without a table: 26 pairs, 0.44
 NOBODYS_TABLE = Doubt(
-    ErrorSource.LIBRARY, _is_of_nobodys_table, (0.4, 0.4, 0.4), part_of=ErrorSource.VENDOR, lasting=True
+    ErrorSource.LIBRARY,
+    _is_of_nobodys_table,
+    (0.4, 0.4, 0.4),
+    part_of=ErrorSource.VENDOR,
+    by_size=False,
+    lasting=True,
 )
 #: of nine products of 5 and 8 rows on an H200 eight take 0.6 to 1.06 times the predicted time, ln with a root mean
 #: square of 0.24; one of 16 x 128 x 256 takes 54 us, 7 times as long, by a kernel that is not known (own records, torch
@@ -263,7 +274,7 @@ QUANTISING_ALONE = Doubt(ErrorSource.KERNEL, _is_quantising_alone, (0.3, 0.4, 0.
 ROW_BY_ROW_OF_OTHERS = Doubt(ErrorSource.KERNEL, _may_go_row_by_row, (0.4, 0.6, 0.6))
 #: products in Triton took 1.0 to 1.8 times the predicted time on A100 and B200, thin ones and those of a short k (19
 #: rows, two sources), where cuBLAS took 0.9 to 1.2
-BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2))
+BY_TRITON = Doubt(ErrorSource.KERNEL, _is_by_triton, (0.15, 0.25, 0.2), by_size=False)
 #: no table has a row of AMD's Radeon, whose vector units issue two multiply-adds of fp32 at once where their registers
 #: allow it: six products of rocBLAS in fp32 on an RX 7900 XTX take 1.3 to 1.8 times the predicted time, twelve in 16
 #: bits 0.95 to 1.7 (three documents, `examples/published/ninth.csv`, in view)
