@@ -152,10 +152,11 @@ def command(
     from perfmodel.cli._serving_checks import check_dispatcher, check_search
     from perfmodel.cli._serving_input import check_rate, model_remarks, specs_of, stored_weights, whole_numbers
     from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
+    from perfmodel.serving.evaluations import end_of, evaluate_all
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
     from perfmodel.serving.slo import parse_slo
-    from perfmodel.serving.study import Study, end_of, evaluate_all
+    from perfmodel.serving.study import Study
 
     destination = Destination.of("search serve", format_, output, wide=wide)
     check_plot(plot)

@@ -162,9 +162,10 @@ def command(
         workload_of,
     )
     from perfmodel.cli._serving_report import points_report
+    from perfmodel.serving.evaluations import evaluate_all
     from perfmodel.serving.points import Workload
     from perfmodel.serving.slo import parse_slo
-    from perfmodel.serving.study import Study, evaluate_all
+    from perfmodel.serving.study import Study
 
     destination = Destination.of("serve", format_, output, wide=wide)
     check_drawn(plot, plot_kind, timeline)
@@ -210,7 +211,7 @@ def _finish(outcomes: Sequence[Outcome], study: Study) -> int:
     WorkersLostError
         When the workers were lost before all was known.
     """
-    from perfmodel.serving.study import end_of
+    from perfmodel.serving.evaluations import end_of
 
     for outcome in outcomes:
         if outcome.fault:

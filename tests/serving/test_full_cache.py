@@ -189,6 +189,30 @@ def test_what_a_full_cache_costs_is_that_of_the_simulation(
     assert abs(load.tpot) < 0.15
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "isl", "osl", "prefix"),
+    [
+        ("llama-3.1-8b", {"kv_tokens": 12_000}, 2500, 400, 2000),  # all share the blocks of a prefix
+        ("llama-3.1-8b", {"kv_tokens": 16_000, "dp": 2}, 300, 600, 0),
+        ("llama-3.1-8b", {"kv_tokens": 20_000, "max_batched_tokens": 512}, 1000, 400, 0),  # prompts in chunks
+        ("gpt-oss-20b", {"kv_tokens": 12_000}, 700, 700, 0),  # windows
+        ("qwen3-next-80b-a3b", {"kv_tokens": 30_000, "tp": 2}, 700, 700, 0),  # states
+    ],
+)
+def test_it_is_that_of_the_simulation_for_other_plans_and_models(
+    model: str, options: dict[str, int], isl: int, osl: int, prefix: int
+) -> None:
+    deployment = Deployment(find_model(model), pm.hardware("h200"), **options)
+    load = Workload(isl, osl, spread=0.2, cached=prefix, count=400)
+    requests = spread_start(deployment, load, 40).requests(CONCURRENCY, 40)
+    replay = pm.simulate(deployment, requests, interval=False)
+    mean = steady(deployment, isl, osl, concurrency=40, prefix=prefix, spread=0.2)
+    kept = slice(80, -80)
+    assert replay.preemptions > 0.2 * len(requests)
+    assert float(mean.output_tokens_per_s) == pytest.approx(40 * osl / replay.latency_s[kept].mean(), rel=0.05)
+    assert float(mean.tpot_s) == pytest.approx(replay.tpot_s[kept].mean(), rel=0.08)
+
+
 @pytest.mark.waiting
 def test_drawn_loads_are_those_of_the_simulation() -> None:
     chance, found = random.Random(5), []
