@@ -25,6 +25,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, save_plot
 from perfmodel.cli._serving_options import (
+    BatchOverlapOption,
     DispatcherOption,
     EngineOption,
     EngineVersionOption,
@@ -96,6 +97,7 @@ def command(
         str, typer.Option("--batch", metavar="LIST", help="Users to try; with --slo only the largest counts.")
     ] = "1..512",
     dispatcher: DispatcherOption = "",
+    batch_overlap: BatchOverlapOption = False,
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     engine: EngineOption = "vllm",
@@ -149,7 +151,7 @@ def command(
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._serving_checks import check_dispatcher, check_search
+    from perfmodel.cli._serving_checks import check_dispatcher, check_search, with_overlap
     from perfmodel.cli._serving_input import check_rate, model_remarks, specs_of, stored_weights, whole_numbers
     from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
     from perfmodel.serving.evaluations import end_of, evaluate_all
@@ -174,6 +176,7 @@ def command(
         specs, sharing = _with_shared_experts(config, specs)
         remarks = (*remarks, *sharing)
     check_dispatcher(dispatcher, specs)
+    specs = with_overlap(batch_overlap, specs)
     specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
     if not specs:
         raise UsageError(f"every deployment needs more than {gpus} GPUs.", place="--gpus", remedy="Lower --tp or --pp.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -77,6 +78,23 @@ def check_dispatcher(dispatcher: str, specs: Iterable[Spec]) -> None:
         raise UsageError(
             "no copies of the attention share experts.", place="--dispatcher", remedy="Add --ep and --dp above 1."
         )
+
+
+def with_overlap(batch_overlap: bool, specs: list[Spec]) -> list[Spec]:
+    """Return deployments of which those whose copies share experts run their steps as two halves, if asked for.
+
+    Raises
+    ------
+    UsageError
+        When no copies share experts.
+    """
+    if not batch_overlap:
+        return specs
+    if not any(spec.parallel.copies_share for spec in specs):
+        raise UsageError(
+            "no copies of the attention share experts.", place="--batch-overlap", remedy="Add --ep and --dp above 1."
+        )
+    return [replace(spec, batch_overlap=spec.parallel.copies_share) for spec in specs]
 
 
 def check_search(command: typer.Context, *, simulated: bool, machines: Iterable[str], priced: Iterable[str]) -> None:

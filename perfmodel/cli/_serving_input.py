@@ -60,6 +60,7 @@ class Spec:
     gpus_per_node: int | None = None
     nic: str | None = None
     states: str = ""
+    batch_overlap: bool = False
 
     @property
     def name(self) -> str:
@@ -94,7 +95,7 @@ class Spec:
             find_model(self.model), machine, self.tp, self.pp, self.ep, self.dp, self.engine, self.engine_version,
             self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens, self.utilization,
             self.graph, self.sampling, speculation, dispatcher=self.dispatcher, states=self.states,
-            **hosts,
+            batch_overlap=self.batch_overlap, **hosts,
         )  # fmt: skip
 
 

@@ -85,6 +85,14 @@ DispatcherOption = Annotated[
         "NAME",
     ),
 ]
+BatchOverlapOption = Annotated[
+    bool,
+    typer.Option(
+        "--batch-overlap",
+        help="A step runs as two halves, whose exchanges with experts hide behind each other's compute (SGLang's "
+        "two-batch overlap, vLLM's dual batch overlap).",
+    ),
+]
 EagerOption = Annotated[
     bool, typer.Option("--eager", help="Launch every kernel from the host: no CUDA graphs. Longer steps hide it.")
 ]

@@ -53,6 +53,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, status
 from perfmodel.cli._serving_options import (
+    BatchOverlapOption,
     DispatcherOption,
     DraftOption,
     EagerOption,
@@ -89,6 +90,7 @@ def command(
     ep: EpOption = "1",
     dp: DpOption = "1",
     dispatcher: DispatcherOption = "",
+    batch_overlap: BatchOverlapOption = False,
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     engine: EngineOption = "vllm",
@@ -148,7 +150,7 @@ def command(
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._serving_checks import check_dispatcher, check_routing, check_serve, check_steady
+    from perfmodel.cli._serving_checks import check_dispatcher, check_routing, check_serve, check_steady, with_overlap
     from perfmodel.cli._serving_drawn import check_drawn, draw
     from perfmodel.cli._serving_input import (
         check_rate,
@@ -186,6 +188,7 @@ def command(
     )  # fmt: skip
     check_routing(ctx, load, specs, replicas, prefill_replicas)
     check_dispatcher(dispatcher, specs)
+    specs = with_overlap(batch_overlap, specs)
     notes += model_remarks(config)
     if weights is None:
         notes += stored_weights(config)[1]

@@ -9,6 +9,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
+from perfmodel.cluster.dispatch import exposed
 from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.serving.cost import Array, Cost
 from perfmodel.serving.grid import Curve, Surface
@@ -33,6 +34,11 @@ QUERIES = np.unique(np.concatenate([[1.0, 8.0], np.round(np.geomspace(16.0, 1310
 #: requests whose sound a step encodes
 ENCODED = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 16.0, 32.0, 64.0])
 BEFORE = np.unique(np.concatenate([[0.0], np.round(np.geomspace(64.0, 262144.0, 13))]))
+#: tokens of a step from which on it may run as two halves
+_FEWEST_HALVED = 2.0
+#: standard deviation of what halves hide, as a share of it: assumed, so that the interval holds SGLang's prompts on 32
+#: H100 and its decode on 72, 50,302 to 57,674 and 22,282 tokens/s a node (lmsys.org, 2025-05-05, "large-scale EP")
+_HIDDEN_DEVIATION = 0.3
 
 
 class Chunk(NamedTuple):
@@ -85,10 +91,13 @@ class Clock:
         self.encoder, self.encoder_spread = _encoder(kernels)
         parallel = kernels.parallel
         self._common = {"experts"} if parallel.copies_share else set()
+        self._halves, self._contention = parallel.halves, kernels.exchanges.contention
+        beside = {"exchange"} if self._halves else set()
         own, common = (
-            sum((linear.times[term] for term in linear.times if (term in self._common) == one), np.zeros(()))
+            sum((time for term, time in linear.times.items() if term not in beside and (term in self._common) == one),
+                np.zeros(()))
             for one in (False, True)
-        )
+        )  # fmt: skip
         self._own = _over_tokens(own)
         self._of_experts = _over_tokens(common) if self._common else None
 
@@ -121,18 +130,19 @@ class Clock:
         each : tokens of a decoding sequence; more than one where a draft's are verified.
         """
         tokens = np.asarray(each * sequences + sum(count * new for count, new, _ in chunks))
+        parts = np.where(tokens >= _FEWEST_HALVED, 2.0, 1.0) if self._halves else 1.0
 
         def of(term: str) -> Array:
-            return mean_tokens if term.partition(" ")[0] in self._common else tokens
+            return np.asarray((mean_tokens if term.partition(" ")[0] in self._common else tokens) / parts)
 
         cost = Cost(
-            {term: curve(of(term)) for term, curve in self.linear.items()},
-            {family: curve(of(family)) for family, curve in self.spread.items()},
+            {term: parts * curve(of(term)) for term, curve in self.linear.items()},
+            {family: parts * curve(of(family)) for family, curve in self.spread.items()},
         )
         busy = sequences > 0
-        some = np.maximum(sequences, 1e-9)
-        time = np.where(busy, self.decode(some, context), 0.0)
-        spread = np.where(busy, self.decode_spread(some, context), 0.0)
+        some = np.maximum(sequences / parts, 1e-9)
+        time = np.where(busy, parts * self.decode(some, context), 0.0)
+        spread = np.where(busy, parts * self.decode_spread(some, context), 0.0)
         guessed = (each - 1.0) * sequences * self._guessed_s
         cost.add("kv", time + guessed, "decode", spread / np.maximum(time, 1e-30))
         for count, new, keys in chunks:
@@ -142,6 +152,11 @@ class Clock:
             wide = np.choose(index, [surface(new, before) for surface in self.prefill_spread])
             some = np.where(count > 0, count, 0.0)
             cost.add("prefill", some * alone, "prefill", wide / np.maximum(alone, 1e-30))
+        if self._halves:
+            exchange_s, computed_s = cost.times["exchange"], cost.total_s - cost.times["exchange"]
+            left = exposed(exchange_s, computed_s, self._contention)
+            cost.times["exchange"] = np.where(tokens >= _FEWEST_HALVED, left, exchange_s)
+            cost.spread["overlap"] = _HIDDEN_DEVIATION * (exchange_s - cost.times["exchange"])
         cost.add("head", self.head(rows), "head", np.full(np.shape(rows), 0.1))
         if self.encoder is None:
             return cost
@@ -157,7 +172,10 @@ class Clock:
         which the last has the logits.
         """
         tokens = each * sequences
-        layers_s = self._linear_s(tokens, each * mean) + self._decoded_s(sequences, context, each)
+        if self._halves and tokens >= _FEWEST_HALVED:
+            layers_s = self._halved_s(tokens, each * mean, self._decoded_s(0.5 * sequences, context, each))
+        else:
+            layers_s = self._linear_s(tokens, each * mean) + self._decoded_s(sequences, context, each)
         return stages * layers_s + self.head.at(tokens)
 
     def _decoded_s(self, sequences: float, context: float, each: float) -> float:
@@ -167,7 +185,23 @@ class Clock:
     def _linear_s(self, tokens: float, mean_tokens: float) -> float:
         """Return the time of all but attention and logits [s]."""
         own = self._own.at(tokens)
+        if self._halves:
+            own += self.linear["exchange"].at(tokens)
         return own if self._of_experts is None else own + self._of_experts.at(mean_tokens)
+
+    def _halved_s(self, tokens: float, mean_tokens: float, attention_s: float) -> float:
+        """Return the time of a step's layers as two halves, of which each hides the exchanges of the other [s].
+
+        2 (c + `exposed` (e, c)): c computes half of the tokens, whose exchanges take e. Both halves read the weights.
+
+        Parameters
+        ----------
+        tokens, mean_tokens : of both halves.
+        attention_s : of one half [s].
+        """
+        exchange_s = self.linear["exchange"].at(0.5 * tokens)
+        computed_s = self._linear_s(0.5 * tokens, 0.5 * mean_tokens) - exchange_s + attention_s
+        return 2.0 * (computed_s + exposed(exchange_s, computed_s, self._contention))
 
     def mixed_s(
         self,
@@ -202,9 +236,13 @@ class Clock:
         mean_tokens = each * mean + tokens / share
         ends = len(listed) if ended is None else ended
         logits = decoded + max(ends / share, min(ends, 1.0))
-        attention = max(attention / share, longest)
-        attention += self._decoded_s(sequences, context, each) if sequences else 0.0
-        layers_s = self._linear_s(decoded + max(tokens / share, most), mean_tokens) + attention
+        attention, tokens = max(attention / share, longest), decoded + max(tokens / share, most)
+        if self._halves and tokens >= _FEWEST_HALVED:
+            decode_s = self._decoded_s(0.5 * sequences, context, each) if sequences else 0.0
+            layers_s = self._halved_s(tokens, mean_tokens, 0.5 * attention + decode_s)
+        else:
+            attention += self._decoded_s(sequences, context, each) if sequences else 0.0
+            layers_s = self._linear_s(tokens, mean_tokens) + attention
         return stages * layers_s + self.head.at(logits) + encoder_s
 
     def _encoded_s(self, prompts: Sequence[tuple[float, float]], share: int) -> float:

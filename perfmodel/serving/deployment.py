@@ -60,6 +60,8 @@ class Deployment:
     speculation : speculative decoding, None for none.
     dispatcher : how copies of the attention exchange tokens with experts that they share, see
         `perfmodel.operators.routing.Dispatcher`; "" as the engine does.
+    batch_overlap : whether a step runs as two halves, the exchanges of one beside the compute of the other; they are
+        those of copies that share experts.
     states : dtype of the states of linear attention and Mamba between steps: "fp32", "bf16" or "fp16"; "" is that
         which the model asks for, or else the engine's.
     laboratory : who runs it, as the sources of published runs name them; "" is anybody.
@@ -98,6 +100,7 @@ class Deployment:
     gpus_per_node: int | None = None
     nic: str | float | None = None
     states: str = ""
+    batch_overlap: bool = False
 
     def __post_init__(self) -> None:
         plain_ints(self, ("tp", "pp", "ep", "dp", "max_num_seqs", "max_batched_tokens", "kv_tokens"))
@@ -113,6 +116,7 @@ class Deployment:
         object.__setattr__(self, "dispatcher", dispatcher)
         given.check_switch("graph", self.graph)
         given.check_switch("release_known", self.release_known)
+        given.check_switch("batch_overlap", self.batch_overlap)
         if not isinstance(self.engine, Engine):
             given.check_texts(engine=self.engine)
         given.check_utilization(self.utilization)
@@ -126,6 +130,8 @@ class Deployment:
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
         _ = self.profile, self.part, self.format, self.machine
+        if self.batch_overlap:
+            self._kernels.exchanges.check_halves()
 
     def __repr__(self) -> str:
         """Return what is served on what: all fields of model and machine would fill a page."""
@@ -173,7 +179,7 @@ class Deployment:
     @cached_property
     def parallel(self) -> Parallel:
         """How the GPUs share the model."""
-        return Parallel(self.tp, self.pp, self.ep, self.dp)
+        return Parallel(self.tp, self.pp, self.ep, self.dp, halves=self.batch_overlap)
 
     @property
     def gpus(self) -> int:
@@ -270,8 +276,12 @@ class Deployment:
     @cached_property
     def table(self) -> Clock:
         """Times of one GPU and one stage by size."""
-        kernels = Kernels(self.part, self.parallel, self.profile, self.machine, self.format, self.kv, self.sampling)
-        return Clock(kernels)
+        return Clock(self._kernels)
+
+    @property
+    def _kernels(self) -> Kernels:
+        """What runs on one GPU."""
+        return Kernels(self.part, self.parallel, self.profile, self.machine, self.format, self.kv, self.sampling)
 
     def clock(self) -> StepClock:
         """Return quick look-ups of the time of a single step, for simulations."""

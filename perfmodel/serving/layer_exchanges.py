@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import Group
+from perfmodel.cluster.dispatch import sent
 from perfmodel.core.hardware import Fabric, Hardware
+from perfmodel.errors import UsageError
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.alltoall import Alltoall
-from perfmodel.operators.collective import Collective
 from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.protocols import HOST_LINKS
@@ -25,6 +28,9 @@ from perfmodel.serving.shard import Shard
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
 HOST_STEP_S, HOST_SHARE = 3e-6, 0.5
+#: share of the SMs on which DeepEP's kernels for many tokens run: 20 of 132 (DeepSeek-AI 2024, arXiv 2412.19437,
+#: section 3.2.2)
+EXCHANGE_SMS = 20.0 / 132.0
 
 
 @dataclass(frozen=True)
@@ -83,28 +89,58 @@ class LayerExchanges:
         wide = self.parallel.ep > self.shard.top_k and most_joined(self.hardware) > in_a_host
         return Dispatcher(engine.wide_dispatcher if wide and engine.wide_dispatcher else engine.dispatcher)
 
+    def check_halves(self) -> None:
+        """Raise where a step cannot run as two halves.
+
+        Raises
+        ------
+        UsageError
+            For exchanges that no engine runs beside other kernels.
+        """
+        if self.dispatcher == Dispatcher.ALLGATHER:
+            raise UsageError(
+                "exchanges of the dispatchers deepep and alltoall run beside other kernels, those of allgather do not.",
+                place="deployment",
+                remedy="Give dispatcher=deepep or alltoall (--dispatcher), or leave batch_overlap out.",
+            )
+
+    @property
+    def contention(self) -> float:
+        """Share of a hidden exchange that the compute beside it loses: the SMs that it runs on.
+
+        DeepEP's kernels for many tokens run on some SMs; those for few (`Dispatcher.ALLTOALL`) on none, as the network
+        moves their bytes.
+        """
+        return 0.0 if self.dispatcher == Dispatcher.ALLTOALL else EXCHANGE_SMS
+
     def _dispatch(self, cost: Cost, tokens: Array) -> None:
         """Add what brings the tokens of copies of the attention to experts that they share, and the results back.
 
         The tp ranks of a copy share out its T tokens: each has T / tp. They go to all ranks, and a reduce-scatter adds
-        up what the experts give (allgather); or to `Router.copies` of the ep groups, and as many come back. In the end
-        the ranks of a copy gather the sums of its T tokens.
+        up what the experts give (allgather); or to `Router.copies` of the ep groups, and as many come back. Over
+        several nodes DeepEP's kernels send them (`perfmodel.cluster.dispatch`), for which alltoall stands, too. In the
+        end the ranks of a copy gather the sums of its T tokens.
         """
         shard, parallel, dispatcher = self.shard, self.parallel, self.dispatcher
         ranks = parallel.tp * parallel.dp
         own = tokens * shard.expert_hidden * 2.0 / parallel.tp
         copies = shard.router.copies(dispatcher, parallel.ep) * parallel.expert_parts
         there, back = (AllGather, ReduceScatter) if dispatcher == Dispatcher.ALLGATHER else (Alltoall, Alltoall)
-        exchanges: list[tuple[type[Collective], Array, int]] = [
-            (there, own * copies * self._dispatched_bytes(dispatcher) / 2.0, ranks),
-            (back, own * copies, ranks),
-        ]
+        between = dispatcher != Dispatcher.ALLGATHER and ranks > most_joined(self.hardware)
+        for kind, one in ((there, own * self._dispatched_bytes(dispatcher) / 2.0), (back, own)):
+            op = kind(bytes=np.maximum(2.0, np.round(one * copies)), num_gpus=ranks, dtype=self.dtype)
+            time, deviation = kernel(op, self.hardware, "nccl")
+            time = self._between_nodes(one, ranks) if between else time
+            cost.add("exchange", shard.moe_layers * time, "collectives", deviation, op.op)
         if parallel.tp > 1:
-            exchanges.append((AllGather, own * parallel.tp, parallel.tp))
-        for kind, sent, gpus in exchanges:
-            op = kind(bytes=np.maximum(2.0, np.round(sent)), num_gpus=gpus, dtype=self.dtype)
+            op = AllGather(bytes=np.maximum(2.0, np.round(own * parallel.tp)), num_gpus=parallel.tp, dtype=self.dtype)
             time, deviation = kernel(op, self.hardware, "nccl")
             cost.add("exchange", shard.moe_layers * time, "collectives", deviation, op.op)
+
+    def _between_nodes(self, one: Array, ranks: int) -> Array:
+        """Return the time of sending tokens to experts on several nodes, where a copy of all has ``one`` bytes [s]."""
+        group = Group(Cluster.of(self.hardware, ranks), ranks)
+        return np.array([sent(group, self.shard.router, self.dispatcher, size).time_s for size in one.tolist()])
 
     def _dispatched_bytes(self, dispatcher: Dispatcher) -> float:
         """Return the bytes of a number of a token on its way to the experts: of 4 or 8 bits with its scale, or 16 bits.

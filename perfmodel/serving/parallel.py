@@ -22,12 +22,15 @@ class Parallel:
     pp : stages of layers.
     ep : GPUs that share the experts of a layer, each with whole experts; the other ``tp dp / ep`` cut each expert.
     dp : copies of the attention (and of a dense model), each with its own sequences.
+    halves : whether a step runs as two halves, the exchanges of one beside the compute of the other (SGLang's two-batch
+        overlap, vLLM's dual batch overlap).
     """
 
     tp: int = 1
     pp: int = 1
     ep: int = 1
     dp: int = 1
+    halves: bool = False
 
     @property
     def gpus(self) -> int:
@@ -84,6 +87,12 @@ def check_parallel(config: ModelConfig, parallel: Parallel) -> None:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
     if ep > 1 and config.experts % ep:
         raise _not_dividing("ep", ep, "experts", config.experts)
+    if parallel.halves and not parallel.copies_share:
+        raise UsageError(
+            "batch_overlap hides exchanges of copies that share experts, and there are none.",
+            place="deployment",
+            remedy="Give ep and dp above 1, or leave batch_overlap out.",
+        )
     if ep > 1 and (tp * parallel.dp) % ep:
         raise UsageError(
             f"ep={ep} does not divide the {tp * parallel.dp} GPUs of tp x dp.",

@@ -6,20 +6,12 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
+from perfmodel.cluster.dispatch import exposed, sent
 from perfmodel.operators.routing import Dispatcher, Router
 from perfmodel.training.layer import COLUMNS, ROWS, LayerWork, Passes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
-
-
-def exposed(exchange_s: float, compute_s: float, contention: float) -> float:
-    """Return what an exchange adds to the compute beside it [s].
-
-    max(0, e - c) + contention min(e, c): the rest that no compute hides, and what the hidden part takes from it.
-    """
-    return max(0.0, exchange_s - compute_s) + contention * min(exchange_s, compute_s)
-
 
 #: pieces that Transformer Engine cuts a product into beside which it scatters the sum: ``num_splits`` of
 #: ``initialize_ub``, NVIDIA/TransformerEngine @ 0004dbd0 transformer_engine/pytorch/module/base.py
@@ -200,32 +192,22 @@ def expert_exchange(
 ) -> float:
     """Return the time of sending tokens to their experts and back, in one pass [s].
 
-    A GPU's T tokens go to `Router.copies` c of R ranks: k copies one by one (alltoall, which Megatron-Core and PyTorch
-    run over NCCL), or one for each rank with any of a token's experts (DeepSeek's DeepEP, which Megatron-Core's flex
-    dispatcher runs). Inside a domain it is an all-to-all of T c h, of which 1 / R stays on the GPU. Over the network
-    T c(N) h (N - 1) / N of N domains leave it: with alltoall each copy, with deepep one for each domain of a token's
-    experts, which is passed on inside. Never faster than the bytes that cross over the link's own rate. allgather
-    brings all tokens to all ranks and reduce-scatters what the experts give; backward does the same in reverse.
+    Twice what `perfmodel.cluster.dispatch.sent` takes; over the network never faster than the bytes that cross over the
+    link's own rate. allgather brings all tokens to all ranks and reduce-scatters what the experts give; backward does
+    the same in reverse.
 
     Parameters
     ----------
     routing : time over that of an all-to-all, fitted (`Constants.routing`).
     """
-    group, cluster, one = groups.expert, groups.cluster, work.token_bytes
+    group, one = groups.expert, work.token_bytes
     if group.ranks == 1 or not one:
         return 0.0
-    copies = router.copies(dispatcher, group.ranks)
     if dispatcher == Dispatcher.ALLGATHER:
-        return sum(exchange_time(group, kind, copies * one) for kind in ("all_gather", "reduce_scatter"))
-    inside = Group(cluster, group.inside, group.stride)
-    passed_on = exchange_time(inside, "alltoall", copies * one) if inside.ranks > 1 else 0.0
-    if not group.crosses:
-        return 2.0 * routing * passed_on
-    domains = group.domains
-    crossing = router.copies(dispatcher, domains) * one * (domains - 1) / domains
-    network = crossing / cluster.network_bytes_per_s + cluster.alpha_s
-    least = crossing * cluster.nic_efficiency / cluster.network_bytes_per_s
-    return 2.0 * max(least, routing * max(network, passed_on))
+        whole = router.copies(dispatcher, group.ranks) * one
+        return sum(exchange_time(group, kind, whole) for kind in ("all_gather", "reduce_scatter"))
+    found = sent(group, router, dispatcher, one)
+    return 2.0 * max(found.least_s, routing * found.time_s)
 
 
 def expert_tensor_exchange(

@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from perfmodel.cluster.dispatch import exposed
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.training.exchange import exposed
 from perfmodel.training.plan import Schedule, TrainingPlan
 
 #: share of the hidden exchange that a step may take longer at the end of its 80 % interval. Megatron-Core's authors saw

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.cluster.dispatch import exposed
 from perfmodel.training.alike import alike_ranks, gather_scatter, gathers_once
 from perfmodel.training.dispatch import Waits
-from perfmodel.training.exchange import exposed, gradient_exchange
+from perfmodel.training.exchange import gradient_exchange
 from perfmodel.training.framework import Framework
 from perfmodel.training.host_copies import host_copies
 from perfmodel.training.host_offload import Copied
