@@ -340,7 +340,7 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
     if plan.pp == 1:
         return 0.0
     if plan.schedule == Schedule.DUALPIPE:
-        pair = slowest.time_s - slowest.hidden_s
+        pair = max(slowest.time_s - slowest.hidden_s, slowest.waits.dispatch_s)
         return max(0.0, (plan.pp / 2.0 - 1.0) * (pair + float(slowest.backward.sum()) - 3.0 * slowest.weights_s))
     once = gathers_once(setup)
 
