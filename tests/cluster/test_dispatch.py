@@ -63,8 +63,7 @@ def test_an_exchange_shows_as_what_compute_does_not_hide_and_what_it_takes_from_
 
 
 def test_tokens_go_to_all_ranks_that_cut_an_expert():
-    """Of 16 ranks on two nodes that hold experts by fours, an all-to-all sends four times the copies, and DeepEP one to
-    each node still; where eight ranks of a node cut an expert and both nodes have half of them, one to each node, too."""
+    """An all-to-all sends four times the copies where experts are cut by fours; DeepEP still one to each node."""
     group = ranks(16)
     whole, cut = (sent(group, ANY, Dispatcher.ALLTOALL, 1e8, parts).time_s for parts in (1, 4))
     assert cut / whole == pytest.approx(4.0, rel=0.01)

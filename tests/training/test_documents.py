@@ -183,7 +183,7 @@ def test_a_plan_in_python_takes_a_number_or_a_list() -> None:
 
 
 def test_layers_with_a_state_wait_for_no_long_documents():
-    """RWKV has no attention to keys: its steps are the same with and without. A hybrid waits for its few layers that do.
+    """RWKV has no attention to keys: its steps are the same with and without. A hybrid waits for its few other layers.
 
     Nemotron-H has attention in 4 layers and states in 24.
     """
