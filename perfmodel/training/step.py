@@ -345,8 +345,9 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
     once = gathers_once(setup)
 
     def passing(gpu: StageGpu) -> float:
-        # without the exchange the host may take longer than the GPU
-        both = max(gpu.time_s - gpu.sharding_s, gpu.waits.dispatch_s) if once else gpu.time_s
+        # passes that fill and drain stand alone, and without the exchange the host may take longer than the GPU
+        busy, host_s = gpu.time_s - gpu.waits.at(1.0), gpu.waits.dispatch_s
+        both = max(max(busy, host_s) - gpu.sharding_s, host_s) if once else max(busy, host_s)
         return both - 2.0 * gpu.weights_s if plan.schedule == Schedule.ZERO_BUBBLE else both / plan.vp
 
     return max(0.0, sum(map(passing, gpus)) - passing(slowest))

@@ -154,3 +154,10 @@ def test_a_step_that_waits_for_its_host_takes_as_long_with_pairs(batch):
     plain, paired = (step(**usual, frozen_dtype="nf4", expert_overlap=overlap) for overlap in (False, True))
     assert plain.terms_s["host"] > 0.3 * plain.time_s
     assert paired.time_s == pytest.approx(plain.time_s)
+
+
+def test_pairs_of_a_pipeline_that_waits_for_its_host_change_nothing():
+    usual = {"batch": 64, "gpus": 32, "pp": 4, "vp": 2, "seq": 512, "framework": "megatron-bridge", "lora": 8}
+    plain, paired = (step(**usual, frozen_dtype="nf4", expert_overlap=overlap) for overlap in (False, True))
+    assert plain.terms_s["host"] > 0.3 * plain.time_s
+    assert paired.time_s == pytest.approx(plain.time_s)
