@@ -178,8 +178,8 @@ def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: Train
     """Return the step of several clusters that train one model together, data parallel between them.
 
     Each cluster runs the plan on its own GPUs. Sequences are given out in micro batches of all data parallel ranks of a
-    cluster, since no GPU runs a part of one, and each cluster has one at least, or as many as its schedule needs. Shares
-    follow from the time of a step with few and with many of them; the times are those of the steps with the shares.
+    cluster, since no GPU runs a part of one, and each cluster has one at least, or as many as its schedule needs. Their
+    shares follow from the time of a step with few and with many of them; the times are those of steps with the shares.
     Gradients that are summed in each cluster are then summed between them, which nothing hides (`between_time`).
 
     Parameters
