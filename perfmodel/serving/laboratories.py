@@ -9,6 +9,10 @@ that were not tuned for them yet. No run of a hybrid, some of whose layers keep 
 a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of models with an indexer
 (DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases; with compressed keys (DeepSeek-V4) they count
 as these, though none of their runs is among them.
+
+Where requests arrive at random, or all at once, a server also has to take them, and one of less capacity than predicted
+lets them queue: steps count as less sure there, so that the simulation of slow ones shows what queues, and so does the
+time to the first token.
 """
 
 from __future__ import annotations
@@ -60,6 +64,7 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendors : of the machines of these runs.
     step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled", "young", "hybrid" or "indexed" -> what
         steps differ by, and what the time to the first token differs by beyond them.
+    open_step, open_first : the same -> what both differ by beyond that in an open loop.
     sources : where the figures come from, by name.
     """
 
@@ -67,6 +72,8 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendors: tuple[str, ...]
     step: Mapping[str, Span]
     first: Mapping[str, Span]
+    open_step: Mapping[str, Span]
+    open_first: Mapping[str, Span]
     sources: Mapping[str, str]
     date: str = ""
 
@@ -74,12 +81,15 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Elsewhere(NamedTuple):
     """What a deployment's laboratory may differ by: in its steps, and beyond them in the time to the first token.
 
-    ``kind`` is "" for laboratories whose runs were fitted, which differ by nothing.
+    ``open_step`` and ``open_first`` come on top in an open loop, whose requests arrive whether or not others have
+    ended. ``kind`` is "" for laboratories whose runs were fitted, which differ by nothing.
     """
 
     kind: str = ""
     step: Stretch = Stretch()
     first: Stretch = Stretch()
+    open_step: Stretch = Stretch()
+    open_first: Stretch = Stretch()
 
     @property
     def middle(self) -> float:
@@ -146,7 +156,8 @@ def _is_older(engine: Engine, version: str, since: str) -> bool:
 
 
 def _elsewhere(known: Laboratories, kind: str) -> Elsewhere:
-    return Elsewhere(kind, Stretch.of(known.step[kind]), Stretch.of(known.first[kind]))
+    spans = known.step, known.first, known.open_step, known.open_first
+    return Elsewhere(kind, *(Stretch.of(by_kind[kind]) for by_kind in spans))
 
 
 def because(found: Elsewhere) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError, check_names, expect, expect_numbers, renaming, suggesting
+from perfmodel.prediction.stretch import NONE
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.kv_link import kv_link
@@ -200,14 +201,16 @@ def simulate_fleet(
     deployment.check_length(float(np.max(requests.prompt + requests.output)))
     fleet, deployment = fleet.of_copies(deployment), deployment.replica
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
+    other, is_open = deployment.elsewhere, not requests.concurrency
+    more, first = (other.open_step, other.open_first) if is_open else (NONE, NONE)
 
     def spread(batch: float, context: float) -> tuple[float, float]:
         step = deployment.step(decode=batch, context=context)
-        return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
+        return more.widened(1.0, float(step.low_s / step.time_s), float(step.high_s / step.time_s))
 
     ends = spread if interval else None
     replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged)
-    return replace(replay, first_ends=deployment.first_ends)
+    return replace(replay, first_ends=deployment.first_ends.beside(first))
 
 
 def _held_back(server: Server, requests: Requests, deployment: Deployment) -> Server:
