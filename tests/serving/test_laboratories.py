@@ -197,6 +197,22 @@ def test_requests_that_wait_for_no_other_are_as_sure_as_other_loads_in_a_fitted_
     assert known.open_step == known.open_first == known.burst_step == known.burst_first == (0.0, 0.0)
 
 
+def test_bursts_of_an_engine_without_a_server_are_as_sure_as_other_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    burst = pm.Requests(*(np.full(8, value) for value in (0.0, 200.0, 20.0)))
+    before = pm.simulate(deployed(engine="llama.cpp"), burst).statistics("ttft_s", ())
+    shipped = laboratories()
+    spans = {name: dict.fromkeys(shipped.step, Span(0.1, 9.0)) for name in ("burst_step", "burst_first")}
+    monkeypatch.setattr(module, "laboratories", lambda: msgspec.structs.replace(shipped, **spans))
+    assert pm.simulate(deployed(engine="llama.cpp"), burst).statistics("ttft_s", ()) == before
+
+
+def test_a_sentence_says_that_first_tokens_of_arriving_requests_are_less_sure_where_they_are() -> None:
+    older, today = (deployed(engine_version=version).elsewhere for version in ("0.5.0", ""))
+    assert "arrive on their own" in because(older, arriving=True)
+    assert "arrive on their own" not in because(older)
+    assert "arrive on their own" not in because(today, arriving=True)
+
+
 @pytest.mark.waiting
 @pytest.mark.parametrize("kind", ["users", "offline", "static", "stream", "arrivals"])
 def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str) -> None:
