@@ -119,6 +119,11 @@ class Setup:
         return self.framework.overlaps_tensor_parallel if wanted is None else wanted
 
     @property
+    def maxima(self) -> int:
+        """Tensors whose largest element tensor parallel ranks reduce in a pass of a layer: both that they gather."""
+        return 2 if self.framework.reduces_maxima and self.shard.sp and self.plan.dtype == "fp8" else 0
+
+    @property
     def kernel(self) -> str:
         """The kernel of attention."""
         return attention_kernel(self.config, self.plan, self.framework)
