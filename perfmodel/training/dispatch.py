@@ -133,10 +133,10 @@ class Waits:
         )
         return Stretch(-down, up)
 
-    def note(self, fixed: Constants, step_s: float, micro_batches: float) -> str:
+    def note(self, fixed: Constants, deviation: float, step_s: float, micro_batches: float) -> str:
         """Return what a user should know about the waits of a step, "" where no usual host sets its pace."""
-        stretch = self.stretch(fixed.dispatch_deviation, step_s, micro_batches)
-        slower = math.exp(Z80 * fixed.dispatch_deviation)
+        stretch = self.stretch(deviation, step_s, micro_batches)
+        slower = math.exp(Z80 * deviation)
         expected = format_si(self.launch_s, "s")
         differ = f"hosts and codes take {1.0 / slower:.1f} to {slower:.1f} times the expected {expected} a kernel"
         if share := micro_batches * self.at(1.0) / step_s:

@@ -264,6 +264,11 @@ class Setup:
         return self.constants.dispatch_s * self.framework.dispatch * self._host_share
 
     @property
+    def dispatch_deviation(self) -> float:
+        """Standard deviation of ln of that time between hosts and codes."""
+        return self.framework.dispatch_deviation or self.constants.dispatch_deviation
+
+    @property
     def _host_share(self) -> float:
         return self.framework.host_share.get(self.hardware.architecture.lower(), 1.0)
 

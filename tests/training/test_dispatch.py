@@ -138,6 +138,11 @@ def test_modules_of_transformer_engine_take_the_host_longer_than_those_of_pytorc
     assert apart == pytest.approx([1.7 * work.kernels, 1.7 * work.kernels_backward])
 
 
+def test_one_code_on_servers_differs_less_than_any_code() -> None:
+    engine, any_code = (_made(name)[0].dispatch_deviation for name in ("megatron-te", "ddp-eager"))
+    assert engine < any_code == constants().dispatch_deviation
+
+
 def test_more_tensor_parallel_ranks_do_not_make_a_host_faster() -> None:
     """Qwen3 8B in Megatron-Bridge: 16 and 32 micro batches took 163 and 158 ms each with 4 and 8 ranks."""
     table = read_run_table(Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv")
