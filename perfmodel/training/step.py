@@ -152,7 +152,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     terms["cpu_optimizer"] = end.update_s
     terms["imbalance"] = _imbalance(setup, slowest)
     total = sum(terms.values())
-    waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
+    waits = slowest.waits.stretch(setup.dispatch_deviation, total, count)
     hosts = offload_stretch(setup, slowest.copies, end, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
     known_runs = known_runs.beside(overlap_stretch(hidden, total)).beside(hosts)
@@ -184,7 +184,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
         parameters=config.parameters,
         notes=(
             *_notes(setup, known),
-            *filter(None, [slowest.waits.note(setup.constants, total, count)]),
+            *filter(None, [slowest.waits.note(setup.constants, setup.dispatch_deviation, total, count)]),
             *filter(None, [overlap_note(plan, terms["expert"], hidden, total)]),
             *wide_because(setup, terms, elsewhere),
             *(offload_notes(setup, updated_parameters(setup, slowest), terms) if plan.offload != "none" else ()),
