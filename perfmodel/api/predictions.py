@@ -347,6 +347,7 @@ def Deployment(  # noqa: N802 -- makes one
     gpus_per_node: int | None = None,
     nic: str | float | None = None,
     states: str = "",
+    batch_overlap: bool = False,
 ) -> ServedModel:
     """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
 
@@ -372,6 +373,7 @@ def Deployment(  # noqa: N802 -- makes one
         bytes ("400 Gb/s", "50 GB/s"), or a number [B/s]; None: the machine's.
     states : dtype of the states of linear attention and Mamba between steps: "fp32", "bf16" or "fp16"; "" is that
         which the model asks for, or else the engine's.
+    batch_overlap : whether a step runs as two halves, the exchanges of one beside the compute of the other.
 
     Raises
     ------
@@ -406,4 +408,5 @@ def Deployment(  # noqa: N802 -- makes one
         gpus_per_node=gpus_per_node,
         nic=nic,
         states=states,
+        batch_overlap=batch_overlap,
     )

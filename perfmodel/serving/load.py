@@ -226,7 +226,7 @@ def _open_ends(deployment: Deployment, requests: Requests) -> tuple[Stretch, Str
         return NONE, NONE
     if len(requests) == 1 or np.ptp(requests.arrival_s):
         return other.open_step, other.open_first
-    return (other.burst_step, other.burst_first) if deployment.front_end_s else (NONE, NONE)
+    return (other.burst_step, other.burst_first) if deployment.host.front_end_s else (NONE, NONE)
 
 
 def _held_back(server: Server, requests: Requests, deployment: Deployment) -> Server:
