@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perfmodel.cluster.cluster import Cluster
-from perfmodel.training.layer import held_weights
+from perfmodel.training.layer_matrices import held_weights
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.stages import encoder_stages, gpu_layers
