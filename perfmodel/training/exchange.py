@@ -9,7 +9,8 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
 from perfmodel.cluster.dispatch import exposed, sent
 from perfmodel.operators.routing import Dispatcher, Router
-from perfmodel.training.layer import COLUMNS, ROWS, LayerWork, Passes
+from perfmodel.training.layer import LayerWork, Passes
+from perfmodel.training.layer_matrices import COLUMNS, ROWS
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard, key_value_width
 from perfmodel.workloads.model_config import ModelConfig

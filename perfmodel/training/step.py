@@ -16,7 +16,6 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.alike import gathers_once
-from perfmodel.training.checks import check_plan
 from perfmodel.training.choices import offloaded
 from perfmodel.training.constants import Constants
 from perfmodel.training.documents import imbalance
@@ -26,6 +25,7 @@ from perfmodel.training.framework import RANKS, frameworks, nearest_framework, s
 from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
+from perfmodel.training.nearest import check_plan
 from perfmodel.training.plan import ContextAlgorithm, Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
