@@ -73,8 +73,8 @@ def eager_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     notes = []
     for outcome in outcomes:
         deployment = None if outcome.fault else outcome.spec.deployment()
-        if deployment is not None and deployment.host.launches_s:
-            launches = format_si(deployment.host.launches_s, "s", 3)
+        if deployment is not None and (launches_s := float(deployment.host.launches_s(1.0))):
+            launches = format_si(launches_s, "s", 3)
             notes.append(
                 f"{outcome.spec.name}: without CUDA graphs the host launches the kernels of a step in {launches}: no "
                 "step is shorter."

@@ -61,16 +61,23 @@ class Host:
 
     @property
     def prompt_launches_s(self) -> float:
-        """Time of the host to launch the kernels of a prompt, which no graph holds [s]."""
-        return self.prompt_kernels * self.engine.prompt_launch_s
+        """Time of the host to launch the kernels of a prompt, or of both its halves, which no graph holds [s]."""
+        return (1.0 + self.parallel.halves) * self.prompt_kernels * self.engine.prompt_launch_s
 
-    @property
-    def launches_s(self) -> float:
-        """Time of the host to launch the kernels of a step [s], those of a draft's passes too; 0 with a graph."""
+    def launches_s(self, sequences: float | Array) -> Array:
+        """Return the time of the host to launch the kernels of a step [s], those of a draft's passes too.
+
+        It is 0 with a graph. A step that runs as two halves launches those of both; one sequence of a copy is no two.
+
+        Parameters
+        ----------
+        sequences : of the step, with its prompts, over all copies.
+        """
         if self.engine.graph:
-            return 0.0
+            return np.zeros(np.shape(sequences))
         drafted = self.drafted * self.draft.kernels if self.draft else 0.0
-        return (self.kernels + drafted) * self.engine.eager_launch_s
+        halves = 1.0 + self.parallel.halves * (np.asarray(sequences) >= 2.0 * self.parallel.slots)
+        return np.asarray((halves * self.kernels + drafted) * self.engine.eager_launch_s)
 
     @property
     def waiting(self) -> float:
@@ -92,14 +99,15 @@ class Host:
         times = {term: time * self.waiting for term, time in times.items()}
         device = np.asarray(sum(times.values()))
         host = engine.host_s + engine.host_sequence_s * sequences / self.parallel.dp
-        waited = np.maximum(device, self.launches_s)
+        launches_s = self.launches_s(sequences)
+        waited = np.maximum(device, launches_s)
         times["host"] = host + (waited - device)
         time = waited + host
         spread = sum((stages * value / time) ** 2 for value in cost.spread.values())
         variance = spread + engine.deviation**2
         # launches that the device hides do not widen the interval until it hides them no more
         factor = np.exp(Z80 * engine.launch_deviation)
-        fast, slow = (np.log((np.maximum(device, self.launches_s * end) + host) / time) for end in (1 / factor, factor))
+        fast, slow = (np.log((np.maximum(device, launches_s * end) + host) / time) for end in (1 / factor, factor))
         low, high = (np.exp(end * np.hypot(Z80 * np.sqrt(variance), wait)) for end, wait in ((-1.0, fast), (1.0, slow)))
         low, high = self.elsewhere.step.widened(time, time * low, time * high)
         terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}

@@ -139,8 +139,8 @@ class LayerExchanges:
 
     def _between_nodes(self, one: Array, ranks: int) -> Array:
         """Return the time of sending tokens to experts on several nodes, where a copy of all has ``one`` bytes [s]."""
-        group = Group(Cluster.of(self.hardware, ranks), ranks)
-        return np.array([sent(group, self.shard.router, self.dispatcher, size).time_s for size in one.tolist()])
+        group, parts = Group(Cluster.of(self.hardware, ranks), ranks), self.parallel.expert_parts
+        return np.array([sent(group, self.shard.router, self.dispatcher, size, parts).time_s for size in one.tolist()])
 
     def _dispatched_bytes(self, dispatcher: Dispatcher) -> float:
         """Return the bytes of a number of a token on its way to the experts: of 4 or 8 bits with its scale, or 16 bits.

@@ -19,7 +19,7 @@ def encoded(kernels: Kernels, requests: Array) -> Cost:
     Two convolutions, of which the first has two results for each token of the encoder, with a GELU each; the encoder's
     layers, whose tokens attend to all of their sequence; and for each layer of the decoder the products of its keys and
     values, which are written. Engines encode outside of their graphs: see
-    `perfmodel.serving.deployment.Deployment.prompt_launches_s`.
+    `perfmodel.serving.host.Host.prompt_launches_s`.
 
     Parameters
     ----------

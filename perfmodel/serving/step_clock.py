@@ -58,7 +58,8 @@ class StepClock:
         self._table, self._engine = deployment.table, deployment.profile
         self._share, self._stages, self._waiting = deployment.slots, float(deployment.pp), deployment.host.waiting
         self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
-        self._least_s = deployment.host.launches_s
+        few, many = (float(deployment.host.launches_s(each * deployment.slots)) for each in (1.0, 2.0))
+        self._least_s = few, many  # of steps with one sequence of a copy, and with more
         self._each, self._gained = deployment.verified, deployment.gained
         draft = deployment.speculation.draft if deployment.speculation else None
         self._draft = draft.table if draft else None
@@ -73,7 +74,12 @@ class StepClock:
         device = self._waiting * self._table.decode_s(slot, context, mean, self._each, self._stages)
         if self._draft is not None:
             device += self._drafted_s(self._draft, sequences, context)
-        return max(device, self._least_s) + self._host_s + self._host_sequence_s * sequences
+        return max(device, self._launches_s(sequences)) + self._host_s + self._host_sequence_s * sequences
+
+    def _launches_s(self, sequences: float) -> float:
+        """Return the time of the host to launch the kernels of a step with so many sequences and prompts [s]."""
+        few, many = self._least_s
+        return many if sequences >= 2.0 * self._share else few
 
     def _drafted_s(
         self,
@@ -110,7 +116,8 @@ class StepClock:
         )
         if self._draft is not None:
             device += self._drafted_s(self._draft, sequences, context, listed, ended)
-        time = max(device, self._least_s) + self._host_s + self._host_sequence_s * (sequences + len(listed))
+        several = sequences + len(listed)
+        time = max(device, self._launches_s(several)) + self._host_s + self._host_sequence_s * several
         if self._gained == 1.0 or not sequences:
             return time
         # a step counts as one token of each sequence: the others that it gains are taken off the decoding part

@@ -33,15 +33,19 @@ class Copied(NamedTuple):
     ----------
     time_s, beside_s : of one, and of what hides it [s].
     number : of a micro batch.
+    other_s, other_beside_s : of one in the other direction, which runs at the same time beside the same pass [s].
     """
 
     time_s: float
     beside_s: float
     number: float
+    other_s: float = 0.0
+    other_beside_s: float = 0.0
 
     def exposed_s(self, slower: float = 1.0) -> float:
-        """Return what no compute hides, of copies that take ``slower`` times as long [s]."""
-        return self.number * max(0.0, slower * self.time_s - self.beside_s)
+        """Return what no compute hides, of copies that take ``slower`` times as long: of the longer direction [s]."""
+        one, other = slower * self.time_s - self.beside_s, slower * self.other_s - self.other_beside_s
+        return self.number * max(0.0, one, other)
 
 
 class StepEnd(NamedTuple):
@@ -85,15 +89,15 @@ def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float)
     after = max(0.0, backward - moved.backward_s)
     leaves, returns = moved.activations / rates.to_host, moved.activations / rates.from_host
     weights_s = moved.weights / rates.from_host
+    before, gradients_s = max(0.0, forward - moved.forward_s), moved.gradients / rates.to_host
+    beside = setup.framework.overlaps_activation_copies
     copies = [
-        Copied(weights_s, max(0.0, forward - moved.forward_s), count),
-        Copied(moved.gradients / rates.to_host, after, count),
+        Copied(weights_s, before, count, leaves * beside, forward),
+        Copied(weights_s + returns * beside, after, count, gradients_s, after),
     ]
-    if setup.framework.overlaps_activation_copies:
-        copies += [Copied(leaves, forward, count), Copied(weights_s + returns, after, count)]
-    else:
-        copies += [Copied(leaves + returns, 0.0, count), Copied(weights_s, after, count)]
-    return [copy for copy in copies if copy.time_s > 0]
+    if not beside:
+        copies.append(Copied(leaves + returns, 0.0, count))
+    return [copy for copy in copies if copy.time_s > 0 or copy.other_s > 0]
 
 
 def outer_copies(setup: Setup, weights: float, gradients: float) -> list[Copied]:

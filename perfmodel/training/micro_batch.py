@@ -53,6 +53,7 @@ class Passes:
     weight_bytes : of a parameter as ranks that share it out gather it [B].
     launches : kernels that the host launches forward, and backward with what is computed anew.
     hidden_s : how much shorter both passes are beside those of another micro batch, whose exchanges they hide [s].
+    attending_s : of both passes, attention to keys without states, and what of it is computed anew [s].
     """
 
     forward: Vector
@@ -65,6 +66,7 @@ class Passes:
     trained_experts: float = 0.0
     launches: tuple[float, float] = (0.0, 0.0)
     hidden_s: float = 0.0
+    attending_s: float = 0.0
 
 
 def layer_passes(setup: Setup, kind: Kind) -> Passes:
@@ -120,7 +122,15 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         setup.trained(work.expert_parameters),
         layer_launches(setup, work, _adapter_count(setup, config, kind)),
         hidden,
+        _attending_s(setup, work),
     )
+
+
+def _attending_s(setup: Setup, work: LayerWork) -> float:
+    """Return attention to keys of both passes of a layer, with what of it backward computes anew [s]."""
+    forward, backward = _core(setup, work.core)
+    again = {Recompute.FULL: 1.0, Recompute.SELECTIVE_LAYER: 0.5}.get(Recompute(setup.plan.recompute), 0.0)
+    return (1.0 + again) * forward + backward
 
 
 def _hidden_s(setup: Setup, work: LayerWork, forward: Vector, backward: Vector) -> float:

@@ -49,7 +49,11 @@ class MixedStep(Reportable):
 
 
 def mixed_step(
-    samples: int, rates_per_s: Sequence[float], units: Sequence[int] = (), fixed_s: Sequence[float] = ()
+    samples: int,
+    rates_per_s: Sequence[float],
+    units: Sequence[int] = (),
+    fixed_s: Sequence[float] = (),
+    least: Sequence[int] = (),
 ) -> MixedStep:
     """Return the step of GPUs that each have a rate: with s samples one of rate r ends after t = fixed + s / r.
 
@@ -62,6 +66,7 @@ def mixed_step(
     rates_per_s : samples that each GPU trains in a second.
     units : samples that each GPU takes together, of which it has at least one; by default any number, or none.
     fixed_s : time of each GPU beside its samples [s]; by default 0.
+    least : samples that each GPU has at least, a multiple of its unit; by default one unit where there are units.
 
     Raises
     ------
@@ -86,7 +91,7 @@ def mixed_step(
     bound = (samples + sum(map(operator.mul, fixed, rates))) / sum(rates)
     steps = list(units) or [1] * len(rates)
     wanted = [math.floor((bound - start) * rate) for start, rate in zip(fixed, rates, strict=True)]
-    shares = _shares(samples, steps, list(units) or [0] * len(rates), wanted, end_s)
+    shares = _shares(samples, steps, list(least) or list(units) or [0] * len(rates), wanted, end_s)
     equal = math.ceil(samples / sum(steps))
     return MixedStep(
         samples=tuple(shares),
@@ -116,7 +121,7 @@ def _shares(
     """
     left = samples - sum(least)
     if left < 0 or left % math.gcd(*units):
-        raise _no_shares(samples, units)
+        raise _no_shares(samples, units, sum(least))
     if len(set(units)) > 1:
         return _of_unequal_units(samples, units, least, end_s)
     unit = units[0]
@@ -150,7 +155,7 @@ def _of_unequal_units(
         best = after
         chosen.append(share)
     if not np.isfinite(best[-1]):
-        raise _no_shares(samples, units)
+        raise _no_shares(samples, units, sum(least))
     shares, place = [], samples // common
     for share in reversed(chosen):
         shares.append(int(share[place]))
@@ -158,11 +163,12 @@ def _of_unequal_units(
     return shares[::-1]
 
 
-def _no_shares(samples: int, units: Sequence[int]) -> UsageError:
-    near = max(1, round(samples / sum(units))) * sum(units)
+def _no_shares(samples: int, units: Sequence[int], least: int) -> UsageError:
+    near = max(1, math.ceil(least / sum(units)), round(samples / sum(units))) * sum(units)
     sizes = ", ".join(map(str, units))
+    fewest = f", and of {least} at least" if least > sum(units) else ""
     return UsageError(
-        f"{samples} sequences are no shares in micro batches of all ranks, which take {sizes} of each cluster.",
+        f"{samples} sequences are no shares in micro batches of all ranks, which take {sizes} of each cluster{fewest}.",
         place="mixed GPUs",
         remedy=f"Use batch={near}.",
     )
@@ -172,9 +178,9 @@ def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: Train
     """Return the step of several clusters that train one model together, data parallel between them.
 
     Each cluster runs the plan on its own GPUs. Sequences are given out in micro batches of all data parallel ranks of a
-    cluster, since no GPU runs a part of one, and each cluster has one at least. Shares follow from the time of a step
-    with few and with many of them; the times are those of the steps with the shares. Gradients that are summed in each
-    cluster are then summed between them, which nothing hides (`between_time`).
+    cluster, since no GPU runs a part of one, and each cluster has one at least, or as many as its schedule needs. Their
+    shares follow from the time of a step with few and with many of them; the times are those of steps with the shares.
+    Gradients that are summed in each cluster are then summed between them, which nothing hides (`between_time`).
 
     Parameters
     ----------
@@ -196,16 +202,19 @@ def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: Train
         return train(config, clusters[index], plan.changed(batch=share)).time_s
 
     units = [plan.batch_unit(cluster.gpus) for cluster in clusters]
-    rounds = max(2, plan.batch // sum(units))
+    least = [plan.least_batch(cluster.gpus) for cluster in clusters]
+    first = least[0] // units[0]
+    rounds = max(first + 1, plan.batch // sum(units))
     rates, fixed = [], []
     for index, unit in enumerate(units):
-        few, many = time_s(index, unit), time_s(index, rounds * unit)
-        each = max((many - few) / (rounds - 1), 1e-3 * few)  # of a unit: a pipeline may take no longer for a second one
+        few, many = time_s(index, first * unit), time_s(index, rounds * unit)
+        # of a unit: a pipeline may take no longer for a second one
+        each = max((many - few) / (rounds - first), 1e-3 * few / first)
         rates.append(unit / each)
-        fixed.append(max(0.0, few - each))
-    shared = mixed_step(plan.batch, rates, units, fixed)
+        fixed.append(max(0.0, few - first * each))
+    shared = mixed_step(plan.batch, rates, units, fixed, least)
     between = between_time(config, clusters, plan)
-    equal = math.ceil(plan.batch / sum(units))
+    equal = max(first, math.ceil(plan.batch / sum(units)))
     time = max(time_s(index, share) for index, share in enumerate(shared.samples))
     return dataclasses.replace(
         shared,

@@ -279,14 +279,27 @@ class TrainingPlan:
         return math.ceil(self.batch // ranks / self.micro_batch)
 
     def batch_unit(self, gpus: int) -> int:
-        """Return the sequences by which a batch grows: a micro batch of each rank, of interleaved stages pp of them.
+        """Return the sequences by which a batch grows: micro batches of each rank.
+
+        That is one, of interleaved stages pp of them, and two under DualPipe, half of whose enter at each end.
 
         Raises
         ------
         UsageError
             When the plan does not divide the GPUs.
         """
-        return self.dp(gpus) * self.micro_batch * (self.pp if self.vp > 1 else 1)
+        two_ways = self.pp > 1 and self.schedule == Schedule.DUALPIPE
+        return self.dp(gpus) * self.micro_batch * (self.pp if self.vp > 1 else 2 if two_ways else 1)
+
+    def least_batch(self, gpus: int) -> int:
+        """Return the fewest sequences of a step: a `batch_unit`, pp of them under DualPipe.
+
+        Raises
+        ------
+        UsageError
+            When the plan does not divide the GPUs.
+        """
+        return self.batch_unit(gpus) * (self.pp if self.schedule == Schedule.DUALPIPE else 1)
 
     def changed(self, **values: object) -> TrainingPlan:
         """Return the plan with some values changed, or without what has no effect.

@@ -221,7 +221,8 @@ def _imbalance(setup: Setup, gpu: StageGpu) -> float:
     """Return what waiting for the rank with the longest documents adds to a step [s]; 0 where all have as much work.
 
     Ranks that share out weights wait in every micro batch, others once a step, for the sum of theirs. Consecutive parts
-    of a sequence (ring) have documents of their own.
+    of a sequence (ring) have documents of their own. Layers with a state take as long with any documents. Under
+    DualPipe half of the micro batches pass each stage of a GPU.
     """
     plan, lengths = setup.plan, setup.shard.documents
     if not lengths:
@@ -229,9 +230,7 @@ def _imbalance(setup: Setup, gpu: StageGpu) -> float:
     together = 1.0 if setup.sharded else setup.micro_batches
     parts = plan.cp if plan.cp_algorithm == ContextAlgorithm.RING else 1
     tokens = together * plan.micro_batch * plan.seq / parts
-    attention = float(gpu.forward[INDEX["attention"]] + gpu.backward[INDEX["attention"]])
-    again = {Recompute.FULL: 1.0, Recompute.SELECTIVE_LAYER: 0.5}.get(Recompute(plan.recompute), 0.0)
-    attention += again * float(gpu.forward[INDEX["attention"]])
+    attention = sum(count * passes.attending_s for passes, count in gpu.layered) / setup.copies
     return setup.micro_batches * attention * (imbalance(lengths, plan.seq, tokens, setup.dp * parts) - 1.0)
 
 
@@ -318,7 +317,9 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append(f"Attention runs {setup.kernel}: {wanted} has no kernel for {plan.dtype}.")
     if plan.attention and setup.config.architecture.shared_vector:
         notes.append(f"attention {plan.attention} changes nothing: a kernel of their own gathers compressed keys.")
-    if plan.documents and not setup.shard.documents:
+    if plan.documents and not setup.config.attending_layers:
+        notes.append("documents change nothing: layers with a state take as long with any of them.")
+    elif plan.documents and not setup.shard.documents:
         notes.append(f"documents change nothing but FLOP: attention {setup.kernel} computes all scores of a sequence.")
     if plan.grad_dtype and setup.groups.data.ranks == 1:
         notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
@@ -339,13 +340,14 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
     if plan.pp == 1:
         return 0.0
     if plan.schedule == Schedule.DUALPIPE:
-        pair = slowest.time_s - slowest.hidden_s
+        pair = max(slowest.time_s - slowest.hidden_s, slowest.waits.dispatch_s)
         return max(0.0, (plan.pp / 2.0 - 1.0) * (pair + float(slowest.backward.sum()) - 3.0 * slowest.weights_s))
     once = gathers_once(setup)
 
     def passing(gpu: StageGpu) -> float:
-        # without the exchange the host may take longer than the GPU
-        both = max(gpu.time_s - gpu.sharding_s, gpu.waits.dispatch_s) if once else gpu.time_s
+        # passes that fill and drain stand alone, and without the exchange the host may take longer than the GPU
+        busy, host_s = gpu.time_s - gpu.waits.at(1.0), gpu.waits.dispatch_s
+        both = max(max(busy, host_s) - gpu.sharding_s, host_s) if once else max(busy, host_s)
         return both - 2.0 * gpu.weights_s if plan.schedule == Schedule.ZERO_BUBBLE else both / plan.vp
 
     return max(0.0, sum(map(passing, gpus)) - passing(slowest))

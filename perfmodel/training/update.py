@@ -11,6 +11,7 @@ from perfmodel.cluster.dispatch import exposed
 from perfmodel.training.alike import alike_ranks, gather_scatter, gathers_once
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import gradient_exchange
+from perfmodel.training.expert_overlap import pairs
 from perfmodel.training.framework import Framework
 from perfmodel.training.host_copies import host_copies
 from perfmodel.training.host_offload import Copied
@@ -76,7 +77,9 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
     hidden = sum(count * passes.hidden_s for passes, count in parts)
     copies = host_copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
-    busy = float(forward.sum() + backward.sum()) + sharding - hidden + sum(copy.exposed_s() for copy in copies)
+    paired = pairs(setup.plan, setup.micro_batches) / setup.micro_batches
+    busy = float(forward.sum() + backward.sum()) + sharding + sum(copy.exposed_s() for copy in copies)
+    busy -= paired * hidden  # those of the pipeline's filling and draining are as long as without pairs
     waits = Waits(busy, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
     backward[INDEX["host"]] += waits.backward_s

@@ -60,3 +60,21 @@ def test_an_exchange_shows_as_what_compute_does_not_hide_and_what_it_takes_from_
     exchange, compute = np.array([1.0, 3.0, 0.0]), np.array([2.0, 2.0, 5.0])
     assert exposed(exchange, compute, 0.25).tolist() == [0.25, 1.5, 0.0]
     assert exposed(3.0, 0.0, 0.25) == 3.0
+
+
+def test_tokens_go_to_all_ranks_that_cut_an_expert():
+    """An all-to-all sends four times the copies where experts are cut by fours; DeepEP still one to each node."""
+    group = ranks(16)
+    whole, cut = (sent(group, ANY, Dispatcher.ALLTOALL, 1e8, parts).time_s for parts in (1, 4))
+    assert cut / whole == pytest.approx(4.0, rel=0.01)
+    spread, few = (sent(group, ANY, Dispatcher.DEEPEP, 1e8, parts).least_s for parts in (1, 8))
+    assert spread == pytest.approx(few), "both visit the nodes that have an expert of the token"
+    assert sent(group, ANY, Dispatcher.DEEPEP, 1e8, 16).least_s >= spread, "an expert that all cut is on both nodes"
+
+
+def test_fewer_ranks_with_whole_experts_never_exchange_less_between_hosts():
+    for dispatcher in ("alltoall", "deepep"):
+        served = (pm.Deployment("qwen3-30b-a3b", "h100", dp=16, ep=ep, dispatcher=dispatcher) for ep in (16, 8, 4, 2))
+        times = [one.step(decode=16384, context=100).terms_s["exchange"] for one in served]
+        assert times == sorted(times)
+        assert times[-1] > 1.5 * times[0]

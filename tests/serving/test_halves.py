@@ -89,3 +89,15 @@ def test_the_interval_counts_that_halves_may_hide_less():
 def test_what_has_no_exchange_to_hide_is_refused(values, message):
     with pytest.raises(UsageError, match=message):
         dataclasses.replace(deployment(8), **values)
+
+
+def test_the_host_launches_the_kernels_of_both_halves():
+    """One sequence of a copy has no halves; more take twice the launches, with their quick look-ups, as prompts do."""
+    whole, halved = (dataclasses.replace(deployment(halves=halves), graph=False) for halves in (False, True))
+    ratios = [float(halved.host.launches_s(count) / whole.host.launches_s(count)) for count in (32.0, 64.0, 4096.0)]
+    assert ratios == [1.0, 2.0, 2.0]
+    assert halved.host.prompt_launches_s == 2.0 * whole.host.prompt_launches_s
+    clock = halved.clock()
+    for count in (32, 64, 4096):
+        assert clock.decode_s(count, 1000.0) == pytest.approx(halved.step(decode=count, context=1000).time_s, rel=1e-6)
+    assert not deployment().host.launches_s(4096.0), "a graph launches them"

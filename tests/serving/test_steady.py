@@ -349,7 +349,7 @@ def test_deepspeed_inference_waits_for_its_launches() -> None:
     small = find_model("layers=24 hidden=2048 heads=16 ffn=8192 vocab=50257 positions=2048")
     made = Deployment(small, pm.hardware("a100"), engine="deepspeed-inference", weights="fp16")
     one, many = (float(made.step(decode=batch, context=64).time_s) for batch in (1, 64))
-    assert one > made.host.launches_s > 3e-3
+    assert one > made.host.launches_s(1.0) > 3e-3
     assert many == pytest.approx(one, rel=0.05)
 
 
@@ -370,12 +370,12 @@ def test_no_eager_step_is_shorter_than_its_launches() -> None:
     engine = find_engine("vllm")
     eager = Deployment(config, h100, graph=False)
     # 16 layers of 9 kernels; nobody measured the launches of eager steps: they are those of a prompt's kernels
-    assert eager.host.launches_s == pytest.approx(16 * 9 * engine.prompt_launch_s)
+    assert eager.host.launches_s(1.0) == pytest.approx(16 * 9 * engine.prompt_launch_s)
     steps = {batch: eager.step(decode=batch, context=100) for batch in (1, 512)}
-    assert float(steps[1].time_s) == pytest.approx(eager.host.launches_s + engine.host_s + engine.host_sequence_s)
+    assert float(steps[1].time_s) == pytest.approx(eager.host.launches_s(1.0) + engine.host_s + engine.host_sequence_s)
     assert eager.clock().decode_s(1, 100) == pytest.approx(steps[1].time_s, rel=0.01)
     graph = Deployment(config, h100)
-    assert graph.host.launches_s == 0.0
+    assert graph.host.launches_s(1.0) == 0.0
     # kernels that take longer than their launches hide these
     assert steps[512].time_s == pytest.approx(graph.step(decode=512, context=100).time_s)
 
@@ -396,7 +396,7 @@ def test_a_draft_without_graphs_launches_its_kernels_for_each_token() -> None:
     h100 = pm.hardware("h100")
     draft = Deployment(find_model("llama-3.2-1b"), h100)
     made = Deployment(find_model("llama-3.1-8b"), h100, graph=False, speculation=Speculation(3, 0.5, draft))
-    assert made.host.launches_s == pytest.approx((32 + 3 * 16) * 9 * 20e-6)
+    assert made.host.launches_s(1.0) == pytest.approx((32 + 3 * 16) * 9 * 20e-6)
     assert made.clock().decode_s(1, 100) == pytest.approx(made.step(decode=1, context=100).time_s / made.gained)
 
 

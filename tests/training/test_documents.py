@@ -180,3 +180,24 @@ def test_a_plan_in_python_takes_a_number_or_a_list() -> None:
     assert made.changed(documents=()) == pm.TrainingPlan(batch=8, seq=4096)
     spread = made.changed(length_spread=0.5)
     assert spread.changed(documents=()).length_spread == 0.0
+
+
+def test_layers_with_a_state_wait_for_no_long_documents():
+    """RWKV has no attention to keys: its steps are the same with and without. A hybrid waits for its few other layers.
+
+    Nemotron-H has attention in 4 layers and states in 24.
+    """
+    lengths = {"documents": (100, 4000), "length_spread": 0.2, "zero": 1, "framework": "megatron"}
+    whole, packed = (step(model="rwkv-7-1.5b", seq=4096, **more) for more in ({}, lengths))
+    assert packed.terms_s == whole.terms_s
+    assert any("documents change nothing" in note for note in packed.notes)
+    hybrid, alone = step(model="nemotron-h-8b", **lengths), step(**lengths)
+    shares = [found.terms_s["imbalance"] / found.terms_s["attention"] for found in (hybrid, alone)]
+    assert 0 < shares[0] < 0.6 * shares[1]
+
+
+def test_both_stages_of_a_gpu_of_dualpipe_wait_as_those_of_1f1b():
+    lengths = {"documents": (100, 4000), "pp": 4, "batch": 64, "zero": 1}
+    waits = [step(schedule=schedule, **lengths) for schedule in ("1f1b", "dualpipe")]
+    shares = [found.terms_s["imbalance"] / found.terms_s["attention"] for found in waits]
+    assert shares[1] == pytest.approx(shares[0])

@@ -145,3 +145,19 @@ def test_deepseek_v3_took_180_thousand_hours_of_h800_for_each_trillion_tokens():
     assert found.low_s < measured < found.high_s
     assert abs(found.time_s / measured - 1.0) < 0.15
     assert pm.train(DEEPSEEK, cluster, plan.changed(schedule="1f1b")).time_s > 1.2 * measured
+
+
+@pytest.mark.parametrize("batch", [16, 32, 128])
+def test_a_step_that_waits_for_its_host_takes_as_long_with_pairs(batch):
+    """QLoRA in micro batches of 512 tokens: the host sets the pace of all passes, alone or in pairs."""
+    usual = {"batch": batch, "gpus": 16, "seq": 512, "ep": 16, "framework": "huggingface", "zero": 0, "lora": 8}
+    plain, paired = (step(**usual, frozen_dtype="nf4", expert_overlap=overlap) for overlap in (False, True))
+    assert plain.terms_s["host"] > 0.3 * plain.time_s
+    assert paired.time_s == pytest.approx(plain.time_s)
+
+
+def test_pairs_of_a_pipeline_that_waits_for_its_host_change_nothing():
+    usual = {"batch": 64, "gpus": 32, "pp": 4, "vp": 2, "seq": 512, "framework": "megatron-bridge", "lora": 8}
+    plain, paired = (step(**usual, frozen_dtype="nf4", expert_overlap=overlap) for overlap in (False, True))
+    assert plain.terms_s["host"] > 0.3 * plain.time_s
+    assert paired.time_s == pytest.approx(plain.time_s)

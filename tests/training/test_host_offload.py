@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
@@ -15,8 +16,9 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.render.table import render
-from perfmodel.training.host_offload import Copied, StepEnd, offload_stretch
+from perfmodel.training.host_offload import Copied, LayerCopies, StepEnd, layer_copies, offload_stretch
 from perfmodel.training.host_rates import GRACE, REACHED, host_rates
+from perfmodel.training.micro_batch import PARTS, Passes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import full_step, search
@@ -181,13 +183,33 @@ def test_copies_of_activations_hide_behind_the_layers_or_wait() -> None:
     assert step(framework="fsdp2-compile", offload="activations").terms_s["offload"] > 0
 
 
-def test_copies_in_one_direction_share_the_link() -> None:
-    """Weights and activations come back together: the compute hides their sum, not each of them."""
-    both, weights, activations = (
-        step(Cluster.of(H100, 1), framework="fsdp2-compile", offload=parts, batch=1).terms_s["offload"]
-        for parts in ("parameters,activations", "parameters", "activations")
+def test_copies_in_one_direction_share_the_link_and_both_directions_run_at_once() -> None:
+    """A pass of 1 s and one of 2 s: weights of 3 s come before both, activations of 2 s leave and come back.
+
+    Forward takes 3 s, as weights come while activations leave; backward 5 s, as both come; gradients leave meanwhile.
+    """
+    made = setup_of(LLAMA, Cluster.of(H100, 8), plan(framework="fsdp2-compile", offload="parameters,activations"))
+    rates, zero = host_rates(made.cluster), np.zeros(len(PARTS))
+    forward, backward = zero.copy(), zero.copy()
+    forward[0], backward[0] = 1.0, 2.0
+    passes = Passes(forward, backward, 0.0, 0.0, 0.0, 2.0)
+    moved = LayerCopies(3.0 * rates.from_host, 4.0 * rates.to_host, 2.0 * rates.from_host, 0.0, 0.0)
+    exposed = [copy.exposed_s() for copy in layer_copies(made, passes, moved, 10.0)]
+    leaves = 2.0 * rates.from_host / rates.to_host
+    assert exposed == pytest.approx([10.0 * (max(3.0, leaves) - 1.0), 10.0 * (3.0 + 2.0 - 2.0)])
+    waiting = setup_of(LLAMA, Cluster.of(H100, 8), plan(framework="deepspeed", offload="parameters,activations"))
+    exposed = [copy.exposed_s() for copy in layer_copies(waiting, passes, moved, 10.0)]
+    assert exposed == pytest.approx([20.0, 10.0 * (4.0 - 2.0), 10.0 * (2.0 + leaves)])
+
+
+def test_documents_never_make_a_step_with_copies_of_the_host_slower() -> None:
+    """Attention that is shorter hides less of the copies of both directions, and no more of them than it is shorter."""
+    model = named_model("llama-3.1-8b")
+    usual = {"tp": 4, "batch": 4, "seq": 2048, "offload": "parameters,activations", "framework": "megatron"}
+    whole, packed = (
+        full_step(model, Cluster.of(H100, 4), plan(**usual, documents=documents)) for documents in ((), (128,))
     )
-    assert both > 1.1 * (weights + activations)
+    assert packed.time_s <= whole.time_s
 
 
 def test_what_compute_hides_is_not_exposed() -> None:

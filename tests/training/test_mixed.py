@@ -117,3 +117,22 @@ def test_unequal_clusters_share_the_batch_in_micro_batches_of_all_ranks():
         mixed_training(config, clusters, plan.changed(batch=17))
     with pytest.raises(UsageError, match="batch=16"):
         mixed_training(config, clusters, plan.changed(batch=8))
+
+
+def test_unequal_clusters_run_dualpipe_in_as_many_micro_batches_as_it_needs():
+    """Each cluster has an even number of micro batches, and 2 pp at least."""
+    config = named_model("llama-3.1-8b")
+    plan = TrainingPlan(batch=128, seq=2048, pp=4, schedule="dualpipe", framework="megatron-te")
+    clusters = [Cluster.of(hardware(name), 8) for name in ("h100-sxm5-80gb", "a100-sxm4-80gb")]
+    step = mixed_training(config, clusters, plan)
+    assert sum(step.samples) == 128
+    assert step.samples[0] > step.samples[1] >= 2 * 8
+    assert all(share % 4 == 0 for share in step.samples)
+    ends = [
+        train(config, cluster, plan.changed(batch=share)).time_s
+        for cluster, share in zip(clusters, step.samples, strict=True)
+    ]
+    assert step.time_s - step.exchange_s == pytest.approx(max(ends))
+    assert step.bound_s <= step.time_s <= step.equal_s
+    with pytest.raises(UsageError, match=r"28 sequences are no shares.* and of 32 at least.*batch=32"):
+        mixed_training(config, clusters, plan.changed(batch=28))
