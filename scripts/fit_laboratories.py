@@ -4,8 +4,8 @@
     python scripts/fit_laboratories.py --write    writes engine_specs/serving/defaults/laboratories.toml as well
 
 What steps differ by follows from times per token and throughput of batches and of a steady number of users, in which a
-step that takes longer shows as it is. What the time to the first token differs by beyond them is found with it. Loads
-with random arrivals fit nothing: how far they are off says what the intervals are worth where requests queue.
+step that takes longer shows as it is. What the time to the first token differs by beyond them is found with it. What
+both differ by beyond that where requests arrive at random, or all at once, is found after it (`open_loops`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import open_loops
 from elsewhere import Groups, RunOff, Source, Widening, covered, left_out, widening, widths
+from laboratory_runs import KINDS, TABLES, kind_of, off_of
+from open_loops import Open, OpenRun
 
-from perfmodel.accuracy.published import PublishedRow
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
-from perfmodel.serving.engine import find_engine
 from perfmodel.serving.laboratories import (
     ELSEWHERE,
     HYBRID,
@@ -33,15 +34,14 @@ from perfmodel.serving.laboratories import (
     UNMEASURED,
     UNPROFILED,
     YOUNG,
-    elsewhere_of,
+    Laboratories,
+    Span,
+    laboratories,
 )
 from perfmodel.serving.published import judge
 from perfmodel.serving.published_case import RATE, TTFT
-from perfmodel.workloads.catalog import find_model
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLES = {kind: ROOT / "examples" / "published" / f"serving_{kind}.csv"
-          for kind in ("users", "offline", "static", "stream", "arrivals")}  # fmt: skip
 FILE = ROOT / "engine_specs" / "serving" / "defaults" / "laboratories.toml"
 #: whose runs are fitted, as the beginning of their sources, and the vendors of their machines
 NAMES = (
@@ -49,7 +49,8 @@ NAMES = (
     "InternLM/lmdeploy docs", "casys-kaist/LLMServingSim",
 )  # fmt: skip
 VENDORS = ("NVIDIA",)
-KINDS = (ELSEWHERE, UNMEASURED, UNPROFILED, YOUNG, HYBRID, INDEXED)
+#: whether requests arrive all at once -> what the file calls it, and the table
+OPEN, LOADS = {False: "open", True: "burst"}, {False: "arrivals", True: "all at once"}
 #: the quantities: steps show in all but the first
 QUANTITIES = ("time per token", "throughput", "time to the first token")
 
@@ -71,37 +72,22 @@ def read() -> list[Judged]:
         table = read_run_table(path)
         sources = {run.place: run.text("source") for run in table.runs}
         engines = {run.place: run.text("engine") for run in table.runs}
+        bursts = {run.place for run in table.runs if run.text("qps") == "inf"}
         runs = tuple(dataclasses.replace(run, cells={**run.cells, "source": ITSELF}) for run in table.runs)
         for row in judge(dataclasses.replace(table, runs=runs), hardware).rows:
             source = (sources[row.place], row.label("hardware"), engines[row.place])
             quantity = QUANTITIES[2 if row.quantity == TTFT else 1 if row.quantity == RATE else 0]
-            found.append(Judged(load, source, kind_of(row), quantity, off_of(row)))
+            kept = LOADS[row.place in bursts] if load == "arrivals" else load
+            found.append(Judged(kept, source, kind_of(row), quantity, off_of(row)))
     return found
 
 
-def kind_of(row: PublishedRow) -> str:
-    """Return which kind of deployment a run of another laboratory is of; hybrids are one, whatever ran them."""
-    version = row.label("engine_version")
-    engine = find_engine(row.label("engine"))
-    model, machine = find_model(row.label("model")), hardware(row.label("hardware"))
-    if model.linear_layers or model.index_heads:
-        return HYBRID if model.linear_layers else INDEXED
-    latent = model.kv_lora > 0
-    return elsewhere_of(machine, engine, version, "", release_known=bool(version), latent=latent).kind
-
-
-def off_of(row: PublishedRow) -> RunOff:
-    """Return how far a figure is off, as a time: a rate that is lower is a time that is longer."""
-    off = math.log(row.measured / row.predicted)
-    below, above = math.log(row.predicted / row.low), math.log(row.high / row.predicted)
-    return RunOff(-off, above, below) if row.quantity == RATE else RunOff(off, below, above)
-
-
-def groups(found: list[Judged], kind: str, *, first: bool, arrivals: bool = False) -> dict[Source, list[RunOff]]:
-    """Return the figures of a kind by source: times to the first token, or all others."""
+def groups(found: list[Judged], kind: str, *, first: bool, load: str = "") -> dict[Source, list[RunOff]]:
+    """Return the figures of a kind by source: times to the first token, or all others, of a load of `LOADS` or none."""
     chosen: dict[Source, list[RunOff]] = {}
     for one in found:
-        if one.kind == kind and (one.quantity == QUANTITIES[2]) is first and (one.load == "arrivals") is arrivals:
+        arriving = one.load if one.load in LOADS.values() else ""
+        if one.kind == kind and (one.quantity == QUANTITIES[2]) is first and arriving == load:
             chosen.setdefault(one.source, []).append(one.run)
     return chosen
 
@@ -138,14 +124,26 @@ def fit(found: list[Judged]) -> dict[str, Fitted]:
     return {kind: Fitted(steps[kind], widening(first[kind]) if kind == ELSEWHERE else every[kind]) for kind in KINDS}
 
 
-def text(fitted: dict[str, Fitted], date: str) -> str:
+def with_fitted(fitted: dict[str, Fitted]) -> Laboratories:
+    """Return the shipped file's contents with what was found of loads without random arrivals."""
+    step, first = ({kind: _span(getattr(by, name)) for kind, by in fitted.items()} for name in ("step", "first"))
+    return msgspec.structs.replace(laboratories(), step=step, first=first)
+
+
+def _span(by: Widening) -> Span:
+    return Span(round(by.low, 3), round(by.high, 3))
+
+
+def text(fitted: dict[str, Fitted], opened: dict[bool, dict[str, Open]], date: str) -> str:
     """Return the file."""
 
-    def spans(name: str) -> list[str]:
-        ends = {kind: getattr(one, name) for kind, one in fitted.items()}
-        return [f"[{name}]", *(f"{kind} = {{ low = {by.low:.3f}, high = {by.high:.3f} }}" for kind, by in ends.items())]
+    def spans(name: str, ends: dict[str, Widening]) -> list[str]:
+        return [
+            f"[{name}]", *(f"{kind} = {{ low = {by.low:.3f}, high = {by.high:.3f} }}" for kind, by in ends.items()), "",
+        ]  # fmt: skip
 
     source = "examples/published/serving_{}.csv, a tenth of each source's figures beyond either end in the mean"
+    arrivals = source.format("arrivals").replace("each source's", "each group's")
     lines = [
         "# What laboratories differ by in served loads. scripts/fit_laboratories.py --write writes this file.",
         "",
@@ -153,67 +151,95 @@ def text(fitted: dict[str, Fitted], date: str) -> str:
         f"vendors = {msgspec.json.encode(VENDORS).decode()}",
         f'date = "{date}"',
         "",
-        *spans("step"),
-        "",
-        *spans("first"),
-        "",
+        *spans("step", {kind: by.step for kind, by in fitted.items()}),
+        *spans("first", {kind: by.first for kind, by in fitted.items()}),
+        *(
+            line
+            for at_once, name in OPEN.items() for part in ("step", "first")
+            for line in spans(f"{name}_{part}", {kind: getattr(by, part) for kind, by in opened[at_once].items()})
+        ),
         "[sources]",
         'names = "the sources of the tables that constants of engines were fitted on"',
         f'step = "times per token and throughput in {source.format("users, offline, static, stream")}"',
         f'first = "times to the first token in {source.format("users, static, stream")}, beyond what steps differ by"',
+        f'open_step = "times per token and throughput in {arrivals}, with steps of that span simulated"',
+        f'open_first = "times to the first token in {arrivals}, beyond what steps differ by"',
+        'burst_step = "the same of requests that arrive all at once"',
+        'burst_first = "the same of requests that arrive all at once"',
         "",
-    ]
+    ]  # fmt: skip
     return "\n".join(lines)
 
 
-def markdown(found: list[Judged], fitted: dict[str, Fitted]) -> str:
+TITLES = {
+    ELSEWHERE: "releases measured, NVIDIA",
+    UNMEASURED: "older or unknown releases, AMD",
+    UNPROFILED: "engines without a profile",
+    YOUNG: "first releases with latent attention",
+    HYBRID: "models whose layers keep a state",
+    INDEXED: "models with sparse attention",
+}
+
+
+def markdown(found: list[Judged], fitted: dict[str, Fitted], arrivals: list[OpenRun]) -> str:
     """Return what the intervals hold: those of laboratories that were fitted, and with what others differ by."""
     lines = [
         "| deployments | figures | n | groups | mean | median | bias | of a laboratory fitted | inside | width | "
         "each source left out |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    titles = {
-        ELSEWHERE: "releases measured, NVIDIA",
-        UNMEASURED: "older or unknown releases, AMD",
-        UNPROFILED: "engines without a profile",
-        YOUNG: "first releases with latent attention",
-        HYBRID: "models whose layers keep a state",
-        INDEXED: "models with sparse attention",
-    }
     for kind, by in fitted.items():
-        for load in ("steps", "first token", "arrivals: rate, time per token", "arrivals: first token"):
-            first, arrivals = "first token" in load, load.startswith("arrivals")
-            runs = groups(found, kind, first=first, arrivals=arrivals)
-            if not runs:
-                continue
+        for load, first in (("steps", False), ("first token", True)):
+            runs = groups(found, kind, first=first)
             wider = with_steps(runs, by.step) if first else runs
-            more = by.first if first else by.step
-            lines.append(f"| {titles[kind]} | {load} | {_cells(runs, wider, more, judged=arrivals)} |")
+            if runs:
+                cells = _cells(runs, wider, by.first if first else by.step)
+                out = _weighted(left_out(wider), runs)
+                lines.append(f"| {TITLES[kind]} | {load} | {cells} | {out:.0%} |")
+        lines += open_lines(found, kind, arrivals)
     return "\n".join(lines)
 
 
-def _cells(runs: Groups, wider: Groups, by: Widening, *, judged: bool) -> str:
-    """Return the figures of a line; loads that fit nothing have no source to leave out."""
-    count = {source: len(kept) for source, kept in runs.items()}
-    total = sum(count.values())
+def open_lines(found: list[Judged], kind: str, arrivals: list[OpenRun]) -> list[str]:
+    """Return the lines of a kind's runs whose requests wait for no other."""
+    lines = []
+    for at_once, load in LOADS.items():
+        every = [run for run in arrivals if run.at_once is at_once]
+        by = open_loops.fit(every)[kind]
+        for figures, first in (("rate, time per token", False), ("first token", True)):
+            runs = groups(found, kind, first=first, load=load)
+            own = [run for run in every if run.kind == kind and run.first is first]
+            if runs:
+                cells = _cells(runs, open_loops.groups(own, by.step), by.first if first else Widening(0.0, 0.0))
+                out = open_loops.left_out(every, first=first)[kind][0]
+                lines.append(f"| {TITLES[kind]} | {load}: {figures} | {cells} | {out:.0%} |")
+    return lines
 
-    def share(inside: dict[Source, float]) -> str:
-        return f"{sum(inside[source] * rows for source, rows in count.items()) / total:.0%}"
 
-    ratio = np.exp([-run.off for kept in runs.values() for run in kept])
+def _cells(runs: Groups, wider: Groups, by: Widening) -> str:
+    """Return the figures of a line: runs without what laboratories differ by, and with a part of it, and ``by``."""
+    offs = [run.off for kept in runs.values() for run in kept]
+    ratio = np.exp(np.negative(offs))
     off = np.abs(ratio - 1.0)
     return " | ".join((
-        f"{total}", f"{len(runs)}", f"{np.mean(off):.0%}", f"{np.median(off):.0%}", f"{np.median(ratio - 1.0):+.0%}",
-        share(covered(runs, Widening(0.0, 0.0))), share(covered(wider, by)), f"{np.median(widths(wider, by)):.2f}",
-        "-" if judged else share(left_out(wider)),
+        f"{len(offs)}", f"{len(wider)}", f"{np.mean(off):.0%}", f"{np.median(off):.0%}",
+        f"{np.median(ratio - 1.0):+.0%}",
+        f"{_weighted(covered(runs, Widening(0.0, 0.0)), runs):.0%}", f"{_weighted(covered(wider, by), wider):.0%}",
+        f"{np.median(widths(wider, by)):.2f}",
     ))  # fmt: skip
+
+
+def _weighted(inside: dict[Source, float], runs: Groups) -> float:
+    """Return the share of all figures inside from that of each group."""
+    count = {source: len(kept) for source, kept in runs.items()}
+    return sum(inside[source] * rows for source, rows in count.items()) / sum(count.values())
 
 
 def page() -> str:
     """Return the table of docs/accuracy.md."""
     found = read()
-    return markdown(found, fit(found))
+    fitted = fit(found)
+    return markdown(found, fitted, open_loops.read(with_fitted(fitted)))
 
 
 def main() -> None:
@@ -223,12 +249,15 @@ def main() -> None:
     options = parser.parse_args()
     found = read()
     fitted = fit(found)
-    print(markdown(found, fitted))
+    arrivals = open_loops.read(with_fitted(fitted))
+    opened = {at_once: open_loops.fit([run for run in arrivals if run.at_once is at_once]) for at_once in LOADS}
+    print(markdown(found, fitted, arrivals))
     for kind, one in fitted.items():
-        step, first = one
-        print(f"{kind}: steps {step.low:.3f} to {step.high:.3f}, first {first.low:.3f} to {first.high:.3f}")
+        for loads, by in (("others", one), *((load, opened[at_once][kind]) for at_once, load in LOADS.items())):
+            ends = by.step.low, by.step.high, by.first.low, by.first.high
+            print("{}, {}: steps {:.3f} to {:.3f}, first {:.3f} to {:.3f}".format(kind, loads, *ends))
     if options.write:
-        write_atomic(FILE, text(fitted, str(np.datetime64("today"))))
+        write_atomic(FILE, text(fitted, opened, str(np.datetime64("today"))))
 
 
 if __name__ == "__main__":

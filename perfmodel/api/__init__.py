@@ -6,18 +6,9 @@ The rooms below take a `Hardware`; they know no catalog. Here a name, an alias o
 from __future__ import annotations
 
 from perfmodel.api.machines import Machine, Model, find_machine, known_machines
+from perfmodel.api.models import Cluster, Deployment, search, train
 from perfmodel.api.pictures import html_report, roofline_plot
-from perfmodel.api.predictions import (
-    Cluster,
-    Deployment,
-    bound_time,
-    choose,
-    predict,
-    predict_model,
-    search,
-    sweep,
-    train,
-)
+from perfmodel.api.predictions import bound_time, choose, predict, predict_model, sweep
 from perfmodel.api.runs import (
     diagnose,
     fuse_operators,

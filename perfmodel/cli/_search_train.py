@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli._options import (
     SEEN,
@@ -62,6 +63,10 @@ from perfmodel.cli._training_options import (
     ZeroOption,
 )
 from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.cluster.cluster import Cluster
+    from perfmodel.workloads.model_config import ModelConfig
 
 
 def command(
@@ -128,11 +133,8 @@ def command(
         documents_of,
         offloads_of,
         plan_of,
-        ranges_of,
-        recomputes_of,
         schedule_of,
         tokens_of,
-        virtual_stages,
     )
     from perfmodel.core.report import report
     from perfmodel.training.framework import find_framework
@@ -149,44 +151,18 @@ def command(
     clusters = clusters_of(on, gpus, nic, gpus_per_node, not no_bridge, host)
     run_tokens = tokens_of(tokens)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
-    ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
-    if stages := virtual_stages(model, max(cluster.gpus for cluster in clusters), schedule, ranges):
-        ranges["vp"] = stages
-    if recompute is not None:
-        ranges["recompute"] = recomputes_of(recompute)
-    if wanted:
-        ranges["offload"] = wanted
-    if len({cluster.gpus for cluster in clusters}) > 1 and batch is None:
-        raise UsageError("clusters of several sizes need a batch.", place="--batch", remedy="Write --batch 256.")
+    ranges = _ranges(model, clusters, texts, schedule, recompute, wanted)
     fixed = {
-        "dtype": dtype,
-        "etp": etp or 0,
-        "dispatcher": dispatcher,
-        "expert_overlap": expert_overlap,
-        "hsdp": hsdp,
-        "sp": sequence_parallel,
-        "tp_overlap": tp_overlap,
-        "attention": attention,
-        "cp_algorithm": cp_algorithm,
-        "schedule": schedule_of(schedule),
-        "framework": framework,
-        "optimizer": optimizer,
-        "lora": lora,
-        "lora_targets": lora_targets,
-        "frozen_dtype": frozen_dtype,
-        "grad_dtype": grad_dtype,
+        "dtype": dtype, "etp": etp or 0, "dispatcher": dispatcher, "expert_overlap": expert_overlap, "hsdp": hsdp,
+        "sp": sequence_parallel, "tp_overlap": tp_overlap, "attention": attention, "cp_algorithm": cp_algorithm,
+        "schedule": schedule_of(schedule), "framework": framework, "optimizer": optimizer, "lora": lora,
+        "lora_targets": lora_targets, "frozen_dtype": frozen_dtype, "grad_dtype": grad_dtype,
+        "offload_fraction": offload_fraction, "documents": documents_of(documents), "length_spread": length_spread,
+        "encoder_seq": encoder_seq or 0,
         # the plan that the space changes; parameters need zero 3, which it may lack
         "offload": "optimizer" if any("optimizer" in parts for parts in wanted) else "none",
-        "offload_fraction": offload_fraction,
-        "documents": documents_of(documents),
-        "length_spread": length_spread,
-        "encoder_seq": encoder_seq or 0,
-    }
-    lengths = ranges_of({"seq": seq}).get("seq", ())
-    if len(lengths) > 1:
-        raise UsageError("a search has one length of sequences.", place="--seq", remedy=f"Write --seq {lengths[0]}.")
-    sequences = {"seq": lengths[0]} if lengths else {}
-    base = plan_of(default_sizes(model, clusters[0], sequences), fixed)
+    }  # fmt: skip
+    base = plan_of(default_sizes(model, clusters[0], _length(seq)), fixed)
     space = default_space(model, clusters, base, **ranges)
     listed = top or (None if destination.holds_every_row else SEEN)
     with counted(space.points * len(clusters)) as advance:
@@ -200,3 +176,42 @@ def command(
 
         save_plot(draw(replace(found, best=found.best[: top or SEEN])), plot)
     return end_code(found.ended)
+
+
+def _ranges(
+    model: ModelConfig,
+    clusters: Sequence[Cluster],
+    texts: Mapping[str, str | None],
+    schedule: str,
+    recompute: str | None,
+    offloads: tuple[str, ...],
+) -> dict[str, tuple[Any, ...]]:
+    """Return what a search tries of each size and of the rest; what is left out ranges over what may be useful.
+
+    Raises
+    ------
+    UsageError
+        When a text is wrong, no number of virtual stages suits the schedule, or several clusters have no batch.
+    """
+    from perfmodel.cli._training import ranges_of, recomputes_of, virtual_stages
+
+    ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
+    if stages := virtual_stages(model, max(cluster.gpus for cluster in clusters), schedule, ranges):
+        ranges["vp"] = stages
+    if recompute is not None:
+        ranges["recompute"] = recomputes_of(recompute)
+    if offloads:
+        ranges["offload"] = offloads
+    if len({cluster.gpus for cluster in clusters}) > 1 and texts["batch"] is None:
+        raise UsageError("clusters of several sizes need a batch.", place="--batch", remedy="Write --batch 256.")
+    return ranges
+
+
+def _length(seq: str | None) -> dict[str, int]:
+    """Return the one length of the sequences of a search, nothing where none was given."""
+    from perfmodel.cli._training import ranges_of
+
+    lengths = ranges_of({"seq": seq}).get("seq", ())
+    if len(lengths) > 1:
+        raise UsageError("a search has one length of sequences.", place="--seq", remedy=f"Write --seq {lengths[0]}.")
+    return {"seq": lengths[0]} if lengths else {}

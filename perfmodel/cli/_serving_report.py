@@ -45,8 +45,10 @@ def memory_reports(outcomes: Sequence[Outcome]) -> dict[str, Report]:
 
 def elsewhere_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Say by how much the intervals are wider than those of the laboratories whose runs set the constants."""
+    points = (point for outcome in outcomes for point in (*outcome.points, outcome.largest) if point)
+    arriving = any(point.replay is not None and point.load != CONCURRENCY for point in points)
     known = (outcome.spec.deployment().elsewhere for outcome in outcomes if not outcome.fault)
-    return tuple(dict.fromkeys(filter(None, map(because, known))))
+    return tuple(dict.fromkeys(filter(None, (because(one, arriving=arriving) for one in known))))
 
 
 def unequal_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -323,7 +323,8 @@ def main() -> None:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(code)
-    gc.freeze()  # else the interpreter searches all objects for garbage at its exit, a twentieth of a short command
+    if "torch" not in sys.modules:  # whose bindings would report what is left as leaks
+        gc.freeze()  # else the interpreter searches all objects for garbage at its exit, a twentieth of a short command
     sys.exit(code)
 
 

@@ -189,38 +189,20 @@ def command(
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "seq": seq,
              "zero": zero}  # fmt: skip
     fixed = {
-        "dtype": dtype,
-        "etp": etp or 0,
-        "dispatcher": dispatcher,
-        "expert_overlap": expert_overlap,
-        "stages": stages_of(stages),
-        "expert_imbalance": expert_imbalance,
-        "hsdp": hsdp,
-        "sp": sequence_parallel,
-        "tp_overlap": tp_overlap,
-        "attention": attention,
-        "cp_algorithm": cp_algorithm,
-        "schedule": schedule_of(schedule),
-        "framework": framework,
-        "optimizer": optimizer,
-        "lora": lora,
-        "lora_targets": lora_targets,
-        "frozen_dtype": frozen_dtype,
-        "grad_dtype": grad_dtype,
-        "offload_fraction": offload_fraction,
-        "documents": documents_of(documents),
-        "length_spread": length_spread,
+        "dtype": dtype, "etp": etp or 0, "dispatcher": dispatcher, "expert_overlap": expert_overlap,
+        "stages": stages_of(stages), "expert_imbalance": expert_imbalance, "hsdp": hsdp, "sp": sequence_parallel,
+        "tp_overlap": tp_overlap, "attention": attention, "cp_algorithm": cp_algorithm,
+        "schedule": schedule_of(schedule), "framework": framework, "optimizer": optimizer, "lora": lora,
+        "lora_targets": lora_targets, "frozen_dtype": frozen_dtype, "grad_dtype": grad_dtype,
+        "offload_fraction": offload_fraction, "documents": documents_of(documents), "length_spread": length_spread,
         "encoder_seq": encoder_seq or 0,
-    }
+    }  # fmt: skip
     find_framework(framework)
     words = {"recompute": recomputes_of(recompute) or ("none",), "offload": offloads}
     steps, refused = _steps(model, clusters, ranges_of(texts), words, fixed)
-    if mixed and not (jitter is None and compress is None and loaders is None and checkpoint_rate is None):
-        raise UsageError(
-            "--mixed compares rates of machines alone.",
-            place="train",
-            remedy="Leave --jitter, --compress, --loaders and --checkpoint-rate out.",
-        )
+    if mixed and any(given is not None for given in (jitter, compress, loaders, checkpoint_rate)):
+        remedy = "Leave --jitter, --compress, --loaders and --checkpoint-rate out."
+        raise UsageError("--mixed compares rates of machines alone.", place="train", remedy=remedy)
     changed = tuple(_with_whatifs(model, step, jitter, loaders, load_rate, compress) for step in steps)
     single = changed[0] if len(changed) == 1 else None
     run = _run(model, single, checkpoint_rate, checkpoint_async, restart, gpu_mtbf_hours)

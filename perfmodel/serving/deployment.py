@@ -382,20 +382,14 @@ class Deployment:
         return replace(self, dp=1, kv_tokens=tokens, speculation=speculation)
 
     def check_length(self, tokens: float) -> None:
-        """Raise for a sequence that is longer than the model's positions; a model may not say how many it has.
+        """Raise for a sequence that is longer than the model's positions.
 
         Raises
         ------
         UsageError
             When it is.
         """
-        if 0 < self.config.positions < tokens:
-            raise UsageError(
-                f"a sequence of {math.ceil(tokens)} tokens is longer than the model's {self.config.positions} "
-                "positions.",
-                place="deployment",
-                remedy="Use shorter prompts or answers.",
-            )
+        given.check_length(self.config, tokens)
 
 
 def _broadcast(chunk: tuple[Array, ...], shape: tuple[int, ...]) -> tuple[Array, Array, Array]:

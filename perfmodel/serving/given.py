@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from perfmodel.errors import UsageError, unknown_name
@@ -104,3 +106,13 @@ def check_states(config: ModelConfig, dtype: str) -> None:
         )
     if dtype and dtype not in DTYPES:
         raise unknown_name("dtype of states", dtype, DTYPES, place=_PLACE)
+
+
+def check_length(config: ModelConfig, tokens: float) -> None:
+    """Raise a UsageError for a sequence longer than the model's positions; a model may not say how many it has."""
+    if 0 < config.positions < tokens:
+        raise UsageError(
+            f"a sequence of {math.ceil(tokens)} tokens is longer than the model's {config.positions} positions.",
+            place=_PLACE,
+            remedy="Use shorter prompts or answers.",
+        )

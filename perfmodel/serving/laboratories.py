@@ -7,8 +7,11 @@ fitted, are less sure still; so is an engine that no profile describes, whose ke
 with latent attention and experts in blocks of fp8 (DeepSeek-V3) ran in the releases of their first months with kernels
 that were not tuned for them yet. No run of a hybrid, some of whose layers keep a state, set the constants: its runs are
 a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of models with an indexer
-(DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases; with compressed keys (DeepSeek-V4) they count
-as these, though none of their runs is among them.
+(DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases, and with compressed keys (DeepSeek-V4).
+
+Where requests arrive whether or not others have ended, a server of less capacity than predicted lets them queue: steps
+count as less sure there, so that the simulation of slow ones shows what queues, and times to the first token, too.
+Those that arrive all at once, as benchmarks at the highest rate send them, are a load of their own.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendors : of the machines of these runs.
     step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled", "young", "hybrid" or "indexed" -> what
         steps differ by, and what the time to the first token differs by beyond them.
+    open_step, open_first : the same -> what both differ by beyond that where requests arrive one after another, whether
+        or not others have ended.
+    burst_step, burst_first : the same where they arrive all at once.
     sources : where the figures come from, by name.
     """
 
@@ -67,6 +73,10 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendors: tuple[str, ...]
     step: Mapping[str, Span]
     first: Mapping[str, Span]
+    open_step: Mapping[str, Span]
+    open_first: Mapping[str, Span]
+    burst_step: Mapping[str, Span]
+    burst_first: Mapping[str, Span]
     sources: Mapping[str, str]
     date: str = ""
 
@@ -74,12 +84,18 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Elsewhere(NamedTuple):
     """What a deployment's laboratory may differ by: in its steps, and beyond them in the time to the first token.
 
-    ``kind`` is "" for laboratories whose runs were fitted, which differ by nothing.
+    ``open_step`` and ``open_first`` come on top in an open loop, whose requests arrive whether or not others have
+    ended, ``burst_step`` and ``burst_first`` where they arrive all at once. ``kind`` is "" for laboratories whose runs
+    were fitted, which differ by nothing.
     """
 
     kind: str = ""
     step: Stretch = Stretch()
     first: Stretch = Stretch()
+    open_step: Stretch = Stretch()
+    open_first: Stretch = Stretch()
+    burst_step: Stretch = Stretch()
+    burst_first: Stretch = Stretch()
 
     @property
     def middle(self) -> float:
@@ -146,15 +162,21 @@ def _is_older(engine: Engine, version: str, since: str) -> bool:
 
 
 def _elsewhere(known: Laboratories, kind: str) -> Elsewhere:
-    return Elsewhere(kind, Stretch.of(known.step[kind]), Stretch.of(known.first[kind]))
+    spans = (known.step, known.first, known.open_step, known.open_first, known.burst_step, known.burst_first)
+    return Elsewhere(kind, *(Stretch.of(by_kind[kind]) for by_kind in spans))
 
 
-def because(found: Elsewhere) -> str:
-    """Return why an interval is wide, as a sentence; "" where no laboratory makes it so."""
+def because(found: Elsewhere, *, arriving: bool = False) -> str:
+    """Return why an interval is wide, as a sentence; "" where no laboratory makes it so.
+
+    ``arriving`` is whether requests arrive on their own, as in an open loop.
+    """
     if not found.kind:
         return ""
     low, high = math.exp(-found.step.down), math.exp(found.step.up)
+    more = ", and first tokens of requests that arrive on their own longer still" if found.open_first.up > 0.0 else ""
     return (
         f"{_RUNS_OF[found.kind]} took {low:.2f} to {high:.2f} times as long as predicted from the well-tuned ones that "
-        "set the constants: the interval counts it. Ten runs of your own (`calibrate --engine`) take it away."
+        f"set the constants{more if arriving else ''}: the interval counts it. Ten runs of your own (`calibrate "
+        "--engine`) take it away."
     )

@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError, check_names, expect, expect_numbers, renaming, suggesting
+from perfmodel.prediction.stretch import NONE, Stretch
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.given import check_prefix
 from perfmodel.serving.journal import Clock
@@ -204,14 +205,28 @@ def simulate_fleet(
     check_prefix(deployment.config, requests.cached)
     fleet, deployment = fleet.of_copies(deployment), deployment.replica
     server = _held_back(server_of(deployment, fleet, requests), requests, deployment)
+    more, first = _open_ends(deployment, requests)
 
     def spread(batch: float, context: float) -> tuple[float, float]:
         step = deployment.step(decode=batch, context=context)
-        return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
+        return more.widened(1.0, float(step.low_s / step.time_s), float(step.high_s / step.time_s))
 
     ends = spread if interval else None
     replay = simulate_server(server, requests, spread=ends, progress=progress, judged=judged)
-    return replace(replay, first_ends=deployment.first_ends)
+    return replace(replay, first_ends=deployment.first_ends.beside(first))
+
+
+def _open_ends(deployment: Deployment, requests: Requests) -> tuple[Stretch, Stretch]:
+    """Return what steps, and beyond them times to the first token, differ by as no client waits for an answer.
+
+    Bursts were seen in servers: those that a program hands to an engine without one are as sure as other loads.
+    """
+    other = deployment.elsewhere
+    if requests.concurrency:
+        return NONE, NONE
+    if len(requests) == 1 or np.ptp(requests.arrival_s):
+        return other.open_step, other.open_first
+    return (other.burst_step, other.burst_first) if deployment.host.front_end_s else (NONE, NONE)
 
 
 def _held_back(server: Server, requests: Requests, deployment: Deployment) -> Server:

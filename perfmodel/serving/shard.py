@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from perfmodel.operators.routing import Router
 from perfmodel.serving.parallel import Parallel, check_parallel
@@ -250,6 +251,13 @@ class Shard:
         return self.heads_width - self.keys_are_values * self.values_width + gates
 
 
+#: what the model counts of its layers, which stages share out
+_LAYERS = (
+    "layers", "moe_layers", "bare_layers", "window_layers", "linear_layers", "joint_layers", "index_layers",
+    "pool_layers", "sparse_layers", "kv_shared_layers", "kv_shared_window_layers",
+)  # fmt: skip
+
+
 def shard(config: ModelConfig, parallel: Parallel) -> Shard:
     """Return one GPU's part.
 
@@ -260,11 +268,9 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
     """
     check_parallel(config, parallel)
     tp = parallel.tp
-    stage = config.layers / parallel.pp
     return Shard(
         hidden=config.hidden,
         embedding_dim=config.embedding_dim,
-        layers=stage,
         heads=config.heads // tp,
         kv_heads=min(config.kv_heads, max(1, config.kv_heads // tp)),
         head_dim=config.head_dim,
@@ -273,37 +279,30 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         gated=config.gated,
         qk_norm=config.qk_norm,
         parallel_block=config.parallel_block,
-        moe_layers=config.moe_layers / parallel.pp,
         experts=config.experts,
         top_k=config.top_k,
         expert_ffn=math.ceil(config.expert_ffn / parallel.expert_parts),
         shared_ffn=math.ceil(config.shared_ffn / tp),
         window=config.window,
-        window_layers=config.window_layers / parallel.pp,
         kv_lora=config.kv_lora,
         q_lora=config.q_lora,
         rope_dim=config.rope_head_dim,
         value_dim=config.value_dim,
         expert_groups=config.router.groups,
         token_groups=config.router.chosen,
-        index_layers=config.index_layers / parallel.pp,
         index_heads=max(1, config.index_heads // tp) if config.block_indexer else config.index_heads,
         block_indexer=config.block_indexer,
         index_head_dim=config.index_head_dim,
         index_keys=config.index_keys,
         output_gate=config.architecture.output_gate,
-        linear_layers=config.linear_layers / parallel.pp,
         state=config.state_layer.share(tp) if config.linear_layers else None,
         expert_hidden=config.expert_width,
-        bare_layers=config.bare_layers / parallel.pp,
         windowed=None if config.windowed is config else shard(config.windowed, parallel),
         keys_are_values=config.keys_are_values,
         head_gate=config.architecture.head_gate,
-        joint_layers=config.joint_layers / parallel.pp,
         chunked=config.chunked,
         index_ratio=config.index_ratio,
         index_compressors=config.index_compressors,
-        pool_layers=config.pool_layers / parallel.pp,
         pool_ratio=config.pool_ratio,
         pool_compressors=config.pool_compressors,
         shared_vector=config.architecture.shared_vector,
@@ -312,21 +311,24 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         residual_streams=config.residual_streams,
         altup=config.architecture.altup,
         laurel_rank=config.laurel_rank,
-        sparse_layers=config.sparse_layers / parallel.pp,
         joint_output=config.architecture.joint_output,
         causal=config.architecture.causal,
         encoder=shard(config.encoder, parallel) if config.encoder else None,
         cross_tokens=config.encoder_positions,
         stem=config.stem_linears(),
         scored_experts=config.scored_experts,
-        kv_shared_layers=config.kv_shared_layers / parallel.pp,
-        kv_shared_window_layers=config.kv_shared_window_layers / parallel.pp,
         kv_shared_ffn=math.ceil(config.kv_shared_ffn / tp),
         shared_blocks=config.shared_blocks,
         block_matrices=_block_matrices(config, tp),
         layer_embedding=config.layer_embedding,
         layer_embedding_vocab=math.ceil(config.layer_embedding_vocab / tp),
+        **_stage_layers(config, parallel.pp),
     )
+
+
+def _stage_layers(config: ModelConfig, stages: int) -> dict[str, Any]:
+    """Return how many layers of each kind a stage of a pipeline has, in the mean."""
+    return {name: getattr(config, name) / stages for name in _LAYERS}
 
 
 def _block_matrices(config: ModelConfig, tp: int) -> tuple[tuple[int, int], ...]:

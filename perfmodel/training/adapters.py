@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from perfmodel.training.choices import AdapterTargets
 from perfmodel.workloads.layer_kinds import Kind, layer_kinds
@@ -11,6 +12,8 @@ from perfmodel.workloads.model_config import ModelConfig
 
 #: how the names of matrices begin that compute queries, keys or values, or several of these at once
 _QUERIES_KEYS_VALUES = ("query", "key", "value")
+#: matrices that are one where a framework joins those of the same input, with one adapter for them
+_JOINED = (frozenset({"query", "key", "value"}), frozenset({"gate", "up"}))
 
 
 def adapted(config: ModelConfig, kind: Kind, targets: str = AdapterTargets.ALL) -> tuple[Linear, ...]:
@@ -18,6 +21,13 @@ def adapted(config: ModelConfig, kind: Kind, targets: str = AdapterTargets.ALL) 
     mixers = _chosen(config.mixer_matrices(kind.linear, kind.attends), targets)
     whole = targets == AdapterTargets.ALL and not (kind.moe or kind.bare)
     return (*mixers, *config.mlp_linears()) if whole else mixers
+
+
+def adapters_of(matrices: Sequence[Linear], joined: bool) -> int:
+    """Return how many adapters some matrices of a layer have: one each, or one for those that are joined."""
+    names = {linear.name for linear in matrices}
+    together = sum(max(0, len(names & group) - 1) for group in _JOINED) if joined else 0
+    return len(matrices) - together
 
 
 def _chosen(mixers: tuple[Linear, ...], targets: str) -> tuple[Linear, ...]:

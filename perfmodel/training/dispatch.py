@@ -14,6 +14,7 @@ from perfmodel.core.units import format_si
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.training.constants import Constants
+from perfmodel.training.exchange import context_calls, tensor_calls
 from perfmodel.training.layer import LayerWork
 from perfmodel.training.plan import Recompute
 from perfmodel.training.setup import Setup
@@ -32,6 +33,12 @@ SHARDED = 120.0
 #: batches, less the product of the frozen matrix's gradient (PEFT, peft/tuners/lora/layer.py, Linear.forward). Fused
 #: functions of Unsloth (unsloth/kernels/fast_lora.py) launch as many: they cast adapters and scale and sum in products
 ADAPTED = (4.0, 7.0)
+#: kernels of torch.nn in whose time the host launches an exchange through torch.distributed, compiled code or not:
+#: events, streams and the bookkeeping of a process group. PyTorch 2.4 takes 89 us for an all-reduce, 122 for a
+#: reduce-scatter and 131 for an all-gather (pytorch/pytorch issue 138773), and 38 a kernel (``dispatch_s`` of the
+#: constants); 64 all-reduces took 45 us each in 2023 (pull request 98793). Others are assumed to take
+#: as long as a gather
+CALLS: Mapping[str, float] = {"all_reduce": 2.3, "reduce_scatter": 3.2, "all_gather": 3.4, "alltoall": 3.4, "send": 3.4}
 #: how much longer a step may become by a slow host before a note says so
 NOTED = 0.02
 #: share of the forward pass that the backward pass launches again
@@ -39,18 +46,41 @@ _AGAIN: Mapping[str, float] = {Recompute.FULL: 1.0, Recompute.SELECTIVE_LAYER: 0
 
 
 def layer_launches(setup: Setup, work: LayerWork, adapters: int) -> tuple[float, float]:
-    """Return how many kernels the host launches for a layer and micro batch, forward and backward.
+    """Return how many kernels of torch.nn take the host as long as a layer and micro batch, forward and backward.
+
+    kernels x (of the framework's modules over one of torch.nn) + what is beside them + exchanges x `CALLS`. Waits of a
+    layer with experts for its host have a constant of their own, which counts the calls of its dispatcher.
 
     Parameters
     ----------
-    adapters : matrices of the layer that have one.
+    adapters : of the layer.
     """
+    modules = setup.framework.module_dispatch
     beside = 0.5 * (BESIDE + SHARDED * setup.sharded)
     forward, backward = (passed * adapters for passed in ADAPTED)
-    forward += work.kernels
+    called, called_backward = _calls(setup, work)
+    forward += modules * work.kernels + called
     again = _AGAIN.get(setup.plan.recompute, 0.0) * forward
     updated = UPDATED / setup.micro_batches
-    return forward + beside, work.kernels_backward + backward + beside + again + updated
+    return forward + beside, modules * work.kernels_backward + backward + called_backward + beside + again + updated
+
+
+def _calls(setup: Setup, work: LayerWork) -> tuple[float, float]:
+    """Return the calls of tensor and context parallel exchanges in each pass, in kernels of the framework.
+
+    A framework that launches kernels in no time calls in none either.
+    """
+    if not setup.framework.dispatch:
+        return 0.0, 0.0
+    tensor = tensor_calls(setup.shard, work, setup.overlaps_tensor)
+    context = context_calls(setup.shard)
+    maxima = {"all_reduce": setup.maxima}
+    forward, backward = (
+        sum(number * CALLS[kind] for calls in (tensor[place], context[place], maxima) for kind, number in calls.items())
+        / setup.framework.dispatch
+        for place in (0, 1)
+    )
+    return forward, backward
 
 
 @dataclass(frozen=True)
@@ -103,10 +133,10 @@ class Waits:
         )
         return Stretch(-down, up)
 
-    def note(self, fixed: Constants, step_s: float, micro_batches: float) -> str:
+    def note(self, fixed: Constants, deviation: float, step_s: float, micro_batches: float) -> str:
         """Return what a user should know about the waits of a step, "" where no usual host sets its pace."""
-        stretch = self.stretch(fixed.dispatch_deviation, step_s, micro_batches)
-        slower = math.exp(Z80 * fixed.dispatch_deviation)
+        stretch = self.stretch(deviation, step_s, micro_batches)
+        slower = math.exp(Z80 * deviation)
         expected = format_si(self.launch_s, "s")
         differ = f"hosts and codes take {1.0 / slower:.1f} to {slower:.1f} times the expected {expected} a kernel"
         if share := micro_batches * self.at(1.0) / step_s:

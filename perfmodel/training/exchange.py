@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
 from perfmodel.cluster.dispatch import exposed, sent
 from perfmodel.operators.routing import Dispatcher, Router
-from perfmodel.training.layer import COLUMNS, ROWS, LayerWork, Passes
+from perfmodel.training.layer import LayerWork, Passes
+from perfmodel.training.layer_matrices import COLUMNS, ROWS
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard, key_value_width
 from perfmodel.workloads.model_config import ModelConfig
@@ -146,6 +148,31 @@ def tensor_exchange(
     return forward, backward
 
 
+#: kinds of exchanges -> how many of them
+Calls = Mapping[str, int]
+
+
+def tensor_calls(shard: Shard, work: LayerWork, overlap: bool) -> tuple[Calls, Calls]:
+    """Return the tensor parallel exchanges of a layer that the host calls for one by one, forward and backward.
+
+    Those of `tensor_exchange`. What runs in pieces beside products is launched by the library of the products.
+
+    Parameters
+    ----------
+    overlap : whether exchanges of sequence parallel ranks run beside products, in pieces.
+    """
+    if shard.tp == 1 or (shard.sp and overlap):
+        return {}, {}
+    columns = len(_columns(work, shard))
+    rows = sum(name in work.products for name in ROWS)
+    if not shard.sp:
+        return {"all_reduce": rows}, {"all_reduce": columns}
+    return (
+        {"all_gather": columns, "reduce_scatter": rows},
+        {"all_gather": columns + rows, "reduce_scatter": columns},
+    )
+
+
 def _columns(work: LayerWork, shard: Shard) -> list[tuple[Passes, float]]:
     """Return the column-parallel products of a layer, those together that read one input, and the tokens of each input.
 
@@ -185,6 +212,18 @@ def context_exchange(
     step = send_time(groups.context, keys)
     ring = (shard.cp - 1) * step
     return exposed(ring, attention_s, contention), exposed(2.0 * ring, backward_s, contention)
+
+
+def context_calls(shard: Shard) -> tuple[Calls, Calls]:
+    """Return the context parallel exchanges of a layer, those of `context_exchange`, forward and backward.
+
+    Ulysses exchanges queries, keys, values and outputs one by one; a ring has a send and its receive in one call.
+    """
+    if shard.cp == 1:
+        return {}, {}
+    if shard.ulysses:
+        return {"alltoall": 4}, {"alltoall": 4}
+    return {"send": shard.cp - 1}, {"send": 2 * (shard.cp - 1)}
 
 
 def expert_exchange(

@@ -121,6 +121,10 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kernel.
     dispatch : share of ``dispatch_s`` of the constants that the host takes to launch a kernel: less where compiled code
         launches them.
+    joins_adapters : whether the matrices of queries, keys and values have one adapter, and those of gate and up.
+    dispatch_deviation : standard deviation of ln of the time of a launch between hosts and releases, in place of that
+        of the constants, which is that of any code; 0 for it.
+    module_dispatch : what the host takes for a kernel of the framework's own modules over one of torch.nn.
     host_share : architecture of GPUs -> share of both ``host_s`` of the constants, for which a pass of a layer with
         experts waits, and the dispatch there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
     first_machines, last_machines : compute capabilities of the first and the last NVIDIA machines for which it is
@@ -188,6 +192,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cast_passes: dict[str, float] = {}
     unfused_sinks: bool = False
     dispatch: float = 1.0
+    dispatch_deviation: float = 0.0
+    module_dispatch: float = 1.0
+    joins_adapters: bool = False
     host_share: dict[str, float] = {}
     first_machines: float = 0.0
     last_machines: float = math.inf

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import kernel_gap_s
-from perfmodel.training.adapters import adapted, adapter_bytes
+from perfmodel.training.adapters import adapted, adapter_bytes, adapters_of
 from perfmodel.training.dispatch import layer_launches
 from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
 from perfmodel.training.expert_overlap import Window, hidden_s, overlaps
@@ -120,7 +120,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         setup.layer_weight_bytes,
         work.expert_parameters,
         setup.trained(work.expert_parameters),
-        layer_launches(setup, work, len(adapted(config, kind, setup.plan.lora_targets)) if setup.plan.lora else 0),
+        layer_launches(setup, work, _adapter_count(setup, config, kind)),
         hidden,
         _attending_s(setup, work),
     )
@@ -166,7 +166,7 @@ def _exchanges(
         setup.framework.overlaps_input_gradients,
         share,
     )
-    maxima = _maxima_s(setup, shard)
+    maxima = setup.maxima * exchange_time(setup.groups.tensor, "all_reduce", 4.0)
     context = context_exchange(setup.groups, shard, config, *attention, share)
     both = {"expert": 0.0, "host": 0.0}
     if kind.moe:
@@ -180,11 +180,11 @@ def _exchanges(
     )
 
 
-def _maxima_s(setup: Setup, shard: Shard) -> float:
-    """Return what reducing the largest elements of what a pass of a layer gathers takes: two tensors, 4 B each [s]."""
-    if not (setup.framework.reduces_maxima and shard.sp and shard.dtype == "fp8"):
-        return 0.0
-    return 2.0 * exchange_time(setup.groups.tensor, "all_reduce", 4.0)
+def _adapter_count(setup: Setup, config: ModelConfig, kind: Kind) -> int:
+    """Return how many adapters the host launches the kernels of in a layer."""
+    if not setup.plan.lora:
+        return 0
+    return adapters_of(adapted(config, kind, setup.plan.lora_targets), setup.framework.joins_adapters)
 
 
 def _adapters(setup: Setup, config: ModelConfig, shard: Shard, kind: Kind) -> tuple[float, float]:

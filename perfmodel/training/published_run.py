@@ -271,7 +271,8 @@ def run_plan(run: Run) -> TrainingPlan:
         offload_fraction=_stated_number(run, "offload_fraction", 1.0),
         documents=tuple(int(length) for length in re.findall(r"\d+", _stated(run, "documents"))),
         length_spread=_stated_number(run, "length_spread", 0.0),
-        expert_overlap=bool(run.whole("expert_overlap")),
+        expert_overlap=_stated(run, "expert_overlap") == "1",
+        schedule=_stated(run, "schedule"),
     ).changed()
 
 

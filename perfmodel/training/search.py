@@ -11,9 +11,10 @@ import numpy as np
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
-from perfmodel.training.checks import check_idle, check_plan
+from perfmodel.training.checks import check_idle
 from perfmodel.training.framework import listed, nearest_framework
 from perfmodel.training.memory import training_memory
+from perfmodel.training.nearest import check_plan
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search_job import INDIVISIBLE, NEEDLESS, REPEATED, TOO_LARGE, Job, Timed, run

@@ -119,6 +119,11 @@ class Setup:
         return self.framework.overlaps_tensor_parallel if wanted is None else wanted
 
     @property
+    def maxima(self) -> int:
+        """Tensors whose largest element tensor parallel ranks reduce in a pass of a layer: both that they gather."""
+        return 2 if self.framework.reduces_maxima and self.shard.sp and self.plan.dtype == "fp8" else 0
+
+    @property
     def kernel(self) -> str:
         """The kernel of attention."""
         return attention_kernel(self.config, self.plan, self.framework)
@@ -257,6 +262,11 @@ class Setup:
     def dispatch_s(self) -> float:
         """Time of the host to launch a kernel [s]; 0 where iterations are CUDA graphs."""
         return self.constants.dispatch_s * self.framework.dispatch * self._host_share
+
+    @property
+    def dispatch_deviation(self) -> float:
+        """Standard deviation of ln of that time between hosts and codes."""
+        return self.framework.dispatch_deviation or self.constants.dispatch_deviation
 
     @property
     def _host_share(self) -> float:

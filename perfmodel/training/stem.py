@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.training.layer import Matrix, Passes, product_passes
+from perfmodel.training.layer import Passes, product_passes
+from perfmodel.training.layer_matrices import Matrix
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.model_config import ModelConfig
 

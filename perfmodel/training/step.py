@@ -16,7 +16,6 @@ from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.training.alike import gathers_once
-from perfmodel.training.checks import check_plan
 from perfmodel.training.choices import offloaded
 from perfmodel.training.constants import Constants
 from perfmodel.training.documents import imbalance
@@ -26,6 +25,7 @@ from perfmodel.training.framework import RANKS, frameworks, nearest_framework, s
 from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
+from perfmodel.training.nearest import check_plan
 from perfmodel.training.plan import ContextAlgorithm, Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
@@ -152,7 +152,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     terms["cpu_optimizer"] = end.update_s
     terms["imbalance"] = _imbalance(setup, slowest)
     total = sum(terms.values())
-    waits = slowest.waits.stretch(setup.constants.dispatch_deviation, total, count)
+    waits = slowest.waits.stretch(setup.dispatch_deviation, total, count)
     hosts = offload_stretch(setup, slowest.copies, end, total, count)
     known_runs = Stretch.of(setup.constants.intervals[_knowledge(setup, known)]).beside(waits)
     known_runs = known_runs.beside(overlap_stretch(hidden, total)).beside(hosts)
@@ -184,7 +184,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
         parameters=config.parameters,
         notes=(
             *_notes(setup, known),
-            *filter(None, [slowest.waits.note(setup.constants, total, count)]),
+            *filter(None, [slowest.waits.note(setup.constants, setup.dispatch_deviation, total, count)]),
             *filter(None, [overlap_note(plan, terms["expert"], hidden, total)]),
             *wide_because(setup, terms, elsewhere),
             *(offload_notes(setup, updated_parameters(setup, slowest), terms) if plan.offload != "none" else ()),

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from perfmodel.workloads import compressed, families, hybrids, mixtures, rwkv
+from perfmodel.workloads import compressed, families, hybrid_sizes, hybrids, mixtures, rwkv
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
 from perfmodel.workloads.config_values import LARGEST, LISTS, SPELLINGS, Values, alike, stated_number
 from perfmodel.workloads.model_config import ModelConfig
@@ -270,7 +270,7 @@ class ConfigReader(Values):
         """Return the layers with a state, those of them that attend to keys, their sizes, and those without an MLP."""
         if not layers.states:
             return {"bare_layers": layers.bare}
-        own = Values(hybrids.SIZES[self.kind](self.raw), self.place, self.kind)
+        own = Values(hybrid_sizes.SIZES[self.kind](self.raw), self.place, self.kind)
         names = ("linear_heads", "linear_key_heads", "linear_head_dim", "linear_value_dim")
         names = (*names, *(("linear_rank",) if hybrids.RULES[self.kind].scans_values else ()))
         sizes = {name: own.size(name) for name in names}

@@ -19,7 +19,7 @@ from perfmodel import workers
 from perfmodel.cli._progress import counted
 from perfmodel.cli._sharing import Sharing, end_code
 from perfmodel.diagnosis.ranks import job as job_module
-from perfmodel.serving import study
+from perfmodel.serving import evaluations
 from perfmodel.training import search as training_search
 from perfmodel.training import search_job
 from perfmodel.workers.lost import WorkersLostError
@@ -58,7 +58,7 @@ def test_loads_of_few_deployments_are_kept_when_the_work_ends(
 ) -> None:
     command = ("serve", *SMALL, "--concurrency", "1/2/4")
     whole = perfmodel(*command)
-    monkeypatch.setattr(study, "executor", lambda *_: contextlib.nullcontext(Ended(2, end)))
+    monkeypatch.setattr(evaluations, "executor", lambda *_: contextlib.nullcontext(Ended(2, end)))
     ran = perfmodel(*command)
     assert (ran.code, ran.err) == (code, f"perfmodel: {message}\n")
     assert ran.json["rows"] == [row for place, row in enumerate(whole.json["rows"]) if place != 2]
@@ -71,7 +71,7 @@ def test_work_that_ends_before_any_load_is_known_is_one_message(
     big = "layers=80 hidden=8192 heads=64 kv_heads=8 ffn=28672 vocab=128256"  # 141 GB: one H100 cannot hold it
     plot = tmp_path / "load.png"
     command = ("serve", big, "--on", "h100", "--tp", "1/4", "--concurrency", "4", "--plot", plot, "--timeline", plot)
-    monkeypatch.setattr(study, "executor", lambda *_: contextlib.nullcontext(Ended(1, end)))
+    monkeypatch.setattr(evaluations, "executor", lambda *_: contextlib.nullcontext(Ended(1, end)))
     ran = perfmodel(*command)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith("perfmodel: ")
@@ -91,12 +91,12 @@ def test_deployments_that_are_known_are_ranked_when_the_workers_are_lost(
 ) -> None:
     command = ("search", "serve", *SMALL, "--batch", "1..4", "--weights", "bf16", "--kv", "bf16")
     command = (*command, "--slo", "ttft=1s,tpot=1s")
-    monkeypatch.setattr(study, "executor", lambda *_: contextlib.nullcontext(Ended(0, GONE)))
+    monkeypatch.setattr(evaluations, "executor", lambda *_: contextlib.nullcontext(Ended(0, GONE)))
     ran = perfmodel(*command)
     assert ran.code == 4
     assert [row["plan"]["tp"] for row in ran.json["rows"]] == [2]
     assert any("Interrupted: 1 of 2 deployments" in note for note in ran.json["notes"])
-    monkeypatch.setattr(study, "executor", lambda *_: contextlib.nullcontext(Ended(0, KeyboardInterrupt())))
+    monkeypatch.setattr(evaluations, "executor", lambda *_: contextlib.nullcontext(Ended(0, KeyboardInterrupt())))
     assert perfmodel(*command).code == 130
 
 

@@ -87,4 +87,6 @@ def test_kernels_that_run_one_after_another_warn_of_those_whose_library_nobody_m
         (pm.Muon(rows=4096, cols=4096), "nonsense", ["elementwise", "gemm_bf16"]),
     ):
         warnings = unmeasured_library([pm.predict(op, machine, library=library)], {machine.name: machine})
-        assert sorted(text.split(" has rows")[0] for text in warnings) == [f"no table of {name}" for name in families]
+        assert sorted(text.split(" has rows")[0] for text in warnings) == [
+            f"no table of {name} for {machine.name}" for name in families
+        ]

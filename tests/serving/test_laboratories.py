@@ -6,12 +6,14 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 import perfmodel as pm
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.errors import InputFileError
+from perfmodel.serving import laboratories as module
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
@@ -23,6 +25,7 @@ from perfmodel.serving.laboratories import (
     UNPROFILED,
     YOUNG,
     Elsewhere,
+    Span,
     because,
     elsewhere_of,
     laboratories,
@@ -154,12 +157,68 @@ def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) ->
     assert because(made.elsewhere) == ""
 
 
+@pytest.mark.parametrize(
+    ("load", "kind"),
+    [
+        (pm.open_loop(0.2, 8, 200, 20, spacing="uniform"), "open"),
+        (pm.Requests([0.0] * 8, [200] * 8, [20] * 8), "burst"),
+    ],
+)
+def test_requests_that_wait_for_no_other_are_less_sure(
+    monkeypatch: pytest.MonkeyPatch, load: pm.Requests, kind: str
+) -> None:
+    """Those that come one after another show the ends of steps as they are; clients in a loop have no such error."""
+    shipped = laboratories()
+
+    def ends_with(step: Span, first: Span) -> list[tuple[float, ...]]:
+        spans = {
+            f"{kind}_{name}": dict.fromkeys(shipped.step, span) for name, span in (("step", step), ("first", first))
+        }
+        monkeypatch.setattr(module, "laboratories", lambda: msgspec.structs.replace(shipped, **spans))
+        found = []
+        for one in (load, pm.closed_loop(2, 8, 200, 20)):
+            replay = pm.simulate(deployed(), one)
+            both = (replay.statistics(name, ()) for name in ("tpot_s", "ttft_s"))
+            found.append(tuple(end for by in both for end in ends(by["mean_low"], by["mean"], by["mean_high"])))
+        return found
+
+    (none, loop_none), (some, loop_some) = (
+        ends_with(*spans) for spans in ((Span(1.0, 1.0), Span(1.0, 1.0)), (Span(0.8, 2.0), Span(0.5, 3.0)))
+    )
+    assert loop_none == loop_some
+    wider = [math.hypot(end, math.log(by)) for end, by in zip(none, (0.8, 2.0, 0.5, 3.0), strict=True)]
+    assert some[:2] == pytest.approx(wider[:2], rel=1e-6)
+    assert some[2] > wider[2]
+    assert some[3] > wider[3]
+
+
+def test_requests_that_wait_for_no_other_are_as_sure_as_other_loads_in_a_fitted_laboratory() -> None:
+    known = deployed(KNOWN + " silicon_sample.csv").elsewhere
+    assert known.open_step == known.open_first == known.burst_step == known.burst_first == (0.0, 0.0)
+
+
+def test_bursts_of_an_engine_without_a_server_are_as_sure_as_other_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    burst = pm.Requests(*(np.full(8, value) for value in (0.0, 200.0, 20.0)))
+    before = pm.simulate(deployed(engine="llama.cpp"), burst).statistics("ttft_s", ())
+    shipped = laboratories()
+    spans = {name: dict.fromkeys(shipped.step, Span(0.1, 9.0)) for name in ("burst_step", "burst_first")}
+    monkeypatch.setattr(module, "laboratories", lambda: msgspec.structs.replace(shipped, **spans))
+    assert pm.simulate(deployed(engine="llama.cpp"), burst).statistics("ttft_s", ()) == before
+
+
+def test_a_sentence_says_that_first_tokens_of_arriving_requests_are_less_sure_where_they_are() -> None:
+    older, today = (deployed(engine_version=version).elsewhere for version in ("0.5.0", ""))
+    assert "arrive on their own" in because(older, arriving=True)
+    assert "arrive on their own" not in because(older)
+    assert "arrive on their own" not in because(today, arriving=True)
+
+
 @pytest.mark.waiting
 @pytest.mark.parametrize("kind", ["users", "offline", "static", "stream", "arrivals"])
 def test_published_loads_of_other_laboratories_are_in_their_intervals(kind: str) -> None:
     """Runs that nobody here had seen, as far as most lie inside; before intervals counted laboratories 19 to 45 % did.
 
-    Random arrivals fit nothing. The time to the first token is less sure than its interval says in old releases.
+    The time to the first token is less sure than its interval says in old releases.
     """
     table = read_run_table(PUBLISHED / f"serving_{kind}.csv")
     runs = table.runs[:: {"static": 2, "arrivals": 3}.get(kind, 1)]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.checks import check_plan, check_sizes, nearest_plan
+from perfmodel.training.checks import check_sizes
+from perfmodel.training.nearest import check_plan, nearest_plan
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.search import search
 from perfmodel.training.space import default_space

@@ -12,9 +12,11 @@ from perfmodel.errors import UsageError
 from perfmodel.training.activations import kept_by_layer
 from perfmodel.training.compressed import compressed_core, residual_elements, score_flop
 from perfmodel.training.flops import core_flop, step_flop
+from perfmodel.training.held import held_parameters
 from perfmodel.training.kept import slice_of
-from perfmodel.training.layer import held_weights, layer_work
-from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.layer import layer_work
+from perfmodel.training.layer_matrices import held_weights
+from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import setup_of
 from perfmodel.training.step import train

@@ -13,6 +13,7 @@ from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.training.constants import constants
 from perfmodel.training.dispatch import Waits, layer_launches
+from perfmodel.training.exchange import context_calls, tensor_calls
 from perfmodel.training.layer import layer_work
 from perfmodel.training.published_run import measured_time, read_run
 from perfmodel.training.setup import setup_of
@@ -81,6 +82,81 @@ def test_adapters_have_kernels_of_their_own(recompute: str, again: int) -> None:
     work = layer_work(made.hardware, made.config, made.shard, Kind())
     (forward, backward), (more, more_back) = (layer_launches(made, work, adapters) for adapters in (0, 6))
     assert (more - forward, more_back - backward) == pytest.approx((4 * 6, 7 * 6 + again))
+
+
+def _made(framework: str, gpus: int = 8, **ranks):
+    plan = pm.TrainingPlan(batch=8, micro_batch=1, seq=256, framework=framework, **ranks)
+    made = setup_of(GPT2, pm.Cluster("h100", gpus=gpus), plan)
+    return made, layer_work(made.hardware, made.config, made.shard, Kind())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "forward", "backward"),
+    [
+        ({"tp": 1}, {}, {}),
+        ({"tp": 4, "sp": False}, {"all_reduce": 2}, {"all_reduce": 2}),
+        ({"tp": 4, "sp": True}, {"all_gather": 2, "reduce_scatter": 2}, {"all_gather": 4, "reduce_scatter": 2}),
+    ],
+)
+def test_each_tensor_parallel_exchange_is_a_call(
+    ranks: dict[str, int], forward: dict[str, int], backward: dict[str, int]
+) -> None:
+    """Attention and MLP: two sums a pass, or a gather and a scatter of each, and backward both inputs once more."""
+    made, work = _made("megatron-te", **ranks)
+    assert tensor_calls(made.shard, work, overlap=False) == (forward, backward)
+
+
+def test_user_buffers_need_no_calls_of_a_process_group() -> None:
+    made, work = _made("megatron-te", tp=4, sp=True)
+    assert tensor_calls(made.shard, work, overlap=True) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "calls"), [("zigzag", ({"send": 3}, {"send": 6})), ("ulysses", ({"alltoall": 4}, {"alltoall": 4}))]
+)
+def test_each_context_parallel_exchange_is_a_call(algorithm: str, calls: tuple[dict[str, int], ...]) -> None:
+    made, _ = _made("megatron-te", cp=4, cp_algorithm=algorithm)
+    assert context_calls(made.shard) == calls
+    alone, _ = _made("megatron-te")
+    assert context_calls(alone.shard) == ({}, {})
+
+
+@pytest.mark.parametrize("framework", ["fsdp2-eager", "fsdp2-compile"])
+def test_a_call_takes_as_long_from_compiled_code(framework: str) -> None:
+    """Two all-reduces of 89 us forward, whatever a kernel takes."""
+    (one, work), (other, _) = (_made(framework, zero=1, sp=False, tp=tp) for tp in (1, 4))
+    added = layer_launches(other, work, 0)[0] - layer_launches(one, work, 0)[0]
+    assert added * one.dispatch_s == pytest.approx(2 * 89e-6, rel=0.03)
+
+
+def test_modules_of_transformer_engine_take_the_host_longer_than_those_of_pytorch() -> None:
+    """By 1.7 more for each kernel of a layer, not for what its code launches beside them."""
+    (engine, work), (torch, _) = (_made(name, gpus=1) for name in ("megatron-te", "ddp-eager"))
+    apart = [
+        ours - theirs for ours, theirs in zip(*(layer_launches(one, work, 2) for one in (engine, torch)), strict=True)
+    ]
+    assert apart == pytest.approx([1.7 * work.kernels, 1.7 * work.kernels_backward])
+
+
+def test_one_code_on_servers_differs_less_than_any_code() -> None:
+    engine, any_code = (_made(name)[0].dispatch_deviation for name in ("megatron-te", "ddp-eager"))
+    assert engine < any_code == constants().dispatch_deviation
+
+
+def test_more_tensor_parallel_ranks_do_not_make_a_host_faster() -> None:
+    """Qwen3 8B in Megatron-Bridge: 16 and 32 micro batches took 163 and 158 ms each with 4 and 8 ranks."""
+    table = read_run_table(Path(__file__).resolve().parents[2] / "examples" / "published" / "training.csv")
+    rows = {run.text("id"): run for run in table.runs}
+    for row in (
+        "nebius_qwen3_h100-008",
+        "nebius_qwen3_h100-009",
+        "nebius_qwen3_h100-011",
+        "megatron_tutorials_h100-005",
+    ):
+        published = read_run(rows[row], pm.hardware)
+        assert 0.8 < published.step().time_s / measured_time(rows[row]) < 1.05
+        never = published.step(msgspec.structs.replace(constants(), dispatch_s=0.0))
+        assert never.time_s / measured_time(rows[row]) < 0.8
 
 
 def test_small_steps_of_adapters_take_longer_than_of_every_weight() -> None:

@@ -11,8 +11,9 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_bytes, adapter_parameters
 from perfmodel.training.flops import core_flop, step_flop
+from perfmodel.training.held import held_parameters
 from perfmodel.training.layer import layer_work
-from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.search import full_step, search
 from perfmodel.training.shard import Shard

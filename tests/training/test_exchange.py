@@ -19,8 +19,8 @@ from perfmodel.training.exchange import (
     exposed,
 )
 from perfmodel.training.framework import find_framework
+from perfmodel.training.held import held_parameters
 from perfmodel.training.layer import LayerWork, layer_work
-from perfmodel.training.memory import held_parameters
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup, setup_of
 from perfmodel.training.step import train

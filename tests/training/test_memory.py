@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.adapters import adapter_parameters
-from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.held import held_parameters
+from perfmodel.training.memory import training_memory
 from perfmodel.training.memory_result import MOMENTS, PARTS
 from perfmodel.training.micro_batch import embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.optimizer_state import state_bytes

@@ -16,9 +16,9 @@ from perfmodel.core.report import report
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training import search as search_module
-from perfmodel.training.checks import check_plan
 from perfmodel.training.framework import find_framework
 from perfmodel.training.memory import training_memory
+from perfmodel.training.nearest import check_plan
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.search import search
 from perfmodel.training.search_job import Job

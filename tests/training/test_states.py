@@ -16,9 +16,10 @@ from perfmodel.training.constants import constants
 from perfmodel.training.exchange import tensor_exchange
 from perfmodel.training.flops import core_flop, step_flop
 from perfmodel.training.framework import find_framework
+from perfmodel.training.held import held_parameters
 from perfmodel.training.kept import slice_of
 from perfmodel.training.layer import layer_work
-from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.states import state_flop, state_stream_bytes, states_kept

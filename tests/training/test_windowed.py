@@ -13,7 +13,8 @@ from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.constants import constants
 from perfmodel.training.flops import core_flop
 from perfmodel.training.framework import find_framework
-from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.held import held_parameters
+from perfmodel.training.memory import training_memory
 from perfmodel.training.micro_batch import INDEX, layer_passes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup

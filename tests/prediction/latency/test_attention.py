@@ -30,7 +30,8 @@ from perfmodel.prediction.latency.attention.decode import (
     GROUP_DOUBLING,
     SHOWN,
 )
-from perfmodel.prediction.latency.attention.kernels import KERNELS, ROWS_OF, RUNS, decoding_lenders, kernel_of, lenders
+from perfmodel.prediction.latency.attention.kernels import KERNELS
+from perfmodel.prediction.latency.attention.libraries import ROWS_OF, RUNS, decoding_lenders, kernel_of, lenders
 from perfmodel.prediction.latency.attention.prefill import PREFILL
 from perfmodel.prediction.latency.attention.rates import EIGHT_BIT, TWO_LEVEL, TWO_LEVEL_LOSS
 from perfmodel.prediction.latency.attention.run import TILE_MATH

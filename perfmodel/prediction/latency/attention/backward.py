@@ -16,7 +16,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import prefill
 from perfmodel.prediction.latency.attention.beyond import XFORMERS_GRADIENTS
-from perfmodel.prediction.latency.attention.kernels import kernel_of
+from perfmodel.prediction.latency.attention.libraries import kernel_of
 from perfmodel.prediction.latency.attention.terms import MASK
 from perfmodel.prediction.latency.family import Constant, Family, Values, scaled
 from perfmodel.prediction.latency.machine import Machine

@@ -10,7 +10,8 @@ from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.choice import masks_window
 from perfmodel.prediction.latency.attention.flash2 import chooses_splits
-from perfmodel.prediction.latency.attention.kernels import KERNELS, kernel_of
+from perfmodel.prediction.latency.attention.kernels import KERNELS
+from perfmodel.prediction.latency.attention.libraries import kernel_of
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, LONGER
 from perfmodel.prediction.latency.doubts import Doubt, by_hand
 from perfmodel.prediction.latency.machine import Machine

@@ -1,7 +1,7 @@
 """Which kernel a library launches where machine, dtype, sizes and release decide, and what no machine has.
 
 `choices` is asked once for each prediction, before its family is chosen. Machines that are made of symbols have no
-compute capability: they run what `perfmodel.prediction.latency.attention.kernels.RUNS` says.
+compute capability: they run what `perfmodel.prediction.latency.attention.libraries.RUNS` says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from perfmodel.core.work import anywhere, everywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA, kernel_name
+from perfmodel.prediction.latency.attention.kernels import MMA, TCGEN05, WGMMA
+from perfmodel.prediction.latency.attention.libraries import kernel_name
 from perfmodel.prediction.latency.attention.phases import is_decode
 from perfmodel.prediction.latency.machine import NVIDIA, Machine
 

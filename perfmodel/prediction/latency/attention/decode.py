@@ -29,16 +29,8 @@ from perfmodel.prediction.latency.attention.beyond import (
 from perfmodel.prediction.latency.attention.blocks import LARGE
 from perfmodel.prediction.latency.attention.choice import is_by_pytorch
 from perfmodel.prediction.latency.attention.first_pass import narrow_keys, narrowing_s
-from perfmodel.prediction.latency.attention.kernels import (
-    KERNELS,
-    MMA,
-    TCGEN05,
-    WGMMA,
-    Kernel,
-    decoding_lenders,
-    head_step_keys,
-    kernel_of,
-)
+from perfmodel.prediction.latency.attention.kernels import KERNELS, MMA, TCGEN05, WGMMA, Kernel, head_step_keys
+from perfmodel.prediction.latency.attention.libraries import decoding_lenders, kernel_of
 from perfmodel.prediction.latency.attention.phases import BLOCK_QUERIES, FEW_QUERIES, LONGER, filled, is_decode
 from perfmodel.prediction.latency.attention.rates import on_lanes, summed_per_clock
 from perfmodel.prediction.latency.attention.run import KEYS, TILE_MATH, Run

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.core.work import Number, clipped, plain
 from perfmodel.operators.attention import Attention
-from perfmodel.prediction.latency.attention.kernels import kernel_of
+from perfmodel.prediction.latency.attention.libraries import kernel_of
 from perfmodel.prediction.latency.machine import Machine
 
 #: libraries whose calls send a prompt of one token, with its RoPE and its write, to the kernel of decode too

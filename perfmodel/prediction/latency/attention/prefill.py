@@ -26,12 +26,8 @@ from perfmodel.prediction.latency.attention.beyond import (
 from perfmodel.prediction.latency.attention.blocks import GROUP_ROWS, L2_SPEED, LARGE, block_times, masked
 from perfmodel.prediction.latency.attention.choice import choices, is_by_pytorch
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrowing_s, prepared
-from perfmodel.prediction.latency.attention.kernels import (
-    KERNELS,
-    Kernel,
-    kernel_of,
-    lenders,
-)
+from perfmodel.prediction.latency.attention.kernels import KERNELS, Kernel
+from perfmodel.prediction.latency.attention.libraries import kernel_of, lenders
 from perfmodel.prediction.latency.attention.phases import is_decode, measured_share
 from perfmodel.prediction.latency.attention.terms import KV_WRITE, MASK, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.attention.values import by_width
