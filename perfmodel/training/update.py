@@ -11,7 +11,7 @@ from perfmodel.cluster.dispatch import exposed
 from perfmodel.training.alike import alike_ranks, gather_scatter, gathers_once
 from perfmodel.training.dispatch import Waits
 from perfmodel.training.exchange import gradient_exchange
-from perfmodel.training.expert_overlap import pairs
+from perfmodel.training.expert_overlap import in_pairs, pairs
 from perfmodel.training.framework import Framework
 from perfmodel.training.host_copies import host_copies
 from perfmodel.training.host_offload import Copied
@@ -156,7 +156,9 @@ def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
     micro batches of a pipeline are gathered and reduced once a step. Exchanges take ``slower`` times as long.
     """
     gather, scatter = (slower * time for time in gather_scatter(setup, passes))
-    forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
+    forward, backward = in_pairs(
+        setup.plan, setup.micro_batches, float(passes.forward.sum()), float(passes.backward.sum()), passes.hidden_s
+    )
     again = gather if setup.plan.zero == 3 else 0.0
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
     shared = sum(alike.held for alike in alike_ranks(setup, passes) if setup.sharing(alike.group).ranks > 1)
