@@ -80,23 +80,6 @@ def pairs(plan: TrainingPlan, micro_batches: float) -> float:
     return max(0.0, micro_batches - alone)
 
 
-def in_pairs(
-    plan: TrainingPlan, micro_batches: float, forward_s: float, backward_s: float, hidden_s: float
-) -> tuple[float, float]:
-    """Return a forward and a backward pass in the mean over a step, whose pairs hide some of both in proportion [s].
-
-    Parameters
-    ----------
-    plan, micro_batches : of the step.
-    forward_s, backward_s : one after the other [s].
-    hidden_s : how much shorter both are as a pair [s].
-    """
-    if not hidden_s:
-        return forward_s, backward_s
-    left = 1.0 - pairs(plan, micro_batches) / micro_batches * hidden_s / (forward_s + backward_s)
-    return left * forward_s, left * backward_s
-
-
 def overlap_stretch(hidden: float, step_s: float) -> Stretch:
     """Return how far less overlap than predicted puts the upper end of an 80 % interval.
 

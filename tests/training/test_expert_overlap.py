@@ -188,3 +188,11 @@ def test_gradients_leave_while_activations_come_back():
     ends = gradients.terms_s["offload"], activations.terms_s["offload"], both.terms_s["offload"]
     assert "offload" not in none.terms_s
     assert max(ends[:2]) <= ends[2] < 0.95 * sum(ends[:2])
+
+
+@pytest.mark.parametrize("offload", ["none", "parameters", "parameters,activations"])
+@pytest.mark.parametrize("framework", ["torchtune", "fsdp2-compile"])
+def test_sharded_weights_come_beside_pairs_which_are_never_slower(framework, offload):
+    usual = {"framework": framework, "zero": 3, "offload": offload, "seq": 512, "micro_batch": 4, "ep": 4, "tp": 2}
+    apart, paired = (step(128, 16, **usual, expert_overlap=overlap) for overlap in (False, True))
+    assert paired.time_s < apart.time_s
