@@ -12,6 +12,7 @@ from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet
 from perfmodel.serving.memory import Memory
+from perfmodel.serving.new_tokens import AHEAD, DECAY_STEPS, ratio_ends
 from perfmodel.serving.policies import SWAP, Policy
 
 #: part of its answer that a sequence has when it is preempted: where many run and many wait, more of few that run, and
@@ -22,8 +23,14 @@ _HAS, _HAS_OF_FEW, _HAS_OF_LAST, _FALLS = 0.1, 0.4, 0.3, 2.6
 _PAUSED, _PAUSED_OF_EACH = 0.5, 0.07
 #: part of an answer by which others grow until a preempted sequence is back, which then lacks these blocks
 _TAKEN = 0.78
+#: where requests enter by an estimate: part of what an answer adds beyond the estimate that is free in the mean,
+#: retractions of a request that would take all of the cache, their fall with sequences that end in a step, and the
+#: estimate right after a retraction
+_BEFORE, _RETRACTED, _ENDED, _RAISED = 0.7, 0.125, 5.0, 0.72
 #: numbers of sequences at which a sum is computed, and standard deviations to either side that it covers
 _NODES, _SIDES = 128, 5.0
+#: how often an estimate and what follows from it are computed in turn
+_ROUNDS = 3
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -48,6 +55,17 @@ class _Sizes:
     of_lengths: Array
     least: Array
     most: Array
+
+
+@dataclass(frozen=True)
+class _Load:
+    """Tokens of a prompt that are new and of an answer, users, most sequences that run, and the spread of lengths."""
+
+    new: Array
+    answer: Array
+    users: Array
+    most: Array
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -115,11 +133,14 @@ def places(deployment: Deployment, isl: Array, osl: Array, prefix: Array, users:
     block = policy.block_tokens
     room = np.floor((memory.kv_tokens - shared) / block) * block
     free = np.floor(policy.watermark * room / block) * block
+    steps = np.maximum((answer - 1.0) / deployment.gained, 1e-9)
+    if policy.conservativeness is not None:
+        return _by_estimate(memory, policy, _Load(new, answer, users, most, spread), room, steps)
     sizes = _sizes(memory, policy, new, answer, spread)
     line = _line(most, room - free, sizes, block)
     if policy.reserve:
         return unlimited(line.running)
-    growth, steps = np.maximum(sizes.growth, 1e-9), np.maximum((answer - 1.0) / deployment.gained, 1e-9)
+    growth = np.maximum(sizes.growth, 1e-9)
     falls = line.falls * np.exp(-line.running / steps - free / growth)
     beyond = np.maximum(0.0, most * sizes.mean / np.maximum(room - free, 1.0) - 1.0)
     has = _HAS + _HAS_OF_FEW / line.running + _HAS_OF_LAST * np.exp(-_FALLS * beyond)
@@ -131,6 +152,38 @@ def places(deployment: Deployment, isl: Array, osl: Array, prefix: Array, users:
         preempted=falls * sizes.growth / lost,
         recomputed=_recomputed(memory, policy, new + has * (answer - 1.0), answer, lost / growth),
         paused=left * -np.expm1(-paused / left),
+    )
+
+
+def _by_estimate(memory: Memory, policy: Policy, load: _Load, room: Array, steps: Array) -> Places:
+    """Return the places of an engine whose requests enter by an estimate of what the others still generate.
+
+    Parameters
+    ----------
+    memory, policy : of the deployment, and of its scheduler.
+    load : lengths and users.
+    room : tokens of the cache.
+    steps : decode steps of an answer.
+    """
+    assert policy.conservativeness is not None
+    first, least = ratio_ends(policy.conservativeness)
+    ratio: Array = np.full_like(room, least)
+    for _ in range(_ROUNDS):
+        sizes = _sizes(memory, policy, load.new, load.answer, load.spread, ratio)
+        growth = np.maximum(sizes.growth, 1e-9)
+        entry = room - _BEFORE * (1.0 - ratio) * growth - policy.block_tokens
+        line = _line(load.most, entry, sizes, policy.block_tokens, whole=room)
+        seldom = np.exp(-_ENDED * line.running / steps)
+        retracted = line.falls * _RETRACTED * growth / (sizes.prompt + growth) * seldom
+        each = np.maximum(retracted * line.running / steps, 1e-12)  # in a decode step
+        fall, above = (first - least) / DECAY_STEPS, np.maximum(0.0, np.minimum(1.0, _RAISED + AHEAD / load.answer) - least)
+        ratio = least + above + fall / each * np.expm1(-above * each / fall)
+    left = np.maximum(load.users - line.running, 0.0)
+    return Places(
+        running=line.running,
+        preempted=retracted,
+        recomputed=load.new + (load.answer - 1.0) / (1.0 + line.running),
+        paused=left * retracted / (1.0 + retracted),
     )
 
 
@@ -153,8 +206,12 @@ def _recomputed(memory: Memory, policy: Policy, tokens: Array, answer: Array, si
     return np.minimum(tokens, _TAKEN * answer * -np.expm1(-size))
 
 
-def _sizes(memory: Memory, policy: Policy, new: Array, answer: Array, spread: float) -> _Sizes:
+def _sizes(
+    memory: Memory, policy: Policy, new: Array, answer: Array, spread: float, ratio: Array | float = 0.0
+) -> _Sizes:
     """Return what sequences take whose lengths are uniform within a share of their means.
+
+    Those that enter by an estimate also take a ``ratio`` of what they still generate.
 
     One that runs at any time has a long answer more often than one that begins: in proportion to its length, so that
     with answers uniform within a (1 - s) and a (1 + s) the mean is a (1 + s^2 / 3), and that of its square
@@ -171,8 +228,10 @@ def _sizes(memory: Memory, policy: Policy, new: Array, answer: Array, spread: fl
         variance = of_lengths = growth**2 * (second - longer**2)
         first = _in_blocks(_of(memory, (new + answer - 1.0) * (1.0 - spread)), block)
     else:
-        mean = _of(memory, new + answer * longer / 2.0) + empty
-        variance, of_lengths = growth**2 * (second / 3.0 - longer**2 / 4.0), growth**2 * square / 12.0
+        mean = _of(memory, new + answer * longer / 2.0) + empty + ratio * growth * longer / 2.0
+        both = (1.0 + ratio) ** 2 / 4.0
+        variance = growth**2 * (second * (1.0 + ratio + ratio**2) / 3.0 - longer**2 * both)
+        of_lengths = growth**2 * square / 3.0 * both
         first = _in_blocks(_of(memory, new * (1.0 - spread)), block)
     variance, of_lengths = (part + begun**2 * square / 3.0 for part in (variance, of_lengths))
     prompt = begun + _rounding(least, begun * (1.0 + spread), block)[0]
@@ -211,8 +270,10 @@ def _rounding(least: Array, most: Array, block: int) -> tuple[Array, Array]:
     return block * mean - (least + most) / 2.0, np.sqrt(variance / np.maximum((lengths**2 - 1.0) / 12.0, 1e-9))
 
 
-def _line(most: Array, room: Array, sizes: _Sizes, block: int) -> _Line:
+def _line(most: Array, room: Array, sizes: _Sizes, block: int, whole: Array | None = None) -> _Line:
     """Return how many sequences, of ``most``, fit into a room, and how often their number falls.
+
+    Those that fit into the ``whole`` cache at their full length always do.
 
     One always fits. Sums of sizes are taken as normal. Far from room / mean all probabilities are 1 or 0; in between
     there is a node for each number, or for a range of them.
@@ -231,7 +292,7 @@ def _line(most: Array, room: Array, sizes: _Sizes, block: int) -> _Line:
     number = before + (width + 1.0) / 2.0
     deviation = np.maximum(sizes.deviation * np.sqrt(number), 1e-9)
     apart = (room + block / 2.0 - number * sizes.mean) / deviation  # the next larger sum is a block beyond the room
-    always, never = number * sizes.most <= room, number * sizes.least > room
+    always, never = number * sizes.most <= (room if whole is None else whole), number * sizes.least > room
     fits = np.where(always, 1.0, np.where(never, 0.0, 0.5 * (1.0 + _erf(apart / math.sqrt(2.0)))))
     density = np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * deviation)
     density = np.where(np.logical_or(always, never), 0.0, density)

@@ -15,9 +15,9 @@ from perfmodel.serving.replica import Replica
 
 #: share of its answer that a sequence is taken to need still when an engine is idle (SGLANG_INIT_NEW_TOKEN_RATIO), what
 #: is left of it after so many decode steps (SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR, SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS)
-_FIRST, _LEFT, _STEPS = 0.7, 0.14, 600
+_FIRST, _LEFT, DECAY_STEPS = 0.7, 0.14, 600
 #: tokens that each sequence is taken to generate when some were retracted (SGLANG_RETRACT_DECODE_STEPS)
-_AHEAD = 20
+AHEAD = 20
 #: most tokens that a sequence is taken to need still (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION)
 MOST_NEW = 4096
 
@@ -127,7 +127,7 @@ class EstimatingReplica(Replica):
         answers = sum(self.journal.output[request] for request in self._growing)
         count = len(self._growing)
         given = answers - (sum(self._growing.values()) - self._step * count)
-        self._ratio = min(1.0, (given + _AHEAD * count) / (answers + 1))
+        self._ratio = min(1.0, (given + AHEAD * count) / (answers + 1))
         self._full, self._retracted = False, True
         return True
 
@@ -155,7 +155,7 @@ class EstimatingReplica(Replica):
         return 1 if self._retracted else steps  # a request may enter in the step after this one
 
     def _grow(self, start_s: float, step_s: float, steps: int) -> None:
-        fall = (self._start_ratio - self._least) / _STEPS
+        fall = (self._start_ratio - self._least) / DECAY_STEPS
         self._ratio = max(self._ratio - fall * (steps - self._retracted), self._least)
         self._retracted = False
         super()._grow(start_s, step_s, steps)
