@@ -23,10 +23,9 @@ _HAS, _HAS_OF_FEW, _HAS_OF_LAST, _FALLS = 0.1, 0.4, 0.3, 2.6
 _PAUSED, _PAUSED_OF_EACH = 0.5, 0.07
 #: part of an answer by which others grow until a preempted sequence is back, which then lacks these blocks
 _TAKEN = 0.78
-#: where requests enter by an estimate: part of what an answer adds beyond the estimate that is free in the mean,
-#: retractions of a request that would take all of the cache, their fall with sequences that end in a step, and the
-#: estimate right after a retraction
-_BEFORE, _RETRACTED, _ENDED, _RAISED = 0.7, 0.125, 5.0, 0.72
+#: where requests enter by an estimate: part of what an answer adds beyond the estimate that is free in the mean, how
+#: often the cache is full over what would be without an estimate, and how fast that falls with ends in a step
+_BEFORE, _RETRACTED, _ENDED = 0.7, 0.125, 5.0
 #: numbers of sequences at which a sum is computed, and standard deviations to either side that it covers
 _NODES, _SIDES = 128, 5.0
 #: how often an estimate and what follows from it are computed in turn
@@ -166,8 +165,7 @@ def _by_estimate(memory: Memory, policy: Policy, load: _Load, room: Array, steps
     steps : decode steps of an answer.
     """
     assert policy.conservativeness is not None
-    first, least = ratio_ends(policy.conservativeness)
-    ratio: Array = np.full_like(room, least)
+    ratio: Array = np.full_like(room, ratio_ends(policy.conservativeness)[1])
     for _ in range(_ROUNDS):
         sizes = _sizes(memory, policy, load.new, load.answer, load.spread, ratio)
         growth = np.maximum(sizes.growth, 1e-9)
@@ -175,9 +173,7 @@ def _by_estimate(memory: Memory, policy: Policy, load: _Load, room: Array, steps
         line = _line(load.most, entry, sizes, policy.block_tokens, whole=room)
         seldom = np.exp(-_ENDED * line.running / steps)
         retracted = line.falls * _RETRACTED * growth / (sizes.prompt + growth) * seldom
-        each = np.maximum(retracted * line.running / steps, 1e-12)  # in a decode step
-        fall, above = (first - least) / DECAY_STEPS, np.maximum(0.0, np.minimum(1.0, _RAISED + AHEAD / load.answer) - least)
-        ratio = least + above + fall / each * np.expm1(-above * each / fall)
+        ratio = _mean_ratio(policy.conservativeness, line.running, retracted * line.running / steps, load.answer)
     left = np.maximum(load.users - line.running, 0.0)
     return Places(
         running=line.running,
@@ -185,6 +181,31 @@ def _by_estimate(memory: Memory, policy: Policy, load: _Load, room: Array, steps
         recomputed=load.new + (load.answer - 1.0) / (1.0 + line.running),
         paused=left * retracted / (1.0 + retracted),
     )
+
+
+def _mean_ratio(conservativeness: float, running: Array, each_step: Array, answer: Array) -> Array:
+    """Return the estimate in the mean over time, of what is left of answers.
+
+    It falls by f a step from r, where a retraction raises it to, to its least value l. With q retractions a step at
+    random times the last one was t steps ago with a density ~ exp(-q t), so that the mean is
+
+        l + (r - l) - (f / q) (1 - exp(-q (r - l) / f)).
+
+    The youngest of N + 1 sequences goes, so that with any ages those of the others are (N + 3) / (2 N + 4) of their
+    answers in the mean.
+
+    Parameters
+    ----------
+    conservativeness : of the policy.
+    running : sequences that run, in the mean.
+    each_step : retractions in a decode step.
+    answer : tokens of an answer.
+    """
+    first, least = ratio_ends(conservativeness)
+    raised = np.minimum(1.0, 0.5 + 0.5 / (running + 2.0) + AHEAD / answer)
+    above, fall = np.maximum(0.0, raised - least), np.maximum((first - least) / DECAY_STEPS, 1e-12)
+    times = np.maximum(each_step, 1e-12) / fall
+    return np.asarray(least + above + np.expm1(-above * times) / times)
 
 
 def _recomputed(memory: Memory, policy: Policy, tokens: Array, answer: Array, size: Array) -> Array:

@@ -90,7 +90,8 @@ class Fleet:
     Attributes
     ----------
     policy : name of a policy of `perfmodel.serving.policies.POLICIES`; "" for that of the engine.
-    rules : values of the policy that differ (max_wait_s, batch, watermark, conservativeness, preemption); None keeps a value.
+    rules : values of the policy that differ (max_wait_s, batch, watermark, conservativeness, preemption); None keeps a
+        value.
     replicas : deployments that compute prompts and answers, or answers only.
     prefill_replicas : deployments that compute prompts only; 0: prompts and answers share the replicas.
     routing : see `perfmodel.serving.pools.ROUTINGS`.
@@ -180,8 +181,7 @@ def simulate(
     deployment : one replica; copies of the model that share nothing (dp without ep) are replicas, too.
     requests : the load: `perfmodel.serving.requests.open_loop`, `closed_loop`, or of a file.
     policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, new-token-ratio, static,
-        dynamic); "" for the
-        engine's own.
+        dynamic); "" for the engine's own.
     replicas, prefill_replicas : deployments that serve together; with ``prefill_replicas`` these compute the prompts
         and ``replicas`` the answers.
     routing : "round-robin" or "least-loaded".

@@ -44,7 +44,8 @@ class EstimatingReplica(Replica):
         blocks(p + g) + 1 < F - r sum over those that decode of min(left, 4096) - sum over this step's prompts of theirs,
 
     ``left`` being what is left of an answer, in blocks. The ratio r starts at 0.7, falls in 600 decode steps to 0.098,
-    and starts anew when the engine is idle. After a request that did not fit, none is tried before a sequence ends.
+    and starts anew when the engine is idle. After a request that did not fit beside sequences that decode, none is
+    tried before one ends.
     When the next tokens do not fit, sequences with the fewest generated tokens, of these with the longest prompt, go
     to the end of the queue until the others' do, and
 
@@ -105,7 +106,8 @@ class EstimatingReplica(Replica):
         if self._needed is None:
             self._needed = self._ratio * self._blocks_left()
         promised = sum(self._whole(entry[0]) - self._held[entry[0]] for entry in self._partial)
-        fits = self._whole(request) < free - self._needed - promised
+        # those that decode wait for this step's prompts, and need no block of it
+        fits = self._whole(request) < self.blocks.free - self._needed - promised
         self._full = not fits
         return fits
 
@@ -159,6 +161,11 @@ class EstimatingReplica(Replica):
         self._ratio = max(self._ratio - fall * (steps - self._retracted), self._least)
         self._retracted = False
         super()._grow(start_s, step_s, steps)
+
+    def _end_prompts(self) -> None:
+        if not self._decoding:  # the first prompts are a new batch, of which no request was refused
+            self._full = False
+        super()._end_prompts()
 
     def _leave(self, request: int) -> None:
         self._read.pop(request, None)
