@@ -25,7 +25,7 @@ _PAUSED, _PAUSED_OF_EACH = 0.5, 0.07
 _TAKEN = 0.78
 #: where requests enter by an estimate: part of what an answer adds beyond the estimate that is free in the mean, how
 #: often the cache is full over what would be without an estimate, and how fast that falls with ends in a step
-_BEFORE, _RETRACTED, _ENDED = 0.7, 0.125, 5.0
+_BEFORE, _RETRACTED, _ENDED = 0.7, 0.14, 5.0
 #: numbers of sequences at which a sum is computed, and standard deviations to either side that it covers
 _NODES, _SIDES = 128, 5.0
 #: how often an estimate and what follows from it are computed in turn
@@ -91,10 +91,10 @@ def places(deployment: Deployment, isl: Array, osl: Array, prefix: Array, users:
 
         N = E[running] = sum over n <= U of P(S_n <= K).
 
-    An engine that reserves the whole sequence preempts none. Others admit a sequence by its prompt of p tokens. While
-    one answer ends, those of all others grow by as much together, g tokens, so that S_n passes K f_n(K) g n / N times
-    (Rice 1944, "Mathematical analysis of random noise"), f_n being its density. The youngest is smaller than the mean
-    mu of all: it has a part h of its answer. So
+    An engine that reserves the whole sequence preempts none; for one that estimates it see `_by_estimate`. Others admit
+    a sequence by its prompt of p tokens. While one answer ends, those of all others grow by as much together, g tokens,
+    so that S_n passes K f_n(K) g n / N times (Rice 1944, "Mathematical analysis of random noise"), f_n being its
+    density. The youngest is smaller than the mean mu of all: it has a part h of its answer. So
 
         preemptions of a request = g / (p + h g) mu sum over n <= U of f_n(K) n / N  exp(-N / g - w / g),
 
@@ -157,6 +157,23 @@ def places(deployment: Deployment, isl: Array, osl: Array, prefix: Array, users:
 def _by_estimate(memory: Memory, policy: Policy, load: _Load, room: Array, steps: Array) -> Places:
     """Return the places of an engine whose requests enter by an estimate of what the others still generate.
 
+    See `perfmodel.serving.new_tokens`. A sequence of p tokens that has x of g more takes p + x + r (g - x) by the
+    estimate, and one enters if its p + g fit beside the others. So the line is one of these sizes, in K - c (1 - r) g
+    tokens: the estimate of one that has entered is (1 - r) g less than what it had to find, and what the others grow
+    before the next answer ends, when the next one is tried, is part of it. Sequences are retracted where no answer
+    ends in the time in which the others take what is left,
+
+        retractions of a request = 0.14 g / (p + g) mu sum over n <= U of f_n(K) n / N  exp(-5 N / g),
+
+    and r is the mean between retractions of `_mean_ratio`, computed in turn with them. Retracted sequences queue as all
+    others, so that their part of the queue is their part of the entries; the youngest of N + 1 has g / (N + 1) tokens
+    of its answer, which are computed anew with its prompt.
+
+    c = 0.7 and the numbers in the retractions were fitted on 160 simulated loads (2 to 256 users, prompts to 4000 and
+    answers to 1450 tokens): of 120 others throughput is 3 % off in the mean and 9 % in 19 of 20, times per token 7 and
+    25 % (5 and 15 where lengths vary), retractions a factor 1.7 (standard deviation). Equal lengths in step with each
+    other are retracted never or often.
+
     Parameters
     ----------
     memory, policy : of the deployment, and of its scheduler.
@@ -169,7 +186,7 @@ def _by_estimate(memory: Memory, policy: Policy, load: _Load, room: Array, steps
     for _ in range(_ROUNDS):
         sizes = _sizes(memory, policy, load.new, load.answer, load.spread, ratio)
         growth = np.maximum(sizes.growth, 1e-9)
-        entry = room - _BEFORE * (1.0 - ratio) * growth - policy.block_tokens
+        entry = np.maximum(1.0, room - _BEFORE * (1.0 - ratio) * growth - policy.block_tokens)
         line = _line(load.most, entry, sizes, policy.block_tokens, whole=room)
         seldom = np.exp(-_ENDED * line.running / steps)
         retracted = line.falls * _RETRACTED * growth / (sizes.prompt + growth) * seldom

@@ -41,11 +41,11 @@ class EstimatingReplica(Replica):
 
     A request of p tokens that may generate g more, in a block-wise cache with F blocks free, enters if
 
-        blocks(p + g) + 1 < F - r sum over those that decode of min(left, 4096) - sum over this step's prompts of theirs,
+        blocks(p + g) + 1 < F - r sum of min(left, 4096) over those that decode - what prompts of this step may take,
 
-    ``left`` being what is left of an answer, in blocks. The ratio r starts at 0.7, falls in 600 decode steps to 0.098,
-    and starts anew when the engine is idle. After a request that did not fit beside sequences that decode, none is
-    tried before one ends.
+    ``left`` being what is left of an answer, in blocks; of g no more than 4096 tokens count either. The ratio r starts
+    at 0.7, falls in 600 decode steps to 0.098, and starts anew when the engine is idle. After a request that did not
+    fit beside sequences that decode, none is tried before one ends.
     When the next tokens do not fit, sequences with the fewest generated tokens, of these with the longest prompt, go
     to the end of the queue until the others' do, and
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_the_longest_prompt_of_equal_answers_is_retracted_and_finds_it_again() -
 
 
 def test_a_retracted_sequence_waits_behind_those_that_came_before() -> None:
-    """A third request of 10 + 5 takes the place that was left, in the step after the next one, and the prompt's, too."""
+    """A third request of 10 + 5 takes the place that was left two steps later, and that of the prompt, too."""
     replay = replayed(202, [60, 40, 10], [100, 100, 5], conservativeness=0.0, max_num_seqs=2, late=0.1)
     assert replay.preemptions == 1
     assert replay.last_s.argmax() == 0
@@ -122,7 +122,7 @@ def test_the_mean_estimate_is_the_least_one_without_retractions_and_the_raised_o
         ("", {"conservativeness": -1.0}, "conservativeness is -1"),
     ],
 )
-def test_rules_of_other_policies_are_refused(policy: str, rules: dict[str, float], message: str) -> None:
+def test_rules_of_other_policies_are_refused(policy: str, rules: dict[str, Any], message: str) -> None:
     deployment = Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="sglang")
     with pytest.raises(UsageError, match=message):
         pm.simulate(deployment, pm.closed_loop(1, 2, 10, 10), policy=policy, **rules)
