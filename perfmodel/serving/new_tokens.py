@@ -46,6 +46,7 @@ class EstimatingReplica(Replica):
     ``left`` being what is left of an answer, in blocks; of g no more than 4096 tokens count either. The ratio r starts
     at 0.7, falls in 600 decode steps to 0.098, and starts anew when the engine is idle. After a request that did not
     fit beside sequences that decode, none is tried before one ends.
+
     When the next tokens do not fit, sequences with the fewest generated tokens, of these with the longest prompt, go
     to the end of the queue until the others' do, and
 
@@ -88,7 +89,7 @@ class EstimatingReplica(Replica):
         if self._full:
             return -1
         tokens = super()._enter(request, budget, chunks)
-        if tokens > 0:
+        if tokens >= 0:
             self._read[request] = self._target(request)
         return tokens
 
