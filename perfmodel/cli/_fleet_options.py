@@ -47,6 +47,14 @@ WatermarkOption = Annotated[
     float | None,
     fraction_option("--watermark", "Share of the cache that stays free when a request enters."),
 ]
+ConservativenessOption = Annotated[
+    float | None,
+    option(
+        "--conservativeness",
+        "Factor on SGLang's estimate of what sequences still generate (--schedule-conservativeness). Default: 1.",
+        "FACTOR",
+    ),
+]
 ReplicasOption = Annotated[int, typer.Option("--replicas", metavar="N", help="Deployments that serve together.", min=1)]
 RoutingOption = Annotated[
     str, typer.Option("--routing", metavar="HOW", help="How requests are spread: round-robin or least-loaded.")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: what only a simulation has
 _SIMULATED = (
-    "policy", "batch_size", "max_wait", "preemption", "watermark", "replicas", "routing", "prefill_replicas",
-    "kv_link", "percentiles", "num_requests", "seed", "spread_start",
+    "policy", "batch_size", "max_wait", "preemption", "watermark", "conservativeness", "replicas", "routing",
+    "prefill_replicas", "kv_link", "percentiles", "num_requests", "seed", "spread_start",
 )  # fmt: skip
 
 

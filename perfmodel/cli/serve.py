@@ -10,6 +10,7 @@ import typer
 
 from perfmodel.cli._fleet_options import (
     BatchSizeOption,
+    ConservativenessOption,
     DpOption,
     EpOption,
     KvLinkOption,
@@ -122,6 +123,7 @@ def command(
     max_wait: MaxWaitOption = None,
     preemption: PreemptionOption = None,
     watermark: WatermarkOption = None,
+    conservativeness: ConservativenessOption = None,
     replicas: ReplicasOption = 1,
     routing: RoutingOption = "round-robin",
     prefill_replicas: PrefillReplicasOption = 0,
@@ -192,7 +194,9 @@ def command(
     notes += model_remarks(config)
     if weights is None:
         notes += stored_weights(config)[1]
-    rules = {"batch": batch_size, "preemption": preemption, "watermark": watermark}
+    rules = {
+        "batch": batch_size, "preemption": preemption, "watermark": watermark, "conservativeness": conservativeness,
+    }  # fmt: skip
     fleet = fleet_of(policy, rules, max_wait, replicas, prefill_replicas, routing, kv_link)
     study = Study(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),

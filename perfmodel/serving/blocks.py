@@ -159,15 +159,15 @@ class Blocks:
         """Return the blocks that ``growing`` sequences take in the next decode steps."""
         whole, rest = divmod(steps, self.block_tokens)
         first = (1 - step - rest) % self.block_tokens
-        return whole * self._in_a_round(growing) + sum(self._of_phase[first : first + rest])
+        return whole * self.in_a_round(growing) + sum(self._of_phase[first : first + rest])
 
-    def _in_a_round(self, growing: int) -> float:
+    def in_a_round(self, growing: int) -> float:
         """Return the blocks that ``growing`` sequences take in as many steps as a block has tokens."""
         return sum(self._of_phase[: self.block_tokens]) if self._filled else growing
 
     def steps_left(self, step: int, growing: int) -> int:
         """Return the decode steps for which the free blocks suffice."""
-        each = self._in_a_round(growing)
+        each = self.in_a_round(growing)
         if not each:
             return _NO_LIMIT
         whole = int(self.free // each)

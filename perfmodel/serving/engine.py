@@ -85,7 +85,8 @@ class Engine:
         that of fused kernels.
     format_kernels : format of the weights -> kernels of a layer beside ``kernels``, which quantise and widen.
     dense_prompts : prompts with no more keys than an indexer leaves attend to all of them; False chooses among them.
-    scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
+    scheduler : "chunked" (prompts in chunks beside decode), "prefill_first", "new_token_ratio" (the same, and requests
+        enter by an estimate of what the others still generate) or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
     compressed_seqs : most sequences of a model that compresses keys (DeepSeek-V4), over all copies of its attention,
@@ -222,7 +223,7 @@ QUANTITIES = {
     "workspace": ("workspace_bytes", "B"),
 }
 _PLAIN = {item.name: item for item in fields(Engine)}
-SCHEDULERS = ("chunked", "prefill_first", "static")
+SCHEDULERS = ("chunked", "prefill_first", "new_token_ratio", "static")
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "scheduler": SCHEDULERS,
     "state_dtype": DTYPES,

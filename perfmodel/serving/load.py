@@ -27,8 +27,13 @@ from perfmodel.serving.step import Step
 #: bandwidth of PCIe 4.0 x16 by direction [B/s], for swaps on a machine whose spec has no link to the host
 _PCIE_BYTES_PER_S = 32e9
 #: values of a policy that a load may change
-RULES = ("max_num_seqs", "max_batched_tokens", "watermark", "preemption", "batch", "max_wait_s")
-_POLICY_OF = {"chunked": "chunked-prefill", "prefill_first": "prefill-first", "static": "static"}
+RULES = ("max_num_seqs", "max_batched_tokens", "watermark", "conservativeness", "preemption", "batch", "max_wait_s")
+_POLICY_OF = {
+    "chunked": "chunked-prefill",
+    "prefill_first": "prefill-first",
+    "new_token_ratio": "new-token-ratio",
+    "static": "static",
+}
 #: term of a step -> what it is limited by; products depend on the tokens that share a weight
 _LIMITER = {
     "kv": Limiter.HBM,
@@ -86,7 +91,8 @@ class Fleet:
     Attributes
     ----------
     policy : name of a policy of `perfmodel.serving.policies.POLICIES`; "" for that of the engine.
-    rules : values of the policy that differ (max_wait_s, batch, watermark, preemption); None keeps a value.
+    rules : values of the policy that differ (max_wait_s, batch, watermark, conservativeness, preemption); None keeps a
+        value.
     replicas : deployments that compute prompts and answers, or answers only.
     prefill_replicas : deployments that compute prompts only; 0: prompts and answers share the replicas.
     routing : see `perfmodel.serving.pools.ROUTINGS`.
@@ -138,6 +144,13 @@ class Fleet:
             raise UsageError(f"the policy {policy.name} preempts nothing.", remedy="Add --policy chunked-prefill.")
         if rules.get("watermark") is not None and policy.batch:
             raise UsageError(f"the policy {policy.name} admits whole batches.", remedy="Leave out --watermark.")
+        estimates = policy.conservativeness is not None
+        if rules.get("watermark") is not None and estimates:
+            raise UsageError(f"the policy {policy.name} has no watermark.", remedy="Use --conservativeness.")
+        if rules.get("conservativeness") is not None and not estimates:
+            raise UsageError(
+                f"the policy {policy.name} does not estimate answers.", remedy="Add --policy new-token-ratio."
+            )
         return policy.changed(
             max_num_seqs=deployment.sequence_limit,
             max_batched_tokens=deployment.token_budget * deployment.slots,
@@ -168,15 +181,16 @@ def simulate(
     ----------
     deployment : one replica; copies of the model that share nothing (dp without ep) are replicas, too.
     requests : the load: `perfmodel.serving.requests.open_loop`, `closed_loop`, or of a file.
-    policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, static, dynamic); "" for the
-        engine's own.
+    policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, new-token-ratio, static,
+        dynamic); "" for the engine's own.
     replicas, prefill_replicas : deployments that serve together; with ``prefill_replicas`` these compute the prompts
         and ``replicas`` the answers.
     routing : "round-robin" or "least-loaded".
     kv_link_bytes_per_s : bandwidth of one replica between prefill and decode [B/s]; None: that of its GPUs' networks.
     interval : also simulate the ends of the steps' interval, for low and high of every figure.
     progress : called with the number of requests that have ended, now and then.
-    rules : values of the policy: max_num_seqs, max_batched_tokens, watermark, preemption, batch, max_wait_s.
+    rules : values of the policy: max_num_seqs, max_batched_tokens, watermark, conservativeness, preemption,
+        batch, max_wait_s.
 
     Raises
     ------

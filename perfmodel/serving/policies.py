@@ -1,4 +1,4 @@
-"""How an engine chooses what a step computes: continuous, prefill-first, reserved, static and dynamic batching."""
+"""How an engine chooses what a step computes: continuous, prefill-first, estimated, reserved, static, dynamic."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class Policy:
     preemption : one of `PREEMPTIONS`.
     keeps_blocks : the blocks of a preempted sequence stay readable until others take them, as a prefix cache has it.
     watermark : share of the cache that stays free when a request enters.
+    conservativeness : factor on the share of what sequences may still generate that stays free when a request enters,
+        see `perfmodel.serving.new_tokens`; None where none of it does.
     block_tokens : tokens of a block of the cache.
     batch : requests of a static or dynamic batch; 0 for continuous batching.
     ahead : a step is scheduled while the one before it runs, so that a request that comes in that one is not in it.
@@ -54,6 +56,7 @@ class Policy:
     preemption: str = RECOMPUTE
     keeps_blocks: bool = False
     watermark: float = 0.0
+    conservativeness: float | None = None
     block_tokens: int = BLOCK_TOKENS
     batch: int = 0
     ahead: bool = False
@@ -71,6 +74,12 @@ class Policy:
             raise unknown_name("preemption", self.preemption, PREEMPTIONS, place=self.name)
         if not 0 <= self.watermark < 1:
             raise UsageError(f"the watermark is {self.watermark:g}.", place=self.name, remedy="Give 0 to below 1.")
+        if self.conservativeness is not None:
+            expect_numbers(Real, conservativeness=self.conservativeness)
+            if not 0 <= self.conservativeness < math.inf:
+                raise UsageError(
+                    f"the conservativeness is {self.conservativeness:g}.", place=self.name, remedy="Give 0 or more."
+                )
         if self.batch < 0 or not self.max_wait_s >= 0:
             raise UsageError("batch and maximum wait are 0 or more.", place=self.name)
 
@@ -83,12 +92,13 @@ _POLICIES = (
     Policy("chunked-prefill", keeps_blocks=True),
     Policy("no-evict", reserve=True),
     Policy("prefill-first", chunked=False, mixed=False, watermark=0.01),
+    Policy("new-token-ratio", chunked=False, mixed=False, keeps_blocks=True, conservativeness=1.0),
     Policy("static", chunked=False, mixed=False, reserve=True, batch=32),
     Policy("dynamic", chunked=False, mixed=False, reserve=True, batch=32, max_wait_s=0.1),
 )
 #: name -> policy: vLLM v1 (chunked-prefill, with a prefix cache by default); TensorRT-LLM's guaranteed no evict; vLLM
-#: v0, nano-vLLM and SGLang (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start
-#: (static), with a longest wait (dynamic, Triton's dynamic batcher)
+#: v0 and nano-vLLM (prefill-first, watermark 0.01 as in vLLM v0's block manager); SGLang (new-token-ratio); batches of
+#: equal start (static), with a longest wait (dynamic, Triton's dynamic batcher)
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 
 

@@ -150,7 +150,7 @@ class Scheduler:
         return chunks
 
     def _make_room(self) -> bool:
-        """Preempt the youngest sequences until the others can each take the block of their next token."""
+        """Preempt sequences until the others can each take the block of their next token."""
         preempted = False
         while self.blocks.free < self.blocks.needed(self._step):
             self._preempt()
@@ -191,7 +191,7 @@ class Scheduler:
             needed, free = blocks.of(found + tokens), blocks.free - blocks.needed(self._step)
         else:
             needed, free = blocks.of(journal.prompt[request] + journal.output[request] - 1), blocks.free
-        if needed > free - (self._watermark if self.running else 0):
+        if not self._fits(request, needed, free):
             return -1
         blocks.free -= needed
         self._held[request] = needed
@@ -199,6 +199,11 @@ class Scheduler:
         chunks.append((tokens, found + tokens + journal.cached))
         self._note_entry(request)
         return tokens
+
+    def _fits(self, request: int, needed: float, free: float) -> bool:
+        """Return whether a request may enter that needs some blocks now."""
+        del request
+        return needed <= free - (self._watermark if self.running else 0)
 
     def _found(self, request: int, target: int) -> int:
         """Return the tokens of a preempted sequence whose blocks nobody has taken since: its first ones are last."""
@@ -216,7 +221,7 @@ class Scheduler:
             least = blocks.of(tokens + 1) + blocks.needed(self._step)
         else:
             least = needed = blocks.of(self.journal.prompt[request] + self.journal.output[request] - 1)
-        if least > blocks.free - (self._watermark if self.running else 0):
+        if not self._fits(request, least, blocks.free):
             return -1
         blocks.free -= needed
         self._held[request] = needed
@@ -232,12 +237,20 @@ class Scheduler:
         if started_s[request] != started_s[request]:  # NaN: the request never ran before
             started_s[request] = self.time_s
 
-    def _preempt(self) -> None:
-        """Take the youngest sequence out of the engine and put it at the head of the queue."""
+    def _victim(self) -> int:
+        """Return the sequence that is preempted next: the youngest."""
         request = self._entered.pop()
         while request not in self._growing and request not in self._held:
             request = self._entered.pop()
-        journal = self.journal
+        return request
+
+    def _put_back(self, request: int) -> None:
+        """Put a preempted sequence into the queue: at its head."""
+        self.waiting.appendleft(request)
+
+    def _preempt(self) -> None:
+        """Take a sequence out of the engine and put it back into the queue."""
+        request, journal = self._victim(), self.journal
         if request in self._growing:
             self._token_s.setdefault(request, self._decoded_s)
             left = self._growing.pop(request) - self._step
@@ -256,7 +269,7 @@ class Scheduler:
             self._partial = [entry for entry in self._partial if entry[0] != request]
         journal.preempted[request] = journal.preempted.get(request, 0) + 1
         self.tally.preemptions += 1
-        self.waiting.appendleft(request)
+        self._put_back(request)
 
     def _swap_s(self, tokens: int) -> float:
         """Return the time to move a sequence of some tokens to the host or back [s]."""

@@ -104,6 +104,14 @@ def test_shares_are_percentages_or_fractions(perfmodel):
     assert one.json["rows"] == other.json["rows"]
 
 
+def test_a_larger_estimate_lets_fewer_enter_at_first(perfmodel):
+    load = ("--isl", "100", "--osl", "400", "--concurrency", "16", "--num-requests", "16", "-f", "json")
+    tight = ("serve", MODEL, "--on", "h100", "--engine", "sglang", "--kv-tokens", "4000", *load)
+    asked = (("--conservativeness", "0.3"), (), ("--conservativeness", "1.4"))
+    waits = [perfmodel(*tight, *more).json["rows"][0]["ttft_s"]["mean"] for more in asked]
+    assert waits[0] < waits[1] < waits[2]
+
+
 def test_explain_adds_the_terms_of_the_mean_step_and_the_memory(perfmodel):
     ran = perfmodel(*SMALL, "--concurrency", "4", "--explain", "--format", "json")
     terms = ran.json["terms"]
@@ -354,6 +362,8 @@ def test_ranges_of_rates_may_start_below_one(text, rates):
         (("--on", "h100,"), "--on: 'h100,' has an empty item. Write h100, or"),
         (("--kv", "fp8/fp4"), "unknown format of keys and values 'fp4'"),
         (("--policy", "static", "--watermark", "0.1"), "admits whole batches"),
+        (("--engine", "sglang", "--watermark", "0.1"), "has no watermark. Use --conservativeness"),
+        (("--engine", "vllm", "--conservativeness", "1"), "does not estimate answers. Add --policy new-token-ratio"),
     ],
 )
 def test_wrong_input_has_one_message(perfmodel, options, message):

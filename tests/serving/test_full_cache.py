@@ -5,7 +5,9 @@ Of 264 drawn loads with preemptions which set no constant (six engines, 2 to 180
 mean and 8 % in 19 of 20, times per token 3 and 13 %; without preemption in the formula they were 9 and 24, and 15 and
 48 %. Of lengths that vary times per token are 2 and 7 % off, of equal ones 10 and 29 %: their ages depend on how the
 users start. Times to the first token are 5 % off in the median, but wrong where almost all users have begun: of the
-little that is left, little is known.
+little that is left, little is known. SGLang's entered by a watermark then. By its estimate, 120 drawn loads that set no
+constant are 3 and 9 % off in throughput and 7 and 25 % in times per token, of lengths that vary 3 and 8, 5 and 15 %; a
+watermark in the formula was 8 and 28 % off.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from perfmodel.workloads.catalog import find_model
 
 LLAMA, H100 = find_model("llama-3.1-8b"), pm.hardware("h100")
 ON_DEMAND, RESERVING = ("vllm", "sglang", "vllm-v0", "lmdeploy"), ("trtllm", "trtllm-offline")
+#: those of them that preempt what grows beyond the cache often
+PREEMPTING = tuple(engine for engine in ON_DEMAND if engine != "sglang")
 
 
 def served(engine: str, kv_tokens: int | None = None, **options: int) -> Deployment:
@@ -117,14 +121,14 @@ def test_a_watermark_keeps_sequences_from_being_preempted() -> None:
     """Of 1 % of a cache of 64k tokens 655 grow before one is lost, which 100 of an answer seldom do."""
     lost = [
         float(steady(served(engine, 64 * 1024), 1000, 100, concurrency=200, spread=0.3).preemptions)
-        for engine in ("vllm", "sglang")
+        for engine in ("vllm", "vllm-v0")
     ]
     assert lost[1] < 0.02 < lost[0]
 
 
 def test_kept_blocks_are_not_computed_anew() -> None:
     load = tuple(map(np.asarray, (4000.0, 400.0, 0.0, 50.0)))
-    kept, lost = (float(places(served(engine, 40_000), *load).recomputed) for engine in ("vllm", "sglang"))
+    kept, lost = (float(places(served(engine, 40_000), *load).recomputed) for engine in ("vllm", "vllm-v0"))
     assert kept < 400 < 4000 < lost < 4400
 
 
@@ -173,8 +177,8 @@ def compared(deployment: Deployment, users: int, isl: int, osl: int, spread: flo
     [
         ("vllm", 20_000, 64, 256, 1024),  # without preemption 7 % too fast, TPOT by a quarter too short
         ("vllm", 2000, 7, 35, 635),
-        ("sglang", 4797, 115, 64, 217),
-        ("sglang", 6000, 20, 600, 600),
+        ("vllm-v0", 4797, 115, 64, 217),
+        ("vllm-v0", 6000, 20, 600, 600),
         ("vllm-v0", 9000, 60, 100, 400),
         ("lmdeploy", 8000, 40, 117, 520),
     ],
@@ -187,6 +191,43 @@ def test_what_a_full_cache_costs_is_that_of_the_simulation(
     assert load.expected == pytest.approx(load.preempted, rel=0.35)
     assert abs(load.rate) < 0.08
     assert abs(load.tpot) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("kv_tokens", "users", "isl", "osl"),
+    [
+        (20_000, 64, 256, 1024),  # by a watermark twice as many preemptions as requests, and a tenth more tokens
+        (6000, 20, 600, 600),
+        (65_536, 200, 1000, 1000),
+        (24_000, 32, 2238, 65),
+    ],
+)
+def test_an_estimate_of_what_others_generate_is_that_of_the_simulation(
+    kv_tokens: int, users: int, isl: int, osl: int
+) -> None:
+    load = compared(served("sglang", kv_tokens), users, isl, osl)
+    assert load.preempted < 0.3
+    assert load.expected < 0.3
+    assert abs(load.rate) < 0.07
+    assert abs(load.tpot) < 0.12
+
+
+@pytest.mark.waiting
+def test_drawn_loads_that_enter_by_an_estimate_are_those_of_the_simulation() -> None:
+    chance, found = random.Random(99), []
+    while len(found) < 60:
+        users, isl = int(2 ** chance.uniform(1, 8)), int(2 ** chance.uniform(5, 12))
+        osl, spread = int(2 ** chance.uniform(4, 10.5)), chance.choice([0.2, 0.3, 0.8])
+        kv_tokens = int(max(1024, (1 + spread) * (isl + osl) + 64, 2 * (isl + osl) * (users / 2) ** chance.random()))
+        if users * (isl + osl) * (1 + spread) > kv_tokens:
+            found.append(compared(served("sglang", kv_tokens), users, isl, osl, spread))
+    rate, tpot = (np.abs([getattr(load, name) for load in found]) for name in ("rate", "tpot"))
+    assert rate.mean() < 0.04
+    assert tpot.mean() < 0.06
+    assert np.quantile(rate, 0.95) < 0.12
+    assert np.quantile(tpot, 0.95) < 0.25
+    lost = [np.mean([getattr(load, name) for load in found]) for name in ("expected", "preempted")]
+    assert abs(math.log(lost[0] / lost[1])) < 0.3
 
 
 @pytest.mark.parametrize(
@@ -217,7 +258,7 @@ def test_it_is_that_of_the_simulation_for_other_plans_and_models(
 def test_drawn_loads_are_those_of_the_simulation() -> None:
     chance, found = random.Random(5), []
     while len(found) < 100:
-        engine, users = chance.choice(ON_DEMAND), int(2 ** chance.uniform(1, 7))
+        engine, users = chance.choice(PREEMPTING), int(2 ** chance.uniform(1, 7))
         isl, osl = int(2 ** chance.uniform(5, 12)), int(2 ** chance.uniform(4, 10))
         spread = chance.choice([0.2, 0.3, 0.8])
         least = max(1024, (1 + spread) * (isl + osl) + 64)

@@ -63,10 +63,11 @@ def test_each_engine_has_its_own_policy(deployment) -> None:
     model = find_model(MODEL)
     policies = {
         engine: Fleet().policy_for(pm.Deployment(model, "h100", engine=engine)).name
-        for engine in ("vllm", "trtllm", "nano-vllm", "hf-eager")
+        for engine in ("vllm", "trtllm", "nano-vllm", "sglang", "hf-eager")
     }
     assert policies == {
-        "vllm": "chunked-prefill", "trtllm": "no-evict", "nano-vllm": "prefill-first", "hf-eager": "static"
+        "vllm": "chunked-prefill", "trtllm": "no-evict", "nano-vllm": "prefill-first", "sglang": "new-token-ratio",
+        "hf-eager": "static",
     }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from perfmodel.serving.simulate import Server, simulate_server
 from perfmodel.workloads.catalog import find_model
 from tests.serving.simulated import HandClock, server
 
-CONTINUOUS = ["chunked-prefill", "no-evict", "prefill-first"]
+CONTINUOUS = ["chunked-prefill", "no-evict", "prefill-first", "new-token-ratio"]
 SLOWER_WITH_LOAD = HandClock(0.01, 1e-5, 1e-8)
 
 
