@@ -11,6 +11,7 @@ from perfmodel.training.host_offload import (
     gradients_leave,
     layer_copies,
     outer_copies,
+    returning_s,
     whole_gradients,
 )
 from perfmodel.training.kept import activations_of
@@ -23,7 +24,11 @@ from perfmodel.workloads.layer_kinds import Kind
 def host_copies(
     setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes], backward_s: float
 ) -> list[Copied]:
-    """Return the copies of a micro batch to and from the host of one GPU."""
+    """Return the copies of a micro batch to and from the host of one GPU.
+
+    Gradients that a GPU reduces whole leave beside its whole backward pass of ``backward_s``, which takes longer where
+    activations come back later.
+    """
     once = 1.0 / setup.micro_batches if gathers_once(setup) else 1.0
     sharded, number = setup.sharded, sum(counts.values())
     away = max(0.0, 1.0 - RESIDENT_LAYERS / max(number, 1)) if setup.plan.pp == 1 else 1.0
@@ -38,6 +43,7 @@ def host_copies(
             found += layer_copies(setup, passes, states, once * count)
             continue
         kept = states._replace(activations=activations_of(setup, kind).kept)
+        backward_s += away * count * returning_s(setup, passes, kept.activations)
         if once < 1.0:  # weights come once a step, activations in every micro batch
             kept = kept._replace(weights=0.0, gradients=0.0)
             found += layer_copies(setup, passes, states, once * count)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from perfmodel.core.units import format_si
 from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.training.expert_overlap import pairs
 from perfmodel.training.host_rates import host_rates
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup
@@ -82,22 +83,32 @@ def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float)
     """Return the copies of some equal layers in a micro batch.
 
     Exchange and copy of the same weights follow one another: the compute hides both, first the exchange. Copies in one
-    direction share the link, and those in both directions run at once.
+    direction share the link, and those in both directions run at once. Those of two passes in a pair run beside the
+    pair, which is shorter than both by the exchanges that it hides.
     """
-    rates = host_rates(setup.cluster)
+    rates, beside = host_rates(setup.cluster), setup.framework.overlaps_activation_copies
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
-    after = max(0.0, backward - moved.backward_s)
+    before, after = max(0.0, forward - moved.forward_s), max(0.0, backward - moved.backward_s)
     leaves, returns = moved.activations / rates.to_host, moved.activations / rates.from_host
-    weights_s = moved.weights / rates.from_host
-    before, gradients_s = max(0.0, forward - moved.forward_s), moved.gradients / rates.to_host
-    beside = setup.framework.overlaps_activation_copies
+    weights_s, gradients_s = moved.weights / rates.from_host, moved.gradients / rates.to_host
+    together = count * pairs(setup.plan, setup.micro_batches) / setup.micro_batches if passes.hidden_s else 0.0
+    pair = max(0.0, forward + backward - passes.hidden_s)
+    exchanged = max(0.0, before + after - passes.hidden_s)
     copies = [
-        Copied(weights_s, before, count, leaves * beside, forward),
-        Copied(weights_s + returns * beside, after, count, gradients_s, after),
+        Copied(weights_s, before, count - together, leaves * beside, forward),
+        Copied(weights_s + returns * beside, after, count - together, gradients_s, after),
+        Copied(2.0 * weights_s + returns * beside, exchanged, together, gradients_s + leaves * beside, pair),
     ]
     if not beside:
         copies.append(Copied(leaves + returns, 0.0, count))
-    return [copy for copy in copies if copy.time_s > 0 or copy.other_s > 0]
+    return [copy for copy in copies if copy.number > 0 and (copy.time_s > 0 or copy.other_s > 0)]
+
+
+def returning_s(setup: Setup, passes: Passes, activations: float) -> float:
+    """Return how much longer the backward pass of a layer takes until its activations are back [s]."""
+    time = activations / host_rates(setup.cluster).from_host
+    beside = setup.framework.overlaps_activation_copies
+    return max(0.0, time - float(passes.backward.sum())) if beside else time
 
 
 def outer_copies(setup: Setup, weights: float, gradients: float) -> list[Copied]:

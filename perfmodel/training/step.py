@@ -333,15 +333,21 @@ def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
     t = F + B of a micro batch through all of its v stages; (p - 1) t / v of equal ones. Where 1F1B has its slowest GPU
     early, the micro batches under way hide some of it: it is the most that a step waits. A zero-bubble schedule fills
     it with the products of the weights' gradients: F + B - 2 W of each (Qi et al. 2023, ZB-H1). DualPipe waits
-    (p / 2 - 1) (P + B - 3 W), where P is a forward and a backward pass as a pair (DeepSeek-AI 2024, table 2). What all
-    GPUs exchange once a step at the same time, weights that stay gathered, delays none of them more than the others.
+    (p / 2 - 1) (P + B - 3 W) of equal ones, where P is a forward and a backward pass as a pair (DeepSeek-AI 2024, table
+    2): the sum over the other GPUs of one half of the pipeline, which hold the same stages as those of the other half.
+    What all GPUs exchange once a step at the same time, weights that stay gathered, delays none of them more than the
+    others.
     """
     plan = setup.plan
     if plan.pp == 1:
         return 0.0
     if plan.schedule == Schedule.DUALPIPE:
-        pair = max(slowest.time_s - slowest.hidden_s, slowest.waits.dispatch_s)
-        return max(0.0, (plan.pp / 2.0 - 1.0) * (pair + float(slowest.backward.sum()) - 3.0 * slowest.weights_s))
+
+        def waiting(gpu: StageGpu) -> float:
+            pair = max(gpu.time_s - gpu.hidden_s, gpu.waits.dispatch_s)
+            return max(0.0, pair + float(gpu.backward.sum()) - 3.0 * gpu.weights_s)
+
+        return max(0.0, 0.5 * sum(map(waiting, gpus)) - waiting(slowest))
     once = gathers_once(setup)
 
     def passing(gpu: StageGpu) -> float:

@@ -152,13 +152,18 @@ def exchanged_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
 def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
     """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
 
-    Forward gathers beside the layer before, backward gathers again and reduces. Weights that stay gathered over the
-    micro batches of a pipeline are gathered and reduced once a step. Exchanges take ``slower`` times as long.
+    Forward gathers beside the layer before, backward gathers again and reduces; of two passes in a pair all of it runs
+    beside the pair. Weights that stay gathered over the micro batches of a pipeline are gathered and reduced once a
+    step. Exchanges take ``slower`` times as long.
     """
     gather, scatter = (slower * time for time in gather_scatter(setup, passes))
     forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
-    again = gather if setup.plan.zero == 3 else 0.0
-    cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
+    again, share = gather if setup.plan.zero == 3 else 0.0, setup.contention
+    cost = exposed(gather, forward, share) + exposed(again + scatter, backward, share)
+    if passes.hidden_s:
+        paired = pairs(setup.plan, setup.micro_batches) / setup.micro_batches
+        pair = exposed(gather + again + scatter, forward + backward - passes.hidden_s, share)
+        cost += paired * (pair - cost)
     shared = sum(alike.held for alike in alike_ranks(setup, passes) if setup.sharing(alike.group).ranks > 1)
     copies = stream_time(setup.hardware, setup.framework.shard_bytes * shared)
     cost += setup.constants.memory_bound[setup.framework.streams] * copies

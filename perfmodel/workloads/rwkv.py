@@ -116,6 +116,11 @@ def channel_width(kind: str, raw: Raw) -> int:
     """Return the width inside channel mixing, RWKV's MLP: 4 times the width, before RWKV-7 3.5 times, in steps of 32.
 
     flash-linear-attention rounds up, RWKV's own classes down.
+
+    Raises
+    ------
+    WrongValueError
+        For a ratio that leaves no width.
     """
     hidden = _hidden(raw)
     stated = raw.get("intermediate_size")
@@ -124,6 +129,8 @@ def channel_width(kind: str, raw: Raw) -> int:
     usual = 4.0 if kind == "rwkv7" else 3.5
     given = raw.get("hidden_ratio")
     wide = int(hidden * float(usual if given is None else given))
+    if wide < 32:
+        raise WrongValueError(f"hidden_ratio = {given!r} leaves no width inside channel mixing")
     return 32 * (wide // 32 if _is_own(raw) else -(-wide // 32))
 
 
@@ -134,6 +141,8 @@ def unlike(raw: Raw) -> str:
     values = raw.get("value_dim")
     each = values if isinstance(values, list) else [values]
     wider = any(one is not None and one != raw.get("hidden_size") for one in each)
+    if raw.get("attention_hidden_size") not in (None, _hidden(raw)):
+        return "heads that are not as wide as the residual stream (attention_hidden_size)"
     return "values wider than the residual stream" if wider else ""
 
 

@@ -161,3 +161,38 @@ def test_pairs_of_a_pipeline_that_waits_for_its_host_change_nothing():
     plain, paired = (step(**usual, frozen_dtype="nf4", expert_overlap=overlap) for overlap in (False, True))
     assert plain.terms_s["host"] > 0.3 * plain.time_s
     assert paired.time_s == pytest.approx(plain.time_s)
+
+
+def test_no_step_with_pairs_ends_before_its_copies_of_the_host():
+    """What pairs hide of exchanges is no time that copies run beside: activations leave as fast as the link is."""
+    plan = PLAN.changed(offload="activations", zero=0, framework="torchtune", expert_overlap=True, batch=256, tp=2)
+    cluster = pm.Cluster("h100", gpus=16, nic="400Gb/s", host_bandwidth="80GB/s")
+    found, apart = (pm.train(MOE, cluster, one) for one in (plan, plan.changed(expert_overlap=False)))
+    memory = training_memory(MOE, cluster, plan).stages[0]
+    moved = memory.host["activations"] / (plan.micro_batches(16) if plan.pp > 1 else 1.0)
+    least = plan.micro_batches(16) * moved / (80e9 / 8)
+    assert least < found.time_s < apart.time_s
+    assert found.time_s - found.terms_s["offload"] < least, "the copies set the pace"
+
+
+def test_gradients_leave_while_activations_come_back():
+    """Whole gradients and activations of ZeRO 2 in opposite directions: copies cost no more than one after the other.
+
+    Activations that come back later leave gradients more time.
+    """
+    cluster = pm.Cluster("h100", gpus=8, host_bandwidth="60GB/s")
+    none, gradients, activations, both = (
+        pm.train(MOE, cluster, PLAN.changed(offload=parts, zero=2, framework="torchtune", batch=64))
+        for parts in ("none", "optimizer", "activations", "optimizer,activations")
+    )
+    ends = gradients.terms_s["offload"], activations.terms_s["offload"], both.terms_s["offload"]
+    assert "offload" not in none.terms_s
+    assert max(ends[:2]) <= ends[2] < 0.95 * sum(ends[:2])
+
+
+@pytest.mark.parametrize("offload", ["none", "parameters", "parameters,activations"])
+@pytest.mark.parametrize("framework", ["torchtune", "fsdp2-compile"])
+def test_sharded_weights_come_beside_pairs_which_are_never_slower(framework, offload):
+    usual = {"framework": framework, "zero": 3, "offload": offload, "seq": 512, "micro_batch": 4, "ep": 4, "tp": 2}
+    apart, paired = (step(128, 16, **usual, expert_overlap=overlap) for overlap in (False, True))
+    assert paired.time_s < apart.time_s

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.timeline import alive, pipeline_timeline
@@ -108,3 +109,14 @@ def test_no_pass_starts_before_its_input_and_no_gpu_does_two_at_once(pp, groups,
 def test_too_many_passes_are_refused():
     with pytest.raises(UsageError, match="at most"):
         timeline(64, 10_000)
+
+
+@pytest.mark.parametrize(("pp", "m"), [(4, 8), (8, 16), (16, 32)])
+def test_the_bubble_of_dualpipe_is_near_its_time_line_where_the_head_makes_stages_unequal(pp, m):
+    """The GPUs in the middle of the pipeline, whose waits fill the step, have neither embedding nor head."""
+    plan = TrainingPlan(batch=m, seq=4096, pp=pp, schedule="dualpipe", framework="megatron-te")
+    found = pm.train("llama-3.1-8b", pm.Cluster("h100", gpus=pp), plan)
+    passes = pipeline_timeline(plan, m, found.stage_forward_s, found.stage_backward_s, found.stage_weights_s)
+    end = max(one.end_s for one in passes)
+    beside = sum(found.terms_s.get(name, 0.0) for name in ("data", "optimizer", "sends"))
+    assert end <= found.time_s - beside <= 1.12 * end

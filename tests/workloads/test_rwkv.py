@@ -152,6 +152,8 @@ def test_rwkv_in_words():
         ({"hidden_size": 1000}, "heads of 64 do not divide hidden_size = 1000"),
         ({"v_low_rank_dim": 0}, "v_low_rank_dim = 0 is not a whole number from 1"),
         ({"model_type": "rwkv6", "num_heads": 3}, "num_heads = 3 does not divide keys and values of 512 and 1024"),
+        ({"hidden_ratio": -1, "intermediate_size": None}, "hidden_ratio = -1 leaves no width"),
+        ({"model_type": "rwkv6", "head_size": 64, "attention_hidden_size": 4096}, "heads that are not as wide"),
         ({"model_type": "rwkv"}, "recurrent layers of RWKV-4, which are not modelled"),
     ],
 )
