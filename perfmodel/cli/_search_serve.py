@@ -48,7 +48,7 @@ from perfmodel.errors import UsageError
 if TYPE_CHECKING:
     from perfmodel.cli._serving_input import Spec
 
-#: most GPUs that share experts where nobody says how many: those of most nodes
+#: most GPUs that share experts where nobody says how many: those of most nodes, or as many as --gpus allows
 _MOST_SHARING = 8
 
 
@@ -71,7 +71,7 @@ def command(
         option(
             "--dp",
             "Copies of the attention to try. Default: 1; of a model with "
-            "experts also those that share them on up to 8 GPUs.",
+            "experts also those that share them on up to 8 GPUs, or --gpus.",
             "LIST",
         ),
     ] = None,
@@ -173,7 +173,7 @@ def command(
         dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, utilization=utilization, states=states,
     )  # fmt: skip
     if ep is None and dp is None:
-        specs, sharing = _with_shared_experts(config, specs)
+        specs, sharing = _with_shared_experts(config, specs, gpus or _MOST_SHARING)
         remarks = (*remarks, *sharing)
     check_dispatcher(dispatcher, specs)
     specs = with_overlap(batch_overlap, specs)
@@ -203,11 +203,12 @@ def command(
     return end_code(end_of(outcomes)) or missed
 
 
-def _with_shared_experts(model: str, specs: Sequence[Spec]) -> tuple[list[Spec], tuple[str, ...]]:
+def _with_shared_experts(model: str, specs: Sequence[Spec], most: int) -> tuple[list[Spec], tuple[str, ...]]:
     """Return deployments and, of a model with experts, those whose GPUs share them, with a note.
 
     Engines share experts among all GPUs of a stage (vLLM's ``--enable-expert-parallel``): ep = tp x dp. Copies of the
-    attention without shared experts are replicas, and are left to ``--dp``.
+    attention without shared experts are replicas, and are left to ``--dp``. Copies are powers of two, and ``most``
+    GPUs share experts at most.
     """
     from perfmodel.workloads.catalog import find_model
 
@@ -217,12 +218,10 @@ def _with_shared_experts(model: str, specs: Sequence[Spec]) -> tuple[list[Spec],
     shared = [
         replace(spec, ep=spec.tp * dp, dp=dp)
         for spec in specs
-        for dp in (1, 2, 4, 8)
-        if 1 < spec.tp * dp <= _MOST_SHARING and experts % (spec.tp * dp) == 0
+        for dp in (1 << power for power in range(most.bit_length()))
+        if 1 < spec.tp * dp <= most and experts % (spec.tp * dp) == 0
     ]
-    note = (
-        "Experts were also tried on all GPUs of a stage (ep = tp x dp), with dp up to 8 GPUs: --ep and --dp try others."
-    )
+    note = f"Experts were also tried on all GPUs of a stage (ep = tp x dp), up to {most}: --ep and --dp try others."
     return [*specs, *shared], (note,) if shared else ()
 
 

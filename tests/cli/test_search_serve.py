@@ -135,6 +135,14 @@ def test_experts_are_shared_by_default_where_a_model_has_some(perfmodel):
     alone = {(1, 1, 1), (2, 1, 1)}
     assert plans == alone | {(1, 2, 2), (1, 4, 4), (1, 8, 8), (2, 2, 1), (2, 4, 2), (2, 8, 4)}
     assert any("ep = tp x dp" in note for note in shared["notes"])
+    fewer = perfmodel("search", "serve", shape, *options, "--gpus", "4").json
+    assert {tuple(row["plan"][size] for size in ("tp", "ep", "dp")) for row in fewer["rows"]} == {
+        plan for plan in plans if plan[0] * plan[2] <= 4
+    }
+    wide = perfmodel("search", "serve", shape.replace("experts=8", "experts=32"), *options, "--gpus", "16").json
+    assert {(1, 16, 16), (2, 16, 8)} <= {
+        tuple(row["plan"][size] for size in ("tp", "ep", "dp")) for row in wide["rows"]
+    }
     for document in (fixed, dense):
         assert {(row["plan"]["tp"], row["plan"]["ep"], row["plan"]["dp"]) for row in document["rows"]} == alone
         assert not any("ep = tp x dp" in note for note in document["notes"])

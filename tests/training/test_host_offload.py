@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.render.table import render
+from perfmodel.training.expert_overlap import pairs
 from perfmodel.training.host_offload import Copied, LayerCopies, StepEnd, layer_copies, offload_stretch
 from perfmodel.training.host_rates import GRACE, REACHED, host_rates
 from perfmodel.training.micro_batch import PARTS, Passes
@@ -200,6 +201,25 @@ def test_copies_in_one_direction_share_the_link_and_both_directions_run_at_once(
     waiting = setup_of(LLAMA, Cluster.of(H100, 8), plan(framework="deepspeed", offload="parameters,activations"))
     exposed = [copy.exposed_s() for copy in layer_copies(waiting, passes, moved, 10.0)]
     assert exposed == pytest.approx([20.0, 10.0 * (4.0 - 2.0), 10.0 * (2.0 + leaves)])
+
+
+def test_copies_of_two_passes_in_a_pair_run_beside_the_pair() -> None:
+    """Passes of 1 and 2 s take 2 s as a pair, and hide 2 s of the 3 s of weights that come for both.
+
+    Alone, the first hides 1 s of its 1.5 s, and the second all of them.
+    """
+    overlapped = plan(framework="megatron-te", offload="parameters", batch=8 * 32, ep=8, expert_overlap=True)
+    made = setup_of(named_model("qwen3-30b-a3b"), Cluster.of(H100, 8), overlapped)
+    rates, number = host_rates(made.cluster), float(made.micro_batches)
+    together = pairs(made.plan, number) / number
+    assert 0.9 < together < 1.0
+    forward, backward = np.zeros(len(PARTS)), np.zeros(len(PARTS))
+    forward[0], backward[0] = 1.0, 2.0
+    moved = LayerCopies(1.5 * rates.from_host, 0.0, 0.0, 0.0, 0.0)
+    passes = (Passes(forward, backward, 0.0, 0.0, 0.0, 2.0, hidden_s=hidden) for hidden in (0.0, 1.0))
+    apart, paired = (sum(copy.exposed_s() for copy in layer_copies(made, each, moved, 10.0)) for each in passes)
+    assert apart == pytest.approx(10.0 * 0.5)
+    assert paired == pytest.approx(10.0 * ((1.0 - together) * 0.5 + together * (3.0 - 2.0)))
 
 
 def test_documents_never_make_a_step_with_copies_of_the_host_slower() -> None:
