@@ -162,9 +162,13 @@ def machines() -> str:
     return table(("Name", "Product", "Architecture", "Memory", "Bandwidth", "Aliases"), rows)
 
 
-def terms() -> str:
-    """Return a table of the terms that predictions are the sum of."""
+def terms(of: str = "operators") -> str:
+    """Return a table of the terms that predictions of operators, or of steps of training, are the sum of."""
     from perfmodel.prediction.latency.families import known_terms
+    from perfmodel.training.meanings import MEANINGS
+
+    if of == "training":
+        return table(("Term", "Is"), ((f"`{term}`", meaning) for term, meaning in MEANINGS.items()))
 
     rows = [(f"`{name}`", f"`{term.limiter}`", term.meaning) for name, term in known_terms().items()]
     return table(("Term", "Limiter", "Meaning"), rows)

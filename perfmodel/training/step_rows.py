@@ -7,6 +7,7 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report
 from perfmodel.core.units import format_binary, format_si
+from perfmodel.training.meanings import MEANINGS
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.study import Study
@@ -160,6 +161,7 @@ def terms_report(steps: Sequence[TrainingStep], clusters: bool) -> Report:
             "term": name,
             "time_s": time,
             "share": time / step.time_s,
+            "meaning": MEANINGS[name],
         }
         for step in steps
         for name, time in sorted(step.terms_s.items(), key=lambda item: -item[1])
@@ -170,6 +172,7 @@ def terms_report(steps: Sequence[TrainingStep], clusters: bool) -> Report:
         Column("term"),
         Column("time_s", "time", "s"),
         Column("share", unit="fraction"),
+        Column("meaning", "is", drop=1, shown=not several),
     )
     title = "Terms of each step" if several else "Terms of the step"
     return Report("train", columns, rows, title=f"{title}, on the GPU that sets the pace")

@@ -8,8 +8,11 @@ import json
 import pytest
 
 import perfmodel as pm
-from perfmodel.render.plots.training import training_plot
+from perfmodel.render.plots.training import COLORS, training_plot
+from perfmodel.training.meanings import MEANINGS
+from perfmodel.training.micro_batch import PARTS
 from perfmodel.training.study import Study
+from perfmodel.training.unmeasured import EXCHANGES
 
 LLAMA = ("train", "llama-3.1-8b", "--on", "h100", "--gpus", 8)
 #: keys of the contract
@@ -205,11 +208,17 @@ def test_a_machine_without_bf16_trains_in_fp16(perfmodel):
 
 
 def test_the_terms_are_listed_on_request(perfmodel):
-    assert "Terms of the step" in perfmodel(*LLAMA, "--explain").out
+    alone = perfmodel(*LLAMA, "--explain").out
+    assert "Terms of the step" in alone
+    assert "matrix products of layers, forward and backward" in alone
     assert "Terms of the step" not in perfmodel(*LLAMA).out
     both = perfmodel(*LLAMA, "--tp", "1/2", "--explain").out
     terms = both.partition("Terms of each step")[2].splitlines()
     assert {line.split()[0] for line in terms[2:] if line} == {"dp8", "tp2"}
+
+
+def test_every_term_has_a_meaning_and_a_colour():
+    assert set(COLORS) == set(MEANINGS) >= {*PARTS, *EXCHANGES}
 
 
 def test_a_bar_names_its_cluster_and_its_whole_plan():
