@@ -163,12 +163,14 @@ def machines() -> str:
 
 
 def terms(of: str = "operators") -> str:
-    """Return a table of the terms that predictions of operators, or of steps of training, are the sum of."""
-    from perfmodel.prediction.latency.families import known_terms
-    from perfmodel.training.meanings import MEANINGS
+    """Return a table of the terms that predictions of operators, or of steps of "training" or "serving", sum up."""
+    from importlib import import_module
 
-    if of == "training":
-        return table(("Term", "Is"), ((f"`{term}`", meaning) for term, meaning in MEANINGS.items()))
+    from perfmodel.prediction.latency.families import known_terms
+
+    if of != "operators":
+        meanings = import_module(f"perfmodel.{of}.meanings").MEANINGS
+        return table(("Term", "Is"), ((f"`{term}`", meaning) for term, meaning in meanings.items()))
 
     rows = [(f"`{name}`", f"`{term.limiter}`", term.meaning) for name, term in known_terms().items()]
     return table(("Term", "Limiter", "Meaning"), rows)

@@ -23,14 +23,14 @@ _POINTS = 16
 
 
 def document_lengths(lengths: Any, spread: float) -> tuple[int, ...]:
-    """Return the lengths of documents that a plan states: a list, one number, or () for whole sequences.
+    """Return the lengths of documents that a plan states: a list, one number, or () or None for whole sequences.
 
     Raises
     ------
     UsageError
         For a length that is no whole number from 1 on, and a spread that is not from 0 to 1 or that none has.
     """
-    listed = tuple(lengths) if isinstance(lengths, list | tuple) else (lengths,) if lengths else ()
+    listed = tuple(lengths) if isinstance(lengths, list | tuple) else () if lengths is None else (lengths,)
     for length in listed:
         if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= _LONGEST:
             raise UsageError(

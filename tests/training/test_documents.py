@@ -159,6 +159,7 @@ def test_scores_of_the_whole_square_are_computed_by_unfused_attention() -> None:
 @pytest.mark.parametrize(
     ("model", "values", "message"),
     [
+        ("llama-3.1-8b", {"documents": 0}, "is not a whole number of tokens"),
         ("llama-3.1-8b", {"documents": 0.5}, "is not a whole number of tokens"),
         ("llama-3.1-8b", {"documents": [100, -1]}, "is not a whole number of tokens"),
         ("llama-3.1-8b", {"documents": [True]}, "is not a whole number of tokens"),
