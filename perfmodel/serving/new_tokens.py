@@ -2,7 +2,8 @@
 
 The rules are those of SGLang's scheduler (``srt/managers``: ``PrefillAdder`` of schedule_policy.py, ``retract_decode``
 of schedule_batch.py, ``update_running_batch`` and ``_add_request_to_queue`` of scheduler.py, NewTokenRatioTracker) and
-of its radix cache, as of releases since 0.5.3; the constants are its defaults since 0.4.
+of its radix cache, as in sgl-project/sglang @ 00550cd1 (schedule_policy.py) and 000eaffa (schedule_batch.py); the
+constants are its defaults (global_config.py @ 025ea29a, later environ.py).
 """
 
 from __future__ import annotations
