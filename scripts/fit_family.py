@@ -223,18 +223,33 @@ def _fit_kernels(
         if siblings:
             found[level] = of_chip(found[level], family, level, members)
         for name, rows in members.items():
-            count = sum(len(group) for kept in by_library(rows).values() for group in sample(kept, ROWS_OF_KERNEL))
-            made[name] = LatencyTable(
-                constants={},
-                libraries={} if siblings else own_constants(family, fits[name]),
-                intervals=held_out(family, name, rows),
-                known_libraries=libraries_of(rows),
-                dtypes=dtypes(family, rows),
-                source=f"fitted on {joined(origins, [name])}, {count} rows",
-                date=today(),
-            )
-            print(f"  {family.name} {name}: {', '.join(fits[name])}", flush=True)
+            own_values = {} if siblings else own_constants(family, fits[name])
+            made[name] = kernel_table(family, name, rows, own_values, origins)
     return FittedFamily(found, made)
+
+
+def kernel_table(
+    family: Family, name: str, rows: Sequence[Group], libraries: Mapping[str, Values], origins: Origins
+) -> LatencyTable:
+    """Return the table of a machine in a family whose constants are all those of a library's kernels.
+
+    Parameters
+    ----------
+    family, name, rows : the rows of the machine.
+    libraries : its own constants of each library; none where those of its chip hold.
+    origins : whose measurements those of each machine are.
+    """
+    count = sum(len(group) for kept in by_library(rows).values() for group in sample(kept, ROWS_OF_KERNEL))
+    print(f"  {family.name} {name}: {', '.join(libraries_of(rows))}", flush=True)
+    return LatencyTable(
+        constants={},
+        libraries=dict(libraries),
+        intervals=held_out(family, name, rows),
+        known_libraries=libraries_of(rows),
+        dtypes=dtypes(family, rows),
+        source=f"fitted on {joined(origins, [name])}, {count} rows",
+        date=today(),
+    )
 
 
 def _of_widest(groups: Groups, machines: Mapping[str, Hardware]) -> str:

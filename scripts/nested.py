@@ -20,7 +20,8 @@ from types import MappingProxyType
 import numpy as np
 import open_tables
 from fit_deviations import LIBRARY_KEYS
-from fit_family import are_siblings, fit_family, machine_table, shipped, with_surfaces
+from fit_family import are_siblings, fit_family, kernel_table, machine_table, shipped, with_surfaces
+from fit_kernels import is_of_kernels, kernel_fits, own_constants
 from fit_shared import Groups, Origins, joined, kernels_of
 from fit_surface import NESTED_POINTS, chain
 from fit_usual import FittedFamily, usual_in
@@ -190,11 +191,18 @@ def _whole(family: Family, library: str) -> str:
 def _own(
     family: Family, groups: Groups, made: FittedFamily, machines: Mapping[str, Hardware], origins: Origins
 ) -> dict[str, LatencyTable]:
-    """Return the table of each machine, fitted on its remaining rows."""
+    """Return the table of each machine, fitted on its remaining rows as those that ship are."""
     parts: dict[str, dict[str, list[Group]]] = defaultdict(dict)
     for name, rows in groups.items():
         parts[generation(machines[name])][name] = rows
-    own = {}
+    own: dict[str, LatencyTable] = {}
+    if is_of_kernels(family):
+        for members in parts.values():
+            siblings = are_siblings(members, machines)
+            for name, rows in members.items():
+                fits = {} if siblings else own_constants(family, kernel_fits(family, name, rows))
+                own[name] = kernel_table(family, name, rows, fits, origins)
+        return own
     kernels = kernels_of(family, made.shared["generic"].table)
     for level, members in parts.items():
         chip = made.shared[level] if are_siblings(members, machines) else None
