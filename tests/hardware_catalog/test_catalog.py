@@ -191,7 +191,7 @@ def test_the_name_of_a_board_suggests_the_machines_of_its_product(name: str) -> 
 @pytest.mark.parametrize(
     "name",
     [
-        *("P40", "A10X", "VR200", "mi450", "Quadro RTX 6000", "dgx-1", "RTX 2000 Ada Generation", "H30 141GB"),
+        *("M40", "A10X", "VR200", "mi450", "Quadro RTX 5000", "dgx-1", "RTX 2000 Ada Generation", "H30 141GB"),
         *("AMD Instinct MI250X/MI250", "Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]"),
     ],
 )

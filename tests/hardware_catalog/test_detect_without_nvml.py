@@ -94,6 +94,15 @@ def test_one_name_of_two_products_is_told_apart_by_its_compute_units(sms: int, m
     assert (match.hardware.name, match.by) == (machine, "name, memory size and SMs")
 
 
+@pytest.mark.parametrize(("sms", "gib", "machine"), [(60, 16, "mi50-16gb"), (60, 32, "mi50-32gb"), (64, 32, "mi60")])
+def test_one_name_of_three_products_is_told_apart_by_its_memory_too(sms: int, gib: int, machine: str) -> None:
+    memory = gib * GIB - 16 * 2**20  # 16,760,832 KiB, as rocminfo shows of 16 GiB
+    gpus = read_torch(fake_torch("AMD Instinct MI60 / MI50", memory, sms, design="gfx906"))
+    ((_, match), _) = detect_gpus(NoNvml(), OneGpuDriver(0), (lambda: gpus,))
+    assert match is not None
+    assert match.hardware.name == machine
+
+
 def test_torch_without_a_gpu_lists_none() -> None:
     torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
     assert read_torch(torch) == ()

@@ -35,10 +35,12 @@ THREADS_PER_SM = {
     "7.5": 1024,
     "8.0": 2048,
     "8.6": 1536,
+    "8.7": 1536,
     "8.9": 1536,
     "9.0": 2048,
     "10.0": 2048,
     "10.3": 2048,
+    "11.0": 1536,
     "12.0": 1536,
 }
 #: facts of [chip] that all products with one compute capability share

@@ -20,10 +20,12 @@ SHARED_KIB = {
     "7.5": 64,
     "8.0": 164,
     "8.6": 100,
+    "8.7": 164,
     "8.9": 100,
     "9.0": 228,
     "10.0": 228,
     "10.3": 228,
+    "11.0": 228,
     "12.0": 100,
 }
 #: L2 of the full die [MiB]; no product with the compute capability has all of it. Source: NVIDIA A100 whitepaper v1.0
