@@ -14,7 +14,8 @@ from perfmodel.hardware_catalog.schema import RateSpec
 #: products with two devices; a specification describes one. Sources: AMD Instinct MI250X datasheet (two GCDs);
 #: NVIDIA H100 NVL product brief (188 GB is the pair)
 PAIRS = ("mi250x", "h100-nvl-94gb")
-#: from the lowest known ridge point (Tesla P4 fp16, 0.45 FLOP/B) to the highest (Jetson AGX Thor fp4, 3780), with a margin
+#: from the lowest known ridge point (Tesla P4 fp16, 0.45 FLOP/B) to the highest (Jetson AGX Thor fp4, 3780), with a
+#: margin
 RIDGE_POINTS = (0.1, 5000.0)
 #: the unit of a peak, and the codes of one that is rounded up or another than the product's
 _NAMES = FigureNames("FLOP/s", "rounded-up-peak", "peak-differs")
