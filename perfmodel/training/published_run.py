@@ -262,7 +262,7 @@ def run_plan(run: Run) -> TrainingPlan:
         cp_algorithm="ring" if run.text("cp_balanced") == "0" else "",
         framework=run.text("framework", "megatron-te"),
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
-        optimizer="none" if "no optimizer" in run.text("notes") else "adam",
+        optimizer=_stated(run, "optimizer") or ("none" if "no optimizer" in run.text("notes") else "adam"),
         lora=_adapter_rank(run),
         lora_targets=_adapter_targets(run),
         frozen_dtype="nf4" if _quantised_base(run) else "",
@@ -278,7 +278,7 @@ def run_plan(run: Run) -> TrainingPlan:
 
 def _stated(run: Run, key: str) -> str:
     """Return what a column of its own says, or the notes as in "offload=optimizer,parameters"; "" for neither."""
-    found = re.search(rf"\b{key}=([\w.,]*\w)", run.text("notes"))
+    found = re.search(rf"\b{key}=([\w.,-]*\w)", run.text("notes"))
     return run.text(key) or (found[1] if found else "")
 
 

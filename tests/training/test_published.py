@@ -187,11 +187,32 @@ def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
         ("nemo dev (2025)", "megatron-bridge"), ("megatron-lm", "megatron-te"), ("fsdp2-eager (rocm)", "fsdp2-eager"),
         ("nemo 25.09 (transformer-engine 2.8)", "megatron-bridge"), ("nemo automodel (fsdp2)", "megatron-te"),
         ("unsloth (huggingface trainer)", "unsloth"), ("llmq (C++/CUDA)", "llmq"), ("surogate (C++/CUDA)", "llmq"),
+        ("huggingface-eager (trainer, liger)", "huggingface-liger"), ("huggingface-eager (trainer)", "huggingface"),
+        ("trl (liger)", "huggingface-liger"), ("deepspeed (liger)", "deepspeed"),
     ],
 )  # fmt: skip
 def test_names_find_their_framework(name: str, expected: str) -> None:
     framework, known = nearest_framework(name)
     assert (framework.name, known) == (expected, True)
+
+
+def test_liger_saves_traffic_and_leaves_the_products() -> None:
+    """Its kernels read and write less than transformers' own in both precisions of weights; products are the same."""
+    for optimizer in ("adam", "adam-bf16"):
+        plain, fused = (
+            read_run(run_of(framework=name, notes=f"optimizer={optimizer}", zero="0"), hardware).step()
+            for name in ("huggingface", "huggingface-liger")
+        )
+        assert fused.terms_s["memory_bound"] < plain.terms_s["memory_bound"] / 2
+        assert fused.terms_s["head"] <= plain.terms_s["head"]
+        assert fused.terms_s["products"] == pytest.approx(plain.terms_s["products"])
+        assert fused.time_s < plain.time_s
+
+
+def test_notes_name_the_optimizer() -> None:
+    assert run_plan(run_of(notes="weights and states in bf16; optimizer=adam-bf16")).optimizer == "adam-bf16"
+    assert run_plan(run_of(notes="no optimizer")).optimizer == "none"
+    assert run_plan(run_of()).optimizer == "adam"
 
 
 def test_an_unknown_framework_is_the_nearest_by_rule_with_the_widest_interval() -> None:
