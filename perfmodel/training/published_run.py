@@ -195,7 +195,7 @@ def run_config(run: Run) -> ModelConfig:
         ffn=_DENSE_FFN.get(name, 4 * hidden) if moe.experts else ffn,
         vocab=_needed(run, "vocab"),
         positions=_needed(run, "seq"),
-        activation="silu" if facts.gated else "relu2" if squared else "gelu",
+        activation="silu" if facts.gated else "relu2" if squared else _gelu(run),
         tied=bool(run.whole("tied", 0)),
         embedding_dim=hidden,
         qkv_bias=bias,
@@ -213,6 +213,12 @@ def run_config(run: Run) -> ModelConfig:
         facts=facts,
     )
     return dataclasses.replace(config, **_LATENT) if moe.latent else config
+
+
+def _gelu(run: Run) -> str:
+    """Return which GELU a model has: GPT-2's own in transformers, unless notes say "activation=gelu_pytorch_tanh"."""
+    own = run.text("model").startswith("gpt2") and "huggingface" in run.text("framework")
+    return _stated(run, "activation") or ("gelu_new" if own else "gelu")
 
 
 def _facts(run: Run) -> Architecture:
