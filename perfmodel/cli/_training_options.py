@@ -125,7 +125,7 @@ FrameworkOption = Annotated[
         "--framework",
         metavar="NAME",
         help="megatron, nemo, megatron-bridge, fsdp2-compile, fsdp2-eager, fsdp1-eager, ddp-compile, deepspeed, "
-        "picotron, huggingface, unsloth, llmq, or a file.",
+        "picotron, huggingface, huggingface-liger, unsloth, llmq, or a file.",
     ),
 ]
 OptimizerOption = Annotated[

@@ -87,7 +87,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm_bytes, rotary_bytes, gate_bytes : what the kernels of a norm, of the rotary positions and of a gated activation
         read and write for an element of their output, forward and backward, with activations in 16 bits [B].
     rms_norm_bytes : the same of an RMSNorm, where its kernels are others than those of a LayerNorm.
-    square_bytes : the same of a squared ReLU.
+    square_bytes, gelu_new_bytes : the same of a squared ReLU, and of GPT-2's GELU, which transformers composes.
     unmixed : "bf16" for weights in 16 bits, without autocast over fp32, and "fp32" -> the same of kernels that move
         other than these bytes then, or twice them in fp32: casts between the two widths are gone.
     row_library : library whose fused norms and softmax its own are like: kernels that read a row once ("triton"), or
@@ -165,6 +165,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gate_bytes: tuple[float, float] = (6.0, 10.0)
     rms_norm_bytes: tuple[float, float] | None = None
     square_bytes: tuple[float, float] = (4.0, 6.0)
+    gelu_new_bytes: tuple[float, float] = (4.0, 6.0)
     unmixed: dict[str, KernelBytes] = {}
     row_library: str = "triton"
     split_bytes: float = 0.0

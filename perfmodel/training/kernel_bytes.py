@@ -13,9 +13,11 @@ class KernelBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    norm_bytes, rms_norm_bytes, rotary_bytes : as those of a framework; None for as many elements as there.
+    norm_bytes, rms_norm_bytes, rotary_bytes, gelu_new_bytes : as those of a framework; None for as many elements as
+        there.
     """
 
     norm_bytes: tuple[float, float] | None = None
     rms_norm_bytes: tuple[float, float] | None = None
     rotary_bytes: tuple[float, float] | None = None
+    gelu_new_bytes: tuple[float, float] | None = None

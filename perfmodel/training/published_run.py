@@ -195,7 +195,7 @@ def run_config(run: Run) -> ModelConfig:
         ffn=_DENSE_FFN.get(name, 4 * hidden) if moe.experts else ffn,
         vocab=_needed(run, "vocab"),
         positions=_needed(run, "seq"),
-        activation="silu" if facts.gated else "relu2" if squared else "gelu",
+        activation="silu" if facts.gated else "relu2" if squared else _gelu(run),
         tied=bool(run.whole("tied", 0)),
         embedding_dim=hidden,
         qkv_bias=bias,
@@ -213,6 +213,12 @@ def run_config(run: Run) -> ModelConfig:
         facts=facts,
     )
     return dataclasses.replace(config, **_LATENT) if moe.latent else config
+
+
+def _gelu(run: Run) -> str:
+    """Return which GELU a model has: GPT-2's own in transformers, unless notes say "activation=gelu_pytorch_tanh"."""
+    own = run.text("model").startswith("gpt2") and "huggingface" in run.text("framework")
+    return _stated(run, "activation") or ("gelu_new" if own else "gelu")
 
 
 def _facts(run: Run) -> Architecture:
@@ -262,7 +268,7 @@ def run_plan(run: Run) -> TrainingPlan:
         cp_algorithm="ring" if run.text("cp_balanced") == "0" else "",
         framework=run.text("framework", "megatron-te"),
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
-        optimizer="none" if "no optimizer" in run.text("notes") else "adam",
+        optimizer=_stated(run, "optimizer") or ("none" if "no optimizer" in run.text("notes") else "adam"),
         lora=_adapter_rank(run),
         lora_targets=_adapter_targets(run),
         frozen_dtype="nf4" if _quantised_base(run) else "",
@@ -278,7 +284,7 @@ def run_plan(run: Run) -> TrainingPlan:
 
 def _stated(run: Run, key: str) -> str:
     """Return what a column of its own says, or the notes as in "offload=optimizer,parameters"; "" for neither."""
-    found = re.search(rf"\b{key}=([\w.,]*\w)", run.text("notes"))
+    found = re.search(rf"\b{key}=([\w.,-]*\w)", run.text("notes"))
     return run.text(key) or (found[1] if found else "")
 
 

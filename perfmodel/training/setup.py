@@ -153,6 +153,7 @@ class Setup:
             rotary_bytes=self._counted("rotary_bytes") or framework.rotary_bytes,
             gate_bytes=framework.gate_bytes,
             square_bytes=framework.square_bytes,
+            gelu_new_bytes=self._counted("gelu_new_bytes") or framework.gelu_new_bytes,
             row_library=framework.row_library,
             split_bytes=framework.split_bytes,
             copies_queries=framework.copies_queries,

@@ -35,8 +35,9 @@ class Shard(NamedTuple):
     dropout : whether activations are dropped.
     bias : whether the matrices of models with LayerNorm have a bias.
     main_gradients : dtype in which weight gradients are added up, "fp32" or "bf16".
-    norm_bytes, rotary_bytes, gate_bytes, square_bytes : what the kernels of a norm, of the rotary positions, of a gated
-        activation and of a squared ReLU move for an element of their output, forward and backward [B].
+    norm_bytes, rotary_bytes, gate_bytes, square_bytes, gelu_new_bytes : what the kernels of a norm, of the rotary
+        positions, of a gated activation, of a squared ReLU and of GPT-2's GELU move for an element of their output,
+        forward and backward [B].
     row_library : library whose fused norms and softmax its own are like.
     split_bytes : what joining the gradients of queries, keys and values moves for an element of the hidden state [B].
     copies_queries : whether queries and values are copied out of the projection's output.
@@ -67,6 +68,7 @@ class Shard(NamedTuple):
     rotary_bytes: tuple[float, float]
     gate_bytes: tuple[float, float]
     square_bytes: tuple[float, float] = (4.0, 6.0)
+    gelu_new_bytes: tuple[float, float] = (4.0, 6.0)
     row_library: str = "triton"
     split_bytes: float = 0.0
     copies_queries: bool = False

@@ -97,6 +97,8 @@ def _activation_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
     """Return what an activation moves for an element of its output, forward and backward [B]."""
     if config.gated:
         return shard.gate_bytes
+    if config.activation == "gelu_new":
+        return shard.gelu_new_bytes
     return shard.square_bytes if config.activation in SQUARED else (4.0, 6.0)
 
 
