@@ -171,6 +171,24 @@ OffloadFractionOption = Annotated[
     float,
     fraction_option("--offload-fraction", "Share of the parameters whose optimizer is on the host. Default: 100%."),
 ]
+CpuOptimizerOption = Annotated[
+    str,
+    option(
+        "--cpu-optimizer", "How the CPU updates them: fused, or for-loop (torch.optim's default). Default: framework's."
+    ),
+]
+CpuThreadsOption = Annotated[
+    int, option("--cpu-threads", "Threads of a rank that update them. Default: as its launcher has it.", "N", min=0)
+]
+CpuOverlapOption = Annotated[
+    str,
+    option(
+        "--cpu-overlap",
+        "What runs beside that update: none, its copies, or all of it beside the passes of the next step. Default: the "
+        "framework's.",
+        "WHAT",
+    ),
+]
 DocumentsOption = Annotated[
     str | None,
     option(

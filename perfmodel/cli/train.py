@@ -32,6 +32,9 @@ from perfmodel.cli._training_options import (
     BatchOption,
     CpAlgorithmOption,
     CpOption,
+    CpuOptimizerOption,
+    CpuOverlapOption,
+    CpuThreadsOption,
     DispatcherOption,
     DocumentsOption,
     DtypeOption,
@@ -112,6 +115,9 @@ def command(
     grad_dtype: GradDtypeOption = "",
     offload: OffloadOption = None,
     offload_fraction: OffloadFractionOption = 1.0,
+    cpu_optimizer: CpuOptimizerOption = "",
+    cpu_threads: CpuThreadsOption = 0,
+    cpu_overlap: CpuOverlapOption = "",
     documents: DocumentsOption = None,
     length_spread: SpreadOption = 0.0,
     host_memory: HostMemoryOption = None,
@@ -194,7 +200,8 @@ def command(
         "tp_overlap": tp_overlap, "attention": attention, "cp_algorithm": cp_algorithm,
         "schedule": schedule_of(schedule), "framework": framework, "optimizer": optimizer, "lora": lora,
         "lora_targets": lora_targets, "frozen_dtype": frozen_dtype, "grad_dtype": grad_dtype,
-        "offload_fraction": offload_fraction, "documents": documents_of(documents), "length_spread": length_spread,
+        "offload_fraction": offload_fraction, "cpu_optimizer": cpu_optimizer, "cpu_threads": cpu_threads,
+        "cpu_overlap": cpu_overlap, "documents": documents_of(documents), "length_spread": length_spread,
         "encoder_seq": encoder_seq or 0,
     }  # fmt: skip
     find_framework(framework)
@@ -261,10 +268,12 @@ def _steps(
     return steps, refused
 
 
-def _of_optimizers(how: Mapping[str, str], words: Mapping[str, tuple[str, ...]]) -> dict[str, float]:
-    """Return what a row without an optimizer on the host, beside one that has it, has in place of its share."""
+def _of_optimizers(how: Mapping[str, str], words: Mapping[str, tuple[str, ...]]) -> dict[str, object]:
+    """Return what a row without an optimizer on the host, beside one that has it, has in place of its options."""
+    from perfmodel.training.choices import UPDATED_THERE
+
     others = any("optimizer" in offload for offload in words["offload"])
-    return {"offload_fraction": 1.0} if others and "optimizer" not in how["offload"] else {}
+    return dict(UPDATED_THERE) if others and "optimizer" not in how["offload"] else {}
 
 
 def _with_whatifs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Literal
 
 from perfmodel.core.vocabulary import Vocabulary
 from perfmodel.errors import unknown_name
@@ -14,6 +15,9 @@ DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 EFFICIENT = "efficient"
 ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", EFFICIENT, "unfused", "eager-unfused")
 OPTIMIZERS = ("adam", "adam-bf16", "adam-8bit", "sgd", "muon", "none")
+#: how a CPU updates parameters, and what runs beside it, see `perfmodel.training.host_update`
+CPU_OPTIMIZERS = ("", "fused", "for-loop")
+CPU_OVERLAPS = ("", "none", "copies", "passes")
 
 
 class Recompute(Vocabulary):
@@ -45,8 +49,11 @@ class Schedule(Vocabulary):
     GPIPE = "gpipe"  # all forward passes first
 
 
+Part = Literal["optimizer", "parameters", "activations"]
 #: what may live on the host: states and step of the optimizer, sharded weights, and what forward keeps for backward
-OFFLOADS = ("optimizer", "parameters", "activations")
+OFFLOADS: tuple[Part, ...] = ("optimizer", "parameters", "activations")
+#: options of a plan about an optimizer on the host -> what stands for leaving them out
+UPDATED_THERE = {"offload_fraction": 1.0, "cpu_optimizer": "", "cpu_threads": 0, "cpu_overlap": ""}
 
 
 @functools.lru_cache(maxsize=256)

@@ -8,12 +8,12 @@ from perfmodel.training.host_offload import (
     RESIDENT_LAYERS,
     Copied,
     LayerCopies,
-    gradients_leave,
     layer_copies,
     outer_copies,
     returning_s,
     whole_gradients,
 )
+from perfmodel.training.host_update import gradients_leave
 from perfmodel.training.kept import activations_of
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup

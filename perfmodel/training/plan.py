@@ -12,13 +12,13 @@ from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError, suggesting_class, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.choices import ATTENTION as ATTENTION
+from perfmodel.training.choices import CPU_OPTIMIZERS, CPU_OVERLAPS, UPDATED_THERE, offloaded, parse_offload
 from perfmodel.training.choices import DTYPES as DTYPES
 from perfmodel.training.choices import OPTIMIZERS as OPTIMIZERS
 from perfmodel.training.choices import AdapterTargets as AdapterTargets
 from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
 from perfmodel.training.choices import Recompute as Recompute
 from perfmodel.training.choices import Schedule as Schedule
-from perfmodel.training.choices import offloaded, parse_offload
 from perfmodel.training.documents import document_lengths
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.frozen import FROZEN as FROZEN
@@ -76,6 +76,10 @@ class TrainingPlan:
         CPU), "parameters" (weights that are shared out, zero 3), "activations" (what forward keeps for backward);
         "none".
     offload_fraction : share of the parameters whose optimizer is on the host.
+    cpu_optimizer : how the CPU updates them, "fused" or "for-loop"; "" as the framework does.
+    cpu_threads : of each rank, which update its parameters; 0 as the framework's launcher has it.
+    cpu_overlap : what runs beside that update: "none", its "copies", or with them the "passes" of the next step; "" as
+        the framework does. See `perfmodel.training.host_update`.
     documents : lengths of the documents of which a sequence consists, each as frequent as the others, which attend to
         themselves alone; () for one document a sequence. A number stands for one length.
     length_spread : lengths of documents are uniform within this share of each of ``documents``.
@@ -115,10 +119,13 @@ class TrainingPlan:
     documents: tuple[int, ...] = ()
     length_spread: float = 0.0
     expert_overlap: bool = False
+    cpu_optimizer: str = ""
+    cpu_threads: int = 0
+    cpu_overlap: str = ""
 
     def __post_init__(self) -> None:
         counts = ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "vp")
-        counts_or_none = ("etp", "lora", "encoder_seq")
+        counts_or_none = ("etp", "lora", "encoder_seq", "cpu_threads")
         plain_ints(self, (*counts, *counts_or_none, "zero"))
         self._check_types()
         for name in counts:
@@ -142,7 +149,10 @@ class TrainingPlan:
         object.__setattr__(self, "stages", tuple(self.stages))
         object.__setattr__(self, "offload", parse_offload(self.offload, "offload"))
         object.__setattr__(self, "documents", document_lengths(self.documents, self.length_spread))
-        choices = {"dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN}
+        choices = {
+            "dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN,
+            "cpu_optimizer": CPU_OPTIMIZERS, "cpu_overlap": CPU_OVERLAPS,
+        }  # fmt: skip
         for name, allowed in choices.items():
             text = getattr(self, name)
             if text not in allowed:
@@ -184,6 +194,8 @@ class TrainingPlan:
             "frozen_dtype",
             "dispatcher",
             "offload",
+            "cpu_optimizer",
+            "cpu_overlap",
         ):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
@@ -203,10 +215,11 @@ class TrainingPlan:
         """Raise for a share of nothing, or weights on the host that nothing brings back layer by layer."""
         if not 0 < self.offload_fraction <= 1:
             raise refused(f"offload_fraction = {self.offload_fraction:g} is not above 0 and at most 1", "Use 0.5")
-        if self.offload_fraction < 1 and not self.on_host("optimizer"):
+        given = (name for name, unset in UPDATED_THERE.items() if getattr(self, name) != unset)
+        if not self.on_host("optimizer") and (name := next(given, "")):
             raise refused(
-                f"offload_fraction = {self.offload_fraction:g} is of the optimizer, and offload = {self.offload}",
-                'Use offload = "optimizer", or leave offload_fraction out',
+                f"{name} = {getattr(self, name)} is of the optimizer, and offload = {self.offload}",
+                f'Use offload = "optimizer", or leave {name} out',
             )
         if self.on_host("parameters") and self.zero != 3:
             raise refused(
@@ -314,7 +327,7 @@ class TrainingPlan:
         if "cp_algorithm" not in values and self.cp_algorithm == self._usual_algorithm():
             values["cp_algorithm"] = ""
         if "offload" in values and "optimizer" not in str(values["offload"]):
-            values.setdefault("offload_fraction", 1.0)
+            values = {**UPDATED_THERE, **values}
         if "documents" in values and not values["documents"]:
             values.setdefault("length_spread", 0.0)
         plan = dataclasses.replace(self, **values)  # type: ignore[arg-type]

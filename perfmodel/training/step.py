@@ -22,7 +22,8 @@ from perfmodel.training.documents import imbalance
 from perfmodel.training.expert_overlap import overlap_note, overlap_stretch, pairs
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
-from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
+from perfmodel.training.host_offload import offload_notes, offload_stretch
+from perfmodel.training.host_update import StepEnd, step_end
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
 from perfmodel.training.nearest import check_plan
@@ -148,8 +149,8 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     terms["sends"] = _sends(setup)
     terms["data"] = count * slowest.sharding_s + exchange_s
     terms["optimizer"] = update_s
-    terms["offload"] = count * slowest.offload_s + end.copies_s
-    terms["cpu_optimizer"] = end.update_s
+    copies_s, terms["cpu_optimizer"] = end.exposed_s()
+    terms["offload"] = count * slowest.offload_s + copies_s
     terms["imbalance"] = _imbalance(setup, slowest)
     total = sum(terms.values())
     waits = slowest.waits.stretch(setup.dispatch_deviation, total, count)
@@ -203,18 +204,20 @@ def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float
     count = setup.micro_batches
     together = pairs(setup.plan, count)
     host = setup.plan.on_host("optimizer")
+
+    def passes_s(gpu: StageGpu) -> float:
+        return count * gpu.time_s - together * gpu.hidden_s
+
     ends = [
         (
             gpu,
             gradients_time(setup, gpu),
             update_time(setup, gpu),
-            step_end(setup, updated_parameters(setup, gpu)) if host else StepEnd(),
+            step_end(setup, updated_parameters(setup, gpu), passes_s(gpu)) if host else StepEnd(),
         )
         for gpu in gpus
     ]
-    return max(
-        ends, key=lambda end: count * end[0].time_s - together * end[0].hidden_s + end[1] + end[2] + end[3].time_s
-    )
+    return max(ends, key=lambda end: passes_s(end[0]) + end[1] + end[2] + end[3].time_s)
 
 
 def _imbalance(setup: Setup, gpu: StageGpu) -> float:

@@ -14,7 +14,8 @@ from perfmodel.training.study import Study
 
 _PLAN_KEYS = (
     "tp", "pp", "vp", "cp", "ep", "etp", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
-    "schedule", "expert_overlap", "offload", "offload_fraction", "documents", "length_spread",
+    "schedule", "expert_overlap", "offload", "offload_fraction", "cpu_optimizer", "cpu_threads", "cpu_overlap",
+    "documents", "length_spread",
 )  # fmt: skip
 
 
@@ -42,7 +43,9 @@ def _host_words(plan: TrainingPlan) -> list[str]:
     if plan.offload == "none":
         return []
     share = f"optimizer{plan.offload_fraction:.0%}" if plan.offload_fraction < 1 else "optimizer"
-    return ["host:" + plan.offload.replace("optimizer", share)]
+    threads = f"{plan.cpu_threads}threads" if plan.cpu_threads else ""
+    beside = f"beside-{plan.cpu_overlap}" if plan.cpu_overlap not in ("", "none") else plan.cpu_overlap and "in-turn"
+    return ["host:" + plan.offload.replace("optimizer", share), *filter(None, (plan.cpu_optimizer, threads, beside))]
 
 
 def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
