@@ -20,7 +20,7 @@ from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
 from perfmodel.training.choices import Recompute as Recompute
 from perfmodel.training.choices import Schedule as Schedule
 from perfmodel.training.documents import document_lengths
-from perfmodel.training.framework import nearest_framework
+from perfmodel.training.framework import Framework, nearest_framework
 from perfmodel.training.frozen import FROZEN as FROZEN
 from perfmodel.training.idle import idle_options
 
@@ -51,8 +51,8 @@ class TrainingPlan:
     stages : layers of each stage where they are unequal, pp vp numbers that sum to the layers; () for equal ones.
         Those of an encoder come before those of its decoder.
     zero : what data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP).
-        -1 as the framework does (`Framework.usual_zero`, and no more than it can beside a pipeline), which the plan
-        then has.
+        -1 as the framework does (`Framework.usual_zero`, and no more than it can beside a pipeline, or 1 under
+        DualPipe), which the plan then has.
     hsdp : share out within a domain of NVLink only, and reduce the shards between these.
     dtype : of the matrix products of the layers, one of `DTYPES`.
     recompute : see `Recompute`.
@@ -174,7 +174,8 @@ class TrainingPlan:
         if self.zero == USUAL_ZERO:
             framework, _ = nearest_framework(self.framework)
             most = framework.pipeline_zero if self.pp > 1 else 3
-            object.__setattr__(self, "zero", min(framework.usual_zero, most))
+            most = min(most, 1) if self.pp > 1 and self.schedule == Schedule.DUALPIPE else most
+            object.__setattr__(self, "zero", most_zero(framework, min(framework.usual_zero, most)))
 
     def _usual_algorithm(self) -> str:
         """Return how the framework splits attention among context parallel ranks; any name without such ranks."""
@@ -359,6 +360,11 @@ def nearest_divisor(number: int, wanted: int) -> int:
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise UsageError(f"{name} = {value!r} is not a whole number from 1 to 10^9.", place=PLACE)
+
+
+def most_zero(framework: Framework, most: int) -> int:
+    """Return the most that the data parallel ranks of a framework share out, up to a stage of ZeRO; 0 for nothing."""
+    return max((stage for stage in framework.zero_stages if stage <= most), default=0)
 
 
 def _usual_schedule(vp: int) -> Schedule:

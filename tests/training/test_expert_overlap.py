@@ -101,7 +101,8 @@ def test_what_cannot_overlap_is_refused(values, message):
         ({"pp": 3}, "pp = 3 is odd"),
         ({"pp": 4, "batch": 96}, "6 micro batches: dualpipe needs an even number of them, and at least 2 pp = 8"),
         ({"pp": 4, "vp": 2}, "schedule dualpipe has one stage a GPU"),
-        ({"pp": 4, "zero": 2, "framework": "torchtitan"}, "dualpipe keeps whole weights and gradients, not zero = 2"),
+        ({"pp": 4, "zero": 2, "framework": "torchtitan"}, "Use zero=0, or schedule = 1f1b with zero = 2"),
+        ({"pp": 4, "zero": 3, "framework": "llmq"}, "DeepSeek trains with zero = 1. Use zero=1, or schedule = 1f1b"),
         ({"pp": 1}, "schedule dualpipe orders a pipeline"),
     ],
 )
@@ -112,6 +113,20 @@ def test_what_dualpipe_cannot_run_is_refused(values, message):
 
     with pytest.raises(UsageError, match=message):
         refused()
+
+
+@pytest.mark.parametrize(("framework", "zero"), [("megatron-te", 1), ("fsdp2-compile", 0), ("megatron-2021", 0)])
+def test_dualpipe_shares_out_the_optimizer_where_its_framework_can(framework, zero):
+    """DeepSeek trains with ZeRO 1. FSDP2 shares out weights or nothing."""
+    plan = TrainingPlan(batch=64, seq=4096, pp=4, schedule="dualpipe", framework=framework)
+    assert plan.zero == zero
+    assert pm.train("llama-3.1-8b", pm.Cluster("h100", gpus=8), plan).time_s > 0
+
+
+def test_an_encoder_and_a_decoder_are_no_stages_of_one_class():
+    plan = TrainingPlan(batch=64, seq=512, pp=4, schedule="dualpipe", framework="megatron-te")
+    with pytest.raises(UsageError, match="would hold a stage of each"):
+        pm.train("flan-t5-large", pm.Cluster("h100", gpus=8), plan)
 
 
 def test_a_gpu_of_dualpipe_holds_the_stages_of_both_ends():
