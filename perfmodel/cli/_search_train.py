@@ -35,6 +35,7 @@ from perfmodel.cli._training_options import (
     CpuOptimizerOption,
     CpuOverlapOption,
     CpuThreadsOption,
+    DispatchDtypeOption,
     DispatcherOption,
     DocumentsOption,
     DtypeOption,
@@ -59,6 +60,7 @@ from perfmodel.cli._training_options import (
     RecomputeOption,
     ScheduleOption,
     SeqOption,
+    SharedOverlapOption,
     SpOption,
     TokensOption,
     TpOption,
@@ -84,6 +86,8 @@ def command(
     etp: EtpOption = None,
     dispatcher: DispatcherOption = "",
     expert_overlap: ExpertOverlapOption = False,
+    shared_expert_overlap: SharedOverlapOption = False,
+    dispatch_dtype: DispatchDtypeOption = "",
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
     seq: SeqOption = None,
@@ -159,7 +163,8 @@ def command(
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges = _ranges(model, clusters, texts, schedule, recompute, wanted)
     fixed = {
-        "dtype": dtype, "etp": etp or 0, "dispatcher": dispatcher, "expert_overlap": expert_overlap, "hsdp": hsdp,
+        "dtype": dtype, "etp": etp or 0, "dispatcher": dispatcher, "expert_overlap": expert_overlap,
+        "shared_expert_overlap": shared_expert_overlap, "dispatch_dtype": dispatch_dtype, "hsdp": hsdp,
         "sp": sequence_parallel, "tp_overlap": tp_overlap, "attention": attention, "cp_algorithm": cp_algorithm,
         "schedule": schedule_of(schedule), "framework": framework, "optimizer": optimizer, "lora": lora,
         "lora_targets": lora_targets, "frozen_dtype": frozen_dtype, "grad_dtype": grad_dtype,

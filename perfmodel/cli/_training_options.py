@@ -50,6 +50,21 @@ ExpertOverlapOption = Annotated[
         help="Exchanges of experts run beside the passes of another micro batch (Megatron-Core's combined 1F1B).",
     ),
 ]
+SharedOverlapOption = Annotated[
+    bool,
+    typer.Option(
+        "--shared-expert-overlap",
+        help="Shared experts run beside their layer's exchanges of routed ones (Megatron-LM's option of that name).",
+    ),
+]
+DispatchDtypeOption = Annotated[
+    str,
+    option(
+        "--dispatch-dtype",
+        "Of tokens on their way to experts: bf16, or fp8 with a scale for 128 numbers (DeepSeek-V3). Default: bf16.",
+        "DTYPE",
+    ),
+]
 MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.")]
 BatchOption = Annotated[
     str | None,

@@ -35,6 +35,7 @@ from perfmodel.cli._training_options import (
     CpuOptimizerOption,
     CpuOverlapOption,
     CpuThreadsOption,
+    DispatchDtypeOption,
     DispatcherOption,
     DocumentsOption,
     DtypeOption,
@@ -60,6 +61,7 @@ from perfmodel.cli._training_options import (
     RecomputeOption,
     ScheduleOption,
     SeqOption,
+    SharedOverlapOption,
     SpOption,
     StagesOption,
     TokensOption,
@@ -93,6 +95,8 @@ def command(
     etp: EtpOption = None,
     dispatcher: DispatcherOption = "",
     expert_overlap: ExpertOverlapOption = False,
+    shared_expert_overlap: SharedOverlapOption = False,
+    dispatch_dtype: DispatchDtypeOption = "",
     expert_imbalance: ImbalanceOption = 1.0,
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
@@ -196,6 +200,7 @@ def command(
              "zero": zero}  # fmt: skip
     fixed = {
         "dtype": dtype, "etp": etp or 0, "dispatcher": dispatcher, "expert_overlap": expert_overlap,
+        "shared_expert_overlap": shared_expert_overlap, "dispatch_dtype": dispatch_dtype,
         "stages": stages_of(stages), "expert_imbalance": expert_imbalance, "hsdp": hsdp, "sp": sequence_parallel,
         "tp_overlap": tp_overlap, "attention": attention, "cp_algorithm": cp_algorithm,
         "schedule": schedule_of(schedule), "framework": framework, "optimizer": optimizer, "lora": lora,

@@ -59,6 +59,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     _check_attention(config, plan)
     _check_experts(config, cluster, plan)
     _check_overlap(plan)
+    check_dispatch(config, plan)
     check_pipelined_zero(plan)
     check_dualpipe(config, plan)
     _check_pipeline(config, cluster, plan)
@@ -252,6 +253,36 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
             f"ep etp = {plan.ep} x {etp} does not divide dp cp tp = {ranks} ranks",
             f"Nearest: ep={near}" + ("" if plan.etp else ", or etp=1"),
         )
+
+
+def check_dispatch(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check what tokens in 8 bits on their way to experts need, and shared experts beside them.
+
+    NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py and moe/moe_layer.py: moe_shared_expert_overlap
+    works with the alltoall dispatcher only, without overlap_moe_expert_parallel_comm and without latent projections.
+
+    Raises
+    ------
+    UsageError
+        When something of it is missing.
+    """
+    if plan.dispatch_dtype == "fp8" and plan.dtype not in ("fp8", "mxfp8"):
+        raise refused(
+            f"dispatch_dtype = fp8 sends what products of 8 bits read, and dtype = {plan.dtype}",
+            "Use dtype = fp8, or leave dispatch_dtype out",
+        )
+    if not plan.shared_expert_overlap:
+        return
+    dispatcher = plan.dispatcher or nearest_framework(plan.framework)[0].dispatcher
+    needs = (
+        ("a model with shared experts", not config.shared_ffn, "Leave shared_expert_overlap out"),
+        ("experts as wide as the model", bool(config.latent_linears()), "Leave shared_expert_overlap out"),
+        (f"the dispatcher alltoall, not {dispatcher}", dispatcher != Dispatcher.ALLTOALL, "Use dispatcher = alltoall"),
+        ("no other passes beside the exchanges", overlaps(plan), "Leave it or expert_overlap, or dualpipe, out"),
+    )
+    for what, lacking, remedy in needs:
+        if lacking:
+            raise refused(f"shared_expert_overlap needs {what}", remedy)
 
 
 def _check_overlap(plan: TrainingPlan) -> None:

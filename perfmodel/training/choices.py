@@ -15,6 +15,8 @@ DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 EFFICIENT = "efficient"
 ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", EFFICIENT, "unfused", "eager-unfused")
 OPTIMIZERS = ("adam", "adam-bf16", "adam-8bit", "sgd", "muon", "none")
+#: in which tokens go to experts of other ranks
+DISPATCH_DTYPES = ("", "bf16", "fp8")
 #: how a CPU updates parameters, and what runs beside it, see `perfmodel.training.host_update`
 CPU_OPTIMIZERS = ("", "fused", "for-loop")
 CPU_OVERLAPS = ("", "none", "copies", "passes")

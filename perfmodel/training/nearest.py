@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.training.checks import (
+    check_dispatch,
     check_dualpipe,
     check_idle,
     check_pipelined_zero,
@@ -34,6 +35,7 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
     check_idle(plan)
     check_pipelined_zero(plan)
     check_dualpipe(config, plan)
+    check_dispatch(config, plan)
     try:
         check_sizes(config, cluster, plan)
     except UsageError as problem:

@@ -12,7 +12,14 @@ from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError, suggesting_class, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.choices import ATTENTION as ATTENTION
-from perfmodel.training.choices import CPU_OPTIMIZERS, CPU_OVERLAPS, UPDATED_THERE, offloaded, parse_offload
+from perfmodel.training.choices import (
+    CPU_OPTIMIZERS,
+    CPU_OVERLAPS,
+    DISPATCH_DTYPES,
+    UPDATED_THERE,
+    offloaded,
+    parse_offload,
+)
 from perfmodel.training.choices import DTYPES as DTYPES
 from perfmodel.training.choices import OPTIMIZERS as OPTIMIZERS
 from perfmodel.training.choices import AdapterTargets as AdapterTargets
@@ -69,6 +76,9 @@ class TrainingPlan:
         framework does.
     expert_overlap : whether exchanges of experts run beside the passes of another micro batch, see
         `perfmodel.training.expert_overlap`.
+    shared_expert_overlap : whether shared experts run beside their layer's exchanges of routed ones.
+    dispatch_dtype : in which tokens go to experts of other ranks, "fp8" with a scale for 128 numbers, or "bf16"; "" for
+        16 bits. What comes back has them in any case.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     lora_targets : which matrices have adapters, see `AdapterTargets`.
     frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
@@ -119,6 +129,8 @@ class TrainingPlan:
     documents: tuple[int, ...] = ()
     length_spread: float = 0.0
     expert_overlap: bool = False
+    shared_expert_overlap: bool = False
+    dispatch_dtype: str = ""
     cpu_optimizer: str = ""
     cpu_threads: int = 0
     cpu_overlap: str = ""
@@ -151,7 +163,7 @@ class TrainingPlan:
         object.__setattr__(self, "documents", document_lengths(self.documents, self.length_spread))
         choices = {
             "dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN,
-            "cpu_optimizer": CPU_OPTIMIZERS, "cpu_overlap": CPU_OVERLAPS,
+            "cpu_optimizer": CPU_OPTIMIZERS, "cpu_overlap": CPU_OVERLAPS, "dispatch_dtype": DISPATCH_DTYPES,
         }  # fmt: skip
         for name, allowed in choices.items():
             text = getattr(self, name)
@@ -197,10 +209,11 @@ class TrainingPlan:
             "offload",
             "cpu_optimizer",
             "cpu_overlap",
+            "dispatch_dtype",
         ):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
-        for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap"):
+        for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap", "shared_expert_overlap"):
             if not isinstance(getattr(self, name), bool | None):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is neither true nor false.", place=PLACE)
         for name in ("expert_imbalance", "offload_fraction", "length_spread"):

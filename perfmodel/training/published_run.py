@@ -275,6 +275,8 @@ def run_plan(run: Run) -> TrainingPlan:
         documents=tuple(int(length) for length in re.findall(r"\d+", _stated(run, "documents"))),
         length_spread=_stated_number(run, "length_spread", 0.0),
         expert_overlap=_stated(run, "expert_overlap") == "1",
+        shared_expert_overlap=_stated(run, "shared_expert_overlap") == "1",
+        dispatch_dtype=_stated(run, "dispatch_dtype"),
         schedule=_stated(run, "schedule"),
     ).changed()
 

@@ -281,6 +281,11 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         notes.append(f"Ranks that exchange over the network: {listed}.")
         if "expert" in crossing:
             notes += _copies_note(setup)
+    if known and plan.dispatch_dtype == "fp8":
+        notes.append(
+            "No described framework sends tokens to experts in 8 bits, as DeepSeek's own code does (NVIDIA/Megatron-LM "
+            "issue 3578): this is predicted as if it did."
+        )
     return tuple(notes)
 
 

@@ -13,7 +13,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.workloads.catalog import find_model
 
 times = st.floats(0.0, 10.0)
-windows = st.builds(Window, rest_s=times, experts_s=times, exchange_s=times)
+windows = st.builds(Window, rest_s=times, experts_s=times, exchange_s=times, there=st.floats(0.0, 1.0))
 DEEPSEEK, MOE = find_model("deepseek-v3"), find_model("qwen3-30b-a3b")
 PLAN = TrainingPlan(batch=64, seq=4096, ep=8, framework="megatron-te", dispatcher="alltoall")
 
@@ -28,6 +28,12 @@ def test_each_exchange_runs_beside_the_compute_of_the_other_pass():
     # combine backward 3 beside 3, dispatch forward 2 beside 2, dispatch backward 3 beside 1, combine forward 2 beside 4
     assert hidden_s(forward, backward, 0.0) == pytest.approx(3.0 + 2.0 + 1.0 + 2.0)
     assert hidden_s(forward, backward, 0.25) == pytest.approx(0.75 * 8.0)
+
+
+def test_a_narrow_way_to_the_experts_hides_behind_less():
+    # a third of the exchanges goes there: 2 beside 3, 1 beside 2, 4 beside 1, 2 beside 4
+    forward, backward = Window(3.0, 1.0, 3.0, 1.0 / 3.0), Window(4.0, 2.0, 6.0, 1.0 / 3.0)
+    assert hidden_s(forward, backward, 0.0) == pytest.approx(2.0 + 1.0 + 1.0 + 2.0)
 
 
 @given(forward=windows, backward=windows, contention=st.floats(0.0, 1.0))
