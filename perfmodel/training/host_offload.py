@@ -35,6 +35,7 @@ class Copied(NamedTuple):
     time_s, beside_s : of one, and of what hides it [s].
     number : of a micro batch.
     other_s, other_beside_s : of one in the other direction, which runs at the same time beside the same pass [s].
+    forward : whether a forward pass waits for it; a backward pass, or both of a pair, otherwise.
     """
 
     time_s: float
@@ -42,6 +43,12 @@ class Copied(NamedTuple):
     number: float
     other_s: float = 0.0
     other_beside_s: float = 0.0
+    forward: bool = False
+
+    @property
+    def occupied_s(self) -> float:
+        """How long the longer direction occupies the link [s]."""
+        return self.number * max(self.time_s, self.other_s)
 
     def exposed_s(self, slower: float = 1.0) -> float:
         """Return what no compute hides, of copies that take ``slower`` times as long: of the longer direction [s]."""
@@ -67,8 +74,10 @@ class LayerCopies(NamedTuple):
     backward_s: float
 
 
-def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float) -> list[Copied]:
-    """Return the copies of some equal layers in a micro batch.
+def layer_copies(
+    setup: Setup, passes: Passes, moved: LayerCopies, count: float, paired: float | None = None
+) -> list[Copied]:
+    """Return the copies of some equal layers in a micro batch, a share of whose passes are in pairs.
 
     Exchange and copy of the same weights follow one another: the compute hides both, first the exchange. Copies in one
     direction share the link, and those in both directions run at once. Those of two passes in a pair run beside the
@@ -79,16 +88,17 @@ def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float)
     before, after = max(0.0, forward - moved.forward_s), max(0.0, backward - moved.backward_s)
     leaves, returns = moved.activations / rates.to_host, moved.activations / rates.from_host
     weights_s, gradients_s = moved.weights / rates.from_host, moved.gradients / rates.to_host
-    together = count * pairs(setup.plan, setup.micro_batches) / setup.micro_batches if passes.hidden_s else 0.0
+    share = pairs(setup.plan, setup.micro_batches) / setup.micro_batches if paired is None else paired
+    together = count * share if passes.hidden_s else 0.0
     pair = max(0.0, forward + backward - passes.hidden_s)
     exchanged = max(0.0, before + after - passes.hidden_s)
     copies = [
-        Copied(weights_s, before, count - together, leaves * beside, forward),
+        Copied(weights_s, before, count - together, leaves * beside, forward, forward=True),
         Copied(weights_s + returns * beside, after, count - together, gradients_s, after),
         Copied(2.0 * weights_s + returns * beside, exchanged, together, gradients_s + leaves * beside, pair),
     ]
     if not beside:
-        copies.append(Copied(leaves + returns, 0.0, count))
+        copies += [Copied(leaves, 0.0, count, forward=True), Copied(returns, 0.0, count)]
     return [copy for copy in copies if copy.number > 0 and (copy.time_s > 0 or copy.other_s > 0)]
 
 
@@ -102,8 +112,11 @@ def returning_s(setup: Setup, passes: Passes, activations: float) -> float:
 def outer_copies(setup: Setup, weights: float, gradients: float) -> list[Copied]:
     """Return the copies of embedding, head or a first layer, which nothing hides [B]."""
     rates = host_rates(setup.cluster)
-    times = (weights / rates.from_host, gradients / rates.to_host)
-    return [Copied(time, 0.0, 1.0) for time in times if time > 0]
+    copies = (
+        Copied(weights / rates.from_host, 0.0, 1.0, forward=True),
+        Copied(gradients / rates.to_host, 0.0, 1.0),
+    )
+    return [copy for copy in copies if copy.time_s > 0]
 
 
 def whole_gradients(setup: Setup, gradients: float, backward_s: float, layers: int) -> list[Copied]:

@@ -200,7 +200,7 @@ def test_copies_in_one_direction_share_the_link_and_both_directions_run_at_once(
     assert exposed == pytest.approx([10.0 * (max(3.0, leaves) - 1.0), 10.0 * (3.0 + 2.0 - 2.0)])
     waiting = setup_of(LLAMA, Cluster.of(H100, 8), plan(framework="deepspeed", offload="parameters,activations"))
     exposed = [copy.exposed_s() for copy in layer_copies(waiting, passes, moved, 10.0)]
-    assert exposed == pytest.approx([20.0, 10.0 * (4.0 - 2.0), 10.0 * (2.0 + leaves)])
+    assert exposed == pytest.approx([20.0, 10.0 * (4.0 - 2.0), 10.0 * leaves, 20.0])
 
 
 def test_copies_of_two_passes_in_a_pair_run_beside_the_pair() -> None:
