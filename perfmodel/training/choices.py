@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from perfmodel.core.vocabulary import Vocabulary
-from perfmodel.errors import unknown_name
+from perfmodel.errors import UsageError, unknown_name
 
 #: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
@@ -68,12 +68,17 @@ def parse_offload(text: str, place: str) -> str:
     Raises
     ------
     UsageError
-        For a part that is none of them.
+        For a part that is none of them, and for parts beside "none".
     """
-    parts = [part for part in re.split(r"[\s,+]+", text.strip().lower()) if part not in ("", "none")]
+    words = [word for word in re.split(r"[\s,+]+", text.strip().lower()) if word]
+    parts = [word for word in words if word != "none"]
     for part in parts:
         if part not in OFFLOADS:
             raise unknown_name("offload", part, ("none", *OFFLOADS), place=place)
+    if parts and len(parts) < len(words):
+        joined = ",".join(parts)
+        problem = f"offload = {text.strip()} has none beside {joined}."
+        raise UsageError(problem, place=place, remedy=f"Write none or {joined}.")
     return ",".join(part for part in OFFLOADS if part in parts) or "none"
 
 

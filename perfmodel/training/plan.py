@@ -212,7 +212,8 @@ class TrainingPlan:
             "dispatch_dtype",
         ):
             if not isinstance(getattr(self, name), str):
-                raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
+                how = 'one text with commas, as in "optimizer,activations"' if name == "offload" else "a name"
+                raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy=f"Write {how}.")
         for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap", "shared_expert_overlap"):
             if not isinstance(getattr(self, name), bool | None):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is neither true nor false.", place=PLACE)

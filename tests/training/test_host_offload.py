@@ -303,7 +303,8 @@ def test_a_host_without_the_memory_does_not_fit() -> None:
         ("h100", {"offload_fraction": 0.5}, "leave offload_fraction out"),
         ("h100", {"offload": "optimizer", "offload_fraction": 0.0}, "not above 0 and at most 1"),
         ("h100", {"offload": "weights"}, "unknown offload 'weights'"),
-        ("h100", {"offload": 3}, "is no text"),
+        ("h100", {"offload": 3}, "offload = 3 is no text. Write one text with commas"),
+        ("h100", {"offload": "none,optimizer"}, "has none beside optimizer. Write none or optimizer"),
     ],
 )
 def test_what_no_host_can_do(machine: str, values: dict[str, object], message: str) -> None:
@@ -314,8 +315,10 @@ def test_what_no_host_can_do(machine: str, values: dict[str, object], message: s
 
 @pytest.mark.parametrize("stated", [{"host_memory": 0}, {"host_bandwidth": "1MB/s"}, {"host_memory": True}])
 def test_hosts_that_are_none(stated: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         Cluster.of(H100, 8, **stated)  # type: ignore[arg-type]
+    assert next(iter(stated)) in str(caught.value)
+    assert "Write" in caught.value.remedy
 
 
 def test_a_framework_that_lacks_it_says_so() -> None:
