@@ -20,12 +20,15 @@ from perfmodel.training.state_bytes import host_update_bytes, updated_gradient_b
 #: optimizer -> time of its loop over that of its fused update. Adam, the geometric mean of four: 5.1 on 56 cores of a
 #: Xeon of 2023 (pytorch/pytorch pull request 123074, 10 tensors of 10^6), 5 to 7 (DeepSpeed's CPUAdam over torch.optim,
 #: deepspeed/ops/adam/cpu_adam.py), 5.1 in a step of Qwen3-4B (22.3 s less 1.6 of passes over 4.1,
-#: PrimeIntellect-ai/prime-rl pull request 3210), 9.2 on an EPYC of 2024 (ours: one core of a virtual machine, PyTorch
-#: 2.13, 8 tensors of 17 x 10^6 in fp32; 4.7 in bf16; foreach took 1.4 times as long as the loop). SGD with momentum:
-#: 32 B counted over 20, without new memory
-LOOP = {"adam": 6.1, "adam-bf16": 6.1, "sgd": 1.6}
+#: PrimeIntellect-ai/prime-rl pull request 3210), 9.2 on an EPYC of 2024 (ours, below). SGD with momentum: 32 B counted
+#: over 20, without new memory
+#:
+#: Ours: AdamW of 8 tensors of 17 x 10^6, one thread of a virtual machine with two cores of an EPYC of 2024 (Zen 5),
+#: PyTorch 2.13.0 for CPUs, medians of 5: in fp32 fused 0.51 ns a parameter, loop 4.66 (as by default), foreach 6.80; in
+#: bf16, which nobody else measured, 1.59, 7.45 and 5.45
+LOOP = {"adam": 6.1, "adam-bf16": 4.7, "sgd": 1.6}
 #: what one thread reads and writes in a fused update in fp32 [B/s], and the deviation of its ln. Geometric mean of
-#: three: 55 x 10^9 on the EPYC above (0.51 ns a parameter, 28 B), 28 for all of Qwen3-4B's update beside an RTX PRO
+#: three: 55 x 10^9 of ours (0.51 ns a parameter, 28 B), 28 for all of Qwen3-4B's update beside an RTX PRO
 #: 6000, 4.02 x 10^9 in 4.1 s (prime-rl pull requests 3210, and 3248: it was single-threaded), 20 for half of
 #: Qwen3-0.6B's beside an H100, 0.30 x 10^9 of 30 B in 0.44 s (NVIDIA-NeMo/RL pull request 3628; Ray gives a worker one)
 THREAD, THREAD_DEVIATION = 31e9, 0.5

@@ -10,6 +10,8 @@ import perfmodel as pm
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.training.case import TrainingCase
+from perfmodel.training.changes import usual_plan_changes
 from perfmodel.training.host_rates import host_rates
 from perfmodel.training.host_update import LOOP, THREAD, THREAD_HALF, StepEnd, loop_factor, threads, update_rate
 from perfmodel.training.plan import TrainingPlan
@@ -69,6 +71,7 @@ def test_a_loop_over_tensors_takes_several_times_a_fused_update() -> None:
     assert any("6.1 times as long as fused" in note for note in loop.notes)
     # 80 B of separate operations over 28 B are the least that Adam's can take
     assert LOOP["adam"] > 80 / 28
+    assert loop_factor(setup(framework="torchtune", optimizer="adam-bf16", cpu_optimizer="for-loop")) == 4.7
     assert loop_factor(setup(optimizer="sgd", cpu_optimizer="for-loop")) == LOOP["sgd"] == 32 / 20
 
 
@@ -166,6 +169,12 @@ def test_wrong_options(values: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         plan(**values)
     assert message in str(caught.value)
+
+
+def test_usual_changes_name_a_faster_update() -> None:
+    cluster, slow = Cluster.of(H100, 8), plan(cpu_optimizer="for-loop")
+    names = {change.name for change in usual_plan_changes(TrainingCase(LLAMA, cluster, slow, hardware))}
+    assert {"cpu_optimizer=fused", "cpu_overlap=passes"} <= names
 
 
 def test_options_go_with_the_optimizer() -> None:
