@@ -75,11 +75,17 @@ def clusters_of(
     UsageError
         Without a machine, and as `Cluster.of`.
     """
-    from perfmodel.cluster.cluster import Cluster
+    from perfmodel.cluster.cluster import LARGEST, Cluster
     from perfmodel.hardware_catalog import hardware
 
     if not on:
         raise UsageError("no machine is named.", place="--on", remedy="Write --on h100 --gpus 64.")
+    counts = sizes_of(gpus, "--gpus")
+    for count in counts:
+        if not 1 <= count <= LARGEST:
+            raise UsageError(
+                f"{count} is not a number of GPUs from 1 to 10^7.", place="--gpus", remedy="Write 8, 8/16/64 or 8..64."
+            )
     return [
         Cluster.of(
             hardware(name),
@@ -91,7 +97,7 @@ def clusters_of(
             host_bandwidth=host[1],
         )
         for name in on
-        for count in sizes_of(gpus, "--gpus")
+        for count in counts
     ]
 
 
@@ -126,8 +132,18 @@ def recomputes_of(text: str | None) -> tuple[str, ...]:
 
 
 def offloads_of(text: str | None) -> tuple[str, ...]:
-    """Return what lives on the host by a text: parts joined by commas, or a list of such sets with slashes."""
+    """Return what lives on the host by a text: parts joined by commas, or a list of such sets with slashes.
+
+    Raises
+    ------
+    UsageError
+        For a part that is none, and for no part.
+    """
     from perfmodel.training.choices import parse_offload
+
+    if text is not None and not text.strip():
+        remedy = "Write none, or optimizer, parameters or activations, several with commas."
+        raise UsageError(f"{text!r} names nothing that lives on the host.", place="--offload", remedy=remedy)
 
     sets = list_items(text, "/", place="--offload") if text else ()
     return tuple(parse_offload(one, "--offload") for one in sets)

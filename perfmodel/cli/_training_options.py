@@ -50,6 +50,21 @@ ExpertOverlapOption = Annotated[
         help="Exchanges of experts run beside the passes of another micro batch (Megatron-Core's combined 1F1B).",
     ),
 ]
+SharedOverlapOption = Annotated[
+    bool,
+    typer.Option(
+        "--shared-expert-overlap",
+        help="Shared experts run beside their layer's exchanges of routed ones (Megatron-LM's option of that name).",
+    ),
+]
+DispatchDtypeOption = Annotated[
+    str,
+    option(
+        "--dispatch-dtype",
+        "Of tokens on their way to experts: bf16, or fp8 with a scale for 128 numbers (DeepSeek-V3). Default: bf16.",
+        "DTYPE",
+    ),
+]
 MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.")]
 BatchOption = Annotated[
     str | None,
@@ -170,6 +185,24 @@ OffloadOption = Annotated[
 OffloadFractionOption = Annotated[
     float,
     fraction_option("--offload-fraction", "Share of the parameters whose optimizer is on the host. Default: 100%."),
+]
+CpuOptimizerOption = Annotated[
+    str,
+    option(
+        "--cpu-optimizer", "How the CPU updates them: fused, or for-loop (torch.optim's default). Default: framework's."
+    ),
+]
+CpuThreadsOption = Annotated[
+    int, option("--cpu-threads", "Threads of a rank that update them. Default: as its launcher has it.", "N", min=0)
+]
+CpuOverlapOption = Annotated[
+    str,
+    option(
+        "--cpu-overlap",
+        "What runs beside that update: none, its copies, or all of it beside the passes of the next step. Default: the "
+        "framework's.",
+        "WHAT",
+    ),
 ]
 DocumentsOption = Annotated[
     str | None,

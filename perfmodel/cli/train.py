@@ -32,6 +32,10 @@ from perfmodel.cli._training_options import (
     BatchOption,
     CpAlgorithmOption,
     CpOption,
+    CpuOptimizerOption,
+    CpuOverlapOption,
+    CpuThreadsOption,
+    DispatchDtypeOption,
     DispatcherOption,
     DocumentsOption,
     DtypeOption,
@@ -57,6 +61,7 @@ from perfmodel.cli._training_options import (
     RecomputeOption,
     ScheduleOption,
     SeqOption,
+    SharedOverlapOption,
     SpOption,
     StagesOption,
     TokensOption,
@@ -90,6 +95,8 @@ def command(
     etp: EtpOption = None,
     dispatcher: DispatcherOption = "",
     expert_overlap: ExpertOverlapOption = False,
+    shared_expert_overlap: SharedOverlapOption = False,
+    dispatch_dtype: DispatchDtypeOption = "",
     expert_imbalance: ImbalanceOption = 1.0,
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
@@ -112,6 +119,9 @@ def command(
     grad_dtype: GradDtypeOption = "",
     offload: OffloadOption = None,
     offload_fraction: OffloadFractionOption = 1.0,
+    cpu_optimizer: CpuOptimizerOption = "",
+    cpu_threads: CpuThreadsOption = 0,
+    cpu_overlap: CpuOverlapOption = "",
     documents: DocumentsOption = None,
     length_spread: SpreadOption = 0.0,
     host_memory: HostMemoryOption = None,
@@ -190,11 +200,13 @@ def command(
              "zero": zero}  # fmt: skip
     fixed = {
         "dtype": dtype, "etp": etp or 0, "dispatcher": dispatcher, "expert_overlap": expert_overlap,
+        "shared_expert_overlap": shared_expert_overlap, "dispatch_dtype": dispatch_dtype,
         "stages": stages_of(stages), "expert_imbalance": expert_imbalance, "hsdp": hsdp, "sp": sequence_parallel,
         "tp_overlap": tp_overlap, "attention": attention, "cp_algorithm": cp_algorithm,
         "schedule": schedule_of(schedule), "framework": framework, "optimizer": optimizer, "lora": lora,
         "lora_targets": lora_targets, "frozen_dtype": frozen_dtype, "grad_dtype": grad_dtype,
-        "offload_fraction": offload_fraction, "documents": documents_of(documents), "length_spread": length_spread,
+        "offload_fraction": offload_fraction, "cpu_optimizer": cpu_optimizer, "cpu_threads": cpu_threads,
+        "cpu_overlap": cpu_overlap, "documents": documents_of(documents), "length_spread": length_spread,
         "encoder_seq": encoder_seq or 0,
     }  # fmt: skip
     find_framework(framework)
@@ -261,10 +273,12 @@ def _steps(
     return steps, refused
 
 
-def _of_optimizers(how: Mapping[str, str], words: Mapping[str, tuple[str, ...]]) -> dict[str, float]:
-    """Return what a row without an optimizer on the host, beside one that has it, has in place of its share."""
+def _of_optimizers(how: Mapping[str, str], words: Mapping[str, tuple[str, ...]]) -> dict[str, object]:
+    """Return what a row without an optimizer on the host, beside one that has it, has in place of its options."""
+    from perfmodel.training.choices import UPDATED_THERE
+
     others = any("optimizer" in offload for offload in words["offload"])
-    return {"offload_fraction": 1.0} if others and "optimizer" not in how["offload"] else {}
+    return dict(UPDATED_THERE) if others and "optimizer" not in how["offload"] else {}
 
 
 def _with_whatifs(

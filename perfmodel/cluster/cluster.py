@@ -65,10 +65,14 @@ class Cluster:
             raise _wrong("oversubscription", self.oversubscription, "is below 1")
         if self.nic_bytes_per_s <= 0:
             raise _wrong("nic_bytes_per_s", self.nic_bytes_per_s, "is not above 0")
-        for name in ("host_memory_bytes", "host_bytes_per_s"):
-            rate = getattr(self, name)
-            if not (math.isnan(rate) or LEAST_OF_A_HOST <= rate < math.inf):
-                raise _wrong(name, rate, "is no host's: it is in bytes, at least 10^8")
+        hosts = (
+            ("host_memory", self.host_memory_bytes, "1 TiB"),
+            ("host_bandwidth", self.host_bytes_per_s, "200 GB/s"),
+        )
+        for name, figure, usual in hosts:
+            if not (math.isnan(figure) or LEAST_OF_A_HOST <= figure < math.inf):
+                problem = f"{figure:g} is no host's: it is in bytes, at least 10^8."
+                raise UsageError(problem, place=name, remedy=f"Write {usual}.")
         if math.isnan(self.nic_bytes_per_s) and self.gpus > self.nvlink_domain:
             raise UsageError(
                 f"{self.gpus} GPUs reach beyond one node of {self.nvlink_domain} {self.hardware.name}, "
@@ -220,7 +224,8 @@ def _first(*values: float | None) -> float:
 
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
-        raise UsageError(f"{name} = {value!r} is not a whole number from 1 to 10^7.", place="cluster")
+        problem = f"{name} = {value!r} is not a whole number from 1 to 10^7."
+        raise UsageError(problem, place="cluster", remedy=f"Write {name} = 8.")
 
 
 def _wrong(name: str, value: float, problem: str) -> UsageError:

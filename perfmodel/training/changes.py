@@ -110,6 +110,10 @@ def usual_plan_changes(case: TrainingCase) -> tuple[PlanChange, ...]:
     wanted += [{"micro_batch": 2 * plan.micro_batch}, {"dtype": "fp8"}, {"attention": "fa3"}, {"attention": "cudnn"}]
     wanted += [{"tp_overlap": True}, {"sp": True}] if plan.tp > 1 else []
     wanted += [{"expert_overlap": True}] if plan.ep > 1 else []
+    wanted += [{"shared_expert_overlap": True}] if plan.ep > 1 and case.config.shared_ffn else []
+    if plan.on_host("optimizer"):
+        wanted += [{"cpu_optimizer": "fused"}]
+        wanted += [{"cpu_overlap": way} for way in framework.host.overlaps if way != "none"]
     interleaves = plan.pp > 1 and "vp" in framework.parallel
     wanted += [{"vp": size} for size in (2, 4) if interleaves and size != plan.vp]
     wanted += [{"zero": zero} for zero in (1, 3) if zero != plan.zero and zero in framework.stages(plan.dtype)]

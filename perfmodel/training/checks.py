@@ -17,7 +17,7 @@ from perfmodel.training.framework import nearest_framework
 from perfmodel.training.host_rates import host_rates
 from perfmodel.training.idle import idle_options
 from perfmodel.training.kernels import arithmetic
-from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, nearest_divisor, refused
+from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, most_zero, nearest_divisor, refused
 from perfmodel.training.stages import encoder_stages
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -59,7 +59,9 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     _check_attention(config, plan)
     _check_experts(config, cluster, plan)
     _check_overlap(plan)
+    check_dispatch(config, plan)
     check_pipelined_zero(plan)
+    check_dualpipe(config, plan)
     _check_pipeline(config, cluster, plan)
     if config.learned_positions and plan.seq > config.positions:
         raise refused(
@@ -154,8 +156,6 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
         if plan.encoder_seq:
             raise refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
         return
-    if plan.schedule == Schedule.DUALPIPE:
-        raise refused("dualpipe has stages of one stack, not of an encoder and a decoder", "Use schedule = 1f1b")
     for name, why in _NO_ENCODER:
         if getattr(plan, name) > 1:
             raise refused(f"{name} = {getattr(plan, name)} with an encoder and a decoder: {why}", f"Use {name}=1")
@@ -255,6 +255,36 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
         )
 
 
+def check_dispatch(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check what tokens in 8 bits on their way to experts need, and shared experts beside them.
+
+    NVIDIA/Megatron-LM, megatron/core/transformer/transformer_config.py and moe/moe_layer.py: moe_shared_expert_overlap
+    works with the alltoall dispatcher only, without overlap_moe_expert_parallel_comm and without latent projections.
+
+    Raises
+    ------
+    UsageError
+        When something of it is missing.
+    """
+    if plan.dispatch_dtype == "fp8" and plan.dtype not in ("fp8", "mxfp8"):
+        raise refused(
+            f"dispatch_dtype = fp8 sends what products of 8 bits read, and dtype = {plan.dtype}",
+            "Use dtype = fp8, or leave dispatch_dtype out",
+        )
+    if not plan.shared_expert_overlap:
+        return
+    dispatcher = plan.dispatcher or nearest_framework(plan.framework)[0].dispatcher
+    needs = (
+        ("a model with shared experts", not config.shared_ffn, "Leave shared_expert_overlap out"),
+        ("experts as wide as the model", bool(config.latent_linears()), "Leave shared_expert_overlap out"),
+        (f"the dispatcher alltoall, not {dispatcher}", dispatcher != Dispatcher.ALLTOALL, "Use dispatcher = alltoall"),
+        ("no other passes beside the exchanges", overlaps(plan), "Leave it or expert_overlap, or dualpipe, out"),
+    )
+    for what, lacking, remedy in needs:
+        if lacking:
+            raise refused(f"shared_expert_overlap needs {what}", remedy)
+
+
 def _check_overlap(plan: TrainingPlan) -> None:
     """Check what exchanges of experts beside other passes need (`perfmodel.training.expert_overlap`)."""
     if not overlaps(plan):
@@ -286,6 +316,33 @@ def check_pipelined_zero(plan: TrainingPlan) -> None:
         )
 
 
+def check_dualpipe(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Raise for what DualPipe cannot share out, and for models whose stages are no pairs.
+
+    Raises
+    ------
+    UsageError
+        For weights or gradients that are shared out, and for an encoder with a decoder.
+    """
+    if plan.schedule != Schedule.DUALPIPE:
+        return
+    if config.encoder_layers:
+        # deepseek-ai/DualPipe @ bb214e82: overlapped_forward_backward, comm.set_p2p_tensor_shapes
+        raise refused(
+            "dualpipe pairs the passes of two stages of one class, and sends tensors of one shape between all of them; "
+            "of an encoder and a decoder a GPU would hold a stage of each",
+            "Use schedule = 1f1b",
+        )
+    if plan.zero > 1:
+        # deepseek-ai/DualPipe @ bb214e82, WeightGradStore; DeepSeek-AI 2024, section 3.2: "ZeRO-1 data parallelism"
+        framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
+        raise refused(
+            f"dualpipe keeps whole weights and gradients of both stages of a GPU, not zero = {plan.zero}: gradients of "
+            "weights come after the backward pass, where no hook reduces them, and DeepSeek trains with zero = 1",
+            f"Use zero={most_zero(framework, 1)}, or schedule = 1f1b with zero = {plan.zero}",
+        )
+
+
 def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
     chunks, layers = plan.pp * plan.vp, config.layers + config.encoder_layers
     if chunks > layers + 2:
@@ -301,8 +358,6 @@ def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -
             "Use vp=1",
         )
     count = plan.micro_batches(cluster.gpus)
-    if plan.schedule == Schedule.DUALPIPE and plan.zero > 1:
-        raise refused(f"dualpipe keeps whole weights and gradients, not zero = {plan.zero}", "Use zero=1")
     if plan.schedule == Schedule.DUALPIPE and (count % 2 or count < 2 * plan.pp):
         near = max(plan.pp, round(count / 2)) * 2
         raise refused(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Literal
 
 from perfmodel.core.vocabulary import Vocabulary
-from perfmodel.errors import unknown_name
+from perfmodel.errors import UsageError, unknown_name
 
 #: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
@@ -14,6 +15,11 @@ DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 EFFICIENT = "efficient"
 ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", EFFICIENT, "unfused", "eager-unfused")
 OPTIMIZERS = ("adam", "adam-bf16", "adam-8bit", "sgd", "muon", "none")
+#: in which tokens go to experts of other ranks
+DISPATCH_DTYPES = ("", "bf16", "fp8")
+#: how a CPU updates parameters, and what runs beside it, see `perfmodel.training.host_update`
+CPU_OPTIMIZERS = ("", "fused", "for-loop")
+CPU_OVERLAPS = ("", "none", "copies", "passes")
 
 
 class Recompute(Vocabulary):
@@ -45,8 +51,11 @@ class Schedule(Vocabulary):
     GPIPE = "gpipe"  # all forward passes first
 
 
+Part = Literal["optimizer", "parameters", "activations"]
 #: what may live on the host: states and step of the optimizer, sharded weights, and what forward keeps for backward
-OFFLOADS = ("optimizer", "parameters", "activations")
+OFFLOADS: tuple[Part, ...] = ("optimizer", "parameters", "activations")
+#: options of a plan about an optimizer on the host -> what stands for leaving them out
+UPDATED_THERE = {"offload_fraction": 1.0, "cpu_optimizer": "", "cpu_threads": 0, "cpu_overlap": ""}
 
 
 @functools.lru_cache(maxsize=256)
@@ -59,12 +68,17 @@ def parse_offload(text: str, place: str) -> str:
     Raises
     ------
     UsageError
-        For a part that is none of them.
+        For a part that is none of them, and for parts beside "none".
     """
-    parts = [part for part in re.split(r"[\s,+]+", text.strip().lower()) if part not in ("", "none")]
+    words = [word for word in re.split(r"[\s,+]+", text.strip().lower()) if word]
+    parts = [word for word in words if word != "none"]
     for part in parts:
         if part not in OFFLOADS:
             raise unknown_name("offload", part, ("none", *OFFLOADS), place=place)
+    if parts and len(parts) < len(words):
+        joined = ",".join(parts)
+        problem = f"offload = {text.strip()} has none beside {joined}."
+        raise UsageError(problem, place=place, remedy=f"Write none or {joined}.")
     return ",".join(part for part in OFFLOADS if part in parts) or "none"
 
 

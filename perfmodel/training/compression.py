@@ -159,8 +159,7 @@ def _compressed(setup: Setup, gpu: StageGpu, method: Compression, slower: float)
         moved = known.passes * _SINGLE * count + known.gathered * all_parts
         kernels += stream_time(setup.hardware, moved) + known.kernels * HOST_S * max(1.0, gpu.layers)
         gradients, sent = gradients + count * setup.gradient_bytes, sent + part
-    passes_s = float(gpu.backward.sum() + gpu.forward.sum() * (zero > 0))
-    exchange_s = beside_passes(setup, gpu, slower * exchange, passes_s)
+    exchange_s = beside_passes(setup, gpu, slower * exchange, forward=zero > 0)
     return CompressedExchange(exchange_s, kernels, gradients / max(sent, 1.0))
 
 

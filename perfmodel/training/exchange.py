@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
@@ -226,27 +227,50 @@ def context_calls(shard: Shard) -> tuple[Calls, Calls]:
     return {"send": shard.cp - 1}, {"send": 2 * (shard.cp - 1)}
 
 
+class Routed(NamedTuple):
+    """How long tokens take to their experts, and what these give takes back, in one pass [s].
+
+    Backward the gradients of what the experts gave go to them, and those of tokens come back.
+    """
+
+    there_s: float
+    back_s: float
+
+    @property
+    def time_s(self) -> float:
+        """Both [s]."""
+        return self.there_s + self.back_s
+
+
+#: bytes of a number with its scale, one of 4 B for 128 in fp8 or one of 1 B for 32 in mxfp8, over those in 16 bits
+NARROW = (1.0 + 4.0 / 128.0) / 2.0
+
+
 def expert_exchange(
-    groups: Groups, work: LayerWork, router: Router, dispatcher: Dispatcher, routing: float = 1.0
-) -> float:
+    groups: Groups, work: LayerWork, router: Router, dispatcher: Dispatcher, routing: float = 1.0, narrow: bool = False
+) -> Routed:
     """Return the time of sending tokens to their experts and back, in one pass [s].
 
-    Twice what `perfmodel.cluster.dispatch.sent` takes; over the network never faster than the bytes that cross over the
-    link's own rate. allgather brings all tokens to all ranks and reduce-scatters what the experts give; backward does
-    the same in reverse.
+    Each way takes what `perfmodel.cluster.dispatch.sent` says; over the network never faster than the bytes that cross
+    over the link's own rate. allgather brings all tokens to all ranks and reduce-scatters what the experts give;
+    backward does the same in reverse.
 
     Parameters
     ----------
     routing : time over that of an all-to-all, fitted (`Constants.routing`).
+    narrow : whether what goes to experts is in 8 bits: inputs forward, gradients of outputs backward, which products of
+        8 bits read. What comes back is in 16 (DeepSeek-V3, arXiv 2412.19437, section 3.3.3).
     """
     group, one = groups.expert, work.token_bytes
     if group.ranks == 1 or not one:
-        return 0.0
+        return Routed(0.0, 0.0)
+    there = one * (NARROW if narrow else 1.0)
     if dispatcher == Dispatcher.ALLGATHER:
-        whole = router.copies(dispatcher, group.ranks) * one
-        return sum(exchange_time(group, kind, whole) for kind in ("all_gather", "reduce_scatter"))
-    found = sent(group, router, dispatcher, one)
-    return 2.0 * max(found.least_s, routing * found.time_s)
+        copies = router.copies(dispatcher, group.ranks)
+        gather = exchange_time(group, "all_gather", copies * there)
+        return Routed(gather, exchange_time(group, "reduce_scatter", copies * one))
+    ways = (sent(group, router, dispatcher, size) for size in (there, one))
+    return Routed(*(max(way.least_s, routing * way.time_s) for way in ways))
 
 
 def expert_tensor_exchange(

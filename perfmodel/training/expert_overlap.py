@@ -32,17 +32,26 @@ _NOTED = 0.1
 
 
 class Window(NamedTuple):
-    """One pass of a layer with experts: what of it can hide an exchange, and its own two exchanges together [s]."""
+    """One pass of a layer with experts: what of it can hide an exchange, and its own two exchanges together [s].
+
+    ``there`` is the share of these that goes to the experts, the first of the two.
+    """
 
     rest_s: float
     experts_s: float
     exchange_s: float
+    there: float = 0.5
+
+    @property
+    def ways_s(self) -> tuple[float, float]:
+        """To the experts, and back [s]."""
+        return self.there * self.exchange_s, (1.0 - self.there) * self.exchange_s
 
 
 def hidden_s(forward: Window, backward: Window, contention: float) -> float:
     """Return how much shorter two passes of a layer are as a pair than one after the other [s].
 
-    sum over the four exchanges e, half of those of a pass each, of e - `exposed` (e, c): c is the compute beside it.
+    sum over the four exchanges e, two of each pass, of e - `exposed` (e, c): c is the compute beside it.
 
     Parameters
     ----------
@@ -50,12 +59,29 @@ def hidden_s(forward: Window, backward: Window, contention: float) -> float:
     contention : share of a hidden exchange that the compute beside it loses.
     """
     beside = (
-        (0.5 * backward.exchange_s, forward.rest_s),
-        (0.5 * forward.exchange_s, backward.experts_s),
-        (0.5 * backward.exchange_s, forward.experts_s),
-        (0.5 * forward.exchange_s, backward.rest_s),
+        (backward.ways_s[0], forward.rest_s),
+        (forward.ways_s[0], backward.experts_s),
+        (backward.ways_s[1], forward.experts_s),
+        (forward.ways_s[1], backward.rest_s),
     )
     return sum(exchange_s - exposed(exchange_s, compute_s, contention) for exchange_s, compute_s in beside)
+
+
+def beside_shared_s(there_s: float, back_s: float, first_s: float, second_s: float, contention: float) -> float:
+    """Return how much of the exchanges of a pass the shared experts of its own layer hide [s].
+
+    Their first product runs beside the way to the routed experts, their second beside the way back; backward the
+    gradients of the second run beside the first exchange (NVIDIA/Megatron-LM, --moe-shared-expert-overlap:
+    megatron/core/transformer/moe/shared_experts.py, linear_fc1_forward_and_act and linear_fc2_forward).
+
+    Parameters
+    ----------
+    there_s, back_s : the exchanges [s].
+    first_s, second_s : of the pass, what the shared experts compute first, and then [s].
+    contention : share of a hidden exchange that the compute beside it loses.
+    """
+    ways = ((there_s, first_s), (back_s, second_s))
+    return sum(exchange_s - exposed(exchange_s, compute_s, contention) for exchange_s, compute_s in ways)
 
 
 def overlaps(plan: TrainingPlan) -> bool:

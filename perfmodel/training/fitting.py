@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
-from perfmodel.training.choices import parse_offload
+from perfmodel.training.choices import offloaded, parse_offload
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
@@ -94,7 +94,7 @@ def _same_gpus(config: ModelConfig, plan: TrainingPlan) -> Iterator[tuple[str, T
     several = ["pp"] if plan.pp > 1 else []
     for part in ("optimizer", "activations"):
         if not plan.on_host(part) and not framework.lacking_parts(several, (), plan.cp_algorithm, [part]):
-            parts = parse_offload(f"{plan.offload},{part}", "offload")
+            parts = parse_offload(",".join((*offloaded(plan.offload), part)), "offload")
             yield f"--offload {parts}", _changed(plan, offload=parts)
 
 

@@ -17,7 +17,8 @@ import msgspec
 
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
-from perfmodel.training.choices import DTYPES, Recompute
+from perfmodel.training.choices import DTYPES, OFFLOADS, Part, Recompute
+from perfmodel.training.host_facts import HostFacts
 from perfmodel.training.kernel_bytes import WIDTHS, KernelBytes
 from perfmodel.training.memory_facts import MemoryFacts
 
@@ -131,6 +132,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         built.
     older, newer : names of the frameworks that stand for it on machines before the first and after the last ones.
     memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
+    host : how it updates what lives on the host, see `perfmodel.training.host_facts`.
     """
 
     name: str
@@ -182,9 +184,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlaps_input_gradients: bool = False
     overlaps_pipeline: bool = True
     scatter_gather: bool = False
-    host_parts: tuple[Literal["optimizer", "parameters", "activations"], ...] = (
-        "optimizer", "parameters", "activations",
-    )  # fmt: skip
+    host_parts: tuple[Part, ...] = OFFLOADS
     overlaps_activation_copies: bool = True
     pipelines_activation_copies: bool = True
     gathers_once: bool = False
@@ -202,6 +202,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     older: str = ""
     newer: str = ""
     memory: MemoryFacts = MemoryFacts()
+    host: HostFacts = HostFacts()
 
     def __post_init__(self) -> None:
         for dtype in self.cast_passes:
@@ -319,7 +320,7 @@ def _explained(error: msgspec.ValidationError, path: str | Path) -> InputFileErr
     wrong = re.search(r"unknown field `(.*?)`", text)
     if not wrong:
         return InputFileError(f"{text[0].lower()}{text[1:]}.", place=str(path))
-    allowed = (*Framework.__struct_fields__, *MemoryFacts.__struct_fields__)
+    allowed = [name for facts in (Framework, MemoryFacts, HostFacts) for name in facts.__struct_fields__]
     remedy = nearest(wrong[1], allowed) or "Keys are those of the files in engine_specs/training."
     return InputFileError(f"unknown key {wrong[1]!r}.", place=str(path), remedy=remedy)
 

@@ -8,12 +8,12 @@ from perfmodel.training.host_offload import (
     RESIDENT_LAYERS,
     Copied,
     LayerCopies,
-    gradients_leave,
     layer_copies,
     outer_copies,
     returning_s,
     whole_gradients,
 )
+from perfmodel.training.host_update import gradients_leave
 from perfmodel.training.kept import activations_of
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup
@@ -22,12 +22,17 @@ from perfmodel.workloads.layer_kinds import Kind
 
 
 def host_copies(
-    setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes], backward_s: float
+    setup: Setup,
+    counts: dict[Kind, int],
+    layers: dict[Kind, Passes],
+    outer: list[Passes],
+    backward_s: float,
+    paired: float | None = None,
 ) -> list[Copied]:
     """Return the copies of a micro batch to and from the host of one GPU.
 
     Gradients that a GPU reduces whole leave beside its whole backward pass of ``backward_s``, which takes longer where
-    activations come back later.
+    activations come back later. ``paired`` is the share of passes in pairs where it is not that of the plan.
     """
     once = 1.0 / setup.micro_batches if gathers_once(setup) else 1.0
     sharded, number = setup.sharded, sum(counts.values())
@@ -40,17 +45,17 @@ def host_copies(
         again = gather if setup.plan.zero == 3 else 0.0
         states = LayerCopies(weights, gradients, 0.0, gather, again + scatter)
         if not setup.plan.on_host("activations"):
-            found += layer_copies(setup, passes, states, once * count)
+            found += layer_copies(setup, passes, states, once * count, paired)
             continue
         kept = states._replace(activations=activations_of(setup, kind).kept)
         backward_s += away * count * returning_s(setup, passes, kept.activations)
         if once < 1.0:  # weights come once a step, activations in every micro batch
             kept = kept._replace(weights=0.0, gradients=0.0)
-            found += layer_copies(setup, passes, states, once * count)
-            found += layer_copies(setup, passes, kept, away * count)
+            found += layer_copies(setup, passes, states, once * count, paired)
+            found += layer_copies(setup, passes, kept, away * count, paired)
         else:
-            found += layer_copies(setup, passes, states, (1.0 - away) * count)
-            found += layer_copies(setup, passes, kept, away * count)
+            found += layer_copies(setup, passes, states, (1.0 - away) * count, paired)
+            found += layer_copies(setup, passes, kept, away * count, paired)
     unhidden = [*outer, *[layers[kind] for kind in counts][:1]]
     for passes in unhidden if sharded else ():
         found += [copy._replace(number=once) for copy in outer_copies(setup, *_moved_states(setup, passes))]

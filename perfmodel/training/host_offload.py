@@ -4,8 +4,7 @@ Weights that live on the host come layer by layer before they are gathered, forw
 CPUOffloadPolicy, DeepSpeed's offload_param). Gradients go to the host in every micro batch where they are shared out
 (zero 2 and 3), else before the update (Megatron-LM's HybridDeviceOptimizer). What forward keeps leaves beside the
 layers that follow, and comes back before the layer's backward pass (Transformer Engine, torchtune, TRL). The update is
-copy, CPU, copy, one after the other, as frameworks have it unless they are told otherwise (Ren et al. 2021, arXiv
-2101.06840: without delayed updates; Megatron-LM without --overlap-cpu-optimizer-d2h-h2d).
+that of `perfmodel.training.host_update`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ from perfmodel.prediction.stretch import Stretch
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.training.expert_overlap import pairs
 from perfmodel.training.host_rates import host_rates
+from perfmodel.training.host_update import StepEnd, cpu_overlap, loop_factor, threads, update_rate
 from perfmodel.training.micro_batch import Passes
 from perfmodel.training.setup import Setup
-from perfmodel.training.state_bytes import host_update_bytes, updated_gradient_bytes, weight_bytes
+from perfmodel.training.state_bytes import host_update_bytes
 
 #: layers whose activations are on the GPU: the one that is computed, and the one that comes or goes
 RESIDENT_LAYERS = 2.0
@@ -35,6 +35,7 @@ class Copied(NamedTuple):
     time_s, beside_s : of one, and of what hides it [s].
     number : of a micro batch.
     other_s, other_beside_s : of one in the other direction, which runs at the same time beside the same pass [s].
+    forward : whether a forward pass waits for it; a backward pass, or both of a pair, otherwise.
     """
 
     time_s: float
@@ -42,23 +43,17 @@ class Copied(NamedTuple):
     number: float
     other_s: float = 0.0
     other_beside_s: float = 0.0
+    forward: bool = False
+
+    @property
+    def occupied_s(self) -> float:
+        """How long the longer direction occupies the link [s]."""
+        return self.number * max(self.time_s, self.other_s)
 
     def exposed_s(self, slower: float = 1.0) -> float:
         """Return what no compute hides, of copies that take ``slower`` times as long: of the longer direction [s]."""
         one, other = slower * self.time_s - self.beside_s, slower * self.other_s - self.other_beside_s
         return self.number * max(0.0, one, other)
-
-
-class StepEnd(NamedTuple):
-    """What the update on the host adds to a step: copies of gradients and weights, and the CPU's work [s]."""
-
-    copies_s: float = 0.0
-    update_s: float = 0.0
-
-    @property
-    def time_s(self) -> float:
-        """Both [s]."""
-        return self.copies_s + self.update_s
 
 
 class LayerCopies(NamedTuple):
@@ -79,8 +74,10 @@ class LayerCopies(NamedTuple):
     backward_s: float
 
 
-def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float) -> list[Copied]:
-    """Return the copies of some equal layers in a micro batch.
+def layer_copies(
+    setup: Setup, passes: Passes, moved: LayerCopies, count: float, paired: float | None = None
+) -> list[Copied]:
+    """Return the copies of some equal layers in a micro batch, a share of whose passes are in pairs.
 
     Exchange and copy of the same weights follow one another: the compute hides both, first the exchange. Copies in one
     direction share the link, and those in both directions run at once. Those of two passes in a pair run beside the
@@ -91,16 +88,17 @@ def layer_copies(setup: Setup, passes: Passes, moved: LayerCopies, count: float)
     before, after = max(0.0, forward - moved.forward_s), max(0.0, backward - moved.backward_s)
     leaves, returns = moved.activations / rates.to_host, moved.activations / rates.from_host
     weights_s, gradients_s = moved.weights / rates.from_host, moved.gradients / rates.to_host
-    together = count * pairs(setup.plan, setup.micro_batches) / setup.micro_batches if passes.hidden_s else 0.0
+    share = pairs(setup.plan, setup.micro_batches) / setup.micro_batches if paired is None else paired
+    together = count * share if passes.hidden_s else 0.0
     pair = max(0.0, forward + backward - passes.hidden_s)
     exchanged = max(0.0, before + after - passes.hidden_s)
     copies = [
-        Copied(weights_s, before, count - together, leaves * beside, forward),
+        Copied(weights_s, before, count - together, leaves * beside, forward, forward=True),
         Copied(weights_s + returns * beside, after, count - together, gradients_s, after),
         Copied(2.0 * weights_s + returns * beside, exchanged, together, gradients_s + leaves * beside, pair),
     ]
     if not beside:
-        copies.append(Copied(leaves + returns, 0.0, count))
+        copies += [Copied(leaves, 0.0, count, forward=True), Copied(returns, 0.0, count)]
     return [copy for copy in copies if copy.number > 0 and (copy.time_s > 0 or copy.other_s > 0)]
 
 
@@ -114,28 +112,17 @@ def returning_s(setup: Setup, passes: Passes, activations: float) -> float:
 def outer_copies(setup: Setup, weights: float, gradients: float) -> list[Copied]:
     """Return the copies of embedding, head or a first layer, which nothing hides [B]."""
     rates = host_rates(setup.cluster)
-    times = (weights / rates.from_host, gradients / rates.to_host)
-    return [Copied(time, 0.0, 1.0) for time in times if time > 0]
+    copies = (
+        Copied(weights / rates.from_host, 0.0, 1.0, forward=True),
+        Copied(gradients / rates.to_host, 0.0, 1.0),
+    )
+    return [copy for copy in copies if copy.time_s > 0]
 
 
 def whole_gradients(setup: Setup, gradients: float, backward_s: float, layers: int) -> list[Copied]:
     """Return the copies of a micro batch's gradients, reduced beside the backward pass: the last layer's wait."""
     time, last = gradients / host_rates(setup.cluster).to_host, 1.0 / max(layers, 1)
     return [Copied(last * time, 0.0, 1.0), Copied((1.0 - last) * time, backward_s, 1.0)]
-
-
-def gradients_leave(setup: Setup) -> bool:
-    """Return whether gradients go to the host in every micro batch, as they are reduced: where they are shared out."""
-    return setup.plan.on_host("optimizer") and setup.plan.zero >= 2
-
-
-def step_end(setup: Setup, updated: float) -> StepEnd:
-    """Return what the update of some parameters of a GPU on its host adds to a step [s]."""
-    plan = setup.plan
-    rates, moved = host_rates(setup.cluster), plan.offload_fraction * updated
-    copies = 0.0 if gradients_leave(setup) else moved * updated_gradient_bytes(setup) / rates.to_host
-    copies += 0.0 if plan.on_host("parameters") else moved * weight_bytes(setup) / rates.from_host
-    return StepEnd(copies, moved * host_update_bytes(setup) / rates.update)
 
 
 def offload_stretch(setup: Setup, copies: Iterable[Copied], end: StepEnd, step_s: float, count: float) -> Stretch:
@@ -154,8 +141,9 @@ def offload_stretch(setup: Setup, copies: Iterable[Copied], end: StepEnd, step_s
     def longer(sign: float) -> tuple[float, float]:
         slower = math.exp(sign * Z80 * rates.copy_deviation)
         copied = count * sum(copy.exposed_s(slower) - copy.exposed_s() for copy in listed)
-        copied += (slower - 1.0) * end.copies_s
-        return copied, math.expm1(sign * Z80 * rates.update_deviation) * end.update_s
+        copied += sum(end.exposed_s(copying=slower)) - end.time_s
+        updating = math.exp(sign * Z80 * update_rate(setup)[1])
+        return copied, sum(end.exposed_s(updating=updating)) - end.time_s
 
     down, up = (
         math.hypot(*(math.log1p(max(added, -0.99 * step_s) / step_s) for added in longer(sign))) for sign in (-1.0, 1.0)
@@ -165,22 +153,32 @@ def offload_stretch(setup: Setup, copies: Iterable[Copied], end: StepEnd, step_s
 
 def offload_notes(setup: Setup, updated: float, terms_s: Mapping[str, float]) -> list[str]:
     """Return at which rates a host is taken to work, and how unsure that is."""
-    rates = host_rates(setup.cluster)
+    rates, plan = host_rates(setup.cluster), setup.plan
     ways = f"{format_si(rates.to_host, 'B/s', 3)} to its host and {format_si(rates.from_host, 'B/s', 3)} from it"
     notes = [f"A {setup.hardware.name} copies {ways}, with pinned memory."]
-    if terms_s.get("cpu_optimizer"):
-        sharing = setup.cluster.sharing_host
-        stated = not math.isnan(setup.cluster.host_bytes_per_s)
-        what = "as stated" if stated else "assumed"
-        unsure = "" if stated else (
-            f" Hosts differ: the interval counts {math.exp(-Z80 * rates.update_deviation):.2f} to "
-            f"{math.exp(Z80 * rates.update_deviation):.1f} times the time. --host-bandwidth states yours."
-        )  # fmt: skip
-        share, whose = setup.plan.offload_fraction * updated, "alone on its host"
-        if sharing > 1:
-            whose = f"{sharing} GPUs share the host"
-        notes.append(
-            f"The CPU updates {format_si(share, '')} parameters a GPU, {host_update_bytes(setup):g} B each, at "
-            f"{format_si(rates.update, 'B/s', 3)} ({what}; {whose}).{unsure}"
-        )
-    return notes
+    if not plan.on_host("optimizer"):
+        return notes
+    if (overlap := cpu_overlap(setup)) not in setup.framework.host.overlaps:
+        notes.append(f"{setup.framework.name} has no cpu_overlap = {overlap}: this is predicted as if it had.")
+    if overlap == "passes":
+        notes.append("Weights are a step old where the update runs beside the passes of the next step.")
+    return [*notes, _update_note(setup, updated)] if terms_s.get("cpu_optimizer") else notes
+
+
+def _update_note(setup: Setup, updated: float) -> str:
+    """Return how the CPU updates parameters, how fast, and how unsure that is."""
+    sharing, number = setup.cluster.sharing_host, threads(setup)
+    rate, deviation = update_rate(setup)
+    stated = not math.isnan(setup.cluster.host_bytes_per_s)
+    whose = f"{sharing} GPUs share the host" if sharing > 1 else "alone on its host"
+    whose += f", {number} thread{'s' * (number > 1)} each" if number else ""
+    unsure = "" if stated else (
+        f" Hosts differ: the interval counts {math.exp(-Z80 * deviation):.2f} to {math.exp(Z80 * deviation):.1f} times "
+        "the time. --host-bandwidth states yours."
+    )  # fmt: skip
+    share, loop = setup.plan.offload_fraction * updated, loop_factor(setup)
+    slow = f", {loop:g} times as long as fused (torch.optim's loop)" if loop > 1 else ""
+    return (
+        f"The CPU updates {format_si(share, '')} parameters a GPU, {host_update_bytes(setup):g} B each, at "
+        f"{format_si(rate, 'B/s', 3)} ({'as stated' if stated else 'assumed'}; {whose}){slow}.{unsure}"
+    )

@@ -39,6 +39,8 @@ _IDLE = (
     IdleOption("frozen_dtype", "", ("",), "lora", 1, "frozen_dtype {} is of the weights beside adapters"),
     IdleOption("dispatcher", "", ("",), "ep", 2, "dispatcher {} is among expert parallel ranks"),
     IdleOption("expert_overlap", False, (False,), "ep", 2, "expert_overlap hides exchanges of expert parallel ranks"),
+    IdleOption("shared_expert_overlap", False, (False,), "ep", 2, "shared_expert_overlap hides exchanges of experts"),
+    IdleOption("dispatch_dtype", "", ("",), "ep", 2, "dispatch_dtype {} is of tokens among expert parallel ranks"),
     IdleOption("expert_imbalance", 1.0, (1,), "ep", 2, "expert_imbalance is among expert parallel ranks"),
 )
 

@@ -16,7 +16,8 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.frozen import FROZEN_BYTES, largest_matrix
 from perfmodel.training.held import Held, Parameters
-from perfmodel.training.host_offload import RESIDENT_LAYERS, gradients_leave
+from perfmodel.training.host_offload import RESIDENT_LAYERS
+from perfmodel.training.host_update import cpu_overlap, gradients_leave
 from perfmodel.training.kept import activations_of, slice_of
 from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.memory_facts import MemoryFacts
@@ -141,17 +142,19 @@ class _Holder:
     def _split(self, state: Mapping[str, float], trained: Held) -> tuple[dict[str, float], dict[str, float]]:
         """Return what of weights, gradients and optimizer is on the GPU, and what on its host [B].
 
-        The gradients of what is updated there have a buffer on the host, also where they stay on the GPU until then.
+        The gradients of what is updated there have a buffer on the host, also where they stay on the GPU until then,
+        and two where the update runs beside passes that give the next ones.
         """
         share = self.plan.offload_fraction if self.plan.on_host("optimizer") else 0.0
         on_gpu = dict(state)
         updated = self.parameters.share(trained, self.plan.zero >= 1)
+        gradients = share * updated_gradient_bytes(self.setup) * updated
         host = {
             "optimizer": share * state["optimizer"],
-            "gradients": share * updated_gradient_bytes(self.setup) * updated,
+            "gradients": gradients * (2.0 if cpu_overlap(self.setup) == "passes" else 1.0),
         }
         on_gpu["optimizer"] -= host["optimizer"]
-        on_gpu["gradients"] -= host["gradients"] * gradients_leave(self.setup)
+        on_gpu["gradients"] -= gradients * gradients_leave(self.setup)
         if self.plan.on_host("parameters"):
             host["weights"], on_gpu["weights"] = state["weights"], 0.0
         return on_gpu, host

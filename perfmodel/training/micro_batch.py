@@ -11,8 +11,14 @@ from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import kernel_gap_s
 from perfmodel.training.adapters import adapted, adapter_bytes, adapters_of
 from perfmodel.training.dispatch import layer_launches
-from perfmodel.training.exchange import context_exchange, expert_exchange, expert_tensor_exchange, tensor_exchange
-from perfmodel.training.expert_overlap import Window, hidden_s, overlaps
+from perfmodel.training.exchange import (
+    Routed,
+    context_exchange,
+    expert_exchange,
+    expert_tensor_exchange,
+    tensor_exchange,
+)
+from perfmodel.training.expert_overlap import Window, beside_shared_s, hidden_s, overlaps
 from perfmodel.training.frozen import frozen_kernels
 from perfmodel.training.kernels import CoreTime, needs_transposed, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
@@ -145,9 +151,13 @@ def _hidden_s(setup: Setup, work: LayerWork, forward: Vector, backward: Vector) 
         trained + slow * work.expert_streams_backward_s,
     )
 
+    routed = _routed(setup, work)
+    there = routed.there_s / routed.time_s if routed.time_s else 0.5
+
     def window(parts: Vector, experts_s: float) -> Window:
         exchange_s = float(parts[INDEX["expert"]])
-        return Window(float(parts.sum() - parts[INDEX["host"]]) - exchange_s - experts_s, experts_s, exchange_s)
+        rest_s = float(parts.sum() - parts[INDEX["host"]]) - exchange_s - experts_s
+        return Window(rest_s, experts_s, exchange_s, there)
 
     return hidden_s(window(forward, inside[0]), window(backward, inside[1]), setup.constants.sm_share)
 
@@ -168,15 +178,33 @@ def _exchanges(
     )
     maxima = setup.maxima * exchange_time(setup.groups.tensor, "all_reduce", 4.0)
     context = context_exchange(setup.groups, shard, config, *attention, share)
-    both = {"expert": 0.0, "host": 0.0}
+    forward = {"tensor": tensor[0] + maxima, "context": context[0]}
+    backward = {"tensor": tensor[1] + maxima, "context": context[1]}
     if kind.moe:
-        router, dispatcher = setup.config.router, setup.dispatcher
-        routing = expert_exchange(setup.groups, work, router, dispatcher, setup.constants.routing)
-        shared = expert_tensor_exchange(setup.groups, shard, work, router, dispatcher)
-        both = {"expert": routing + shared, "host": setup.host_s}
+        routed = _routed(setup, work)
+        cut = expert_tensor_exchange(setup.groups, shard, work, setup.config.router, setup.dispatcher)
+        for parts, hidden in zip((forward, backward), _beside_shared(setup, work, routed), strict=True):
+            parts |= {"expert": routed.time_s - hidden + cut, "host": setup.host_s}
+    return forward, backward
+
+
+def _routed(setup: Setup, work: LayerWork) -> Routed:
+    """Return the exchanges of tokens with experts of other ranks in one pass of a layer [s]."""
+    plan, router = setup.plan, setup.config.router
+    narrow = plan.dispatch_dtype == "fp8"
+    return expert_exchange(setup.groups, work, router, setup.dispatcher, setup.constants.routing, narrow)
+
+
+def _beside_shared(setup: Setup, work: LayerWork, routed: Routed) -> tuple[float, float]:
+    """Return what shared experts hide of the exchanges of each pass of a layer [s]; 0 unless the plan has it so."""
+    if not (setup.plan.shared_expert_overlap and "shared_up" in work.products):
+        return 0.0, 0.0
+    up, down = work.products["shared_up"], work.products["shared_down"]
+    backward = (down.input_s, up.input_s) if setup.plan.lora else (down.backward_s, up.backward_s)
+    share = setup.constants.sm_share
     return (
-        {"tensor": tensor[0] + maxima, "context": context[0], **both},
-        {"tensor": tensor[1] + maxima, "context": context[1], **both},
+        beside_shared_s(*routed, up.forward_s, down.forward_s, share),
+        beside_shared_s(*routed, *backward, share),
     )
 
 

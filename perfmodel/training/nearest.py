@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
-from perfmodel.training.checks import check_idle, check_pipelined_zero, check_sizes, equal_stages, uneven
+from perfmodel.training.checks import (
+    check_dispatch,
+    check_dualpipe,
+    check_idle,
+    check_pipelined_zero,
+    check_sizes,
+    equal_stages,
+    uneven,
+)
 from perfmodel.training.framework import nearest_framework
 from perfmodel.training.plan import TrainingPlan, divisors, nearest_divisor
 from perfmodel.workloads.model_config import ModelConfig
@@ -26,6 +34,8 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
     """
     check_idle(plan)
     check_pipelined_zero(plan)
+    check_dualpipe(config, plan)
+    check_dispatch(config, plan)
     try:
         check_sizes(config, cluster, plan)
     except UsageError as problem:

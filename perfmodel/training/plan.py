@@ -12,15 +12,22 @@ from perfmodel.core.work import plain_ints
 from perfmodel.errors import UsageError, suggesting_class, unknown_name
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.training.choices import ATTENTION as ATTENTION
+from perfmodel.training.choices import (
+    CPU_OPTIMIZERS,
+    CPU_OVERLAPS,
+    DISPATCH_DTYPES,
+    UPDATED_THERE,
+    offloaded,
+    parse_offload,
+)
 from perfmodel.training.choices import DTYPES as DTYPES
 from perfmodel.training.choices import OPTIMIZERS as OPTIMIZERS
 from perfmodel.training.choices import AdapterTargets as AdapterTargets
 from perfmodel.training.choices import ContextAlgorithm as ContextAlgorithm
 from perfmodel.training.choices import Recompute as Recompute
 from perfmodel.training.choices import Schedule as Schedule
-from perfmodel.training.choices import offloaded, parse_offload
 from perfmodel.training.documents import document_lengths
-from perfmodel.training.framework import nearest_framework
+from perfmodel.training.framework import Framework, nearest_framework
 from perfmodel.training.frozen import FROZEN as FROZEN
 from perfmodel.training.idle import idle_options
 
@@ -51,8 +58,8 @@ class TrainingPlan:
     stages : layers of each stage where they are unequal, pp vp numbers that sum to the layers; () for equal ones.
         Those of an encoder come before those of its decoder.
     zero : what data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP).
-        -1 as the framework does (`Framework.usual_zero`, and no more than it can beside a pipeline), which the plan
-        then has.
+        -1 as the framework does (`Framework.usual_zero`, and no more than it can beside a pipeline, or 1 under
+        DualPipe), which the plan then has.
     hsdp : share out within a domain of NVLink only, and reduce the shards between these.
     dtype : of the matrix products of the layers, one of `DTYPES`.
     recompute : see `Recompute`.
@@ -69,6 +76,9 @@ class TrainingPlan:
         framework does.
     expert_overlap : whether exchanges of experts run beside the passes of another micro batch, see
         `perfmodel.training.expert_overlap`.
+    shared_expert_overlap : whether shared experts run beside their layer's exchanges of routed ones.
+    dispatch_dtype : in which tokens go to experts of other ranks, "fp8" with a scale for 128 numbers, or "bf16"; "" for
+        16 bits. What comes back has them in any case.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     lora_targets : which matrices have adapters, see `AdapterTargets`.
     frozen_dtype : in which the matrices beside adapters are stored, one of `FROZEN`; "" as they compute ("nf4": QLoRA).
@@ -76,6 +86,10 @@ class TrainingPlan:
         CPU), "parameters" (weights that are shared out, zero 3), "activations" (what forward keeps for backward);
         "none".
     offload_fraction : share of the parameters whose optimizer is on the host.
+    cpu_optimizer : how the CPU updates them, "fused" or "for-loop"; "" as the framework does.
+    cpu_threads : of each rank, which update its parameters; 0 as the framework's launcher has it.
+    cpu_overlap : what runs beside that update: "none", its "copies", or with them the "passes" of the next step; "" as
+        the framework does. See `perfmodel.training.host_update`.
     documents : lengths of the documents of which a sequence consists, each as frequent as the others, which attend to
         themselves alone; () for one document a sequence. A number stands for one length.
     length_spread : lengths of documents are uniform within this share of each of ``documents``.
@@ -115,10 +129,15 @@ class TrainingPlan:
     documents: tuple[int, ...] = ()
     length_spread: float = 0.0
     expert_overlap: bool = False
+    shared_expert_overlap: bool = False
+    dispatch_dtype: str = ""
+    cpu_optimizer: str = ""
+    cpu_threads: int = 0
+    cpu_overlap: str = ""
 
     def __post_init__(self) -> None:
         counts = ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "vp")
-        counts_or_none = ("etp", "lora", "encoder_seq")
+        counts_or_none = ("etp", "lora", "encoder_seq", "cpu_threads")
         plain_ints(self, (*counts, *counts_or_none, "zero"))
         self._check_types()
         for name in counts:
@@ -142,7 +161,10 @@ class TrainingPlan:
         object.__setattr__(self, "stages", tuple(self.stages))
         object.__setattr__(self, "offload", parse_offload(self.offload, "offload"))
         object.__setattr__(self, "documents", document_lengths(self.documents, self.length_spread))
-        choices = {"dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN}
+        choices = {
+            "dtype": DTYPES, "attention": ATTENTION, "optimizer": OPTIMIZERS, "frozen_dtype": FROZEN,
+            "cpu_optimizer": CPU_OPTIMIZERS, "cpu_overlap": CPU_OVERLAPS, "dispatch_dtype": DISPATCH_DTYPES,
+        }  # fmt: skip
         for name, allowed in choices.items():
             text = getattr(self, name)
             if text not in allowed:
@@ -164,7 +186,8 @@ class TrainingPlan:
         if self.zero == USUAL_ZERO:
             framework, _ = nearest_framework(self.framework)
             most = framework.pipeline_zero if self.pp > 1 else 3
-            object.__setattr__(self, "zero", min(framework.usual_zero, most))
+            most = min(most, 1) if self.pp > 1 and self.schedule == Schedule.DUALPIPE else most
+            object.__setattr__(self, "zero", most_zero(framework, min(framework.usual_zero, most)))
 
     def _usual_algorithm(self) -> str:
         """Return how the framework splits attention among context parallel ranks; any name without such ranks."""
@@ -184,10 +207,14 @@ class TrainingPlan:
             "frozen_dtype",
             "dispatcher",
             "offload",
+            "cpu_optimizer",
+            "cpu_overlap",
+            "dispatch_dtype",
         ):
             if not isinstance(getattr(self, name), str):
-                raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
-        for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap"):
+                how = 'one text with commas, as in "optimizer,activations"' if name == "offload" else "a name"
+                raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy=f"Write {how}.")
+        for name in ("sp", "hsdp", "tp_overlap", "dropout", "expert_overlap", "shared_expert_overlap"):
             if not isinstance(getattr(self, name), bool | None):
                 raise UsageError(f"{name} = {getattr(self, name)!r} is neither true nor false.", place=PLACE)
         for name in ("expert_imbalance", "offload_fraction", "length_spread"):
@@ -203,10 +230,11 @@ class TrainingPlan:
         """Raise for a share of nothing, or weights on the host that nothing brings back layer by layer."""
         if not 0 < self.offload_fraction <= 1:
             raise refused(f"offload_fraction = {self.offload_fraction:g} is not above 0 and at most 1", "Use 0.5")
-        if self.offload_fraction < 1 and not self.on_host("optimizer"):
+        given = (name for name, unset in UPDATED_THERE.items() if getattr(self, name) != unset)
+        if not self.on_host("optimizer") and (name := next(given, "")):
             raise refused(
-                f"offload_fraction = {self.offload_fraction:g} is of the optimizer, and offload = {self.offload}",
-                'Use offload = "optimizer", or leave offload_fraction out',
+                f"{name} = {getattr(self, name)} is of the optimizer, and offload = {self.offload}",
+                f'Use offload = "optimizer", or leave {name} out',
             )
         if self.on_host("parameters") and self.zero != 3:
             raise refused(
@@ -314,7 +342,7 @@ class TrainingPlan:
         if "cp_algorithm" not in values and self.cp_algorithm == self._usual_algorithm():
             values["cp_algorithm"] = ""
         if "offload" in values and "optimizer" not in str(values["offload"]):
-            values.setdefault("offload_fraction", 1.0)
+            values = {**UPDATED_THERE, **values}
         if "documents" in values and not values["documents"]:
             values.setdefault("length_spread", 0.0)
         plan = dataclasses.replace(self, **values)  # type: ignore[arg-type]
@@ -346,6 +374,11 @@ def nearest_divisor(number: int, wanted: int) -> int:
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise UsageError(f"{name} = {value!r} is not a whole number from 1 to 10^9.", place=PLACE)
+
+
+def most_zero(framework: Framework, most: int) -> int:
+    """Return the most that the data parallel ranks of a framework share out, up to a stage of ZeRO; 0 for nothing."""
+    return max((stage for stage in framework.zero_stages if stage <= most), default=0)
 
 
 def _usual_schedule(vp: int) -> Schedule:

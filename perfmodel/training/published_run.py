@@ -275,9 +275,14 @@ def run_plan(run: Run) -> TrainingPlan:
         dispatcher=_dispatcher(run),
         offload=_stated(run, "offload"),
         offload_fraction=_stated_number(run, "offload_fraction", 1.0),
+        cpu_optimizer=_stated(run, "cpu_optimizer"),
+        cpu_threads=int(_stated_number(run, "cpu_threads", 0)),
+        cpu_overlap=_stated(run, "cpu_overlap"),
         documents=tuple(int(length) for length in re.findall(r"\d+", _stated(run, "documents"))),
         length_spread=_stated_number(run, "length_spread", 0.0),
         expert_overlap=_stated(run, "expert_overlap") == "1",
+        shared_expert_overlap=_stated(run, "shared_expert_overlap") == "1",
+        dispatch_dtype=_stated(run, "dispatch_dtype"),
         schedule=_stated(run, "schedule"),
     ).changed()
 

@@ -15,14 +15,15 @@ from perfmodel.core.machine_parts import BRIDGE_NAMES, accessories
 from perfmodel.operators.routing import Dispatcher
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.prediction.stretch import Stretch
-from perfmodel.training.alike import gathers_once
+from perfmodel.training.bubble import bubble_s
 from perfmodel.training.choices import offloaded
 from perfmodel.training.constants import Constants
 from perfmodel.training.documents import imbalance
 from perfmodel.training.expert_overlap import overlap_note, overlap_stretch, pairs
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import RANKS, frameworks, nearest_framework, says_nothing
-from perfmodel.training.host_offload import StepEnd, offload_notes, offload_stretch, step_end
+from perfmodel.training.host_offload import offload_notes, offload_stretch
+from perfmodel.training.host_update import StepEnd, step_end
 from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes, layer_passes, looked_up, stem_passes
 from perfmodel.training.nearest import check_plan
@@ -144,12 +145,12 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     together = pairs(plan, count)
     hidden = together * slowest.hidden_s
     terms["expert"] -= hidden
-    terms["bubble"] = _bubble(setup, gpus, slowest)
+    terms["bubble"] = bubble_s(setup, gpus, slowest)
     terms["sends"] = _sends(setup)
     terms["data"] = count * slowest.sharding_s + exchange_s
     terms["optimizer"] = update_s
-    terms["offload"] = count * slowest.offload_s + end.copies_s
-    terms["cpu_optimizer"] = end.update_s
+    copies_s, terms["cpu_optimizer"] = end.exposed_s()
+    terms["offload"] = count * slowest.offload_s + copies_s
     terms["imbalance"] = _imbalance(setup, slowest)
     total = sum(terms.values())
     waits = slowest.waits.stretch(setup.dispatch_deviation, total, count)
@@ -203,18 +204,20 @@ def slowest_gpu(setup: Setup, gpus: Iterable[StageGpu]) -> tuple[StageGpu, float
     count = setup.micro_batches
     together = pairs(setup.plan, count)
     host = setup.plan.on_host("optimizer")
+
+    def passes_s(gpu: StageGpu) -> float:
+        return count * gpu.time_s - together * gpu.hidden_s
+
     ends = [
         (
             gpu,
             gradients_time(setup, gpu),
             update_time(setup, gpu),
-            step_end(setup, updated_parameters(setup, gpu)) if host else StepEnd(),
+            step_end(setup, updated_parameters(setup, gpu), passes_s(gpu)) if host else StepEnd(),
         )
         for gpu in gpus
     ]
-    return max(
-        ends, key=lambda end: count * end[0].time_s - together * end[0].hidden_s + end[1] + end[2] + end[3].time_s
-    )
+    return max(ends, key=lambda end: passes_s(end[0]) + end[1] + end[2] + end[3].time_s)
 
 
 def _imbalance(setup: Setup, gpu: StageGpu) -> float:
@@ -278,6 +281,11 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
         notes.append(f"Ranks that exchange over the network: {listed}.")
         if "expert" in crossing:
             notes += _copies_note(setup)
+    if known and plan.dispatch_dtype == "fp8":
+        notes.append(
+            "No described framework sends tokens to experts in 8 bits, as DeepSeek's own code does (NVIDIA/Megatron-LM "
+            "issue 3578): this is predicted as if it did."
+        )
     return tuple(notes)
 
 
@@ -324,39 +332,6 @@ def _without_effect(setup: Setup) -> list[str]:
     if plan.grad_dtype and setup.groups.data.ranks == 1:
         notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
     return notes
-
-
-def _bubble(setup: Setup, gpus: Iterable[StageGpu], slowest: StageGpu) -> float:
-    """Return the time that the slowest GPU waits for the pipeline to fill and to empty [s].
-
-    While the others run their first and their last micro batch it has none: the sum over the other GPUs of t / v, with
-    t = F + B of a micro batch through all of its v stages; (p - 1) t / v of equal ones. Where 1F1B has its slowest GPU
-    early, the micro batches under way hide some of it: it is the most that a step waits. A zero-bubble schedule fills
-    it with the products of the weights' gradients: F + B - 2 W of each (Qi et al. 2023, ZB-H1). DualPipe waits
-    (p / 2 - 1) (P + B - 3 W) of equal ones, where P is a forward and a backward pass as a pair (DeepSeek-AI 2024, table
-    2): the sum over the other GPUs of one half of the pipeline, which hold the same stages as those of the other half.
-    What all GPUs exchange once a step at the same time, weights that stay gathered, delays none of them more than the
-    others.
-    """
-    plan = setup.plan
-    if plan.pp == 1:
-        return 0.0
-    if plan.schedule == Schedule.DUALPIPE:
-
-        def waiting(gpu: StageGpu) -> float:
-            pair = max(gpu.time_s - gpu.hidden_s, gpu.waits.dispatch_s)
-            return max(0.0, pair + float(gpu.backward.sum()) - 3.0 * gpu.weights_s)
-
-        return max(0.0, 0.5 * sum(map(waiting, gpus)) - waiting(slowest))
-    once = gathers_once(setup)
-
-    def passing(gpu: StageGpu) -> float:
-        # passes that fill and drain stand alone, and without the exchange the host may take longer than the GPU
-        busy, host_s = gpu.time_s - gpu.waits.at(1.0), gpu.waits.dispatch_s
-        both = max(max(busy, host_s) - gpu.sharding_s, host_s) if once else max(busy, host_s)
-        return both - 2.0 * gpu.weights_s if plan.schedule == Schedule.ZERO_BUBBLE else both / plan.vp
-
-    return max(0.0, sum(map(passing, gpus)) - passing(slowest))
 
 
 def _sends(setup: Setup) -> float:

@@ -14,7 +14,8 @@ from perfmodel.training.study import Study
 
 _PLAN_KEYS = (
     "tp", "pp", "vp", "cp", "ep", "etp", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
-    "schedule", "expert_overlap", "offload", "offload_fraction", "documents", "length_spread",
+    "schedule", "expert_overlap", "shared_expert_overlap", "dispatch_dtype", "offload", "offload_fraction",
+    "cpu_optimizer", "cpu_threads", "cpu_overlap", "documents", "length_spread",
 )  # fmt: skip
 
 
@@ -27,6 +28,8 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     words += [f"zero{plan.zero}"] if plan.zero else []
     words += ["hsdp"] if plan.hsdp else []
     words += ["expert-overlap"] if plan.expert_overlap else []
+    words += ["shared-overlap"] if plan.shared_expert_overlap else []
+    words += [f"dispatch-{plan.dispatch_dtype}"] if plan.dispatch_dtype else []
     words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble", "dualpipe") else []
     words += [f"mbs{plan.micro_batch}"]
     words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
@@ -42,7 +45,9 @@ def _host_words(plan: TrainingPlan) -> list[str]:
     if plan.offload == "none":
         return []
     share = f"optimizer{plan.offload_fraction:.0%}" if plan.offload_fraction < 1 else "optimizer"
-    return ["host:" + plan.offload.replace("optimizer", share)]
+    threads = f"{plan.cpu_threads}threads" if plan.cpu_threads else ""
+    beside = f"beside-{plan.cpu_overlap}" if plan.cpu_overlap not in ("", "none") else plan.cpu_overlap and "in-turn"
+    return ["host:" + plan.offload.replace("optimizer", share), *filter(None, (plan.cpu_optimizer, threads, beside))]
 
 
 def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:

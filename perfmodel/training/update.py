@@ -15,6 +15,7 @@ from perfmodel.training.expert_overlap import pairs
 from perfmodel.training.framework import Framework
 from perfmodel.training.host_copies import host_copies
 from perfmodel.training.host_offload import Copied
+from perfmodel.training.host_rates import host_rates
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import INDEX, PARTS, Passes, Vector
 from perfmodel.training.newton_schulz import orthogonal_s
@@ -28,7 +29,8 @@ class StageGpu:
 
     Its parameters, and those of them that are trained, are told apart as in `Passes`. ``hidden_s`` is how much shorter
     both passes are in pairs. It has ``layered``, layers of each kind with their number, and ``outer``, what stands
-    outside them. ``copies`` are those to and from the host in a micro batch.
+    outside them. ``copies`` are those to and from the host in a micro batch; ``alone_sharding_s`` and
+    ``alone_offload_s`` are what sharded weights and copies add to one whose passes are in no pairs.
     """
 
     forward: Vector
@@ -45,6 +47,8 @@ class StageGpu:
     layered: tuple[tuple[Passes, int], ...] = ()
     outer: tuple[Passes, ...] = ()
     copies: tuple[Copied, ...] = ()
+    alone_sharding_s: float = 0.0
+    alone_offload_s: float = 0.0
 
     @property
     def offload_s(self) -> float:
@@ -55,6 +59,25 @@ class StageGpu:
     def time_s(self) -> float:
         """Both passes, one after the other, with what sharded weights and copies to the host add [s]."""
         return float(self.forward.sum() + self.backward.sum()) + self.sharding_s + self.offload_s
+
+    @property
+    def alone_s(self) -> float:
+        """The same of a micro batch whose passes are in no pairs [s]."""
+        return float(self.forward.sum() + self.backward.sum()) + self.alone_sharding_s + self.alone_offload_s
+
+    @property
+    def spans_s(self) -> tuple[float, float]:
+        """The forward and the backward pass, each with what it waits for copies [s]."""
+        copied = sum(copy.exposed_s() for copy in self.copies if copy.forward)
+        return float(self.forward.sum()) + copied, float(self.backward.sum()) + self.offload_s - copied
+
+    @property
+    def link_s(self) -> tuple[float, float]:
+        """How long copies occupy the link to the host in each of them [s]."""
+        forward, backward = (
+            sum(copy.occupied_s for copy in self.copies if copy.forward == way) for way in (True, False)
+        )
+        return forward, backward
 
     def passes_s(self, paired: float) -> tuple[float, float]:
         """Return the forward and the backward pass where some share of them, from 0 to 1, is in pairs [s].
@@ -76,9 +99,19 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
     backward = sum((count * passes.backward for passes, count in parts), zero)
     ahead, behind = (sum(count * passes.launches[place] for passes, count in parts) for place in (0, 1))
     hidden = sum(count * passes.hidden_s for passes, count in parts)
-    copies = host_copies(setup, counts, layers, outer, float(backward.sum())) if setup.plan.offload != "none" else []
     paired = pairs(setup.plan, setup.micro_batches) / setup.micro_batches
-    busy = float(forward.sum() + backward.sum()) + sharding + sum(copy.exposed_s() for copy in copies)
+
+    def copied(share: float) -> list[Copied]:
+        moves = setup.plan.offload != "none"
+        return host_copies(setup, counts, layers, outer, float(backward.sum()), share) if moves else []
+
+    copies = copied(paired)
+    offload = alone_offload = sum(copy.exposed_s() for copy in copies)
+    alone_sharding = sharding
+    if paired and hidden:
+        alone_offload = sum(copy.exposed_s() for copy in copied(0.0))
+        alone_sharding = _sharding_time(setup, layered, tuple(outer), paired=0.0)
+    busy = float(forward.sum() + backward.sum()) + sharding + offload
     busy -= paired * hidden  # those of the pipeline's filling and draining are as long as without pairs
     waits = Waits(busy, setup.dispatch_s, ahead, behind)
     forward[INDEX["host"]] += waits.forward_s
@@ -98,6 +131,8 @@ def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes],
         layered=layered,
         outer=tuple(outer),
         copies=tuple(copies),
+        alone_sharding_s=alone_sharding,
+        alone_offload_s=alone_offload,
     )
 
 
@@ -124,16 +159,26 @@ def both_ways(one: StageGpu, other: StageGpu) -> StageGpu:
         layered=(*one.layered, *other.layered),
         outer=(*one.outer, *other.outer),
         copies=tuple(copy._replace(number=0.5 * copy.number) for copy in (*one.copies, *other.copies)),
+        alone_sharding_s=0.5 * (one.alone_sharding_s + other.alone_sharding_s),
+        alone_offload_s=0.5 * (one.alone_offload_s + other.alone_offload_s),
     )
 
 
 def _sharding_time(
-    setup: Setup, layered: tuple[tuple[Passes, int], ...], outer: tuple[Passes, ...], slower: float = 1.0
+    setup: Setup,
+    layered: tuple[tuple[Passes, int], ...],
+    outer: tuple[Passes, ...],
+    slower: float = 1.0,
+    paired: float | None = None,
 ) -> float:
-    """Return what sharded weights add to one micro batch of a GPU [s], with exchanges that take a factor as long."""
+    """Return what sharded weights add to one micro batch of a GPU [s].
+
+    Exchanges take ``slower`` times as long. ``paired`` is the share of passes in pairs, where it is not the plan's.
+    """
     if not setup.sharded:
         return 0.0
-    inside = sum(count * _sharded_layer(setup, passes, slower) for passes, count in layered)
+    share = pairs(setup.plan, setup.micro_batches) / setup.micro_batches if paired is None else paired
+    inside = sum(count * _sharded_layer(setup, passes, slower, share) for passes, count in layered)
     first = [passes for passes, _ in layered[:1]] or list(outer[:1])
     return inside + sum(_sharded_outer(setup, passes, slower) for passes in [*outer, *first])
 
@@ -149,7 +194,7 @@ def exchanged_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
     return setup.micro_batches * sharding + gradients_time(setup, gpu, slower)
 
 
-def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
+def _sharded_layer(setup: Setup, passes: Passes, slower: float, paired: float) -> float:
     """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
 
     Forward gathers beside the layer before, backward gathers again and reduces; of two passes in a pair all of it runs
@@ -161,7 +206,6 @@ def _sharded_layer(setup: Setup, passes: Passes, slower: float) -> float:
     again, share = gather if setup.plan.zero == 3 else 0.0, setup.contention
     cost = exposed(gather, forward, share) + exposed(again + scatter, backward, share)
     if passes.hidden_s:
-        paired = pairs(setup.plan, setup.micro_batches) / setup.micro_batches
         pair = exposed(gather + again + scatter, forward + backward - passes.hidden_s, share)
         cost += paired * (pair - cost)
     shared = sum(alike.held for alike in alike_ranks(setup, passes) if setup.sharing(alike.group).ranks > 1)
@@ -181,18 +225,19 @@ def gradients_time(setup: Setup, gpu: StageGpu, slower: float = 1.0) -> float:
 
     Hidden behind the last backward and the first forward pass of one virtual stage, and at least the last layer's share
     is exposed. ZeRO 2 keeps a share of the gradients only, which it reduces in every micro batch, behind its backward
-    pass. HSDP reduces the shards between domains. Exchanges take ``slower`` times as long as expected.
+    pass. Passes are as long as they wait for copies of the host. HSDP reduces the shards between domains. Exchanges
+    take ``slower`` times as long as expected.
     """
     plan, groups = setup.plan, setup.groups
     if setup.sharded:
         return _between_domains(setup, gpu, slower)
     held = exchanged_gradients(setup, gpu)
     exchange = slower * sum(gradient_exchange(groups, group, count, setup.gradient_bytes) for group, count in held)
-    last = beside_passes(setup, gpu, exchange, float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)))
+    last = beside_passes(setup, gpu, exchange, forward=plan.zero > 0)
     if plan.zero < 2:
         return last
     reduced = sum(exchange_time(group, "reduce_scatter", count * setup.gradient_bytes) for group, count in held)
-    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, slower * reduced, float(gpu.backward.sum()))
+    return last + (setup.micro_batches - 1.0) * beside_passes(setup, gpu, slower * reduced)
 
 
 def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float], tuple[Group, float]]:
@@ -200,13 +245,27 @@ def exchanged_gradients(setup: Setup, gpu: StageGpu) -> tuple[tuple[Group, float
     return (setup.groups.data, gpu.trained), (setup.groups.expert_data, gpu.trained_experts)
 
 
-def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, passes_s: float) -> float:
-    """Return what an exchange of all gradients of a GPU adds to the passes that hide it, if they do [s]."""
+def beside_passes(setup: Setup, gpu: StageGpu, exchange_s: float, *, forward: bool = False) -> float:
+    """Return what an exchange of all gradients of a GPU adds to the passes that hide it, if they do [s].
+
+    They are the last backward and with ``forward`` the next forward pass. What crosses the network shares the link of
+    the GPU with copies of the host: the two take no less than both occupy it.
+    """
     if not setup.framework.overlaps_data_parallel:
         return exchange_s
-    hidden = passes_s / setup.plan.vp
+    both, copied = (one * forward + other for one, other in (gpu.spans_s, gpu.link_s))
+    hidden = both / setup.plan.vp
     left = max(exchange_s / max(gpu.layers, 1), exchange_s - hidden)
+    if copied:
+        left = max(left, _link_share(setup) * exchange_s - max(0.0, hidden - copied / setup.plan.vp))
     return left + setup.constants.sm_share * min(exchange_s, hidden)
+
+
+def _link_share(setup: Setup) -> float:
+    """Return how much of the link to the host an exchange of gradients occupies: none inside a domain of NVLink."""
+    rates, network = host_rates(setup.cluster), setup.cluster.network_bytes_per_s
+    crosses = setup.groups.data.crosses or setup.groups.expert_data.crosses
+    return min(1.0, network / max(rates.to_host, rates.from_host)) if crosses else 0.0
 
 
 def _between_domains(setup: Setup, gpu: StageGpu, slower: float) -> float:
@@ -217,7 +276,7 @@ def _between_domains(setup: Setup, gpu: StageGpu, slower: float) -> float:
         between = Group(setup.cluster, group.ranks // shards.ranks, group.stride * shards.ranks)
         shard = trained / shards.ranks * setup.gradient_bytes
         exchange += slower * exchange_time(between, "all_reduce", shard)
-    return exposed(exchange, float(gpu.backward.sum()), setup.contention)
+    return exposed(exchange, gpu.spans_s[1], setup.contention)
 
 
 def updated_parameters(setup: Setup, gpu: StageGpu) -> float:

@@ -73,7 +73,7 @@ def test_experts_of_a_token_are_distinct_and_no_faster_than_the_link(
     plan = TrainingPlan(batch=8, seq=4096, ep=8, framework="megatron-te")
     setup = Setup(named_model("mixtral-8x7b"), cluster, plan, find_framework("megatron-te"), constants())
     crossing = 4096 * 4096 * 2.0 * 2 * 7 / 8
-    time = expert_exchange(setup.groups, work_of(setup), setup.config.router, dispatcher, routing)
+    time = expert_exchange(setup.groups, work_of(setup), setup.config.router, dispatcher, routing).time_s
     alone = 2.0 * (crossing / (1.25e9 * efficiency) + cluster.alpha_s)
     assert time == pytest.approx(max(2.0 * crossing / 1.25e9, routing * alone))
 
@@ -90,7 +90,7 @@ def deepseek(gpus: int, **sizes: object) -> Setup:
 def test_a_node_exchanges_a_copy_for_each_rank_or_for_each_expert(dispatcher: Dispatcher, copies: float | None) -> None:
     """8 GPUs with a group of 32 experts each: 4 (1 - C(96, 8) / C(128, 8)) = 3.63 of them have experts of a token."""
     setup = deepseek(8)
-    time = expert_exchange(setup.groups, work_of(setup), DEEPSEEK, dispatcher)
+    time = expert_exchange(setup.groups, work_of(setup), DEEPSEEK, dispatcher).time_s
     tokens = 4096 * 7168 * 2.0
     if copies is None:
         kinds = ("all_gather", "reduce_scatter")
@@ -104,7 +104,7 @@ def test_a_token_crosses_to_each_node_once_or_for_each_expert() -> None:
     setup = deepseek(64)
     tokens, network = 4096 * 7168 * 2.0, setup.cluster.network_bytes_per_s
     for dispatcher, copies in ((Dispatcher.DEEPEP, 3.629), (Dispatcher.ALLTOALL, 8.0)):
-        time = expert_exchange(setup.groups, work_of(setup), DEEPSEEK, dispatcher)
+        time = expert_exchange(setup.groups, work_of(setup), DEEPSEEK, dispatcher).time_s
         assert time == pytest.approx(2.0 * (copies * tokens * 7 / 8 / network + setup.cluster.alpha_s), rel=1e-3)
 
 

@@ -13,7 +13,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.workloads.catalog import find_model
 
 times = st.floats(0.0, 10.0)
-windows = st.builds(Window, rest_s=times, experts_s=times, exchange_s=times)
+windows = st.builds(Window, rest_s=times, experts_s=times, exchange_s=times, there=st.floats(0.0, 1.0))
 DEEPSEEK, MOE = find_model("deepseek-v3"), find_model("qwen3-30b-a3b")
 PLAN = TrainingPlan(batch=64, seq=4096, ep=8, framework="megatron-te", dispatcher="alltoall")
 
@@ -28,6 +28,12 @@ def test_each_exchange_runs_beside_the_compute_of_the_other_pass():
     # combine backward 3 beside 3, dispatch forward 2 beside 2, dispatch backward 3 beside 1, combine forward 2 beside 4
     assert hidden_s(forward, backward, 0.0) == pytest.approx(3.0 + 2.0 + 1.0 + 2.0)
     assert hidden_s(forward, backward, 0.25) == pytest.approx(0.75 * 8.0)
+
+
+def test_a_narrow_way_to_the_experts_hides_behind_less():
+    # a third of the exchanges goes there: 2 beside 3, 1 beside 2, 4 beside 1, 2 beside 4
+    forward, backward = Window(3.0, 1.0, 3.0, 1.0 / 3.0), Window(4.0, 2.0, 6.0, 1.0 / 3.0)
+    assert hidden_s(forward, backward, 0.0) == pytest.approx(2.0 + 1.0 + 1.0 + 2.0)
 
 
 @given(forward=windows, backward=windows, contention=st.floats(0.0, 1.0))
@@ -101,7 +107,8 @@ def test_what_cannot_overlap_is_refused(values, message):
         ({"pp": 3}, "pp = 3 is odd"),
         ({"pp": 4, "batch": 96}, "6 micro batches: dualpipe needs an even number of them, and at least 2 pp = 8"),
         ({"pp": 4, "vp": 2}, "schedule dualpipe has one stage a GPU"),
-        ({"pp": 4, "zero": 2, "framework": "torchtitan"}, "dualpipe keeps whole weights and gradients, not zero = 2"),
+        ({"pp": 4, "zero": 2, "framework": "torchtitan"}, "Use zero=0, or schedule = 1f1b with zero = 2"),
+        ({"pp": 4, "zero": 3, "framework": "llmq"}, "DeepSeek trains with zero = 1. Use zero=1, or schedule = 1f1b"),
         ({"pp": 1}, "schedule dualpipe orders a pipeline"),
     ],
 )
@@ -112,6 +119,20 @@ def test_what_dualpipe_cannot_run_is_refused(values, message):
 
     with pytest.raises(UsageError, match=message):
         refused()
+
+
+@pytest.mark.parametrize(("framework", "zero"), [("megatron-te", 1), ("fsdp2-compile", 0), ("megatron-2021", 0)])
+def test_dualpipe_shares_out_the_optimizer_where_its_framework_can(framework, zero):
+    """DeepSeek trains with ZeRO 1. FSDP2 shares out weights or nothing."""
+    plan = TrainingPlan(batch=64, seq=4096, pp=4, schedule="dualpipe", framework=framework)
+    assert plan.zero == zero
+    assert pm.train("llama-3.1-8b", pm.Cluster("h100", gpus=8), plan).time_s > 0
+
+
+def test_an_encoder_and_a_decoder_are_no_stages_of_one_class():
+    plan = TrainingPlan(batch=64, seq=512, pp=4, schedule="dualpipe", framework="megatron-te")
+    with pytest.raises(UsageError, match="would hold a stage of each"):
+        pm.train("flan-t5-large", pm.Cluster("h100", gpus=8), plan)
 
 
 def test_a_gpu_of_dualpipe_holds_the_stages_of_both_ends():

@@ -200,7 +200,7 @@ def test_copies_in_one_direction_share_the_link_and_both_directions_run_at_once(
     assert exposed == pytest.approx([10.0 * (max(3.0, leaves) - 1.0), 10.0 * (3.0 + 2.0 - 2.0)])
     waiting = setup_of(LLAMA, Cluster.of(H100, 8), plan(framework="deepspeed", offload="parameters,activations"))
     exposed = [copy.exposed_s() for copy in layer_copies(waiting, passes, moved, 10.0)]
-    assert exposed == pytest.approx([20.0, 10.0 * (4.0 - 2.0), 10.0 * (2.0 + leaves)])
+    assert exposed == pytest.approx([20.0, 10.0 * (4.0 - 2.0), 10.0 * leaves, 20.0])
 
 
 def test_copies_of_two_passes_in_a_pair_run_beside_the_pair() -> None:
@@ -303,7 +303,8 @@ def test_a_host_without_the_memory_does_not_fit() -> None:
         ("h100", {"offload_fraction": 0.5}, "leave offload_fraction out"),
         ("h100", {"offload": "optimizer", "offload_fraction": 0.0}, "not above 0 and at most 1"),
         ("h100", {"offload": "weights"}, "unknown offload 'weights'"),
-        ("h100", {"offload": 3}, "is no text"),
+        ("h100", {"offload": 3}, "offload = 3 is no text. Write one text with commas"),
+        ("h100", {"offload": "none,optimizer"}, "has none beside optimizer. Write none or optimizer"),
     ],
 )
 def test_what_no_host_can_do(machine: str, values: dict[str, object], message: str) -> None:
@@ -314,8 +315,10 @@ def test_what_no_host_can_do(machine: str, values: dict[str, object], message: s
 
 @pytest.mark.parametrize("stated", [{"host_memory": 0}, {"host_bandwidth": "1MB/s"}, {"host_memory": True}])
 def test_hosts_that_are_none(stated: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         Cluster.of(H100, 8, **stated)  # type: ignore[arg-type]
+    assert next(iter(stated)) in str(caught.value)
+    assert "Write" in caught.value.remedy
 
 
 def test_a_framework_that_lacks_it_says_so() -> None:

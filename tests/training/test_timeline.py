@@ -120,3 +120,25 @@ def test_the_bubble_of_dualpipe_is_near_its_time_line_where_the_head_makes_stage
     end = max(one.end_s for one in passes)
     beside = sum(found.terms_s.get(name, 0.0) for name in ("data", "optimizer", "sends"))
     assert end <= found.time_s - beside <= 1.12 * end
+
+
+@pytest.mark.parametrize("pp", [2, 4, 8, 16])
+@pytest.mark.parametrize("m", [1, 2, 5, 16, 100])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt3-6.7b"])
+def test_the_bubble_of_a_zero_bubble_schedule_is_that_of_its_time_line(model, pp, m):
+    """With one micro batch and with many, where embedding and head make stages unequal."""
+    plan = TrainingPlan(batch=m, seq=2048, pp=pp, schedule="zero_bubble", framework="megatron-te")
+    found = pm.train(model, pm.Cluster("h100", gpus=pp), plan)
+    passes = pipeline_timeline(plan, m, found.stage_forward_s, found.stage_backward_s, found.stage_weights_s)
+    end = max(one.end_s for one in passes)
+    beside = sum(found.terms_s.get(name, 0.0) for name in ("data", "optimizer", "sends"))
+    assert found.time_s - beside == pytest.approx(end, rel=0.01)
+
+
+@given(pp=st.integers(2, 8), m=st.integers(1, 24), backward=st.floats(0.5, 3.0), weights=st.floats(0.0, 1.0))
+def test_one_micro_batch_waits_for_weights_that_fill_nothing(pp, m, backward, weights):
+    """(p - 1) (F + B) - (p - 1 + min(m, p) - 1) W of equal stages, with W <= F = 1 and W <= B - W."""
+    plan, later = TrainingPlan(batch=m, seq=128, pp=pp, schedule="zero_bubble"), min(weights, 0.5 * backward)
+    passes = pipeline_timeline(plan, m, [1.0] * pp, [backward] * pp, [later] * pp)
+    waits = (pp - 1) * (1.0 + backward) - (pp - 2 + min(m, pp)) * later
+    assert max(one.end_s for one in passes) == pytest.approx(m * (1.0 + backward) + waits)
