@@ -105,8 +105,9 @@ def _with_others(
 ) -> Estimate:
     """Return an estimate for no library, or an unknown one, whose interval reaches the times of other kernels.
 
-    It reaches PyTorch's kernels where they are not those of other libraries. For a call of no library it also reaches
-    each measured library whose kernels differ from the assumed ones (`_varied_libraries`).
+    It reaches PyTorch's kernels where they are not those of other libraries, and for a library that is named no chain
+    of them: that has a kernel of its own. For a call of no library it also reaches each measured library whose kernels
+    differ from the assumed ones (`_varied_libraries`).
     """
     library = conditions.library
     if conditions.caller in _KNOWN or hardware.kind == "cpu":
@@ -115,7 +116,8 @@ def _with_others(
     def taken(other: str) -> Number:
         return estimate(op, hardware, peak, replace(conditions, library=other, version=""), floor_s).time_s
 
-    eager = bool(op.composition_in("torch")) or eager_points(op, machine, hardware.kind)
+    chained = not library and bool(op.composition_in("torch"))
+    eager = chained or eager_points(op, machine, hardware.kind, chains=not library)
     eager = eager if op.eager_by_default else False
     if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
         found = reaching(found, where(eager, taken("torch"), found.time_s))
