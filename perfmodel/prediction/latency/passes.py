@@ -43,6 +43,10 @@ RANK_CLOCKS = 1.29
 #: take 0.52 on an A100 and 0.51 on a B200, of fp32 0.57 there, whatever their bytes (NVIDIA/cccl pull requests 302,
 #: 6639 and 3559, in view). Its look-ahead, of 2026, takes 0.22
 LOOK_BACK_CLOCKS = 0.52
+#: FlagGems scans rows of up to so many elements in a block each, and of longer ones adds up parts before, in kernels of
+#: their own (`reduce_then_scan_row` of src/flag_gems/ops/cumsum.py, github.com/flagos-ai/FlagGems, since pull request
+#: 993). That its scan issues as many instructions as CUB's is assumed
+FLAGGEMS, FLAGGEMS_ROW = "flaggems", 16384.0
 #: algorithms of which one block has a row to itself
 ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
 #: bits of a digit of a selection that one block does alone (PyTorch, SortingRadixSelect.cuh, RADIX_BITS), so that it
@@ -82,13 +86,21 @@ def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 def streamed(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = kernels 1.5 launch + max(bytes / (eta W), 0.52 n / (SMs f)) [s].
 
-    The second is a scan by look-back, whose flags a kernel before it resets.
+    The second is a scan by look-back, whose flags a kernel before it resets. In FlagGems two kernels are before that of
+    long rows, the first of which reads them, and none before others.
     """
     op = cast(Scan, op)
     if op.algorithm != "look_back":
         return _terms(op, op.kernels(), 1.0, 0.0, machine, c, conditions)
     added_s = LOOK_BACK_CLOCKS * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
-    return _issued(_terms(op, op.kernels() + 1.0, 1.0, added_s, machine, c, conditions), added_s)
+    if conditions.caller != FLAGGEMS:
+        return _issued(_terms(op, op.kernels() + 1.0, 1.0, added_s, machine, c, conditions), added_s)
+    several = where(op.cols > FLAGGEMS_ROW, 1.0, 0.0)
+    found = _issued(_terms(op, op.kernels() + 2.0 * several, 1.0, added_s, machine, c, conditions), added_s)
+    read = several * op.tensors()[0].size_bytes
+    hbm, l2 = stream_times(read, op.work().working_set_bytes, machine, c, conditions)
+    adds = {**found.adds, HBM: found.adds[HBM] + hbm, L2: found.adds[L2] + l2}
+    return Terms(adds, {**found.alone, HBM: found.alone[HBM] + hbm, L2: found.alone[L2] + l2})
 
 
 def _issued(found: Terms, issued_s: Number) -> Terms:
