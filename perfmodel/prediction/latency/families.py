@@ -159,15 +159,16 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     return [*parts, (True, family(_ROOFLINE))]
 
 
-def eager_points(op: Operator, machine: Machine, kind: str, *, chains: bool = True) -> Any:
+def eager_points(op: Operator, machine: Machine, kind: str, library: str = "") -> Any:
     """Return the points of an operator that some family of PyTorch's own kernels is for, a mask.
 
-    Those that it runs as a chain of kernels count only with ``chains``.
+    A library that is named has no chain of them, and one that is named for its kernel (`Family.kernels`) has that.
     """
-    names = [name for name in _eager(op.op) if chains or name not in _CHAINS]
-    if not names or kind == "cpu":
+    families = [family(name) for name in _eager(op.op) if not (library and name in _CHAINS)]
+    others = [item for item in families if library not in item.kernels]
+    if not others or kind == "cpu":
         return False
-    return functools.reduce(np.logical_or, (_is_pytorchs(family(name), op, machine) for name in names))
+    return functools.reduce(np.logical_or, (_is_pytorchs(item, op, machine) for item in others))
 
 
 def _is_pytorchs(item: Family, op: Operator, machine: Machine) -> Any:

@@ -106,8 +106,8 @@ def _with_others(
     """Return an estimate for no library, or an unknown one, whose interval reaches the times of other kernels.
 
     It reaches PyTorch's kernels where they are not those of other libraries, and for a library that is named no chain
-    of them: that has a kernel of its own. For a call of no library it also reaches each measured library whose kernels
-    differ from the assumed ones (`_varied_libraries`).
+    of them: that has a kernel of its own, and may be named for it ("fa2"). For a call of no library it also reaches
+    each measured library whose kernels differ from the assumed ones (`_varied_libraries`).
     """
     library = conditions.library
     if conditions.caller in _KNOWN or hardware.kind == "cpu":
@@ -117,7 +117,7 @@ def _with_others(
         return estimate(op, hardware, peak, replace(conditions, library=other, version=""), floor_s).time_s
 
     chained = not library and bool(op.composition_in("torch"))
-    eager = chained or eager_points(op, machine, hardware.kind, chains=not library)
+    eager = chained or eager_points(op, machine, hardware.kind, library)
     eager = eager if op.eager_by_default else False
     if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
         found = reaching(found, where(eager, taken("torch"), found.time_s))
