@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, anywhere, where
+from perfmodel.core.work import Number, Tensor, anywhere, ceil, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.sampling import Sampling
 from perfmodel.operators.scan import Scan
@@ -39,6 +39,10 @@ STARTS = 1.5
 #: B200 2^28 keys take 1.42 clocks in one pass (8 bits) and 1.66 in each of four (32 bits), where memory would take
 #: a third of that (NVIDIA/cccl pull requests 9247 and 3655, in view)
 RANK_CLOCKS = 1.29
+#: libraries whose radix sorts are CUB's, and keys of 4 B and less that a block ranks in them: 384 threads with 21 each,
+#: and fewer wider ones (AgentRadixSortOnesweepPolicy of cub/device/dispatch/tuning/tuning_radix_sort.cuh,
+#: github.com/NVIDIA/cccl). Nobody's tiles are known for other calls, which are taken to be even
+OF_CUB, RANKED_TILE, RANKED_BYTES = ("cub", "thrust", "cupy"), 8064.0, 4.0
 #: SM clocks of an element in CUB's scan by look-back, which adds it up in its thread, warp and block: 2^28 of 8 bits
 #: take 0.52 on an A100 and 0.51 on a B200, of fp32 0.57 there, whatever their bytes (NVIDIA/cccl pull requests 302,
 #: 6639 and 3559, in view). Its look-ahead, of 2026, takes 0.22
@@ -58,12 +62,18 @@ _STREAM = (ETA, replace(START, library=True), FEED, FILL)
 def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = kernels 1.5 launch + max(bytes / (scattered eta W), 1.29 passes n / (SMs f)) [s].
 
-    The second is a radix sort's, whose blocks rank their keys.
+    The second is a radix sort's, whose blocks rank their keys: in CUB whole tiles, so that the SM with most of them
+    takes longest.
     """
     op = cast(Sort, op)
     ranked_s: Number = 0.0
     if op.algorithm == "radix":
-        ranked_s = RANK_CLOCKS * op.passes() * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
+        keys: Number = op.rows * op.cols / machine.sm_count
+        if conditions.caller in OF_CUB:
+            widest = max(map(dtype_bytes, (op.dtype, op.value_dtype or op.dtype)))
+            tile = RANKED_TILE * min(1.0, RANKED_BYTES / widest)
+            keys = minimum(op.cols, tile) * ceil(op.rows * ceil(op.cols / tile) / machine.sm_count)
+        ranked_s = RANK_CLOCKS * op.passes() * keys / machine.clock_hz
     return _issued(_terms(op, op.kernels(), 1.0 / c["scattered"], ranked_s, machine, c, conditions), ranked_s)
 
 

@@ -1,10 +1,12 @@
-"""Scans whose kernels are known of a library."""
+"""Scans whose kernels are known of a library, and the tiles of radix sorts."""
 
 import numpy as np
 import pytest
 
 import perfmodel as pm
 
+#: keys of 4 B that a block of a radix sort ranks
+TILE = 8064
 #: columns up to which FlagGems scans a row in one block, and the first beyond
 SHORT, LONG = 16384, 16385
 
@@ -34,3 +36,27 @@ def test_scans_of_flaggems_by_arrays_are_those_by_numbers() -> None:
     cols = np.array([1.0, 1024.0, SHORT, LONG, 1e6])
     alone = [float(_time("flaggems", 64, one, "h100")) for one in cols]
     assert _time("flaggems", 64, cols, "h100") == pytest.approx(alone)
+
+
+def _sorted(keys: object, dtype: str = "fp32", machine: str = "b200") -> np.ndarray:
+    op = pm.Sort(cols=keys, dtype=dtype)  # type: ignore[arg-type]
+    return np.asarray(pm.predict(op, machine, library="cub", timing="kernel", cache="warm").predicted_time_s)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100", "b200"])
+def test_a_tile_of_keys_takes_one_sm_as_long_as_all_theirs_take_all_sms(machine: str) -> None:
+    """A sort is bound by its ranking until memory binds it: in a pass each SM ranks 8064 keys at 1.29 clocks each."""
+    chip = pm.hardware(machine)
+    one, all_sms, more = _sorted(np.array([TILE, TILE * chip.sm_count, TILE * chip.sm_count + 1.0]), machine=machine)
+    ranked_s = 4.0 * 1.29 * TILE / chip.clocks_hz["vector"]
+    assert one > ranked_s
+    assert all_sms < one + 0.5 * ranked_s
+    assert more - all_sms == pytest.approx(ranked_s, rel=0.3)
+
+
+def test_more_keys_are_sorted_no_faster_and_fewer_passes_not_slower() -> None:
+    keys = np.geomspace(16, 2**28, 40).round()
+    wide, narrow = _sorted(keys), _sorted(keys, "int8")
+    assert (np.diff(wide) >= 0.0).all()
+    assert (narrow < wide).all()
+    assert wide == pytest.approx([float(_sorted(one)) for one in keys])
