@@ -18,6 +18,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.compositions import conditions_of, parts_of
 from perfmodel.prediction.latency.constants import Constants, constants, tells_dispatch
 from perfmodel.prediction.latency.dispatch import SHIPPED, dispatch_of
 from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
@@ -68,7 +69,7 @@ def estimate(
         return kernel if hardware.kind == "cpu" else between_events(kernel)
     peak, others = launched(op, hardware, peak, conditions.library)
     found = _at_peak(op, hardware, peak, conditions, floor_s, whole, parts)
-    if others is not None and not (parts or op.composition_in(conditions.library)):
+    if others is not None and not (parts or parts_of(op, conditions)):
         found = reaching(found, _at_peak(op, hardware, others, conditions, floor_s).time_s)
     return found
 
@@ -84,7 +85,7 @@ def _at_peak(
 ) -> Estimate:
     """Return the `estimate` of kernels whose instructions have a peak."""
     machine = Machine.of(hardware, peak)
-    if parts := parts or op.composition_in(conditions.library):
+    if parts := parts or parts_of(op, conditions):
         return _composition(op, parts, hardware, conditions, floor_s)
     estimates = []
     for chosen, those in choices_of(op, machine, hardware.kind, conditions):
@@ -151,16 +152,18 @@ def _composition(
     Each runs as often as its ``count`` says.
     """
     kernel = replace(conditions, timing=Timing.KERNEL)
-    estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0, True) for part in parts]
+    estimates = [
+        estimate(part, hardware, resolve_peak(part, hardware), conditions_of(part, kernel), 0.0, True) for part in parts
+    ]
     adds: dict[Term, Number] = {}
     for part, one in zip(parts, estimates, strict=True):
         for name, value in one.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + part.count * value
     known = [
-        (part.count, family, constants(family, hardware, family.library_of(conditions), part.kernel_dtype))
-        for part in parts
+        (part.count, family, constants(family, hardware, family.library_of(those), part.kernel_dtype))
+        for part, those in ((part, conditions_of(part, conditions)) for part in parts)
         for _, family in families_of(
-            part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library
+            part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, those.library
         )
     ]
     # Every kernel has its dispatch, part of which overlaps with the kernel before it.
