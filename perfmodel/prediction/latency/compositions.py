@@ -16,13 +16,20 @@ LIGER = "liger"
 #: on a B200 take 1.01 to 1.04 times the predicted time with them, and 2.2 to 4.9 times without (Liger-Kernel's pull
 #: request 1339 in `examples/published`, in view)
 APART_SINCE, APART_UNTIL = (0, 6, 2), (0, 8, 3)
+#: the last of them
+LAST_APART = "0.8.2"
 
 
 def parts_of(op: Operator, conditions: Conditions) -> tuple[Operator, ...]:
     """Return the operators that a library runs one after another, where it has no kernel for an operator."""
-    if isinstance(op, LinearCrossEntropy) and conditions.library == LIGER and op.gradients:
+    if isinstance(op, LinearCrossEntropy) and _accumulates(op, conditions):
         return op.composition(apart=conditions.is_before(*APART_UNTIL) and not conditions.is_before(*APART_SINCE))
     return op.composition_in(conditions.library)
+
+
+def other_release(op: Operator, conditions: Conditions) -> str:
+    """Return a release that runs other kernels than that of today, for a call that names none; "" where none does."""
+    return LAST_APART if not conditions.version and _accumulates(op, conditions) else ""
 
 
 def conditions_of(part: Operator, conditions: Conditions) -> Conditions:
@@ -30,3 +37,7 @@ def conditions_of(part: Operator, conditions: Conditions) -> Conditions:
     if conditions.library != LIGER or isinstance(part, CrossEntropy):
         return conditions
     return replace(conditions, library="torch", version="")
+
+
+def _accumulates(op: Operator, conditions: Conditions) -> bool:
+    return isinstance(op, LinearCrossEntropy) and op.gradients and conditions.library == LIGER

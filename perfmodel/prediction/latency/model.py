@@ -18,7 +18,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.compositions import conditions_of, parts_of
+from perfmodel.prediction.latency.compositions import conditions_of, other_release, parts_of
 from perfmodel.prediction.latency.constants import Constants, constants, tells_dispatch
 from perfmodel.prediction.latency.dispatch import SHIPPED, dispatch_of
 from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
@@ -85,8 +85,11 @@ def _at_peak(
 ) -> Estimate:
     """Return the `estimate` of kernels whose instructions have a peak."""
     machine = Machine.of(hardware, peak)
-    if parts := parts or parts_of(op, conditions):
-        return _composition(op, parts, hardware, conditions, floor_s)
+    if run := parts or parts_of(op, conditions):
+        found = _composition(op, run, hardware, conditions, floor_s)
+        if parts or not (release := other_release(op, conditions)):
+            return found
+        return reaching(found, _at_peak(op, hardware, peak, replace(conditions, version=release), floor_s).time_s)
     estimates = []
     for chosen, those in choices_of(op, machine, hardware.kind, conditions):
         for mask, family in families_of(op, machine, hardware.kind, those.library):

@@ -25,6 +25,12 @@ def test_liger_adds_the_gradients_of_weights_in_two_passes_more_until_0_8_3(mach
     assert seconds("liger-0.6.1", machine=machine) == fused
 
 
+def test_a_call_of_no_release_may_be_of_one_that_adds_apart() -> None:
+    found, fused = (pm.predict(HEAD, "b200", library=name) for name in ("liger", "liger-0.8.3"))
+    assert found.predicted_time_s == fused.predicted_time_s
+    assert float(fused.predicted_time_high_s) < seconds("liger-0.8.2") <= float(found.predicted_time_high_s)
+
+
 def test_one_chunk_is_added_once() -> None:
     whole, chunked = (
         seconds("liger-0.8.2", op) - seconds("liger-0.8.3", op) for op in (HEAD.changed(chunk=8192), HEAD)
