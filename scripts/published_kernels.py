@@ -2,7 +2,7 @@
 
     python scripts/published_kernels.py
 
-Reads ``kernels.csv``, ``second.csv`` to ``seventeenth.csv`` and ``between_nodes.csv`` of
+Reads ``kernels.csv``, ``second.csv`` to ``eighteenth.csv`` and ``between_nodes.csv`` of
 ``examples/published``; the README beside them names the sources. Rows that are flagged, whose inputs are all alike or
 whose clocks were locked, are judged apart. Exchanges between nodes of all tables have a table of their own, too,
 without flagged ones.
@@ -44,6 +44,7 @@ _NAMES = (
     "fifteenth",
     "sixteenth",
     "seventeenth",
+    "eighteenth",
 )
 BATCHES = {name: FOLDER / f"{name}.csv" for name in _NAMES}
 BETWEEN_NODES = FOLDER / "between_nodes.csv"
@@ -66,6 +67,7 @@ FIRST_SIGHT = {
     "fifteenth": ("20", "7c3f89d6", "28.7 %", "22.0 %", "83 %", "4.00", "66 %"),
     "sixteenth": ("18", "395d6553", "22.5 %", "15.7 %", "92 %", "4.10", "59 %"),
     "seventeenth": ("20", "6481b6ba", "81.4 %", "29.6 %", "74 %", "3.59", "54 %"),
+    "eighteenth": ("22", "30849a1e", "22.5 %", "16.7 %", "86 %", "3.45", "60 %"),
 }
 FIGURES = ("rows", "error", "bias", "in the interval", "width")
 HEAD = ("source", "machine", "kernel", "library", *FIGURES)

@@ -282,6 +282,7 @@ class Kernels:
     Attributes
     ----------
     gemm_tiles, gemm_batched_tiles : tiles of fp32 matrix products, single and in a strided batch.
+    gemm_batched_share : share of the fp32 peak that the vendor's library reaches at most in strided batches.
     fp8_tiles : library -> tiles of 8-bit products that it chooses by the rows m, each with the largest m that it
         serves.
     winograd_patches : (images, rows, columns) of outputs that one block of a fused Winograd kernel may cover.
@@ -304,6 +305,7 @@ class Kernels:
 
     gemm_tiles: Tiles = ()
     gemm_batched_tiles: Tiles = ()
+    gemm_batched_share: float = 1.0
     fp8_tiles: Mapping[str, tuple[tuple[int, int, float], ...]] = field(default_factory=lambda: MappingProxyType({}))
     winograd_patches: tuple[tuple[int, int, int], ...] = ()
     softmax_threads: int | None = None

@@ -166,6 +166,9 @@ def _kernels(machine: Hardware) -> Iterator[Figure]:
     if machine.kernels.softmax_threads:
         threads = float(machine.kernels.softmax_threads)
         yield Figure("kernels", "softmax_threads", threads, "", source=machine.sources.get("kernels", ""))
+    if machine.kernels.gemm_batched_share < 1.0:
+        share = machine.kernels.gemm_batched_share
+        yield Figure("kernels", "gemm_batched_share", share, "", source=machine.sources.get("kernels", ""))
     for name in ("translation_cost", "channel_cost", "reread_cost", "small_batch_cost", "ragged_batch_cost"):
         if cost := getattr(machine.kernels, name):
             yield Figure("kernels", name, cost, "", source=machine.sources.get("kernels", ""))

@@ -185,6 +185,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     ----------
     gemm_tiles, gemm_batched_tiles : [rows, columns] of the tiles of fp32 products, single and in a strided batch
         (default: every tile that cuBLAS is known to have).
+    gemm_batched_share : share of the fp32 peak that the vendor's library reaches at most in strided batches, where it
+        has one kernel for all of them (default 1).
     fp8_tiles : library -> tiles of 8-bit products that it chooses by the rows of the product: [rows, columns, largest
         number of rows], the last one without a limit (default: every tile of the tensor engine).
     winograd_patches : [images, rows, columns] of outputs that a block of the fused Winograd kernel may cover (default:
@@ -207,6 +209,7 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
     gemm_tiles: list[tuple[Count, Count]] = []
     gemm_batched_tiles: list[tuple[Count, Count]] = []
+    gemm_batched_share: Share = 1.0
     fp8_tiles: dict[str, list[list[Count]]] = {}
     winograd_patches: list[tuple[Count, Count, Count]] = []
     softmax_threads: Count | None = None

@@ -99,10 +99,11 @@ class LinearCrossEntropy(Operator):
             return ((rows, whole),)
         return (rows, whole), (maximum(left, 1.0), where(left > 0.0, 1.0, 0.0))
 
-    def of_chunk(self, rows: Number) -> tuple[Operator, ...]:
+    def of_chunk(self, rows: Number, apart: bool = False) -> tuple[Operator, ...]:
         """Return the kernels of a chunk: the logits, their cross entropy, and the two products of the gradients.
 
-        The product of dW reads what it adds to: half a copy, of whole elements.
+        The product of dW reads what it adds to: half a copy, of whole elements. Where it is added ``apart``, PyTorch
+        widens the product to fp32 and adds that to dW, and both passes convert each element.
         """
         algorithm = "fused" if self.gradients else "loss"
         kernels: tuple[Operator, ...] = (
@@ -112,13 +113,22 @@ class LinearCrossEntropy(Operator):
         if self.gradients:
             dx = self._product("dx", rows, self.hidden, self.vocab)
             dweight = self._product("dweight", self.vocab, self.hidden, rows)
-            added = Elementwise(numel=ceil(self.vocab * self.hidden / 2.0), kind="copy", dtype=self.dtype, name="added")
-            kernels = (*kernels, dx, dweight, added)
+            kernels = (*kernels, dx, dweight, *self._added(apart))
         return kernels
 
-    def composition(self) -> tuple[Operator, ...]:
-        """Return the kernels of all chunks."""
-        return tuple(kernel.repeated(count) for rows, count in self.chunk_rows() for kernel in self.of_chunk(rows))
+    def composition(self, apart: bool = False) -> tuple[Operator, ...]:
+        """Return the kernels of all chunks; with ``apart``, dW is added in passes of their own."""
+        return tuple(
+            kernel.repeated(count) for rows, count in self.chunk_rows() for kernel in self.of_chunk(rows, apart)
+        )
+
+    def _added(self, apart: bool) -> tuple[Elementwise, ...]:
+        """Return what adds a chunk's product to dW beside writing it."""
+        numel = 1.0 * self.vocab * self.hidden
+        if not apart or dtype_bytes(self.dtype) != 2.0:
+            return (Elementwise(numel=ceil(numel / 2.0), kind="copy", dtype=self.dtype, name="added"),)
+        widened = Elementwise(numel=numel, kind="cast", dtype=self.dtype, out_dtype="fp32", name="widened")
+        return widened, widened.changed(name="added")
 
     def _product(self, name: str, m: Number, n: Number, k: Number) -> Gemm:
         return Gemm(m=m, n=n, k=k, dtype=self.dtype, name=name)

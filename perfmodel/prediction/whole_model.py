@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.compositions import parts_of
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.doubts import HOST_DEVIATION
 from perfmodel.prediction.latency.families import families_of
@@ -179,7 +180,7 @@ def predict_model(
         raise UsageError(f"gap_s is {gap_s:g} s.", place="predict_model", remedy="Give a time of 0 s or more.")
     parts = tuple(_part(op, hardware, cache, library, load) for op in listed)
     kernels = sum(part.time_s for part in parts)
-    named = Conditions.parse(library=library).library
+    named = Conditions.parse(library=library)
     kernels_run = sum(op.count * count for op in listed for count, _ in _kernels(op, named))
     gaps = kernels_run * (kernel_gap_s(hardware) if gap_s is None else gap_s)
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
@@ -215,15 +216,15 @@ def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
     another in its place; see `dispatched_s` for several.
     """
     conditions = Conditions.parse(library=library)
-    return sum(count * _dispatch_s(kernel, hardware, conditions) for count, kernel in _kernels(op, conditions.library))
+    return sum(count * _dispatch_s(kernel, hardware, conditions) for count, kernel in _kernels(op, conditions))
 
 
-def _kernels(op: Operator, library: str) -> list[tuple[int, Operator]]:
+def _kernels(op: Operator, conditions: Conditions) -> list[tuple[int, Operator]]:
     """Return what a library runs for an operator, each with how often: the operator itself, or its composition."""
-    parts = op.composition_in(library)
+    parts = parts_of(op, conditions)
     if not parts:
         return [(1, op)]
-    return [(part.count * count, kernel) for part in parts for count, kernel in _kernels(part, library)]
+    return [(part.count * count, kernel) for part in parts for count, kernel in _kernels(part, conditions)]
 
 
 def _dispatch_s(op: Operator, hardware: Hardware, conditions: Conditions) -> float:

@@ -36,6 +36,8 @@ _PACKAGE = "perfmodel.prediction.latency"
 _ROOFLINE = "roofline"
 #: beginning of the names of families of PyTorch's kernels (`perfmodel.prediction.latency.eager`), and its own name
 _EAGER, _EAGER_LIBRARY = "eager_", "torch"
+#: those of what PyTorch has no kernel for and runs as a chain of kernels, each of which writes its result to memory
+_CHAINS = ("eager_conversion",)
 #: operators -> the families beside these that are PyTorch's for some of their calls (`Family.for_pytorch`)
 _ALSO = {
     "rms_norm": ("layer_norm",),
@@ -157,12 +159,16 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     return [*parts, (True, family(_ROOFLINE))]
 
 
-def eager_points(op: Operator, machine: Machine, kind: str) -> Any:
-    """Return the points of an operator that some family of PyTorch's own kernels is for, a mask."""
-    names = _eager(op.op)
-    if not names or kind == "cpu":
+def eager_points(op: Operator, machine: Machine, kind: str, library: str = "") -> Any:
+    """Return the points of an operator that some family of PyTorch's own kernels is for, a mask.
+
+    A library that is named has no chain of them, and one that is named for its kernel (`Family.kernels`) has that.
+    """
+    families = [family(name) for name in _eager(op.op) if not (library and name in _CHAINS)]
+    others = [item for item in families if library not in item.kernels]
+    if not others or kind == "cpu":
         return False
-    return functools.reduce(np.logical_or, (_is_pytorchs(family(name), op, machine) for name in names))
+    return functools.reduce(np.logical_or, (_is_pytorchs(item, op, machine) for item in others))
 
 
 def _is_pytorchs(item: Family, op: Operator, machine: Machine) -> Any:

@@ -18,6 +18,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.compositions import conditions_of, other_release, parts_of
 from perfmodel.prediction.latency.constants import Constants, constants, tells_dispatch
 from perfmodel.prediction.latency.dispatch import SHIPPED, dispatch_of
 from perfmodel.prediction.latency.doubts import ANY_CALLER, OTHER_HOST
@@ -68,7 +69,7 @@ def estimate(
         return kernel if hardware.kind == "cpu" else between_events(kernel)
     peak, others = launched(op, hardware, peak, conditions.library)
     found = _at_peak(op, hardware, peak, conditions, floor_s, whole, parts)
-    if others is not None and not (parts or op.composition_in(conditions.library)):
+    if others is not None and not (parts or parts_of(op, conditions)):
         found = reaching(found, _at_peak(op, hardware, others, conditions, floor_s).time_s)
     return found
 
@@ -84,8 +85,11 @@ def _at_peak(
 ) -> Estimate:
     """Return the `estimate` of kernels whose instructions have a peak."""
     machine = Machine.of(hardware, peak)
-    if parts := parts or op.composition_in(conditions.library):
-        return _composition(op, parts, hardware, conditions, floor_s)
+    if run := parts or parts_of(op, conditions):
+        found = _composition(op, run, hardware, conditions, floor_s)
+        if parts or not (release := other_release(op, conditions)):
+            return found
+        return reaching(found, _at_peak(op, hardware, peak, replace(conditions, version=release), floor_s).time_s)
     estimates = []
     for chosen, those in choices_of(op, machine, hardware.kind, conditions):
         for mask, family in families_of(op, machine, hardware.kind, those.library):
@@ -105,7 +109,8 @@ def _with_others(
 ) -> Estimate:
     """Return an estimate for no library, or an unknown one, whose interval reaches the times of other kernels.
 
-    It reaches PyTorch's kernels where they are not those of other libraries. For a call of no library it also reaches
+    It reaches PyTorch's kernels where they are not those of other libraries, and for a library that is named no chain
+    of them: that has a kernel of its own, and may be named for it ("fa2"). For a call of no library it also reaches
     each measured library whose kernels differ from the assumed ones (`_varied_libraries`).
     """
     library = conditions.library
@@ -115,7 +120,8 @@ def _with_others(
     def taken(other: str) -> Number:
         return estimate(op, hardware, peak, replace(conditions, library=other, version=""), floor_s).time_s
 
-    eager = bool(op.composition_in("torch")) or eager_points(op, machine, hardware.kind)
+    chained = not library and bool(op.composition_in("torch"))
+    eager = chained or eager_points(op, machine, hardware.kind, library)
     eager = eager if op.eager_by_default else False
     if anywhere(eager) and not (library and _is_measured(library, found, hardware)):
         found = reaching(found, where(eager, taken("torch"), found.time_s))
@@ -149,16 +155,18 @@ def _composition(
     Each runs as often as its ``count`` says.
     """
     kernel = replace(conditions, timing=Timing.KERNEL)
-    estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0, True) for part in parts]
+    estimates = [
+        estimate(part, hardware, resolve_peak(part, hardware), conditions_of(part, kernel), 0.0, True) for part in parts
+    ]
     adds: dict[Term, Number] = {}
     for part, one in zip(parts, estimates, strict=True):
         for name, value in one.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + part.count * value
     known = [
-        (part.count, family, constants(family, hardware, family.library_of(conditions), part.kernel_dtype))
-        for part in parts
+        (part.count, family, constants(family, hardware, family.library_of(those), part.kernel_dtype))
+        for part, those in ((part, conditions_of(part, conditions)) for part in parts)
         for _, family in families_of(
-            part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library
+            part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, those.library
         )
     ]
     # Every kernel has its dispatch, part of which overlaps with the kernel before it.

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, anywhere, where
+from perfmodel.core.work import Number, Tensor, anywhere, ceil, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.sampling import Sampling
 from perfmodel.operators.scan import Scan
@@ -39,10 +39,18 @@ STARTS = 1.5
 #: B200 2^28 keys take 1.42 clocks in one pass (8 bits) and 1.66 in each of four (32 bits), where memory would take
 #: a third of that (NVIDIA/cccl pull requests 9247 and 3655, in view)
 RANK_CLOCKS = 1.29
+#: libraries whose radix sorts are CUB's, and keys of 4 B and less that a block ranks in them: 384 threads with 21 each,
+#: and fewer wider ones (AgentRadixSortOnesweepPolicy of cub/device/dispatch/tuning/tuning_radix_sort.cuh,
+#: github.com/NVIDIA/cccl). Nobody's tiles are known for other calls, which are taken to be even
+OF_CUB, RANKED_TILE, RANKED_BYTES = ("cub", "thrust", "cupy"), 8064.0, 4.0
 #: SM clocks of an element in CUB's scan by look-back, which adds it up in its thread, warp and block: 2^28 of 8 bits
 #: take 0.52 on an A100 and 0.51 on a B200, of fp32 0.57 there, whatever their bytes (NVIDIA/cccl pull requests 302,
 #: 6639 and 3559, in view). Its look-ahead, of 2026, takes 0.22
 LOOK_BACK_CLOCKS = 0.52
+#: FlagGems scans rows of up to so many elements in a block each, and of longer ones adds up parts before, in kernels of
+#: their own (`reduce_then_scan_row` of src/flag_gems/ops/cumsum.py, github.com/flagos-ai/FlagGems, since pull request
+#: 993). That its scan issues as many instructions as CUB's is assumed
+FLAGGEMS, FLAGGEMS_ROW = "flaggems", 16384.0
 #: algorithms of which one block has a row to itself
 ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
 #: bits of a digit of a selection that one block does alone (PyTorch, SortingRadixSelect.cuh, RADIX_BITS), so that it
@@ -54,12 +62,18 @@ _STREAM = (ETA, replace(START, library=True), FEED, FILL)
 def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = kernels 1.5 launch + max(bytes / (scattered eta W), 1.29 passes n / (SMs f)) [s].
 
-    The second is a radix sort's, whose blocks rank their keys.
+    The second is a radix sort's, whose blocks rank their keys: in CUB whole tiles, so that the SM with most of them
+    takes longest.
     """
     op = cast(Sort, op)
     ranked_s: Number = 0.0
     if op.algorithm == "radix":
-        ranked_s = RANK_CLOCKS * op.passes() * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
+        keys: Number = op.rows * op.cols / machine.sm_count
+        if conditions.caller in OF_CUB:
+            widest = max(map(dtype_bytes, (op.dtype, op.value_dtype or op.dtype)))
+            tile = RANKED_TILE * min(1.0, RANKED_BYTES / widest)
+            keys = minimum(op.cols, tile) * ceil(op.rows * ceil(op.cols / tile) / machine.sm_count)
+        ranked_s = RANK_CLOCKS * op.passes() * keys / machine.clock_hz
     return _issued(_terms(op, op.kernels(), 1.0 / c["scattered"], ranked_s, machine, c, conditions), ranked_s)
 
 
@@ -82,13 +96,21 @@ def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 def streamed(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = kernels 1.5 launch + max(bytes / (eta W), 0.52 n / (SMs f)) [s].
 
-    The second is a scan by look-back, whose flags a kernel before it resets.
+    The second is a scan by look-back, whose flags a kernel before it resets. In FlagGems two kernels are before that of
+    long rows, the first of which reads them, and none before others.
     """
     op = cast(Scan, op)
     if op.algorithm != "look_back":
         return _terms(op, op.kernels(), 1.0, 0.0, machine, c, conditions)
     added_s = LOOK_BACK_CLOCKS * op.rows * op.cols / (machine.sm_count * machine.clock_hz)
-    return _issued(_terms(op, op.kernels() + 1.0, 1.0, added_s, machine, c, conditions), added_s)
+    if conditions.caller != FLAGGEMS:
+        return _issued(_terms(op, op.kernels() + 1.0, 1.0, added_s, machine, c, conditions), added_s)
+    several = where(op.cols > FLAGGEMS_ROW, 1.0, 0.0)
+    found = _issued(_terms(op, op.kernels() + 2.0 * several, 1.0, added_s, machine, c, conditions), added_s)
+    read = several * op.tensors()[0].size_bytes
+    hbm, l2 = stream_times(read, op.work().working_set_bytes, machine, c, conditions)
+    adds = {**found.adds, HBM: found.adds[HBM] + hbm, L2: found.adds[L2] + l2}
+    return Terms(adds, {**found.alone, HBM: found.alone[HBM] + hbm, L2: found.alone[L2] + l2})
 
 
 def _issued(found: Terms, issued_s: Number) -> Terms:

@@ -11,6 +11,7 @@ from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import constants
+from perfmodel.prediction.latency.elementwise import FAMILY as ELEMENTWISE
 from perfmodel.prediction.latency.gemm import GEMM_BF16
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.own_figures import HIPBLASLT
@@ -121,3 +122,14 @@ def test_heads_of_128_columns_leave_radeons_registers(library: str) -> None:
         _attention_s("mi300x", library, heads=heads, head_dim=columns) for heads, columns in ((64, 64), (32, 128))
     )
     assert large < small
+
+
+@pytest.mark.parametrize("machine", ["mi100", "mi210", "mi300a", "mi300x", "mi355x"])
+@pytest.mark.parametrize("library", ["hip", "tilelang"])
+def test_what_libraries_of_another_vendor_differ_by_says_nothing_of_a_stream(machine: str, library: str) -> None:
+    """AMD's machines ran PyTorch alone: an unknown kernel is as fast there but for the instructions it issues."""
+    op = pm.Elementwise(numel=2**28, dtype="fp32")
+    table = constants(ELEMENTWISE, hardware(machine), library, "fp32").values
+    assert table["eta"] == constants(ELEMENTWISE, hardware(machine), "torch", "fp32").values["eta"]
+    pytorch, unknown = (float(pm.predict(op, machine, library=name).predicted_time_s) for name in ("torch", library))
+    assert unknown == pytest.approx(pytorch, rel=0.04)

@@ -227,3 +227,13 @@ def test_a_decode_that_may_run_on_the_lanes_or_keep_its_keys_whole_is_less_sure(
     assert width("flashinfer", kv_heads=8) > 1.3 * width("flashinfer", kv_heads=32)
     assert width("flashinfer_fa2", kv_heads=8) < 1.1 * width("flashinfer_fa2", kv_heads=32)
     assert width("fa4", kv_heads=8, batch=8, seq_kv=32768) > 1.3 * width("fa4", kv_heads=8, batch=64)
+
+
+@pytest.mark.parametrize("kernel", ["fa2", "fa3", "flashinfer"])
+@pytest.mark.parametrize("machine", ["a30", "h100"])
+def test_a_kernel_that_is_named_has_windows_as_an_argument(kernel: str, machine: str) -> None:
+    """PyTorch visits all keys of a window, which calls of no library may do, and a kernel of that name does not."""
+    op = pm.Attention(batch=8, heads=32, seq_q=4096, head_dim=128, causal=True, window=128, dtype="fp16")
+    masked = float(pm.predict(op, machine, library="torch").predicted_time_s)
+    named, unnamed = (float(pm.predict(op, machine, library=name).predicted_time_high_s) for name in (kernel, ""))
+    assert 2.0 * named < masked <= unnamed

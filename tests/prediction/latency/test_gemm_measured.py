@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.ceilings import resolve_peak
@@ -54,3 +55,22 @@ def test_agrees_with_measurements_that_were_not_fitted(
     )
     ratio = np.expm1(log_ratio(family, fit(family, [train], steps=12).values, [test]))
     assert np.abs(ratio).mean() < allowed
+
+
+@pytest.mark.parametrize("library", ["cublas", "torch", ""])
+def test_batches_reach_no_more_than_the_only_kernel_of_a_library(library: str) -> None:
+    """41 % of an RTX 5090's multiply-adds by cuBLAS, in batches in fp32 alone, and by its library alone."""
+    share = hardware("rtx-5090").kernels.gemm_batched_share
+    assert share < 0.5
+
+    def reached(machine: str, library: str, dtype: str = "fp32", batch: int = 8) -> float:
+        op = pm.Gemm(m=4096, n=4096, k=4096, batch=batch, dtype=dtype)
+        peak = resolve_peak(op, hardware(machine))
+        assert peak is not None
+        return float(op.flop() / pm.predict(op, machine, library=library).predicted_time_s) / peak.flop_per_s
+
+    assert 0.9 * share < reached("rtx-5090", library) < share
+    assert reached("rtx-5090", library, batch=1) > 1.3 * share
+    assert reached("rtx-5090", library, dtype="fp16") > 1.3 * share
+    assert reached("rtx-5090", "cutlass") > share
+    assert reached("rtx-pro-6000-96gb", library) > 1.3 * share

@@ -64,3 +64,31 @@ def test_an_interval_holds_the_times_of_both_instructions_where_they_are_not_kno
         assert unknown.predicted_time_low_s < cublaslt.predicted_time_s
         assert unknown.predicted_time_high_s > 0.98 * triton.predicted_time_s
     assert triton.predicted_time_low_s > cublaslt.bound_time_s
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_instructions_of_cdna_3_reach_half_of_cdna_4(dtype: str) -> None:
+    """TileLang's have k = 16 on both, in as many cycles as those of k = 32; elsewhere nothing differs."""
+    op, new, old = pm.Gemm(**SIZES, dtype=dtype), pm.hardware("mi355x"), pm.hardware("mi300x")
+    assert rates(op, "tilelang", new) == (0.5 * (rates(op, "", new)[0] or 0.0), None)
+    assert rates(op, "tilelang", old) == rates(op, "", old)
+    assert rates(op.changed(dtype="fp8"), "tilelang", new) == rates(op.changed(dtype="fp8"), "", new)
+    compiled, usual = (float(pm.predict(op, new, library=name).predicted_time_s) for name in ("tilelang", "triton"))
+    assert usual < compiled <= 2.0 * usual
+
+
+def test_a_halved_rate_is_the_same_for_every_way_to_state_it() -> None:
+    op, chip = pm.Gemm(**SIZES, dtype="bf16"), pm.hardware("mi350x")
+    whole = resolve_peak(op, chip)
+    peak, _ = launched(op, chip, whole, "tilelang")
+    assert peak is not None
+    assert whole is not None
+    stated = (peak.flop_per_clock_per_sm or 0.0, peak.flop_per_s)
+    assert stated == (0.5 * (whole.flop_per_clock_per_sm or 0.0), 0.5 * whole.flop_per_s)
+
+
+@pytest.mark.parametrize("machine", ["mi300x", "mi355x"])
+def test_attention_by_a_compiler_of_tiles_is_no_faster_than_by_amds_own_kernels(machine: str) -> None:
+    op = pm.Attention(heads=32, seq_q=8192, head_dim=128, dtype="fp16")
+    tiles, by_hand = (float(pm.predict(op, machine, library=name).predicted_time_s) for name in ("tilelang", "ck"))
+    assert tiles > 1.5 * by_hand

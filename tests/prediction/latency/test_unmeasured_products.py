@@ -144,6 +144,19 @@ def test_quantising_alone_is_less_sure_than_a_product_that_quantises_first(libra
     assert ErrorSource.KERNEL in alone.uncertainty
 
 
+@pytest.mark.parametrize(
+    "op",
+    [pm.Quantize(rows=8192, cols=4096, dtype="fp8"), pm.Dequantize(rows=8192, cols=4096, in_dtype="fp8", dtype="bf16")],
+    ids=lambda op: op.op,
+)
+@pytest.mark.parametrize("machine", ["h100", "b200", "mi355x"])
+def test_a_kernel_of_a_named_library_is_no_chain_of_pytorchs(op: pm.Operator, machine: str) -> None:
+    """Each kernel of the chain writes its result; a call of no library may be one, a kernel of a library is none."""
+    chain = float(pm.predict(op, machine, library="torch").predicted_time_s)
+    named, unnamed = (float(pm.predict(op, machine, library=name).predicted_time_high_s) for name in ("helion", ""))
+    assert named < chain <= unnamed
+
+
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_kernels_of_nobodys_table_are_less_sure_than_the_vendors_and_these_than_pytorchs(dtype: str) -> None:
     op = pm.Gemm(m=4096, n=4096, k=4096, dtype=dtype)

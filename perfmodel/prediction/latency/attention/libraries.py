@@ -63,6 +63,7 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("torch", "", None, "fa2"),
     ("", TCGEN05, None, "trtllm_gen"),
     ("vllm", "", None, "fa3"),  # its differences are those of this one
+    ("tilelang", MFMA, None, "triton"),  # a compiler of tiles, too; nothing else is known of what it compiles to
     ("", MFMA, None, "ck"),
     ("", WMMA, None, "ck"),
     ("", "", None, "fa3"),

@@ -15,6 +15,7 @@ from perfmodel.core.work import Number
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import Tile, cuts, tiles_by_rows, tiles_of
+from perfmodel.prediction.latency.instructions import OF_VENDOR
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import s_per_byte, s_per_flop
 from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, runs_layers
@@ -222,7 +223,8 @@ class Rates:
         self.per_sm, self.rounds, self.evened = 1.0 / machine.sm_count, c["quantum"], 1.0 - c["quantum"]
         self.by_rows = bool(by_rows)
         tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
-        self._set_tiles(machine, tiles, by_rows, batched)
+        of_vendor = batched and machine.dtype == "fp32" and conditions.library in OF_VENDOR
+        self._set_tiles(machine, tiles, by_rows, batched, machine.kernels.gemm_batched_share if of_vendor else 1.0)
         # Not seen in batches, whose measured operands are within reach; nor where B lies row by row, as in torch.mm and
         # cuBLAS's plain call: squares of 8192 to 32768 take a P100 what its rate says (two sources of
         # `examples/published`)
@@ -249,9 +251,12 @@ class Rates:
         self.split_blocks, self.most_parts = SPLIT_WAVES * machine.sm_count, c["parts"]
 
     def _set_tiles(
-        self, machine: Machine, tiles: Tiles, by_rows: Sequence[tuple[int, int, float]], batched: bool
+        self, machine: Machine, tiles: Tiles, by_rows: Sequence[tuple[int, int, float]], batched: bool, most: float
     ) -> None:
-        """Set what the formula needs of each tile: its rate on the engine, and what it fills, feeds and widens."""
+        """Set what the formula needs of each tile: its rate on the engine, and what it fills, feeds and widens.
+
+        The rate is at most the share ``most`` of the peak.
+        """
         c, product = self.c, self.product
         rows, columns = np.array(tiles, np.float64).T
         area, edge = rows * columns, 64.0 * (1.0 / rows + 1.0 / columns)
@@ -260,7 +265,7 @@ class Rates:
             share *= FEED
         loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
         # What tiles lose is the feeding of the engine: one that computes at half rate is fed in time.
-        fed = np.asarray(machine.fed(share / loss))
+        fed = np.minimum(machine.fed(share / loss), most)
         in_time = fed / (machine.slack * share / loss)
         speed = fed * machine.peak_flop_per_s / machine.sm_count
         block_s = 2.0 * area / speed
