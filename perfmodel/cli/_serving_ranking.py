@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,8 @@ THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
 _RANKINGS = (THROUGHPUT, COST, GPUS)
 #: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
 _NO_MORE = 0.01
+#: what the reason of an impossible deployment begins with, and how many reasons are listed
+_PLACE, _REASONS = "deployment: ", 3
 
 
 def ranking_of(rank: str | None, prices: Mapping[str, float], for_qps: float | None) -> str:
@@ -161,15 +162,31 @@ def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
     )
 
 
+def _impossible_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Count the deployments that are impossible by their reasons; of several alike the one with most GPUs is shown."""
+    alike: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.fault:
+            alike.setdefault(outcome.fault.removeprefix(_PLACE).partition(": ")[0], []).append(outcome)
+    groups = sorted(alike.values(), key=len, reverse=True)
+    notes = []
+    for group in groups[:_REASONS]:
+        shown = max(group, key=lambda outcome: outcome.spec.parallel.gpus)
+        differ = len({outcome.fault for outcome in group}) > 1
+        of_one = f"; {shown.spec.name}" if differ else ""
+        notes.append(f"Impossible ({len(group)}{of_one}): {shown.fault.removeprefix(_PLACE)}")
+    if len(groups) > len(notes):
+        notes.append(f"{sum(map(len, groups))} of {len(outcomes)} deployments are impossible.")
+    return tuple(notes)
+
+
 def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
-    faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
-    notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
-    if len(faults) > len(notes):
-        notes.append(f"{sum(faults.values())} of {len(outcomes)} deployments are impossible.")
+    impossible = sum(bool(outcome.fault) for outcome in outcomes)
+    notes = [*_impossible_notes(outcomes)]
     ended = sum(outcome.ended is not None for outcome in outcomes)
     if ended:
         notes.append(f"Interrupted: {ended} of {len(outcomes)} deployments are not known, and may be better.")
-    missing = len(outcomes) - sum(faults.values()) - len(rows) - ended
+    missing = len(outcomes) - impossible - len(rows) - ended
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
     if not study.steady:

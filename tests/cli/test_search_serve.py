@@ -148,6 +148,63 @@ def test_experts_are_shared_by_default_where_a_model_has_some(perfmodel):
         assert not any("ep = tp x dp" in note for note in document["notes"])
 
 
+#: 16 layers of 1.56e9 parameters are 50 GB in bf16: four L4 (24 GB) hold them, in fp8 two, and one in neither
+LARGE = "layers=16 hidden=8192 heads=64 kv_heads=8 ffn=57344 vocab=32000 positions=4096"
+
+
+def _plans(document):
+    return {(row["plan"]["tp"], row["plan"]["pp"]) for row in document["rows"]}
+
+
+def test_stages_are_tried_where_gpus_exceed_a_node(perfmodel):
+    options = ("--on", "h100", "--isl", "128", "--osl", "32", "--batch", "8", "--weights", "bf16", "--kv", "bf16")
+    search = ("search", "serve", MODEL, *options, "--format", "json")
+    wide, node, fixed = (
+        perfmodel(*search, *more).json for more in (("--gpus", "16"), ("--gpus", "8"), ("--gpus", "16", "--pp", "1"))
+    )
+    sizes = (1, 2, 4, 8)
+    alone = {(tp, 1) for tp in sizes}
+    # the model has eight layers: no pipeline is longer
+    assert _plans(wide) == {(tp, pp) for tp in sizes for pp in sizes if tp * pp <= 16}
+    assert (_plans(node), _plans(fixed)) == (alone, alone)
+    said = "--gpus 16 is more than a node of h100 has, 8"
+    assert [any(said in note for note in document["notes"]) for document in (wide, node, fixed)] == [True, False, False]
+
+
+def test_stages_are_tried_where_one_does_not_hold_the_weights(perfmodel):
+    search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--tp", "1/2", "-f", "json")
+    both = perfmodel(*search).json
+    held = {(row["plan"]["weights"], row["plan"]["tp"] * row["plan"]["pp"]) for row in both["rows"]}
+    assert {gpus for weights, gpus in held if weights == "bf16"} == {4}
+    assert ("fp8", 2) in held
+    assert any("No plan of one stage on l4 holds bf16: pipelines of up to 4 GPUs" in note for note in both["notes"])
+    fixed = perfmodel(*search, "--pp", "2").json
+    assert {row["plan"]["pp"] for row in fixed["rows"]} == {2}
+    few = perfmodel(*search, "--gpus", "2").json
+    assert {row["plan"]["weights"] for row in few["rows"]} == {"fp8"}
+    assert not any("No plan of one stage" in note for note in few["notes"]), "no pipeline of two GPUs holds bf16"
+
+
+def test_plans_that_do_not_fit_are_one_reason_with_the_nearest(perfmodel):
+    search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--weights", "bf16")
+    notes = perfmodel(*search, "--tp", "1/2/4", "--pp", "1", "--format", "json").json["notes"]
+    (note,) = (note for note in notes if note.startswith("Impossible"))
+    assert note.startswith("Impossible (2; l4 tp2 pp1 ep1 dp1 bf16): the model does not fit: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "stages"),
+    [
+        (f"{MODEL} experts=8 top_k=2 expert_ffn=1024", {1}),  # copies that share experts take the GPUs of two nodes
+        ("whisper-tiny", {1}),  # engines have no pipeline of an encoder
+    ],
+)
+def test_models_that_have_no_use_for_stages_get_none(perfmodel, model, stages):
+    search = ("search", "serve", model, "--on", "h100", "--isl", "8", "--osl", "32", "--batch", "8", "--gpus", "16")
+    rows = perfmodel(*search, "--weights", "bf16", "--kv", "bf16", "--format", "json").json["rows"]
+    assert {row["plan"]["pp"] for row in rows} == stages
+
+
 def test_the_recommendation_says_all_that_sets_a_deployment_up(perfmodel):
     """Also where one plan alone is left, which the table does not name."""
     search = ("search", "serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "32", "--batch", "512")
