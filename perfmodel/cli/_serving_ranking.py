@@ -15,6 +15,7 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.load_report import deployment_name, row_of, whole_name
 from perfmodel.serving.points import Point
+from perfmodel.serving.reasons import reasons_of
 from perfmodel.serving.study import Outcome, Study
 
 #: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
@@ -22,8 +23,8 @@ THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
 _RANKINGS = (THROUGHPUT, COST, GPUS)
 #: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
 _NO_MORE = 0.01
-#: what the reason of an impossible deployment begins with, and how many reasons are listed
-_PLACE, _REASONS = "deployment: ", 3
+#: reasons of impossible deployments that are listed
+_REASONS = 3
 
 
 def ranking_of(rank: str | None, prices: Mapping[str, float], for_qps: float | None) -> str:
@@ -133,7 +134,8 @@ def ranking_report(
         Column("limiter", drop=1),
         Column("stops_at", "stops at", drop=2),
     )
-    title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {study.workload.isl:g} + {study.workload.osl:g}"
+    lengths = f"{study.workload.isl:.12g} + {study.workload.osl:.12g}"
+    title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {lengths}"
     return Report(
         "search serve", columns, shown,
         context(
@@ -164,19 +166,13 @@ def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
 
 def _impossible_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Count the deployments that are impossible by their reasons; of several alike the one with most GPUs is shown."""
-    alike: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.fault:
-            alike.setdefault(outcome.fault.removeprefix(_PLACE).partition(": ")[0], []).append(outcome)
-    groups = sorted(alike.values(), key=len, reverse=True)
+    reasons = reasons_of(outcomes)
     notes = []
-    for group in groups[:_REASONS]:
-        shown = max(group, key=lambda outcome: outcome.spec.parallel.gpus)
-        differ = len({outcome.fault for outcome in group}) > 1
-        of_one = f"; {shown.spec.name}" if differ else ""
-        notes.append(f"Impossible ({len(group)}{of_one}): {shown.fault.removeprefix(_PLACE)}")
-    if len(groups) > len(notes):
-        notes.append(f"{sum(map(len, groups))} of {len(outcomes)} deployments are impossible.")
+    for reason in reasons[:_REASONS]:
+        of_one = f"; {reason.of_one}" if reason.of_one else ""
+        notes.append(f"Impossible ({reason.count}{of_one}): {reason.text}")
+    if len(reasons) > len(notes):
+        notes.append(f"{sum(reason.count for reason in reasons)} of {len(outcomes)} deployments are impossible.")
     return tuple(notes)
 
 

@@ -279,7 +279,7 @@ def _places(deployment: Deployment, workload: Workload) -> int:
     most = min(fitting, deployment.sequence_limit)
     if most < 1:
         raise UsageError(
-            f"not one request of {workload.isl:g} + {workload.osl:g} tokens fits: {memory.room()}.",
+            f"not one request of {workload.isl:.12g} + {workload.osl:.12g} tokens fits: {memory.room()}.",
             remedy="Use more GPUs, a smaller kv or weights format, or shorter requests.",
         )
     return most

@@ -192,6 +192,14 @@ def test_plans_that_do_not_fit_are_one_reason_with_the_nearest(perfmodel):
     assert note.startswith("Impossible (2; l4 tp2 pp1 ep1 dp1 bf16): the model does not fit: ")
 
 
+def test_of_plans_that_do_not_fit_the_error_names_the_nearest(perfmodel):
+    search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--weights", "bf16")
+    ran = perfmodel(*search, "--tp", "1/2", "--pp", "1")
+    assert ran.code == 2
+    said = " ".join(ran.err.split())
+    assert "none of the 2 deployments is possible; l4 tp2 pp1 ep1 dp1 bf16: the model does not fit" in said
+
+
 @pytest.mark.parametrize(
     ("model", "stages"),
     [
@@ -288,6 +296,11 @@ def test_states_and_the_share_of_the_memory_are_those_that_are_asked_for(perfmod
         (("--policy", "no-evict"), "--policy has no effect: without objectives the steady state is used"),
         (("--tp", "3"), "does not divide"),
         (("--tp", "1..64+0.001"), "tp"),
+        (("--isl", "0"), "--isl: '0' is below 1."),
+        (("--prefix", "-1"), "--prefix: '-1' is below 0."),
+        (("--prefix", "500"), "perfmodel: prefix: a cached prefix of 500 tokens is not shorter than the prompt of 128"),
+        (("--nic", "0"), "perfmodel: nic: '0' is not a rate"),
+        (("--tp", "3/5"), "none of the 8 deployments is possible. (4) tp=3 does not divide"),
     ],
 )
 def test_wrong_input_has_one_message(perfmodel, options, message):
