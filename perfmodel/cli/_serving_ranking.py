@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.load_report import deployment_name, row_of, whole_name
 from perfmodel.serving.points import Point
 from perfmodel.serving.reasons import reasons_of
+from perfmodel.serving.steady import steady
 from perfmodel.serving.study import Outcome, Study
 
 #: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
@@ -145,7 +146,7 @@ def ranking_report(
             ranked_by=by,
         ),
         (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=seen, unlisted=rest,
-        decision=_decision(rows, study),
+        decision=_decision(rows, outcomes, study),
     )  # fmt: skip
 
 
@@ -153,15 +154,36 @@ def _mean(value: Mapping[str, float]) -> str:
     return format_si(value["mean"], "s", 3)
 
 
-def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
+def _decision(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> str:
     if not rows:
-        return f"No deployment meets {study.slo}." if study.slo else ""
+        return f"No deployment meets {study.slo}{_nearest(outcomes, study)}." if study.slo else ""
     best = rows[0]
     goal = f" within {study.slo}" if study.slo else ""
     return (
         f"{whole_name(best['plan'])} serves {best['concurrency']:.0f} users at once{goal}: "
         f"{format_si(best['tokens_per_s_per_gpu'], '')} tokens/s a GPU."
     )
+
+
+def _nearest(outcomes: Sequence[Outcome], study: Study) -> str:
+    """Return the lowest means that deployments have with a single user, for objectives that none meets."""
+    load = study.workload
+    lowest: dict[str, tuple[float, str]] = {}
+    for outcome in outcomes:
+        if outcome.fault or outcome.ended:
+            continue
+        alone = steady(
+            outcome.spec.deployment(),
+            load.isl,
+            load.osl,
+            concurrency=1.0,
+            prefix=float(load.cached),
+            spread=load.spread,
+        )
+        for name, mean in (("TTFT", alone.ttft_s), ("TPOT", alone.tpot_s)):
+            lowest[name] = min(lowest.get(name, (math.inf, "")), (float(mean), outcome.spec.name))
+    told = [f"{name} {format_si(time, 's', 3)} ({spec})" for name, (time, spec) in lowest.items() if time < math.inf]
+    return f"; the lowest means of one user are {' and '.join(told)}" if told else ""
 
 
 def _impossible_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
@@ -190,7 +212,7 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
         behind = " behind the prefix" if study.workload.cached else ""
         notes.append(
             f"The load is that of `serve --spread-start --length-spread {spread:g}`: users start one after the other, "
-            f"and lengths{behind} are within {spread:.0%} of their means."
+            f"and lengths{behind} are within {100 * spread:.4g} % of their means."
         )
     largest = [outcome.largest for outcome in outcomes if outcome.largest]
     notes += (*absent_notes(largest, study), *support_notes(outcomes), *hosts_notes(outcomes))

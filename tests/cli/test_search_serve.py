@@ -106,6 +106,11 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     bad = perfmodel(*SMALL, *options, "--slo", "tpot=1us")
     assert bad.code == 1
     assert bad.json["rows"] == []
+    told = " ".join(perfmodel(*SMALL, *options[:-2], "--slo", "tpot=1us").out.split())
+    assert "No deployment meets p95 tpot <= 1 us; the lowest means of one user are TTFT " in told
+    alone = perfmodel(*SMALL[:-2], "--batch", "1", "--length-spread", "0.2", *options).json["rows"][0]
+    lowest = float(told.partition("TPOT ")[2].split()[0]) * 1e-6
+    assert lowest == pytest.approx(alone["tpot_s"]["mean"], rel=0.01)
 
 
 @pytest.mark.parametrize(("slo", "noted"), [("tpot=1ns,ttft=10s,mean", True), ("tpot=1ns,ttft=1ns,mean", False)])
