@@ -411,3 +411,11 @@ def test_encoders_are_not_served(perfmodel, model):
     ran = perfmodel("serve", model, "--on", "h100", "--steady")
     assert ran.code == 2
     assert f"{model} has an encoder" in ran.err
+
+
+@pytest.mark.parametrize(("count", "said"), [("3", True), ("8", False)])
+def test_users_who_send_nothing_are_said_to(perfmodel, count, said):
+    ran = perfmodel("serve", MODEL, "--on", "h100", "--isl", "32", "--osl", "4", "--concurrency", "1/8",
+                    "--num-requests", count, "--format", "json")  # fmt: skip
+    note = f"8 users send {count} requests in all, as --num-requests says: some of them none."
+    assert (note in ran.json["notes"]) == said
