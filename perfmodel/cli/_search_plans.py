@@ -19,6 +19,13 @@ _STAGES = (2, 4, 8, 16)
 _MOST_GPUS = 64
 
 
+def formats_of_keys(model: str) -> str:
+    """Return the formats of keys and values to try where no option says which: one for a model that keeps none."""
+    from perfmodel.workloads.catalog import find_model
+
+    return "bf16/fp8" if find_model(model).attending_layers else "bf16"
+
+
 def with_shared_experts(model: str, specs: Sequence[Spec], most: int | None) -> tuple[list[Spec], tuple[str, ...]]:
     """Return deployments and, of a model with experts, those whose GPUs share them, with a note.
 

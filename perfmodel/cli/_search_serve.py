@@ -89,7 +89,10 @@ def command(
             "LIST",
         ),
     ] = None,
-    kv: Annotated[str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values to try.")] = "bf16/fp8",
+    kv: Annotated[
+        str | None,
+        option("--kv", "Formats of keys and values to try. Default: bf16/fp8, of a model that keeps any.", "LIST"),
+    ] = None,
     max_batched_tokens: Annotated[
         str | None,
         option("--max-batched-tokens", "Budgets of tokens of a step (chunks) to try. Default: the engine's.", "LIST"),
@@ -152,7 +155,7 @@ def command(
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
     from perfmodel.cli._progress import counted
-    from perfmodel.cli._search_plans import with_shared_experts, with_stages
+    from perfmodel.cli._search_plans import formats_of_keys, with_shared_experts, with_stages
     from perfmodel.cli._serving_checks import check_dispatcher, check_search, with_overlap
     from perfmodel.cli._serving_input import check_rate, model_remarks, specs_of, stored_weights, whole_numbers
     from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
@@ -168,11 +171,13 @@ def command(
     costs = _prices(prices)
     by = ranking_of(rank, costs, for_qps)
     found, remarks = (weights, ()) if weights is not None else stored_weights(config, "bf16/fp8")
+    plans = {name: "1" if sizes is None else sizes for name, sizes in {"pp": pp, "ep": ep, "dp": dp}.items()}
     specs = specs_of(
         config, on or [], engine,
-        {"tp": tp, "pp": pp or "1", "ep": ep or "1", "dp": dp or "1", "max_batched_tokens": max_batched_tokens},
-        {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
-        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, utilization=utilization, states=states,
+        {"tp": tp, **plans, "max_batched_tokens": max_batched_tokens},
+        {"weights": found, "kv": formats_of_keys(config) if kv is None else kv},
+        engine_version=engine_version, max_num_seqs=max_num_seqs, dispatcher=dispatcher, nic=nic,
+        gpus_per_node=gpus_per_node, utilization=utilization, states=states,
     )  # fmt: skip
     if ep is None and dp is None:
         specs, sharing = with_shared_experts(config, specs, gpus)

@@ -197,6 +197,14 @@ def test_plans_that_do_not_fit_are_one_reason_with_the_nearest(perfmodel):
     assert note.startswith("Impossible (2; l4 tp2 pp1 ep1 dp1 bf16): the model does not fit: ")
 
 
+def test_a_model_without_keys_is_tried_in_no_format_of_them(perfmodel):
+    search = ("search", "serve", "mamba-130m", "--on", "h100", "--batch", "4", "--tp", "1", "--weights", "bf16")
+    document = perfmodel(*search, "--format", "json").json
+    assert [row["plan"]["tp"] for row in document["rows"]] == [1]
+    assert not any("Impossible" in note for note in document["notes"])
+    assert perfmodel(*search, "--kv", "fp8").code == 2
+
+
 def test_of_plans_that_do_not_fit_the_error_names_the_nearest(perfmodel):
     search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--weights", "bf16")
     ran = perfmodel(*search, "--tp", "1/2", "--pp", "1")
