@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.accuracy.drawn import drawn_facts, group_name
 from perfmodel.accuracy.measured import Skipped
 from perfmodel.accuracy.validate import ALL, score
 from perfmodel.core.report import Reportable
@@ -109,6 +110,16 @@ class PublishedRuns(Reportable):
                 everywhere = tuple(quantity if name == "quantity" else ALL for name in names)
                 table.append(self._row(names, everywhere, sorted(i for group in members for i in groups[group])))
         return table
+
+    def drawn(self, keys: Sequence[str] = PUBLISHED_BY) -> dict[str, Any]:
+        """Return the runs that a page draws, by group: see `perfmodel.accuracy.drawn.drawn_facts`."""
+        names = tuple(dict.fromkeys((*keys, "quantity")))
+        groups = [tuple(row.label(name) for name in names) for row in self.rows]
+        order = {group: at for at, group in enumerate(sorted(set(groups)))}
+        codes = np.array([order[group] for group in groups], dtype=np.intp)
+        quantities = [group[names.index("quantity")] for group in order]
+        described = [group_name(dict(zip(names, group, strict=True))) for group in order]
+        return drawn_facts(described, codes, self._figures[:4], quantities)
 
     def _row(self, names: tuple[str, ...], group: tuple[str, ...], members: list[int]) -> dict[str, Any]:
         figures = score(*(column[members] for column in self._figures))

@@ -123,7 +123,7 @@ def _(
         f"{storage.name_of(place)} has times far longer than predicted: are they in {unit}? They should be in seconds."
         for place, unit in accuracy.likely_units.items()
     ]
-    facts = {"skipped": skipped, "faster_than_bound": fast.rows if fast else 0}
+    facts = {"skipped": skipped, "faster_than_bound": fast.rows if fast else 0, "drawn": accuracy.drawn(by)}
     return Report(
         "validate",
         (*labels, *extra, *FIGURES),
@@ -225,7 +225,8 @@ def _(
         "validate",
         (*(Column(name, shown=name in (*by, "quantity")) for name in names), *_BESIDE_BASELINE),
         runs.by(by),
-        {"hardware": sorted({row.label("hardware") for row in runs.rows}), **(context or {}), "skipped": skipped},
+        {"hardware": sorted({row.label("hardware") for row in runs.rows}), **(context or {}), "skipped": skipped}
+        | {"drawn": runs.drawn(by)},
         notes=(legend, *left_out, *notes),
         title=f"Error of the prediction on {format_count(len(runs), 'published figure')}",
         more={"worst": _worst_runs(runs, worst)} if worst else {},

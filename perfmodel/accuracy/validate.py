@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.accuracy.drawn import drawn_facts, group_name
 from perfmodel.accuracy.judge import GROUPINGS, Floats, JudgedCalls, judge_calls
 from perfmodel.accuracy.measured import Measurements, Skipped, Skips, likely_unit
 from perfmodel.core.hardware import Hardware
@@ -153,6 +154,17 @@ class Accuracy(Reportable):
         if len(outer) > 1:
             table.append(self._row(labels, everywhere, 0))
         return table
+
+    def drawn(self, keys: Sequence[str] = ALWAYS) -> dict[str, Any]:
+        """Return the rows that a page draws, by group: see `perfmodel.accuracy.drawn.drawn_facts`."""
+        labels = {key: self.labels(key) for key in keys}
+        columns = np.array([codes for _, codes in labels.values()]).reshape(len(labels), len(self))
+        groups, codes = np.unique(columns, axis=1, return_inverse=True)
+        names = [
+            group_name({key: texts[at] for (key, (texts, _)), at in zip(labels.items(), group, strict=True)})
+            for group in groups.T
+        ]
+        return drawn_facts(names, codes.ravel(), (self.measured_s, self.predicted_s, *self._ends[:2]))
 
     def _row(
         self, labels: dict[str, tuple[list[str], NDArray[np.intp]]], rows: NDArray[np.intp], named: int

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
@@ -45,19 +44,21 @@ from perfmodel.cli._sharing import end_code
 from perfmodel.core.lists import list_items
 from perfmodel.errors import UsageError
 
-if TYPE_CHECKING:
-    from perfmodel.cli._serving_input import Spec
-
-#: most GPUs that share experts where nobody says how many: those of most nodes, or as many as --gpus allows
-_MOST_SHARING = 8
-
 
 def command(
     ctx: typer.Context,
     config: ModelArgument,
     on: MachinesOption = None,
     tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs to try.")] = "1..8",
-    pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages to try.")] = "1",
+    pp: Annotated[
+        str | None,
+        option(
+            "--pp",
+            "Pipeline stages to try. Default: 1; also 2 to 16 where --gpus exceeds a node, or one stage does not hold "
+            "the weights.",
+            "LIST",
+        ),
+    ] = None,
     ep: Annotated[
         str | None,
         option(
@@ -88,7 +89,10 @@ def command(
             "LIST",
         ),
     ] = None,
-    kv: Annotated[str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values to try.")] = "bf16/fp8",
+    kv: Annotated[
+        str | None,
+        option("--kv", "Formats of keys and values to try. Default: bf16/fp8, of a model that keeps any.", "LIST"),
+    ] = None,
     max_batched_tokens: Annotated[
         str | None,
         option("--max-batched-tokens", "Budgets of tokens of a step (chunks) to try. Default: the engine's.", "LIST"),
@@ -151,6 +155,7 @@ def command(
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
     from perfmodel.cli._progress import counted
+    from perfmodel.cli._search_plans import formats_of_keys, with_shared_experts, with_stages
     from perfmodel.cli._serving_checks import check_dispatcher, check_search, with_overlap
     from perfmodel.cli._serving_input import check_rate, model_remarks, specs_of, stored_weights, whole_numbers
     from perfmodel.cli._serving_ranking import priceless_notes, ranked, ranking_of, ranking_report
@@ -166,15 +171,20 @@ def command(
     costs = _prices(prices)
     by = ranking_of(rank, costs, for_qps)
     found, remarks = (weights, ()) if weights is not None else stored_weights(config, "bf16/fp8")
+    plans = {name: "1" if sizes is None else sizes for name, sizes in {"pp": pp, "ep": ep, "dp": dp}.items()}
     specs = specs_of(
         config, on or [], engine,
-        {"tp": tp, "pp": pp, "ep": ep or "1", "dp": dp or "1", "max_batched_tokens": max_batched_tokens},
-        {"weights": found, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
-        dispatcher=dispatcher, nic=nic, gpus_per_node=gpus_per_node, utilization=utilization, states=states,
+        {"tp": tp, **plans, "max_batched_tokens": max_batched_tokens},
+        {"weights": found, "kv": formats_of_keys(config) if kv is None else kv},
+        engine_version=engine_version, max_num_seqs=max_num_seqs, dispatcher=dispatcher, nic=nic,
+        gpus_per_node=gpus_per_node, utilization=utilization, states=states,
     )  # fmt: skip
     if ep is None and dp is None:
-        specs, sharing = _with_shared_experts(config, specs, gpus or _MOST_SHARING)
+        specs, sharing = with_shared_experts(config, specs, gpus)
         remarks = (*remarks, *sharing)
+    if pp is None:
+        specs, stages = with_stages(config, specs, gpus)
+        remarks = (*remarks, *stages)
     check_dispatcher(dispatcher, specs)
     specs = with_overlap(batch_overlap, specs)
     specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
@@ -201,28 +211,6 @@ def command(
     destination.write(ranking_report(rows, outcomes, study, by, for_qps, top, remarks))
     missed = BAD_FINDING if not rows and study.slo is not None else 0
     return end_code(end_of(outcomes)) or missed
-
-
-def _with_shared_experts(model: str, specs: Sequence[Spec], most: int) -> tuple[list[Spec], tuple[str, ...]]:
-    """Return deployments and, of a model with experts, those whose GPUs share them, with a note.
-
-    Engines share experts among all GPUs of a stage (vLLM's ``--enable-expert-parallel``): ep = tp x dp. Copies of the
-    attention without shared experts are replicas, and are left to ``--dp``. Copies are powers of two, and ``most``
-    GPUs share experts at most.
-    """
-    from perfmodel.workloads.catalog import find_model
-
-    experts = find_model(model).experts
-    if not experts:
-        return list(specs), ()
-    shared = [
-        replace(spec, ep=spec.tp * dp, dp=dp)
-        for spec in specs
-        for dp in (1 << power for power in range(most.bit_length()))
-        if 1 < spec.tp * dp <= most and experts % (spec.tp * dp) == 0
-    ]
-    note = f"Experts were also tried on all GPUs of a stage (ep = tp x dp), up to {most}: --ep and --dp try others."
-    return [*specs, *shared], (note,) if shared else ()
 
 
 def _prices(text: str | None) -> Mapping[str, float]:

@@ -216,6 +216,12 @@ def rates(text: str) -> tuple[float, ...]:
             raise UsageError(
                 f"a rate of {value:g} requests a second never sends one.", place="--qps", remedy="Give rates above 0."
             )
+        if value > _MOST_QPS:
+            raise UsageError(
+                f"a rate of {value:g} requests a second is not possible.",
+                place="--qps",
+                remedy=f"Give rates up to {_MOST_QPS:g}, or inf for requests that all arrive at once.",
+            )
     return tuple(map(float, values))
 
 

@@ -44,10 +44,10 @@ StatesOption = Annotated[
         "DTYPE",
     ),
 ]
-IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean tokens of a prompt.")]
-OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.")]
+IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean tokens of a prompt.", min=1)]
+OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.", min=1)]
 PrefixOption = Annotated[
-    int, typer.Option("--prefix", metavar="TOKENS", help="Leading tokens of every prompt in the prefix cache.")
+    int, typer.Option("--prefix", metavar="TOKENS", help="Leading tokens of every prompt in the prefix cache.", min=0)
 ]
 NumRequestsOption = Annotated[
     int | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,8 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.load_report import deployment_name, row_of, whole_name
 from perfmodel.serving.points import Point
+from perfmodel.serving.reasons import reasons_of
+from perfmodel.serving.steady import steady
 from perfmodel.serving.study import Outcome, Study
 
 #: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
@@ -23,6 +24,8 @@ THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
 _RANKINGS = (THROUGHPUT, COST, GPUS)
 #: users who wait for a place raise the throughput by less than this share, and the time to the first token by seconds
 _NO_MORE = 0.01
+#: reasons of impossible deployments that are listed
+_REASONS = 3
 
 
 def ranking_of(rank: str | None, prices: Mapping[str, float], for_qps: float | None) -> str:
@@ -132,7 +135,8 @@ def ranking_report(
         Column("limiter", drop=1),
         Column("stops_at", "stops at", drop=2),
     )
-    title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {study.workload.isl:g} + {study.workload.osl:g}"
+    lengths = f"{study.workload.isl:.12g} + {study.workload.osl:.12g}"
+    title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {lengths}"
     return Report(
         "search serve", columns, shown,
         context(
@@ -142,7 +146,7 @@ def ranking_report(
             ranked_by=by,
         ),
         (*remarks, *_notes(rows, outcomes, study)), f"{title} tokens", people_rows=seen, unlisted=rest,
-        decision=_decision(rows, study),
+        decision=_decision(rows, outcomes, study),
     )  # fmt: skip
 
 
@@ -150,9 +154,9 @@ def _mean(value: Mapping[str, float]) -> str:
     return format_si(value["mean"], "s", 3)
 
 
-def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
+def _decision(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> str:
     if not rows:
-        return f"No deployment meets {study.slo}." if study.slo else ""
+        return f"No deployment meets {study.slo}{_nearest(outcomes, study)}." if study.slo else ""
     best = rows[0]
     goal = f" within {study.slo}" if study.slo else ""
     return (
@@ -161,15 +165,46 @@ def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
     )
 
 
+def _nearest(outcomes: Sequence[Outcome], study: Study) -> str:
+    """Return the lowest means that deployments have with a single user, for objectives that none meets."""
+    load = study.workload
+    lowest: dict[str, tuple[float, str]] = {}
+    for outcome in outcomes:
+        if outcome.fault or outcome.ended:
+            continue
+        alone = steady(
+            outcome.spec.deployment(),
+            load.isl,
+            load.osl,
+            concurrency=1.0,
+            prefix=float(load.cached),
+            spread=load.spread,
+        )
+        for name, mean in (("TTFT", alone.ttft_s), ("TPOT", alone.tpot_s)):
+            lowest[name] = min(lowest.get(name, (math.inf, "")), (float(mean), outcome.spec.name))
+    told = [f"{name} {format_si(time, 's', 3)} ({spec})" for name, (time, spec) in lowest.items() if time < math.inf]
+    return f"; the lowest means of one user are {' and '.join(told)}" if told else ""
+
+
+def _impossible_notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Count the deployments that are impossible by their reasons; of several alike the one with most GPUs is shown."""
+    reasons = reasons_of(outcomes)
+    notes = []
+    for reason in reasons[:_REASONS]:
+        of_one = f"; {reason.of_one}" if reason.of_one else ""
+        notes.append(f"Impossible ({reason.count}{of_one}): {reason.text}")
+    if len(reasons) > len(notes):
+        notes.append(f"{sum(reason.count for reason in reasons)} of {len(outcomes)} deployments are impossible.")
+    return tuple(notes)
+
+
 def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
-    faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
-    notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
-    if len(faults) > len(notes):
-        notes.append(f"{sum(faults.values())} of {len(outcomes)} deployments are impossible.")
+    impossible = sum(bool(outcome.fault) for outcome in outcomes)
+    notes = [*_impossible_notes(outcomes)]
     ended = sum(outcome.ended is not None for outcome in outcomes)
     if ended:
         notes.append(f"Interrupted: {ended} of {len(outcomes)} deployments are not known, and may be better.")
-    missing = len(outcomes) - sum(faults.values()) - len(rows) - ended
+    missing = len(outcomes) - impossible - len(rows) - ended
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
     if not study.steady:
@@ -177,7 +212,7 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
         behind = " behind the prefix" if study.workload.cached else ""
         notes.append(
             f"The load is that of `serve --spread-start --length-spread {spread:g}`: users start one after the other, "
-            f"and lengths{behind} are within {spread:.0%} of their means."
+            f"and lengths{behind} are within {100 * spread:.4g} % of their means."
         )
     largest = [outcome.largest for outcome in outcomes if outcome.largest]
     notes += (*absent_notes(largest, study), *support_notes(outcomes), *hosts_notes(outcomes))

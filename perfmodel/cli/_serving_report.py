@@ -127,6 +127,20 @@ def _count_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     )
 
 
+def _few_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
+    """Say of the load with most users that it has fewer requests than users, where one has."""
+    few = [
+        point
+        for point in points
+        if study.load == CONCURRENCY and point.replay is not None and len(point.replay.requests) < point.value
+    ]
+    if not few:
+        return ()
+    most = max(few, key=lambda point: point.value)
+    requests = format_count(len(most.replay.requests) if most.replay else 0, "request")
+    return (f"{most.value:.0f} users send {requests} in all, as --num-requests says: some of them none.",)
+
+
 def absent_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
     """Say that objectives of further tokens are met where no answer has any."""
     names = [item.name for item in study.slo.objectives if item.name in ("tpot", "itl")] if study.slo else []
@@ -207,6 +221,7 @@ def points_report(
         notes=(
             *notes,
             *_count_notes(points, study),
+            *_few_notes(points, study),
             *absent_notes(points, study),
             *_start_notes(points, study),
             *support_notes(outcomes),

@@ -26,5 +26,5 @@ def unfit_value(error: typer.TyperException) -> str:
     if len(found) != 1 or option is None or found[0].get("type") not in _KINDS:
         return ""
     what, key = _KINDS[found[0]["type"]]
-    limit = f" {found[0]['ctx'][key]}" if key else ""
+    limit = f" {found[0]['ctx'][key]:.12g}" if key else ""
     return f"{max(option.opts, key=len)}: {str(found[0].get('input'))!r} {what}{limit}"

@@ -218,7 +218,7 @@ def _lengths(table: _Table, column: str) -> NDArray[np.int64]:
             table,
             column,
             first,
-            f"= {values[first]:g} is no whole number of tokens from 1 to {LONGEST:g}",
+            f"= {values[first]:g} is no whole number of tokens from 1 to {LONGEST:.0f}",
             "Correct it.",
         )
     return values.astype(np.int64)

@@ -10,12 +10,15 @@ from dataclasses import replace
 
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.serving.points import REQUESTS
+from perfmodel.serving.reasons import reasons_of
 from perfmodel.serving.study import Outcome, Spec, Study, clients_that_fit, evaluate
 from perfmodel.workers import executor, mapped
 from perfmodel.workers.lost import ENDS, Ended
 
 #: a bar of progress for a number of pieces of work: yields what is called with the number of those that are done
 Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+#: reasons that an error lists, where no deployment is possible
+_REASONS = 3
 
 
 @contextlib.contextmanager
@@ -117,11 +120,17 @@ def _check_possible(outcomes: Sequence[Outcome]) -> None:
     faults = [outcome for outcome in outcomes if outcome.fault]
     if len(faults) < len(outcomes):
         return
-    if len(faults) == 1:
+    reasons = reasons_of(faults)
+    if len({outcome.fault for outcome in faults}) == 1:
         raise UsageError(faults[0].fault)
-    raise UsageError(
-        f"none of the {len(faults)} deployments is possible; the first: {faults[0].spec.name}: {faults[0].fault}"
+    none = f"none of the {len(faults)} deployments is possible"
+    if len(reasons) == 1:
+        raise UsageError(f"{none}; {reasons[0].of_one}: {reasons[0].text}")
+    counted = (
+        f"({reason.count}{f'; {reason.of_one}' if reason.of_one else ''}) {reason.text}"
+        for reason in reasons[:_REASONS]
     )
+    raise UsageError(f"{none}. {' '.join(counted)}")
 
 
 def _in_turn(specs: Sequence[Spec], study: Study, bar: Bar) -> Iterator[Outcome]:

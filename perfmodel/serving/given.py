@@ -38,7 +38,9 @@ def check_utilization(share: object) -> None:
     """Raise a UsageError for a share of the memory that is given, and none."""
     if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1):
         raise UsageError(
-            f"a share of the memory of {share!r} is not within 0 to 1.", place=_PLACE, remedy="0.9 is usual."
+            f"a share of the memory of {share!r} is not within 0 to 1.",
+            place=_PLACE,
+            remedy="Give more than 0, as 0.9, which is usual.",
         )
 
 

@@ -131,7 +131,7 @@ def lengths(count: int, mean: float, *, spread: float = 0.0, seed: int = 0) -> L
         When the mean is below 1 or the spread is not within 0 to 1.
     """
     if not 1 <= mean <= LONGEST:
-        raise UsageError(f"a mean length of {mean:g} tokens is not possible.", remedy=f"Give 1 to {LONGEST:g}.")
+        raise UsageError(f"a mean length of {mean:.12g} tokens is not possible.", remedy=f"Give 1 to {LONGEST:.0f}.")
     if not 0 <= spread <= 1:
         raise UsageError(f"a spread of {spread:g} is not within 0 to 1.", remedy="0.2 means 20 % to either side.")
     if not spread:

@@ -65,7 +65,9 @@ class Speculation:
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
-            raise UsageError(f"a draft of {self.tokens} tokens speculates on none.", place="speculation")
+            raise UsageError(
+                f"a draft of {self.tokens} tokens speculates on none.", place="speculation", remedy="Give 1 or more."
+            )
         if not 0 <= self.acceptance <= 1:
             raise UsageError(
                 f"an acceptance of {self.acceptance:g} is not within 0 to 1.", place="speculation",

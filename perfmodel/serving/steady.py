@@ -175,5 +175,9 @@ def _check(deployment: Deployment, isl: Number, osl: Number, prefix: Number) -> 
             raise UsageError(f"{name} is below 1.", place="steady", remedy="Give whole numbers of tokens.")
     check_prefix(deployment.config, prefix)
     if np.any(np.greater_equal(prefix, isl)) or np.any(np.less(prefix, 0)):
-        raise UsageError("the cached prefix is not shorter than the prompt.", place="prefix")
+        raise UsageError(
+            f"a cached prefix of {np.max(prefix):.12g} tokens is not shorter than the prompt of {np.min(isl):.12g}.",
+            place="prefix",
+            remedy="Give a longer prompt, or a shorter prefix.",
+        )
     deployment.check_length(float(np.max(np.add(isl, osl))))

@@ -14,6 +14,7 @@ from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.largest import Largest, largest_concurrency, largest_rate
 from perfmodel.serving.load import Fleet, simulate_fleet
+from perfmodel.serving.parallel import Parallel
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, spread_start
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
@@ -42,6 +43,10 @@ class Spec(Protocol):
     @property
     def model(self) -> str:
         """Name of the model."""
+
+    @property
+    def parallel(self) -> Parallel:
+        """How the GPUs share the model."""
 
     def deployment(self) -> Deployment:
         """Return the deployment; a `PerfModelError` says why it is impossible."""
@@ -274,7 +279,7 @@ def _places(deployment: Deployment, workload: Workload) -> int:
     most = min(fitting, deployment.sequence_limit)
     if most < 1:
         raise UsageError(
-            f"not one request of {workload.isl:g} + {workload.osl:g} tokens fits: {memory.room()}.",
+            f"not one request of {workload.isl:.12g} + {workload.osl:.12g} tokens fits: {memory.room()}.",
             remedy="Use more GPUs, a smaller kv or weights format, or shorter requests.",
         )
     return most

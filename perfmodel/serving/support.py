@@ -20,7 +20,11 @@ def objections(deployment: Deployment) -> tuple[str, ...]:
 
 
 def remarks(deployment: Deployment) -> tuple[str, ...]:
-    """Return in sentences which dtypes the machine has no instruction for, and what is computed in their place."""
+    """Return in sentences which dtypes the machine has no instruction for, and what is not counted or not measured.
+
+    The CPU computes the spectrum of Whisper's sound: ``WhisperMultiModalProcessor`` of vLLM (whisper.py @ 00a23257a130)
+    calls ``WhisperFeatureExtractor`` of transformers, whose device is the CPU unless it is told another one.
+    """
     machine, name = deployment.hardware, deployment.weights
     known, used = weight_format(name), deployment.format
     notes = []
@@ -35,6 +39,12 @@ def remarks(deployment: Deployment) -> tuple[str, ...]:
         notes.append(
             f"{machine.name} has no fp8: engines convert keys and values of 8 bits where they can at all, in time that "
             "is not counted."
+        )
+    if deployment.config.encoder_positions:
+        bands = deployment.config.audio_bands
+        notes.append(
+            f"The spectrum of the sound ({bands} bands of each 30 s) is computed by the server's CPU before a request "
+            "enters the queue: it is not counted, and delays the first token."
         )
     if deployment.config.compressed_layers:
         notes.append(

@@ -86,7 +86,7 @@ class Job:
         """Ways of recomputation that change nothing: selective, where attention keeps no scores."""
         framework, _ = nearest_framework(self.plan.framework)
         same = Recompute.NONE in self.space.recompute and idle_selective(
-            attention_kernel(self.config, self.plan, framework)
+            self.config, attention_kernel(self.config, self.plan, framework)
         )
         return frozenset({Recompute.SELECTIVE} if same else ())
 

@@ -47,8 +47,20 @@ def wanted_attention(config: ModelConfig, plan: TrainingPlan, framework: Framewo
     return plan.attention or ("unfused" if config.position_buckets else framework.attention)
 
 
-def idle_selective(kernel: str) -> str:
+def idle_attention(config: ModelConfig, plan: TrainingPlan) -> str:
+    """Return why the kernel of attention that a plan names changes nothing; "" where it does, or names none."""
+    why = ""
+    if not config.attending_layers:
+        why = "no layer of the model has softmax attention"
+    elif config.architecture.shared_vector:
+        why = "a kernel of their own gathers compressed keys"
+    return f"attention {plan.attention} changes nothing: {why}." if plan.attention and why else ""
+
+
+def idle_selective(config: ModelConfig, kernel: str) -> str:
     """Return why selective recomputation changes nothing with a kernel of attention; "" where it does."""
+    if not config.attending_layers:
+        return "Selective recomputation changes nothing: no layer of the model has softmax attention."
     if kernel in UNFUSED:
         return ""
     return f"Selective recomputation changes nothing: attention {kernel} keeps no scores."

@@ -16,7 +16,7 @@ from perfmodel.training.checks import equal_stages
 from perfmodel.training.choices import offloaded
 from perfmodel.training.framework import RANK_NAMES, RANKS, Framework, listed, nearest_framework
 from perfmodel.training.plan import ContextAlgorithm, Recompute, TrainingPlan
-from perfmodel.training.setup import attention_kernel, idle_selective
+from perfmodel.training.setup import attention_kernel, idle_attention, idle_selective
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes of a plan over which a search may range
@@ -128,7 +128,7 @@ def default_space(
     framework, _ = nearest_framework(plan.framework)
     stages = framework.stages(plan.dtype)
     largest = max((size for size in given.get("batch", ()) if isinstance(size, int)), default=plan.batch)
-    scores = not idle_selective(attention_kernel(config, plan, framework))
+    scores = not idle_selective(config, attention_kernel(config, plan, framework))
     pipelines = given.get("pp") or pipeline_sizes(config, gpus)
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
@@ -177,9 +177,9 @@ def lacking_parts(config: ModelConfig, plan: TrainingPlan, space: Space) -> tupl
     What changes nothing with its kernels is noted, too.
     """
     framework, known = nearest_framework(plan.framework)
-    notes = [framework.lacking(space.zero, plan.dtype)]
+    notes = [framework.lacking(space.zero, plan.dtype), idle_attention(config, plan)]
     if Recompute.SELECTIVE in space.recompute:
-        notes.append(idle_selective(attention_kernel(config, plan, framework)))
+        notes.append(idle_selective(config, attention_kernel(config, plan, framework)))
     if known:
         several = [name for name in RANKS if max(getattr(space, name)) > 1]
         usual = plan.cp_algorithm == ContextAlgorithm.ZIGZAG

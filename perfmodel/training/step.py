@@ -29,7 +29,7 @@ from perfmodel.training.micro_batch import INDEX, embedding_passes, head_passes,
 from perfmodel.training.nearest import check_plan
 from perfmodel.training.plan import ContextAlgorithm, Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.setup import Setup, idle_selective, setup_of, wanted_attention
+from perfmodel.training.setup import Setup, idle_attention, idle_selective, setup_of, wanted_attention
 from perfmodel.training.stages import gpu_layers
 from perfmodel.training.unmeasured import ELSEWHERE, EXCHANGES, UNDESCRIBED, stretches, wide_because
 from perfmodel.training.update import (
@@ -319,12 +319,13 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append(f"hsdp changes nothing: zero = {plan.zero} of {setup.framework.name} keeps weights whole.")
     elif plan.hsdp and setup.groups.data.domains == 1:
         notes.append("hsdp changes nothing: all data parallel ranks share one domain of NVLink.")
-    if plan.recompute == Recompute.SELECTIVE and (idle := idle_selective(setup.kernel)):
+    if plan.recompute == Recompute.SELECTIVE and (idle := idle_selective(setup.config, setup.kernel)):
         notes.append(idle)
-    if (wanted := wanted_attention(setup.config, plan, setup.framework)) != setup.kernel:
+    wanted = wanted_attention(setup.config, plan, setup.framework)
+    if wanted != setup.kernel and setup.config.attending_layers:
         notes.append(f"Attention runs {setup.kernel}: {wanted} has no kernel for {plan.dtype}.")
-    if plan.attention and setup.config.architecture.shared_vector:
-        notes.append(f"attention {plan.attention} changes nothing: a kernel of their own gathers compressed keys.")
+    if idle := idle_attention(setup.config, plan):
+        notes.append(idle)
     if plan.documents and not setup.config.attending_layers:
         notes.append("documents change nothing: layers with a state take as long with any of them.")
     elif plan.documents and not setup.shard.documents:

@@ -44,6 +44,8 @@ _STORED = (
 _ENDINGS = re.compile(rf"[-_ ]({'|'.join(map(re.escape, (*_TUNED, *_STORED)))})$")
 _WITHIN = re.compile(rf"[-_ ]({'|'.join(_TUNED)})(?=[-_ ])")
 
+#: the name in messages about a model that is missing
+_EXAMPLE = "llama-3.1-8b"
 #: keys of an entry that are no sizes of the model
 _NO_SIZES = ("aliases", "language_of", "source", "stored_source", "place")
 _OF_ANY_FORMAT = (
@@ -208,7 +210,8 @@ def _as_named(config: ModelConfig, name: str) -> ModelConfig:
 
 
 def _nameless(listed: tuple[str, ...]) -> UsageError:
-    return UsageError("no model is named.", place="model", remedy=f"Name a config.json, a shape, or {listed[0]}.")
+    example = _EXAMPLE if _EXAMPLE in listed else listed[0]
+    return UsageError("no model is named.", place="model", remedy=f"Name a config.json, a shape, or {example}.")
 
 
 def _spellings(name: str) -> list[str]:

@@ -106,6 +106,11 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     bad = perfmodel(*SMALL, *options, "--slo", "tpot=1us")
     assert bad.code == 1
     assert bad.json["rows"] == []
+    told = " ".join(perfmodel(*SMALL, *options[:-2], "--slo", "tpot=1us").out.split())
+    assert "No deployment meets p95 tpot <= 1 us; the lowest means of one user are TTFT " in told
+    alone = perfmodel(*SMALL[:-2], "--batch", "1", "--length-spread", "0.2", *options).json["rows"][0]
+    lowest = float(told.partition("TPOT ")[2].split()[0]) * 1e-6
+    assert lowest == pytest.approx(alone["tpot_s"]["mean"], rel=0.01)
 
 
 @pytest.mark.parametrize(("slo", "noted"), [("tpot=1ns,ttft=10s,mean", True), ("tpot=1ns,ttft=1ns,mean", False)])
@@ -146,6 +151,79 @@ def test_experts_are_shared_by_default_where_a_model_has_some(perfmodel):
     for document in (fixed, dense):
         assert {(row["plan"]["tp"], row["plan"]["ep"], row["plan"]["dp"]) for row in document["rows"]} == alone
         assert not any("ep = tp x dp" in note for note in document["notes"])
+
+
+#: 16 layers of 1.56e9 parameters are 50 GB in bf16: four L4 (24 GB) hold them, in fp8 two, and one in neither
+LARGE = "layers=16 hidden=8192 heads=64 kv_heads=8 ffn=57344 vocab=32000 positions=4096"
+
+
+def _plans(document):
+    return {(row["plan"]["tp"], row["plan"]["pp"]) for row in document["rows"]}
+
+
+def test_stages_are_tried_where_gpus_exceed_a_node(perfmodel):
+    options = ("--on", "h100", "--isl", "128", "--osl", "32", "--batch", "8", "--weights", "bf16", "--kv", "bf16")
+    search = ("search", "serve", MODEL, *options, "--format", "json")
+    wide, node, fixed = (
+        perfmodel(*search, *more).json for more in (("--gpus", "16"), ("--gpus", "8"), ("--gpus", "16", "--pp", "1"))
+    )
+    sizes = (1, 2, 4, 8)
+    alone = {(tp, 1) for tp in sizes}
+    # the model has eight layers: no pipeline is longer
+    assert _plans(wide) == {(tp, pp) for tp in sizes for pp in sizes if tp * pp <= 16}
+    assert (_plans(node), _plans(fixed)) == (alone, alone)
+    said = "--gpus 16 is more than a node of h100 has, 8"
+    assert [any(said in note for note in document["notes"]) for document in (wide, node, fixed)] == [True, False, False]
+
+
+def test_stages_are_tried_where_one_does_not_hold_the_weights(perfmodel):
+    search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--tp", "1/2", "-f", "json")
+    both = perfmodel(*search).json
+    held = {(row["plan"]["weights"], row["plan"]["tp"] * row["plan"]["pp"]) for row in both["rows"]}
+    assert {gpus for weights, gpus in held if weights == "bf16"} == {4}
+    assert ("fp8", 2) in held
+    assert any("No plan of one stage on l4 holds bf16: pipelines of up to 4 GPUs" in note for note in both["notes"])
+    fixed = perfmodel(*search, "--pp", "2").json
+    assert {row["plan"]["pp"] for row in fixed["rows"]} == {2}
+    few = perfmodel(*search, "--gpus", "2").json
+    assert {row["plan"]["weights"] for row in few["rows"]} == {"fp8"}
+    assert not any("No plan of one stage" in note for note in few["notes"]), "no pipeline of two GPUs holds bf16"
+
+
+def test_plans_that_do_not_fit_are_one_reason_with_the_nearest(perfmodel):
+    search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--weights", "bf16")
+    notes = perfmodel(*search, "--tp", "1/2/4", "--pp", "1", "--format", "json").json["notes"]
+    (note,) = (note for note in notes if note.startswith("Impossible"))
+    assert note.startswith("Impossible (2; l4 tp2 pp1 ep1 dp1 bf16): the model does not fit: ")
+
+
+def test_a_model_without_keys_is_tried_in_no_format_of_them(perfmodel):
+    search = ("search", "serve", "mamba-130m", "--on", "h100", "--batch", "4", "--tp", "1", "--weights", "bf16")
+    document = perfmodel(*search, "--format", "json").json
+    assert [row["plan"]["tp"] for row in document["rows"]] == [1]
+    assert not any("Impossible" in note for note in document["notes"])
+    assert perfmodel(*search, "--kv", "fp8").code == 2
+
+
+def test_of_plans_that_do_not_fit_the_error_names_the_nearest(perfmodel):
+    search = ("search", "serve", LARGE, "--on", "l4", "--batch", "1", "--kv", "bf16", "--weights", "bf16")
+    ran = perfmodel(*search, "--tp", "1/2", "--pp", "1")
+    assert ran.code == 2
+    said = " ".join(ran.err.split())
+    assert "none of the 2 deployments is possible; l4 tp2 pp1 ep1 dp1 bf16: the model does not fit" in said
+
+
+@pytest.mark.parametrize(
+    ("model", "stages"),
+    [
+        (f"{MODEL} experts=8 top_k=2 expert_ffn=1024", {1}),  # copies that share experts take the GPUs of two nodes
+        ("whisper-tiny", {1}),  # engines have no pipeline of an encoder
+    ],
+)
+def test_models_that_have_no_use_for_stages_get_none(perfmodel, model, stages):
+    search = ("search", "serve", model, "--on", "h100", "--isl", "8", "--osl", "32", "--batch", "8", "--gpus", "16")
+    rows = perfmodel(*search, "--weights", "bf16", "--kv", "bf16", "--format", "json").json["rows"]
+    assert {row["plan"]["pp"] for row in rows} == stages
 
 
 def test_the_recommendation_says_all_that_sets_a_deployment_up(perfmodel):
@@ -231,6 +309,11 @@ def test_states_and_the_share_of_the_memory_are_those_that_are_asked_for(perfmod
         (("--policy", "no-evict"), "--policy has no effect: without objectives the steady state is used"),
         (("--tp", "3"), "does not divide"),
         (("--tp", "1..64+0.001"), "tp"),
+        (("--isl", "0"), "--isl: '0' is below 1."),
+        (("--prefix", "-1"), "--prefix: '-1' is below 0."),
+        (("--prefix", "500"), "perfmodel: prefix: a cached prefix of 500 tokens is not shorter than the prompt of 128"),
+        (("--nic", "0"), "perfmodel: nic: '0' is not a rate"),
+        (("--tp", "3/5"), "none of the 8 deployments is possible. (4) tp=3 does not divide"),
     ],
 )
 def test_wrong_input_has_one_message(perfmodel, options, message):

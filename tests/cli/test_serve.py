@@ -309,7 +309,9 @@ def test_ranges_of_rates_may_start_below_one(text, rates):
         (("--memory-utilization", "90"), "'90' has no per cent sign and is 1 or more. Write 90% for per cent."),
         (("--memory-utilization", "150%"), "a share of the memory of 1.5 is not within 0 to 1"),
         (("--memory-utilization", "nan"), "'nan' is not a percentage or a fraction. Write 5% or 0.05."),
-        (("--prefix", "-5"), "a cached prefix of -5 tokens is below 0"),
+        (("--prefix", "-5"), "--prefix: '-5' is below 0."),
+        (("--osl", "0.5"), "--osl: '0.5' is below 1."),
+        (("--qps", "1e12"), "a rate of 1e+12 requests a second is not possible. Give rates up to 1e+09, or inf"),
         (("--plot-kind", "load"), "Add --plot FILE.png"),
         (("--for-qps", "0"), "a rate of 0 requests a second is not possible"),
         (("--for-qps", "1e300"), "at most 1e+09"),
@@ -409,3 +411,11 @@ def test_encoders_are_not_served(perfmodel, model):
     ran = perfmodel("serve", model, "--on", "h100", "--steady")
     assert ran.code == 2
     assert f"{model} has an encoder" in ran.err
+
+
+@pytest.mark.parametrize(("count", "said"), [("3", True), ("8", False)])
+def test_users_who_send_nothing_are_said_to(perfmodel, count, said):
+    ran = perfmodel("serve", MODEL, "--on", "h100", "--isl", "32", "--osl", "4", "--concurrency", "1/8",
+                    "--num-requests", count, "--format", "json")  # fmt: skip
+    note = f"8 users send {count} requests in all, as --num-requests says: some of them none."
+    assert (note in ran.json["notes"]) == said

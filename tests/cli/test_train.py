@@ -308,7 +308,7 @@ def test_plots(perfmodel, tmp_path, more):
         (("--documents", 0), "documents = 0 is not a whole number of tokens"),
         (("--length-spread", "50%"), "of documents, and there are none"),
         (("--framework", "megatrn"), "Did you mean 'megatron'? Allowed: ddp-compile, "),
-        (("--framework", "zzz"), ", huggingface, llmq, megatron, megatron-2021, "),
+        (("--framework", "zzz"), ", huggingface, huggingface-liger, llmq, megatron, megatron-2021, "),
         (("--optimizer", "adamw"), "Did you mean 'adam'?"),
         (("--dtype", "int3"), "unknown dtype"),
         (("--ep", 2), "no experts"),

@@ -47,6 +47,13 @@ def test_dtypes_without_an_instruction_are_named() -> None:
     assert "keys and values" in remarks(deployment("a100", kv="fp8"))[0]
 
 
+@pytest.mark.parametrize(("model", "bands"), [("whisper-tiny", 80), ("whisper-large-v3", 128), ("llama-3.1-8b", 0)])
+def test_the_spectrum_of_sound_is_said_not_to_be_counted(model: str, bands: int) -> None:
+    said = [note for note in remarks(Deployment(find_model(model), pm.hardware("h100"))) if "spectrum" in note]
+    assert len(said) == bool(bands)
+    assert all(f"({bands} bands of each 30 s)" in note and "not counted" in note for note in said)
+
+
 def test_limits_of_profiles_have_a_source() -> None:
     for name in engine_names():
         engine = find_engine(name)

@@ -84,6 +84,26 @@ def test_what_these_gpus_do_not_use_is_noted(cluster, plan, said):
     assert step.hfu == step.mfu
 
 
+@pytest.mark.parametrize("framework", ["megatron-te", "pytorch-fsdp"])
+def test_a_kernel_of_attention_of_a_model_without_attention_is_noted(framework):
+    """A stack of Mamba's layers takes as long with any of them; a hybrid's layers with attention do not."""
+    said = "attention unfused changes nothing: no layer of the model has softmax attention."
+    plan = PLAN.changed(framework=framework)
+    steps = {}
+    for name in ("mamba-130m", "jamba-v0.1"):
+        model = named_model(name)
+        steps[name] = [full_step(model, NODE, plan.changed(attention=kernel)) for kernel in ("", "unfused")]
+    (usual, unfused), (hybrid, hybrid_unfused) = steps.values()
+    assert (said in usual.notes, said in unfused.notes, said in hybrid_unfused.notes) == (False, True, False)
+    assert unfused.time_s == usual.time_s
+    assert hybrid_unfused.time_s > hybrid.time_s
+    mamba = named_model("mamba-130m")
+    found = search(mamba, [NODE], plan.changed(attention="unfused"), default_space(mamba, NODE, plan, tp=(1,), pp=(1,)))
+    assert said in found.notes
+    selective = full_step(mamba, NODE, plan.changed(recompute="selective", attention="unfused"))
+    assert any("Selective recomputation changes nothing: no layer" in note for note in selective.notes)
+
+
 def test_unscaling_the_gradients_of_fp16_takes_time():
     times = {
         dtype: full_step(LLAMA, NODE, PLAN.changed(dtype=dtype)).terms_s["optimizer"] for dtype in ("bf16", "fp16")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Report, number
+from perfmodel.render.html.judged import changes, coverage, judged
 from perfmodel.render.html.packing import View
 from perfmodel.render.html.panels import panels, pipeline
 from perfmodel.render.html.scatter import front, roofline
@@ -20,6 +21,7 @@ def charts(report: Report) -> list[View]:
     views = [
         _path(report), _projected(report), _bars(report), _terms(report), _ranks(report), *pipeline(report),
         _times(report), roofline(report), front(report), *panels(report), _candidates(report),
+        judged(report), coverage(report), changes(report),
     ]  # fmt: skip
     return [view for view in views if view is not None]
 

@@ -22,7 +22,7 @@ _FORMAT = 2
 #: the parts of the page's own script, in the order in which they need each other
 _SCRIPTS = (
     "base", "origin", "heading", "table", "bars", "path", "roofline", "lines", "front", "candidates", "timeline",
-    "pipeline", "start",
+    "pipeline", "judged", "start",
 )  # fmt: skip
 
 

@@ -23,6 +23,10 @@ PAGES: dict[str, tuple[str | Path, ...]] = {
     "ranks": ("diagnose", *sorted((TRACES / "ddp_4_slow_rank").glob("*.json.gz"))),
     "whatif": ("whatif", EXAMPLES / "training_plan.toml", EXAMPLES / "training_path.toml"),
     "roi": ("roi", EXAMPLES / "profile_abc.csv", "--plan", EXAMPLES / "plan_abc.toml"),
+    "validate": ("validate", EXAMPLES / "records" / "h100-sxm5-80gb_2026-11-23.json.gz", "--by", "op,dtype"),
+    "runs": ("validate", EXAMPLES / "published" / "training.csv"),
+    "compare": ("compare", EXAMPLES / "records" / "h100-sxm5-80gb_2026-11-23.json.gz",
+                EXAMPLES / "records" / "h200-sxm-141gb_2026-11-23.json.gz", "--across", "all"),
     "project": ("project", EXAMPLES / "profile_gpt2.csv", "--from", "a100-sxm4-40gb", "--to", "h100"),
 }  # fmt: skip
 #: texts of drawings that lie over another or reach out of their drawing, and parts that reach out of the window

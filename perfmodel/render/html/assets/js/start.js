@@ -1,5 +1,5 @@
 // All views of all inputs, in order; tables first, so that drawings can mark their rows.
-const DRAW = { heading, bars, times, terms, pair, path, pipeline, roofline, lines, front, candidates, timeline };
+const DRAW = { heading, bars, times, terms, pair, path, pipeline, roofline, lines, front, candidates, timeline, judged, coverage, changes };
 
 // line plots stand two in a row; one without a neighbour takes the whole width
 function pairs(views) {
@@ -29,7 +29,7 @@ async function start() {
   openAddress();
 }
 // what is computed here and not in Python, for scripts beside the page and for its tests
-window.perfmodel = { amdahl, payback, walk, best, across, clipped, clockTexts, CLOCK_STEPS };
+window.perfmodel = { amdahl, payback, walk, best, across, clipped, clockTexts, CLOCK_STEPS, decades };
 start().catch(error => {
   make("p", main, `The page could not be drawn: ${error.message}`, { role: "alert" });
   document.documentElement.dataset.ready = "failed";
