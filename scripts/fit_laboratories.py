@@ -4,8 +4,9 @@
     python scripts/fit_laboratories.py --write    writes engine_specs/serving/defaults/laboratories.toml as well
 
 What steps differ by follows from times per token and throughput of batches and of a steady number of users, in which a
-step that takes longer shows as it is. What the time to the first token differs by beyond them is found with it. What
-both differ by beyond that where requests arrive at random, or all at once, is found after it (`open_loops`).
+step that takes longer shows as it is. What the time to the first token differs by beyond them is found with it, and
+what those of several users, whose prompts meet, differ by beyond that. What all differ by beyond that where requests
+arrive at random, or all at once, is found after it (`open_loops`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ NAMES = (
 VENDORS = ("NVIDIA",)
 #: whether requests arrive all at once -> what the file calls it, and the table
 OPEN, LOADS = {False: "open", True: "burst"}, {False: "arrivals", True: "all at once"}
+#: runs of more users than one
+SEVERAL_USERS = "several users"
 #: the quantities: steps show in all but the first
 QUANTITIES = ("time per token", "throughput", "time to the first token")
 
@@ -73,21 +76,29 @@ def read() -> list[Judged]:
         sources = {run.place: run.text("source") for run in table.runs}
         engines = {run.place: run.text("engine") for run in table.runs}
         bursts = {run.place for run in table.runs if run.text("qps") == "inf"}
+        several = {run.place for run in table.runs if run.number("concurrency") > 1}
         runs = tuple(dataclasses.replace(run, cells={**run.cells, "source": ITSELF}) for run in table.runs)
         for row in judge(dataclasses.replace(table, runs=runs), hardware).rows:
             source = (sources[row.place], row.label("hardware"), engines[row.place])
             quantity = QUANTITIES[2 if row.quantity == TTFT else 1 if row.quantity == RATE else 0]
-            kept = LOADS[row.place in bursts] if load == "arrivals" else load
+            kept = LOADS[row.place in bursts] if load == "arrivals" else SEVERAL_USERS if row.place in several else load
             found.append(Judged(kept, source, kind_of(row), quantity, off_of(row)))
     return found
 
 
 def groups(found: list[Judged], kind: str, *, first: bool, load: str = "") -> dict[Source, list[RunOff]]:
-    """Return the figures of a kind by source: times to the first token, or all others, of a load of `LOADS` or none."""
+    """Return the figures of a kind by source: times to the first token, or all others, of a load or those without.
+
+    Loads of their own are those of `LOADS`, and `SEVERAL_USERS` for times to the first token.
+    """
+    own = (*LOADS.values(), SEVERAL_USERS) if first else tuple(LOADS.values())
     chosen: dict[Source, list[RunOff]] = {}
     for one in found:
-        arriving = one.load if one.load in LOADS.values() else ""
-        if one.kind == kind and (one.quantity == QUANTITIES[2]) is first and arriving == load:
+        if (
+            one.kind == kind
+            and (one.quantity == QUANTITIES[2]) is first
+            and load == (one.load if one.load in own else "")
+        ):
             chosen.setdefault(one.source, []).append(one.run)
     return chosen
 
@@ -101,33 +112,53 @@ def with_steps(runs: Groups, steps: Widening) -> dict[Source, list[RunOff]]:
 
 
 class Fitted(NamedTuple):
-    """What a kind of deployments differs by in steps, and beyond them in the time to the first token."""
+    """What a kind of deployments differs by in steps, beyond them in first tokens, and in those of several users."""
 
     step: Widening
     first: Widening
+    loaded_first: Widening
 
 
 def fit(found: list[Judged]) -> dict[str, Fitted]:
     """Return what each kind of deployments differs by."""
     steps = {kind: widening(groups(found, kind, first=False)) for kind in KINDS}
-    first = {kind: with_steps(groups(found, kind, first=True), step) for kind, step in steps.items()}
-    # Few sources print times to the first token of the other kinds, so that all of them tell of these. Those of
-    # hybrids, a third of which take four times as long as predicted, and of an indexer tell of their own kind alone.
+    first = _beyond({kind: with_steps(groups(found, kind, first=True), step) for kind, step in steps.items()})
+    loaded = _beyond({kind: several(found, kind, steps[kind], first[kind]) for kind in KINDS})
+    return {kind: Fitted(steps[kind], first[kind], loaded[kind]) for kind in KINDS}
+
+
+def several(found: list[Judged], kind: str, step: Widening, first: Widening) -> dict[Source, list[RunOff]]:
+    """Return first tokens of several users with intervals that count what steps and those of one differ by."""
+    return with_steps(with_steps(groups(found, kind, first=True, load=SEVERAL_USERS), step), first)
+
+
+def _beyond(runs: dict[str, dict[Source, list[RunOff]]]) -> dict[str, Widening]:
+    """Return what times to the first token differ by beyond the intervals that they have.
+
+    Where few sources of a kind print these, all of them tell of it, too: it takes the wider of what they ask for and of
+    its own at each end. Those of hybrids, a third of which take four times as long as predicted, and of an indexer tell
+    of their own kind alone.
+    """
     every = {
-        kind: widening({
-            (*source, other): runs
-            for other, sources in first.items() if other not in (HYBRID, INDEXED) or other == kind
-            for source, runs in sources.items()
-        })
-        for kind in KINDS
+        kind: {
+            (*source, other): kept
+            for other, sources in runs.items() if other not in (HYBRID, INDEXED) or other == kind
+            for source, kept in sources.items()
+        }
+        for kind, own in runs.items() if len(own) < open_loops.LEAST
     }  # fmt: skip
-    return {kind: Fitted(steps[kind], widening(first[kind]) if kind == ELSEWHERE else every[kind]) for kind in KINDS}
+    return {kind: _wider(widening(own), widening(every.get(kind, own))) for kind, own in runs.items()}
+
+
+def _wider(one: Widening, other: Widening) -> Widening:
+    return Widening(max(one.down, other.down), max(one.up, other.up))
 
 
 def with_fitted(fitted: dict[str, Fitted]) -> Laboratories:
     """Return the shipped file's contents with what was found of loads without random arrivals."""
-    step, first = ({kind: _span(getattr(by, name)) for kind, by in fitted.items()} for name in ("step", "first"))
-    return msgspec.structs.replace(laboratories(), step=step, first=first)
+    names = Fitted._fields
+    spans = {name: {kind: _span(getattr(by, name)) for kind, by in fitted.items()} for name in names}
+    return msgspec.structs.replace(laboratories(), **spans)
 
 
 def _span(by: Widening) -> Span:
@@ -153,6 +184,7 @@ def text(fitted: dict[str, Fitted], opened: dict[bool, dict[str, Open]], date: s
         "",
         *spans("step", {kind: by.step for kind, by in fitted.items()}),
         *spans("first", {kind: by.first for kind, by in fitted.items()}),
+        *spans("loaded_first", {kind: by.loaded_first for kind, by in fitted.items()}),
         *(
             line
             for at_once, name in OPEN.items() for part in ("step", "first")
@@ -161,7 +193,9 @@ def text(fitted: dict[str, Fitted], opened: dict[bool, dict[str, Open]], date: s
         "[sources]",
         'names = "the sources of the tables that constants of engines were fitted on"',
         f'step = "times per token and throughput in {source.format("users, offline, static, stream")}"',
-        f'first = "times to the first token in {source.format("users, static, stream")}, beyond what steps differ by"',
+        f'first = "times to the first token of one user in {source.format("users, static, stream")}, beyond what steps '
+        'differ by"',
+        'loaded_first = "the same of several users, beyond those"',
         f'open_step = "times per token and throughput in {arrivals}, with steps of that span simulated"',
         f'open_first = "times to the first token in {arrivals}, beyond what steps differ by"',
         'burst_step = "the same of requests that arrive all at once"',
@@ -196,6 +230,13 @@ def markdown(found: list[Judged], fitted: dict[str, Fitted], arrivals: list[Open
                 cells = _cells(runs, wider, by.first if first else by.step)
                 out = _weighted(left_out(wider), runs)
                 lines.append(f"| {TITLES[kind]} | {load} | {cells} | {out:.0%} |")
+        alone = with_steps(groups(found, kind, first=True, load=SEVERAL_USERS), by.step)
+        if alone:
+            cells = _cells(
+                groups(found, kind, first=True, load=SEVERAL_USERS), with_steps(alone, by.first), by.loaded_first
+            )
+            out = _weighted(left_out(with_steps(alone, by.first)), alone)
+            lines.append(f"| {TITLES[kind]} | first token, {SEVERAL_USERS} | {cells} | {out:.0%} |")
         lines += open_lines(found, kind, arrivals)
     return "\n".join(lines)
 
@@ -253,8 +294,10 @@ def main() -> None:
     opened = {at_once: open_loops.fit([run for run in arrivals if run.at_once is at_once]) for at_once in LOADS}
     print(markdown(found, fitted, arrivals))
     for kind, one in fitted.items():
-        for loads, by in (("others", one), *((load, opened[at_once][kind]) for at_once, load in LOADS.items())):
-            ends = by.step.low, by.step.high, by.first.low, by.first.high
+        spans = {"others": (one.step, one.first), SEVERAL_USERS: (one.step, one.loaded_first)}
+        spans |= {load: (opened[at_once][kind].step, opened[at_once][kind].first) for at_once, load in LOADS.items()}
+        for loads, (step, first) in spans.items():
+            ends = step.low, step.high, first.low, first.high
             print("{}, {}: steps {:.3f} to {:.3f}, first {:.3f} to {:.3f}".format(kind, loads, *ends))
     if options.write:
         write_atomic(FILE, text(fitted, opened, str(np.datetime64("today"))))

@@ -33,7 +33,7 @@ _DOWN, _UP = (np.array([sign * math.log(span[end]) for span in SPANS]) for end, 
 #: step of the search, ln of a ratio
 STEP = 0.02
 #: laboratories of which several sources are: the beginnings of their names
-SEVERAL = ("gpustack-", "dstack-", "sgl-cookbook-")
+SEVERAL = ("gpustack-", "dstack-", "sgl-cookbook-", "djangodevreng-")
 #: laboratories that a kind has to have for a span of its own, and the share of figures inside that asks for none
 LEAST, ENOUGH = 10, 0.75
 

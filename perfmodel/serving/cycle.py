@@ -236,7 +236,7 @@ def state_of(
     rate = running * osl / cycle_s
     ttft = away_s + first_s + queue_s
     ends = (away_s + first_s * prompt + queue_s * all_of for prompt, all_of in ((soon, fast), (late, slow)))
-    ttft_low, ttft_high = deployment.first_ends.widened(ttft, *ends)
+    ttft_low, ttft_high = _first_ends(deployment, users, ttft, *ends)
     memory, context = deployment.memory(), clients.context
     values = {
         "isl": isl, "osl": osl, "concurrency": users, "batch": running,
@@ -253,6 +253,14 @@ def state_of(
     return Steady(
         **{name: plain(np.broadcast_to(value, shape)) for name, value in values.items()}, terms_s=of_cycle.terms_s
     )
+
+
+def _first_ends(deployment: Deployment, users: Array, ttft: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return both ends of the time to the first token: less sure with several users, whose prompts meet."""
+    alone = deployment.first_ends.widened(ttft, low, high)
+    several = deployment.first_ends.beside(deployment.elsewhere.loaded_first).widened(ttft, low, high)
+    more = np.asarray(users) > 1
+    return np.where(more, several[0], alone[0]), np.where(more, several[1], alone[1])
 
 
 def _ends(step: Step) -> tuple[Array, Array]:

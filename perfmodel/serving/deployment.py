@@ -165,6 +165,8 @@ class Deployment:
         found = self.engine if isinstance(self.engine, Engine) else find_engine(self.engine, self.engine_version)
         if self.dispatcher:
             found = replace(found, dispatcher=self.dispatcher, wide_dispatcher="")
+        plain = not (self.config.kv_lora or self.config.window)
+        found = found.for_contexts(self.hardware, self.config.positions, plain=plain)
         return found if self.graph is None else replace(found, graph=self.graph)
 
     @cached_property

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -87,6 +87,9 @@ class Engine:
     dense_prompts : prompts with no more keys than an indexer leaves attend to all of them; False chooses among them.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first", "new_token_ratio" (the same, and requests
         enter by an estimate of what the others still generate) or "static".
+    chunked_above : models of longer contexts are read in chunks beside decode on NVIDIA's machines, whatever
+        ``scheduler`` says, unless their layers have windows or latent attention; 0: none.
+    chunked_tokens : budget of tokens of a step then, where not told.
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
     compressed_seqs : most sequences of a model that compresses keys (DeepSeek-V4), over all copies of its attention,
@@ -151,6 +154,8 @@ class Engine:
     format_kernels: Mapping[str, int] = field(default_factory=dict)
     dense_prompts: bool = True
     scheduler: str = "chunked"
+    chunked_above: int = 0
+    chunked_tokens: int = 0
     reserve: bool = False
     max_batched_tokens: int = 8192
     max_num_seqs: int = 1024
@@ -195,6 +200,15 @@ class Engine:
     def launch_deviation(self) -> float:
         """Standard deviation of ln(measured / predicted) of `eager_launch_s` beyond `deviation`; 0 if measured."""
         return 0.0 if self.launch_s else LAUNCH_DEVIATION
+
+    def for_contexts(self, hardware: Hardware, positions: int, *, plain: bool) -> Engine:
+        """Return the profile as it reads prompts of a model of so many positions.
+
+        ``plain`` is whether its layers have neither windows nor latent attention.
+        """
+        if not (plain and 0 < self.chunked_above < positions and hardware.vendor == "NVIDIA"):
+            return self
+        return replace(self, scheduler="chunked", max_batched_tokens=self.chunked_tokens)
 
     def limits_on(self, hardware: Hardware) -> tuple[int, int]:
         """Return the default budget of tokens, and the most sequences of a step, on a machine."""

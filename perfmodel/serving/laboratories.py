@@ -9,6 +9,10 @@ that were not tuned for them yet. No run of a hybrid, some of whose layers keep 
 a kind of their own, whoever runs them, where nothing else makes them less sure. So are those of models with an indexer
 (DeepSeek-V3.2, GLM-5), whose kernels are the first ones in most releases, and with compressed keys (DeepSeek-V4).
 
+A prompt that is read alone shows what it takes. With several users it waits for prompts of others and for steps that
+run, and how many meet follows from a client, its threads and its first requests, which nobody states: times to the
+first token of several users are less sure, to both sides.
+
 Where requests arrive whether or not others have ended, a server of less capacity than predicted lets them queue: steps
 count as less sure there, so that the simulation of slow ones shows what queues, and times to the first token, too.
 Those that arrive all at once, as benchmarks at the highest rate send them, are a load of their own.
@@ -63,6 +67,7 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendors : of the machines of these runs.
     step, first : kind of deployment, "elsewhere", "unmeasured", "unprofiled", "young", "hybrid" or "indexed" -> what
         steps differ by, and what the time to the first token differs by beyond them.
+    loaded_first : the same -> what the time to the first token differs by beyond that with several users.
     open_step, open_first : the same -> what both differ by beyond that where requests arrive one after another, whether
         or not others have ended.
     burst_step, burst_first : the same where they arrive all at once.
@@ -73,6 +78,7 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendors: tuple[str, ...]
     step: Mapping[str, Span]
     first: Mapping[str, Span]
+    loaded_first: Mapping[str, Span]
     open_step: Mapping[str, Span]
     open_first: Mapping[str, Span]
     burst_step: Mapping[str, Span]
@@ -84,14 +90,15 @@ class Laboratories(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Elsewhere(NamedTuple):
     """What a deployment's laboratory may differ by: in its steps, and beyond them in the time to the first token.
 
-    ``open_step`` and ``open_first`` come on top in an open loop, whose requests arrive whether or not others have
-    ended, ``burst_step`` and ``burst_first`` where they arrive all at once. ``kind`` is "" for laboratories whose runs
-    were fitted, which differ by nothing.
+    ``loaded_first`` comes on top with several users, ``open_step`` and ``open_first`` in an open loop, whose requests
+    arrive whether or not others have ended, ``burst_step`` and ``burst_first`` where they arrive all at once. ``kind``
+    is "" for laboratories whose runs were fitted, which differ by nothing.
     """
 
     kind: str = ""
     step: Stretch = Stretch()
     first: Stretch = Stretch()
+    loaded_first: Stretch = Stretch()
     open_step: Stretch = Stretch()
     open_first: Stretch = Stretch()
     burst_step: Stretch = Stretch()
@@ -162,7 +169,10 @@ def _is_older(engine: Engine, version: str, since: str) -> bool:
 
 
 def _elsewhere(known: Laboratories, kind: str) -> Elsewhere:
-    spans = (known.step, known.first, known.open_step, known.open_first, known.burst_step, known.burst_first)
+    spans = (
+        known.step, known.first, known.loaded_first, known.open_step, known.open_first, known.burst_step,
+        known.burst_first,
+    )  # fmt: skip
     return Elsewhere(kind, *(Stretch.of(by_kind[kind]) for by_kind in spans))
 
 

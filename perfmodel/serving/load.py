@@ -237,7 +237,7 @@ def _open_ends(deployment: Deployment, requests: Requests) -> tuple[Stretch, Str
     """
     other = deployment.elsewhere
     if requests.concurrency:
-        return NONE, NONE
+        return NONE, other.loaded_first if requests.concurrency > 1 else NONE
     if len(requests) == 1 or np.ptp(requests.arrival_s):
         return other.open_step, other.open_first
     return (other.burst_step, other.burst_first) if deployment.host.front_end_s else (NONE, NONE)

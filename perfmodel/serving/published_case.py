@@ -62,6 +62,7 @@ class Setup:
     max_num_seqs: int | None = None
     max_batched_tokens: int | None = None
     kv_tokens: int | None = None
+    max_model_len: int | None = None
     speculation: Speculation | None = None
     receive_steps: float = 1.0
     laboratory: str = field(default="", repr=False)  # half of the runs fit constants, by a hash of the setup's text
@@ -85,7 +86,7 @@ class Setup:
         try:
             config = find_model(self.model)
             deployed = Deployment(
-                replace(config, positions=max(config.positions, longest)), find(self.hardware),
+                replace(config, positions=max(self.max_model_len or config.positions, longest)), find(self.hardware),
                 tp=self.tp, pp=self.pp, ep=self.ep, dp=self.dp, engine=profile or self.engine,
                 engine_version=self.version,
                 weights=self.weights, kv=self.kv, max_num_seqs=self.max_num_seqs,
@@ -177,6 +178,11 @@ def positive(run: Run, *columns: str) -> list[float]:
 def whole(run: Run, column: str, default: int = 1) -> int:
     """Return a cell as a whole number; blank and 0 are the default."""
     return run.whole(column, default) or default
+
+
+def given(run: Run, column: str) -> int | None:
+    """Return a cell as a whole number, None where it is blank or the table has no such column."""
+    return run.whole(column) if run.text(column) else None
 
 
 def model_of(name: str) -> ModelConfig:

@@ -14,7 +14,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import simulate
-from perfmodel.serving.published_case import Setup, SkipRun, engine_of, format_of, model_of, profile_of
+from perfmodel.serving.published_case import Setup, SkipRun, engine_of, format_of, given, model_of, profile_of
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import Requests
 
@@ -52,8 +52,8 @@ def _judged(runs: list[Run], find: Callable[[str], Hardware]) -> list[PublishedR
     setup = Setup(
         first.text("model"), first.text("hardware"), first.whole("tp", 1), ep=dp if mixture else 1, dp=dp,
         engine=engine, version=version, weights=format_of(first.text("wdtype")),
-        kv=format_of(first.text("kvdtype")), max_num_seqs=_given(first, "max_num_seqs"),
-        max_batched_tokens=_given(first, "max_num_batched_tokens"), kv_tokens=_given(first, "kv_tokens"),
+        kv=format_of(first.text("kvdtype")), max_num_seqs=given(first, "max_num_seqs"),
+        max_batched_tokens=given(first, "max_num_batched_tokens"), kv_tokens=given(first, "kv_tokens"),
         laboratory=first.text("source"),
     )  # fmt: skip
     prompt, output = (np.array([run.whole(name) for run in runs]) for name in ("input", "output"))
@@ -106,7 +106,3 @@ def _floor(
     peak = deployment.hardware.best_peak("bf16").flop_per_s * deployment.gpus
     first = 2.0 * deployment.config.multiplied_parameters * float(np.mean(prompt)) / peak
     return {"tpot": token, "latency": first + token * float(np.mean(output)), "ttft": first}
-
-
-def _given(run: Run, column: str) -> int | None:
-    return run.whole(column) if run.text(column) else None

@@ -19,6 +19,7 @@ from perfmodel.serving.published_case import (
     SkipRun,
     engine_of,
     format_of,
+    given,
     model_of,
     positive,
     version_of,
@@ -230,10 +231,13 @@ REQUEST_COLUMNS = frozenset({"model", "hardware", "request", "input", "output", 
 def reader_of(columns: Collection[str]) -> Callable[[Run], Case] | None:
     """Return the reader of a table with these columns, None if there is none."""
     reader = next((reader for needed, reader in READERS if needed <= set(columns)), None)
-    return None if reader is None else functools.partial(_with_laboratory, reader)
+    return None if reader is None else functools.partial(_with_server, reader)
 
 
-def _with_laboratory(reader: Callable[[Run], Case], run: Run) -> Case:
-    """Return what a row says, and who ran it."""
+def _with_server(reader: Callable[[Run], Case], run: Run) -> Case:
+    """Return what a row says, who ran it, and the limits of its server where the row tells them."""
     case = reader(run)
-    return replace(case, setup=replace(case.setup, laboratory=run.text("source")))
+    return replace(case, setup=replace(
+        case.setup, laboratory=run.text("source"), max_num_seqs=given(run, "max_num_seqs"),
+        max_batched_tokens=given(run, "max_num_batched_tokens"), max_model_len=given(run, "max_model_len"),
+    ))  # fmt: skip

@@ -291,3 +291,32 @@ def test_a_batch_between_those_of_graphs_is_no_slower_than_the_next(engine: str)
     eager = replace(deployment, graph=False)
     weights = np.asarray(eager.step(decode=np.array([7, 8]), context=1000).terms_s["weights"])
     assert weights[0] > weights[1]
+
+
+def test_long_contexts_are_read_in_chunks_where_the_engine_says_so() -> None:
+    """As vLLM V0 has it: above 32,768 tokens of context, on NVIDIA's machines, without windows or latent attention."""
+    positions = {"short": 32768, "long": 32769}
+    h100, mi300x = pm.hardware("h100"), pm.hardware("mi300x")
+    v0 = {
+        name: Deployment(replace(LLAMA_8B, positions=most), h100, engine="vllm-v0") for name, most in positions.items()
+    }
+    assert (v0["short"].profile.scheduler, v0["short"].token_budget) == ("prefill_first", 8192)
+    assert (v0["long"].profile.scheduler, v0["long"].token_budget) == ("chunked", 2048)
+    assert replace(v0["long"], max_batched_tokens=512).token_budget == 512
+    assert replace(v0["long"], hardware=mi300x).profile.scheduler == "prefill_first"
+    windowed = replace(v0["long"].config, window=4096)
+    assert replace(v0["long"], config=windowed).profile.scheduler == "prefill_first"
+    latent = Deployment(find_model("deepseek-v2-lite"), h100, engine="vllm-v0")
+    assert latent.profile.scheduler == "prefill_first"
+
+
+def test_prompts_in_chunks_hold_up_those_that_decode_less() -> None:
+    """A small budget leaves decode its place: prompts first run as many sequences as fit before any goes on."""
+    h100 = pm.hardware("h100")
+    long = replace(LLAMA_8B, positions=131072)
+    load = pm.Requests(np.arange(200) * 0.01, np.full(200, 1000), np.full(200, 100))
+    chunks, first = (
+        pm.simulate(Deployment(config, h100, engine="vllm-v0", max_batched_tokens=512), load, interval=False)
+        for config in (long, replace(long, positions=8192))
+    )
+    assert chunks.statistics("tpot_s", (99,))["p99"] < first.statistics("tpot_s", (99,))["p99"]

@@ -145,7 +145,8 @@ def test_a_hybrid_is_a_kind_of_its_own_where_nothing_else_makes_it_less_sure() -
 def test_an_engine_without_a_profile_is_no_surer_than_one_with_it(hardware: pm.Hardware) -> None:
     unknown, known = (elsewhere_of(hardware, find_engine(name), "", "") for name in ("generic", "vllm"))
     assert unknown.step.up >= known.step.up
-    assert unknown.first.up >= known.first.up
+    # first tokens differ by what steps do, and by more beyond it
+    assert math.hypot(unknown.step.up, unknown.first.up) >= math.hypot(known.step.up, known.first.up)
 
 
 def test_a_profile_of_ones_own_runs_means_no_other_laboratory(tmp_path: Path) -> None:
@@ -195,6 +196,40 @@ def test_requests_that_wait_for_no_other_are_less_sure(
 def test_requests_that_wait_for_no_other_are_as_sure_as_other_loads_in_a_fitted_laboratory() -> None:
     known = deployed(KNOWN + " silicon_sample.csv").elsewhere
     assert known.open_step == known.open_first == known.burst_step == known.burst_first == (0.0, 0.0)
+
+
+def test_first_tokens_of_several_users_are_less_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One prompt alone waits for no other; steps, and laboratories that were fitted, know no such error."""
+    shipped = laboratories()
+
+    def found_with(low: float, high: float) -> dict[tuple[str, int], tuple[float, ...]]:
+        spans = dict.fromkeys(shipped.step, Span(low, high))
+        monkeypatch.setattr(module, "laboratories", lambda: msgspec.structs.replace(shipped, loaded_first=spans))
+        found: dict[tuple[str, int], tuple[float, ...]] = {}
+        for users in (1, 8):
+            one = steady(deployed(), 1000, 200, concurrency=users)
+            found["ttft", users] = ends(one.ttft_low_s, one.ttft_s, one.ttft_high_s)
+            found["tpot", users] = ends(one.tpot_low_s, one.tpot_s, one.tpot_high_s)
+            by = pm.simulate(deployed(), pm.closed_loop(users, 2 * users, 1000, 20)).statistics("ttft_s", ())
+            found["simulated", users] = ends(by["mean_low"], by["mean"], by["mean_high"])
+        return found
+
+    none, some = found_with(1.0, 1.0), found_with(0.5, 3.0)
+    for key in (("ttft", 1), ("simulated", 1), ("tpot", 1), ("tpot", 8)):
+        assert some[key] == none[key]
+    wider = tuple(math.hypot(end, math.log(by)) for end, by in zip(none["ttft", 8], (0.5, 3.0), strict=True))
+    assert some["ttft", 8] == pytest.approx(wider)
+    assert all(more > less for more, less in zip(some["simulated", 8], none["simulated", 8], strict=True))
+    assert deployed(KNOWN).elsewhere.loaded_first == (0.0, 0.0)
+
+
+def test_first_tokens_of_several_users_are_in_no_narrower_intervals_than_those_of_one() -> None:
+    by_kind = laboratories().loaded_first
+    assert set(by_kind) == set(laboratories().first)
+    assert all(span.low <= 1.0 <= span.high for span in by_kind.values())
+    one, several = (steady(deployed(), 1000, 200, concurrency=users) for users in (1, 16))
+    wide = [math.prod(ends(s.ttft_low_s, s.ttft_s, s.ttft_high_s)) for s in (one, several)]
+    assert wide[1] > wide[0] > 0.0
 
 
 def test_bursts_of_an_engine_without_a_server_are_as_sure_as_other_loads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ ENGINES = ("sglang", "vllm-v0", "nano-vllm")
 
 
 def served(engine: str | Engine) -> Deployment:
-    return Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine=engine)
+    """Return a deployment of a model with 8192 positions: vLLM V0 reads prompts of longer contexts in chunks."""
+    return Deployment(find_model("llama-3-8b"), pm.hardware("h100"), engine=engine)
 
 
 def middle(deployment: Deployment, users: int, isl: int, osl: int) -> tuple[Steady, Replay, slice]:

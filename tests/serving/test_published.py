@@ -271,6 +271,23 @@ def test_users_with_lengths_all_alike_stay_in_step_in_other_laboratories(
     assert case_of(tmp_path, row).requests == 32 * waves
 
 
+@pytest.mark.parametrize(
+    "cells", [{}, {"max_num_seqs": "40", "max_num_batched_tokens": "512", "max_model_len": "4096"}]
+)
+def test_the_limits_of_a_server_hold_where_a_row_tells_them(tmp_path: Path, cells: dict[str, str]) -> None:
+    row = {
+        "source": "somebody", "engine": "vllm", "engine_version": "0.7.2", "model": "llama-3.1-8b", "hardware": "h100",
+        "tp": "1", "wdtype": "bf16", "kvdtype": "bf16", "requests": "100", "isl_mean": "200", "osl_mean": "200",
+        "qps": "inf", "ttft_mean_ms": "", "itl_mean_ms": "20", "output_tok_s": "", "max_num_seqs": "",
+        "max_num_batched_tokens": "", "max_model_len": "",
+    }  # fmt: skip
+    found = case_of(tmp_path, row | cells).setup.deployment(hardware, 401)
+    told = (found.sequence_limit, found.token_budget, found.config.positions)
+    assert told == ((40, 512, 4096) if cells else (256, 2048, 131072))
+    # 4096 tokens of context are read prompts first, 131072 in chunks
+    assert found.profile.scheduler == ("prefill_first" if cells else "chunked")
+
+
 def test_users_that_start_at_once_with_lengths_all_alike_stay_in_step() -> None:
     """In the tenth wave their first tokens come as late as in the first, and sooner where lengths differ."""
     deployment = pm.Deployment(find_model("llama-3.1-8b"), pm.hardware("h100"), engine="vllm", laboratory=ITSELF)
