@@ -96,11 +96,12 @@ def opened(path: str | os.PathLike[str]) -> IO[bytes]:
     OSError
         When the file cannot be opened.
     """
-    file = Path(storage.local(path))
-    with file.open("rb") as stream:
-        packed = stream.read(len(gzipped.MAGIC)) == gzipped.MAGIC
-    if not packed:
-        return file.open("rb")
+    file = storage.local(path)
+    with contextlib.ExitStack() as closing:
+        stream = closing.enter_context(open(file, "rb"))
+        if not stream.peek(len(gzipped.MAGIC)).startswith(gzipped.MAGIC):
+            closing.pop_all()
+            return stream
     import gzip
 
     return cast(IO[bytes], gzip.open(file))
