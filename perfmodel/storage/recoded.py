@@ -10,8 +10,11 @@ import contextlib
 import functools
 import os
 import stat
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tempfile
 
 #: byte order mark -> codec that takes it off; UTF-32's begins with that of UTF-16
 _CODECS = {
@@ -69,6 +72,8 @@ def _codec_at(file: str, changed_ns: int, size: int) -> str:
 
 
 def _copied(file: str, codec: str) -> str:
+    import tempfile
+
     if not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="perfmodel-"))
     # the suffix stays, since documents are told apart by it
