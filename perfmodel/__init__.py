@@ -11,10 +11,11 @@ Names are loaded when they are first used: importing perfmodel imports neither n
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+
+#: as that of `typing`, which takes longer to import than all else here
+TYPE_CHECKING = False
 
 __version__ = "0.2.0"
 
@@ -111,6 +112,8 @@ _COMMANDS = {
 
 
 if TYPE_CHECKING:  # what type checkers and editors see; operators that are not listed are typed as Any
+    from typing import Any
+
     from perfmodel.api import Cluster as Cluster
     from perfmodel.api import Deployment as Deployment
     from perfmodel.api import bound_time as bound_time
@@ -254,6 +257,8 @@ def _operator_class(name: str) -> Any:
             return load_class(name)
         except KeyError:
             pass
+    import importlib.util
+
     message = f"module 'perfmodel' has no attribute {name!r}"
     # what tools ask of any module, and what ``from perfmodel import storage`` asks before it imports the room
     if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}"):

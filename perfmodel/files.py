@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 import os
 import stat
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,11 +94,12 @@ def opened(path: str | os.PathLike[str]) -> IO[bytes]:
     OSError
         When the file cannot be opened.
     """
-    file = Path(storage.local(path))
-    with file.open("rb") as stream:
-        packed = stream.read(len(gzipped.MAGIC)) == gzipped.MAGIC
-    if not packed:
-        return file.open("rb")
+    file = storage.local(path)
+    with contextlib.ExitStack() as closing:
+        stream = closing.enter_context(open(file, "rb"))
+        if not stream.peek(len(gzipped.MAGIC)).startswith(gzipped.MAGIC):
+            closing.pop_all()
+            return stream
     import gzip
 
     return cast(IO[bytes], gzip.open(file))
@@ -262,6 +261,8 @@ def _parse_yaml(text: str) -> Any:
 
 
 def _parse_json(text: str) -> Any:
+    import json
+
     return json.loads(text, object_pairs_hook=_unique)
 
 
@@ -280,6 +281,8 @@ _PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".j
 
 def toml_string(value: str) -> str:
     """Return a text as a TOML basic string: JSON's escapes are TOML's, but for DEL, which JSON leaves as it is."""
+    import json
+
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -356,6 +359,8 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
         raise IsADirectoryError(21, "it is a directory")
     target = Path(os.path.realpath(target))
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -6,7 +6,6 @@ Results that perfmodel derived from them, as a diagnosis or a projection, are re
 
 from __future__ import annotations
 
-import json
 import re
 from importlib import import_module
 from types import ModuleType
@@ -73,6 +72,8 @@ def _held_in_text(path: str, head: bytes) -> str:
 
 def _benchmark_tool(path: str) -> str:
     """Return the tool whose record a JSON document is, "" if it is none."""
+    import json
+
     from perfmodel.files import read_text
     from perfmodel.records.runs import format_of
 

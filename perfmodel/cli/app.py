@@ -15,7 +15,6 @@ import os
 import re
 import signal
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Annotated
@@ -151,6 +150,8 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:  # noqa: BLE001 -- users see tracebacks only with --debug
         if debug:
+            import traceback
+
             traceback.print_exception(error)
         return _explain(error, arguments)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import html
 import importlib
 import importlib.util
 import itertools
@@ -248,6 +247,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Show the report as a table in a notebook."""
+        import html
+
         columns = self.shown_columns()
         head = "".join(f"<th>{html.escape(column.heading)}</th>" for column in columns)
         body = "".join(

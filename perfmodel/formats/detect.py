@@ -279,7 +279,7 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
             head = stream.read(HEAD_BYTES)
     except (OSError, EOFError, ValueError, zlib.error):
         head = b""
-    if not head.strip():
+    if not head or head.isspace():
         read_text(path)  # raises the message for what is wrong
     refuse_foreign(path, head)
     return head.removeprefix(b"\xef\xbb\xbf")

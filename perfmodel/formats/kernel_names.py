@@ -70,6 +70,7 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
     return EventKind.KERNEL
 
 
+@functools.lru_cache(_MOST_NAMES)
 def call_kind(name: str) -> CallKind:
     """Return what a call of the runtime does, from its name ("cudaLaunchKernel", "hipMemcpyAsync")."""
     if _WAIT.search(name):

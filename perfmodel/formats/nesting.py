@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -70,8 +71,9 @@ def _in_order(start: Floats, end: Floats, thread: Ints) -> Ints:
 
 def _last_started(order: Ints, start: Floats, thread: Ints, at: Floats, at_thread: Ints) -> Ints:
     """Return for each moment the last range of its thread, in order, that started by then, or -1."""
-    threads, first = np.unique(thread[order], return_index=True)
-    last = np.append(first[1:], order.size)
+    ordered = thread[order]
+    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    threads, last = ordered[first], np.append(first[1:], order.size)
     begin = start[order]
     by_thread = np.argsort(at_thread, kind="stable")
     bounds = np.searchsorted(at_thread[by_thread], threads, side="left")
@@ -85,9 +87,10 @@ def _last_started(order: Ints, start: Floats, thread: Ints, at: Floats, at_threa
 
 
 def _parents(order: Ints, start: Floats, end: Floats, thread: Ints) -> Ints:
-    """Walk through time thread by thread with a stack of running ranges."""
+    """Walk through time thread by thread with a stack of running ranges: their ends, and their indices."""
     parent = np.empty(order.size, dtype=np.int64)
-    stack: list[tuple[float, int]] = []
+    # below them lies what is around all ranges of a thread
+    ends, running = [math.inf], [-1]
     current = None
     for rows in _chunks(order):
         around = []
@@ -95,11 +98,13 @@ def _parents(order: Ints, start: Floats, end: Floats, thread: Ints) -> Ints:
         for index, number, begin_s, end_s in columns:
             if number != current:
                 current = number
-                stack.clear()
-            while stack and stack[-1][0] <= begin_s:
-                stack.pop()
-            around.append(stack[-1][1] if stack else -1)
-            stack.append((end_s, index))
+                del ends[1:], running[1:]
+            while ends[-1] <= begin_s:
+                ends.pop()
+                running.pop()
+            around.append(running[-1])
+            ends.append(end_s)
+            running.append(index)
         parent[rows] = around
     return parent
 

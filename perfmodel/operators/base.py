@@ -368,14 +368,17 @@ def _hashed(value: Any) -> Any:
 @functools.cache
 def _checks(kind: type[Operator]) -> tuple[tuple[str, Callable[..., Any], Mapping[str, Any], Any], ...]:
     """Return name, check and rules of each of an operator's parameters, and its default where that needs no check."""
-    found = []
-    for item in dataclasses.fields(kind):
-        check, rules, default = CHECKS[item.metadata["kind"]], item.metadata, item.default
-        if default is not dataclasses.MISSING:
-            with contextlib.suppress(UsageError):  # a wrong default gets its message where it is used
-                default = default if check(kind.op, item.name, default, rules) is default else dataclasses.MISSING
-        found.append((item.name, check, rules, default))
-    return tuple(found)
+    return tuple(map(_check_of, dataclasses.fields(kind)))
+
+
+@functools.cache
+def _check_of(item: dataclasses.Field[Any]) -> tuple[str, Callable[..., Any], Mapping[str, Any], Any]:
+    """Return the part of `_checks` for one parameter, which all operators may share."""
+    check, rules, default = CHECKS[item.metadata["kind"]], item.metadata, item.default
+    if default is not dataclasses.MISSING:
+        with contextlib.suppress(UsageError):  # a wrong default gets its message where it is used
+            default = default if check("", item.name, default, rules) is default else dataclasses.MISSING
+    return item.name, check, rules, default
 
 
 @functools.cache

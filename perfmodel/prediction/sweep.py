@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from concurrent import futures  # its processes are imported when they are used
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,10 @@ from perfmodel.prediction.predict import CHUNK, estimates, gathered, keep_freed_
 from perfmodel.prediction.result import Prediction
 from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workers.common import common, opened
-from perfmodel.workers.slots import Letter, Slot, read, slots, written
+from perfmodel.workers.slots import Letter, Slot, is_local, read, slots, written
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 #: points that a worker gets at a time, at most: some tens of milliseconds of work, and 2 MB of results
 _TASK = 2**16
@@ -82,7 +84,7 @@ def sweep(
 
 
 def predict_shared(
-    op: Operator, hardware: Hardware, conditions: Conditions, pool: futures.Executor | None, most: int
+    op: Operator, hardware: Hardware, conditions: Conditions, pool: Executor | None, most: int
 ) -> Prediction:
     """Return what `predict` does of a sweep, bit for bit, with its pieces shared among the processes of a pool.
 
@@ -106,7 +108,7 @@ def predict_shared(
 
 
 def _shared(
-    op: Operator, hardware: Hardware, conditions: Conditions, chunk: int, pool: futures.Executor | None, most: int
+    op: Operator, hardware: Hardware, conditions: Conditions, chunk: int, pool: Executor | None, most: int
 ) -> Iterator[Prediction]:
     """Yield the predictions of the pieces of a sweep, in order, as workers find them."""
     keep_freed_memory()
@@ -120,9 +122,7 @@ def _shared(
             for (start, stop), place in zip(spans, places, strict=False)
         )
         # The processes of a cluster are others; this one works beside those of its own machine.
-        here = (
-            functools.partial(_own, op, hardware, conditions) if isinstance(pool, futures.ProcessPoolExecutor) else None
-        )
+        here = functools.partial(_own, op, hardware, conditions) if is_local(pool) else None
         results: Iterator[list[_Found | Letter] | _Own] = streamed(_work, tasks, pool, most, here)
         for (start, stop), result in zip(spans, results, strict=True):
             if isinstance(result, _Own):

@@ -48,11 +48,11 @@ def foreign(path: AnyPath, head: bytes) -> Foreign | None:
     path : the file.
     head : its first bytes, some 512 or more, unpacked if it is gzip.
     """
-    suffix, place = suffix_of(path), shlex.quote(place_of(path))
+    suffix = suffix_of(path)
     if suffix in _NSYS:
-        return Foreign("is a report of Nsight Systems.", f"Export it first: nsys export --type sqlite {place}")
+        return Foreign("is a report of Nsight Systems.", f"Export it first: nsys export --type sqlite {_quoted(path)}")
     if suffix == _NCU or head.startswith(_NCU_MAGIC):
-        command = f"ncu --csv --page raw --import {place} > FILE.csv"
+        command = f"ncu --csv --page raw --import {_quoted(path)} > FILE.csv"
         return Foreign("is a report of Nsight Compute.", f"Export it first: {command}")
     if suffix == _PERFETTO:
         return Foreign("is a binary trace of Perfetto.", _AS_CSV)
@@ -64,11 +64,16 @@ def foreign(path: AnyPath, head: bytes) -> Foreign | None:
         return Foreign("is a spreadsheet.", "Save it as CSV first.")
     for magic, (packer, command) in _PACKED.items():
         if head.startswith(magic):
-            return Foreign(f"is packed with {packer}.", f"Unpack it first: {command} {place}")
+            return Foreign(f"is packed with {packer}.", f"Unpack it first: {command} {_quoted(path)}")
     if head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
-        return Foreign("is a tar archive.", f"Unpack it first: tar xf {place}")
+        return Foreign("is a tar archive.", f"Unpack it first: tar xf {_quoted(path)}")
     encoding = _encoding(head)
     return Foreign(f"is {encoding} text.", "Save it as UTF-8.") if encoding else None
+
+
+def _quoted(path: AnyPath) -> str:
+    """Return the text of a place as a shell takes it."""
+    return shlex.quote(place_of(path))
 
 
 def _encoding(head: bytes) -> str:

@@ -37,6 +37,8 @@ def place_of(path: AnyPath) -> str:
     ('/data/trace.json', 's3://bucket/trace.json', 'trace.json')
     """
     text = os.fspath(path)
+    if ":" not in text:  # as most paths
+        return text
     if _FILE.match(text):
         return unquote(_FILE.sub("", text))
     return _SHORTENED.sub(r"\1://", text)
@@ -68,12 +70,15 @@ def name_of(path: AnyPath) -> str:
     text = place_of(path)
     if url and url.scheme in READ_ONLY:
         text = unquote(text.partition("#")[0].partition("?")[0])
-    return PurePosixPath(text).name
+    name = text.rpartition("/")[2]
+    return name if name not in ("", ".") else PurePosixPath(text).name
 
 
 def suffix_of(path: AnyPath) -> str:
     """Return the suffix of a file's name in small letters: ".json", and ".gz" for a packed file."""
-    return PurePosixPath(name_of(path)).suffix.lower()
+    name = name_of(path)
+    dot = name.rfind(".")
+    return name[dot:].lower() if 0 < dot < len(name) - 1 else ""
 
 
 def stem_of(path: AnyPath) -> str:

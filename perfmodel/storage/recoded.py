@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import functools
 import os
-import tempfile
+import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tempfile
 
 #: byte order mark -> codec that takes it off; UTF-32's begins with that of UTF-16
 _CODECS = {
@@ -38,17 +43,14 @@ def in_utf8(file: str) -> str:
     What has no such mark, cannot be read, or is no text behind its mark, is returned as it is; so is a pipe, of which
     what is read is gone.
     """
-    if not os.path.isfile(file):
-        return file
     try:
-        with open(file, "rb") as stream:
-            codec = codec_of(stream.read(_MARK_BYTES))
-            if not codec:
-                return file
-            state = os.fstat(stream.fileno())
+        state = os.stat(file)
+        version = (file, state.st_mtime_ns, state.st_size)
+        codec = _codec_at(*version) if stat.S_ISREG(state.st_mode) else ""
     except (OSError, ValueError):
         return file
-    version = (file, state.st_mtime_ns, state.st_size)
+    if not codec:
+        return file
     with contextlib.suppress(UnicodeDecodeError):
         if version not in _copies:
             _copies[version] = _copied(file, codec)
@@ -56,7 +58,22 @@ def in_utf8(file: str) -> str:
     return file
 
 
+@functools.lru_cache(64)
+def _codec_at(file: str, changed_ns: int, size: int) -> str:
+    """Return the codec of a version of a file, which whoever reads a profile asks for several times.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    """
+    with open(file, "rb") as stream:
+        return codec_of(stream.read(_MARK_BYTES))
+
+
 def _copied(file: str, codec: str) -> str:
+    import tempfile
+
     if not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="perfmodel-"))
     # the suffix stays, since documents are told apart by it

@@ -11,17 +11,18 @@ import os
 import re
 import stat
 import sys
-import tempfile
-import tomllib
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import InputFileError
 from perfmodel.storage import gzipped
 from perfmodel.storage.place import AnyPath
 from perfmodel.storage.recoded import in_utf8
+
+if TYPE_CHECKING:
+    import tempfile
 
 #: what a command line calls standard input
 STDIN = "-"
@@ -75,6 +76,8 @@ def copy_of(path: AnyPath) -> str:
     """
     text = STDIN if is_stdin(path) else os.fspath(path)
     if text not in _copies:
+        import tempfile
+
         if not _folders:
             _folders.append(tempfile.TemporaryDirectory(prefix="perfmodel-"))
         _copies[text] = _copied(text, Path(_folders[0].name) / f"{STEM}{len(_copies) or ''}")
@@ -156,6 +159,8 @@ def suffix_for(head: bytes) -> str:
 
 def _is_toml(head: bytes) -> bool:
     """Whether a text is TOML that has values; a table of a profiler is none."""
+    import tomllib
+
     with contextlib.suppress(ValueError):
         return bool(tomllib.loads(head.decode("utf-8-sig")))
     return False

@@ -11,13 +11,15 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from perfmodel.errors import UsageError
 from perfmodel.workers.lost import WorkersLostError
+
+if TYPE_CHECKING:  # importing them takes longer than this module where there is no other process
+    from concurrent.futures import Executor, Future
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -130,11 +132,18 @@ def mapped(
             if advance is not None:
                 advance(done)
             yield result
-    except BrokenExecutor:
+    except _broken():
         raise _died(f"{sum(map(_has_result, futures))} of {len(given)}") from None
     finally:
         if kept is not None:
             kept.update({place: future.result() for place, future in enumerate(futures) if _has_result(future)})
+
+
+def _broken() -> type[Exception]:
+    """Return the error of a pool that has lost a worker."""
+    from concurrent.futures import BrokenExecutor
+
+    return BrokenExecutor
 
 
 def _has_result(future: Future[_Result]) -> bool:
@@ -169,7 +178,7 @@ def streamed(
         for result in _streamed(function, iter(items), pool, ahead, here, own):
             yield result
             done += 1
-    except BrokenExecutor:
+    except _broken():
         raise _died(str(done)) from None
 
 
@@ -256,6 +265,8 @@ def _until(started: Future[None], items: Iterator[_Item]) -> Iterator[_Item]:
 
 def _finished(function: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
     """Return what this process makes of an item."""
+    from concurrent.futures import Future
+
     future: Future[_Result] = Future()
     future.set_result(function(item))
     return future

@@ -10,10 +10,12 @@ import contextlib
 import functools
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.workers.slots import Slot, block, content
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 
 @contextlib.contextmanager

@@ -13,13 +13,13 @@ import pickle
 import shutil
 import sys
 from collections.abc import Iterator, Sized
-from concurrent import futures  # its processes, and multiprocessing, are imported when they are used
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from perfmodel.signals import put_off
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from multiprocessing.shared_memory import SharedMemory
 
 _Result = TypeVar("_Result")
@@ -51,7 +51,7 @@ class Letter(NamedTuple):
 
 
 @contextlib.contextmanager
-def slots(pool: futures.Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
+def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
     """Yield slots for the result of one task after the other, over and over again.
 
     They are None for the workers of a cluster, which share no memory with this process, for threads, which share all of
@@ -73,17 +73,26 @@ def slots(pool: futures.Executor | None, count: int, size_bytes: int) -> Iterato
 
 
 @contextlib.contextmanager
-def block(pool: futures.Executor | None, size_bytes: int) -> Iterator[Slot | None]:
+def block(pool: Executor | None, size_bytes: int) -> Iterator[Slot | None]:
     """Yield a place that this process shares with the workers of a pool; None as in `slots`."""
     memory: SharedMemory | None = None
     try:
         with put_off():  # a Ctrl-C while it is made would leave it behind
-            memory = _memory(size_bytes) if isinstance(pool, futures.ProcessPoolExecutor) else None
+            memory = _memory(size_bytes) if is_local(pool) else None
         yield None if memory is None else Slot(memory.name, 0, size_bytes)
     finally:
         if memory is not None:
             memory.close()
             memory.unlink()
+
+
+def is_local(pool: Executor | None) -> bool:
+    """Return whether the workers of a pool are processes of this machine; without a pool there is none."""
+    if pool is None:
+        return False
+    from concurrent.futures import ProcessPoolExecutor
+
+    return isinstance(pool, ProcessPoolExecutor)
 
 
 def _memory(size_bytes: int) -> SharedMemory | None:

@@ -50,6 +50,10 @@ def test_a_changed_text_is_read_again(tmp_path: Path) -> None:
     path.write_bytes(utf_16("two"))
     os.utime(path, ns=(1, 1))
     assert read_text(path) == "two"
+    path.write_text("three", encoding="utf-8")
+    assert read_text(path) == "three"
+    path.write_bytes(utf_16("four"))
+    assert read_text(path) == "four"
 
 
 def test_a_document_of_standard_input_is_told_from_a_table() -> None:

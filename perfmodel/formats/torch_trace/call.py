@@ -253,11 +253,13 @@ def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
     for size in dims:  # a loop, since short traces wait for such expressions longer than for their events
         if type(size) is not int or not 0 <= size < LARGEST_SIZE:
             return None
-    dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
-    if not isinstance(strides, list) or len(strides) != len(dims) or not set(map(type, strides)) <= {int}:
+    dtype = (DTYPES.get(kind.lower()) or (f"({kind})" if kind else "")) if isinstance(kind, str) else ""
+    if not isinstance(strides, list) or len(strides) != len(dims):
         return Shape(tuple(dims), dtype, math.prod(dims))
     distinct, inner = 1, None
     for axis, stride in enumerate(strides):
+        if type(stride) is not int:
+            return Shape(tuple(dims), dtype, math.prod(dims))
         if stride != 0:
             distinct *= dims[axis]
         if stride == 1 < dims[axis] and inner is None:
@@ -268,6 +270,13 @@ def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
 
 def _is_dense(dims: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether the elements of a tensor fill memory without gaps: of each axis past those within it."""
+    expected = 1
+    for axis in range(len(dims) - 1, -1, -1):  # most tensors have their axes in order
+        if strides[axis] != expected:
+            break
+        expected *= max(dims[axis], 1)
+    else:
+        return True
     expected = 1
     for stride, size in sorted((stride, size) for size, stride in zip(dims, strides, strict=True) if size > 1):
         if stride != expected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -64,6 +65,13 @@ class EventColumns:
         return repeated
 
     @classmethod
+    @functools.cache
+    def none(cls) -> Self:
+        """Return the columns of no events, which most traces have of some kinds."""
+        types = {"Floats": np.float64, "Ints": np.int64}
+        return cls(**{column.name: np.empty(0, dtype=types[str(column.type)]) for column in fields(cls)})
+
+    @classmethod
     def joined(cls, parts: list[Self]) -> Self:
         """Return the events of several parts, ordered by start."""
         if len(parts) == 1:
@@ -72,7 +80,7 @@ class EventColumns:
             names = [column.name for column in fields(cls)]
             joined = cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
         start_us = joined.start_us
-        if bool(np.all(start_us[1:] >= start_us[:-1])):
+        if (start_us[1:] >= start_us[:-1]).all():
             return joined
         return joined.take(np.argsort(start_us, kind="stable"))
 

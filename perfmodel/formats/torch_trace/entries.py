@@ -178,14 +178,15 @@ class Entries:
         """Return the mean registers of a thread of some kernels, if the trace has them."""
         registers = self.traced.registers[events]
         registers = registers[np.isfinite(registers) & (registers > 0)]
-        return MappingProxyType({REGISTERS: float(registers.mean())} if registers.size else {})
+        return MappingProxyType({REGISTERS: float(registers.sum()) / registers.size} if registers.size else {})
 
     def _kernels(self, events: Ints) -> tuple[str, ...]:
         """Return the names of some GPU events, the longest first."""
         gpu = self.timeline.gpu
-        if events.size == 1:  # most entries of a short trace
-            return (self.names[gpu.name[events[0]]],)
-        names, first, which = np.unique(gpu.name[events], return_index=True, return_inverse=True)
+        name = gpu.name[events]
+        if (name == name[0]).all():  # as in most entries
+            return (self.names[name[0]],)
+        names, first, which = np.unique(name, return_index=True, return_inverse=True)
         times_s = np.bincount(which, weights=gpu.duration_s[events])
         return tuple(self.names[name] for name in names[np.lexsort((first, -times_s))])
 

@@ -124,9 +124,10 @@ def _decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[He
         document = _DOCUMENT.decode(data)
     except msgspec.ValidationError:
         return _decode_leniently(data, skipped, place)
-    if document.traceEvents is None:
+    events, document.traceEvents = document.traceEvents, None  # so that they live as long as they are used
+    if events is None:
         raise no_events(place)
-    return document, document.traceEvents
+    return document, events
 
 
 def _decode_leniently(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
@@ -135,9 +136,10 @@ def _decode_leniently(data: bytes, skipped: Counter[str], place: str) -> tuple[H
         document = _RAW_DOCUMENT.decode(data)
     except msgspec.ValidationError:
         raise no_events(place) from None
-    if document.traceEvents is None:
+    texts, document.traceEvents = document.traceEvents, None
+    if texts is None:
         raise no_events(place)
-    return document, _one_by_one(document.traceEvents, skipped)
+    return document, _one_by_one(texts, skipped)
 
 
 def decode_events(data: bytes | memoryview, skipped: Counter[str]) -> list[Event]:

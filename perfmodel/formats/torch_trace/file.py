@@ -12,7 +12,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from io import BufferedIOBase
-from pathlib import Path
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError
@@ -30,6 +29,8 @@ from perfmodel.storage import gzipped
 
 #: bytes that are read first: the keys before the events take a few kB
 _HEAD_BYTES = 65536
+#: bytes of which not all are blank in a file with content
+_FIRST_BYTES = 1024
 #: events are a few kB, so text of this length without a boundary between two of them is damaged
 _LONGEST_BYTES = 160_000_000
 #: traces unpack to 11 to 26 times their size, and damage or malice to up to 1032 times, the most that deflate can do
@@ -55,7 +56,7 @@ class Source:
     """
 
     def __init__(self, path: str | os.PathLike[str], limit: int) -> None:
-        self.path, self.place = Path(storage.local(path)), os.fspath(path)
+        self.path, self.place = storage.local(path), os.fspath(path)
         self.limit = limit
         self.header = Header()
         # most bytes that the file may unpack to, or infinity if it is not packed
@@ -93,17 +94,18 @@ class Source:
             data = self._whole(limit)
         if data is None:
             return None
-        if not data[:_HEAD_BYTES].strip(_BLANK) and not data.strip(_BLANK):  # which copies all but the blanks
+        if not data[:_FIRST_BYTES].strip(_BLANK) and not data.strip(_BLANK):  # which copies all but the blanks
             raise _blank(data, self.place)
         self.header, events = decode_document(data, self.skipped, self.place)
         return events
 
     def _whole(self, limit: int) -> bytes | None:
         """Return all bytes, unpacked, or None if they are more than a limit."""
-        size = self.path.stat().st_size
+        size = os.stat(self.path).st_size
         if size > limit:
             return None
-        with self.path.open("rb") as stream:
+        # a buffer would hold the first block, and everything would be copied once more
+        with open(self.path, "rb", buffering=0) as stream:
             packed = stream.read(2) == gzipped.MAGIC
             if packed and size >= 8:
                 # RFC 1952: the last four bytes are the unpacked size modulo 2^32 of the last member
@@ -111,15 +113,15 @@ class Source:
                 if struct.unpack("<I", stream.read(4))[0] > limit:
                     return None
             stream.seek(0)
-            data = stream.read()
+            data = stream.readall()
         return gzipped.unpacked(data, limit) if packed else data
 
     def _open(self) -> BufferedIOBase:
-        with self.path.open("rb") as stream:
+        with open(self.path, "rb") as stream:
             packed = stream.read(2) == gzipped.MAGIC
         if not packed:
-            return self.path.open("rb")
-        self._most_bytes = max(self.limit, _LARGEST_RATIO * self.path.stat().st_size)
+            return open(self.path, "rb")
+        self._most_bytes = max(self.limit, _LARGEST_RATIO * os.stat(self.path).st_size)
         return gzip.open(self.path, "rb")
 
     def _pieces(self, stream: BufferedIOBase) -> Iterator[list[Event]]:

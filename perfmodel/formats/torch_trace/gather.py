@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +33,16 @@ from perfmodel.formats.torch_trace.exchanges import (
     is_exchange,
     names_collective,
 )
+from perfmodel.formats.torch_trace.fields import (
+    external_ids,
+    floats,
+    ids,
+    ints,
+    numbers,
+    registers,
+    sizes_in_bytes,
+)
 from perfmodel.formats.torch_trace.pairs import BEGIN, COMPLETE, END, Pairs
-from perfmodel.operators.checks import LARGEST_SIZE
 from perfmodel.profile.copies import copy_direction, copy_pinned
 from perfmodel.profile.timeline import Floats, Ints
 
@@ -52,17 +59,17 @@ def is_gpu_category(category: object) -> bool:
 
 #: microseconds since 1970 are 1.8e15 today, and some profilers write nanoseconds there
 _LATEST_US = 1e19
+#: longer durations are damage [us]
+_LONGEST_US = 1e6 * LONGEST_TIME_S
 #: a process with a larger number is one of the host
 _MOST_DEVICES = 1023
-#: a whole number with fewer digits fits into 64 bits
-_MOST_DIGITS = 19
 #: name of events that have none
 UNNAMED = "(unnamed)"
 _NO_ARGUMENTS = Arguments()
-# attrgetter and map take half the time of a loop over the attributes
 _START, _DURATION, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
-_EXTERNAL, _OLD_EXTERNAL = attrgetter("external_id"), attrgetter("old_external_id")
-_CORRELATION, _BYTES = attrgetter("correlation"), attrgetter("bytes")
+_CORRELATION, _COLLECTIVE = attrgetter("correlation"), attrgetter("collective")
+_STREAM, _DEVICE = attrgetter("stream"), attrgetter("device")
+_ARGUMENTS, _PROCESS = attrgetter("args"), attrgetter("pid")
 #: the texts of an operator without shapes
 _NO_CALL = (b"", b"", b"", b"")
 
@@ -82,8 +89,10 @@ class Gathered:
         self.skipped = skipped
         self.categories: Counter[str] = Counter()
         self._pairs = Pairs(skipped)
-        self.names, self.threads = Interned[str](), Interned[tuple[Any, Any]]()
-        self.calls, self.collectives = Interned[tuple[bytes, ...]](), Interned[tuple[Any, ...]]()
+        self.names: Interned[str] = Interned()
+        self.threads: Interned[tuple[Any, Any]] = Interned()
+        self.calls: Interned[tuple[bytes, ...]] = Interned()
+        self.collectives: Interned[tuple[Any, ...]] = Interned()
         self._parts: dict[str, list[EventColumns]] = {kind: [] for kind in _BUILDERS}
 
     def add(self, events: list[Event]) -> None:
@@ -158,32 +167,31 @@ class Gathered:
         )
 
     def _all(self, kind: str, columns: type[_Columns]) -> _Columns:
-        parts = self._parts.pop(kind) or [_no_columns(kind)]
-        return columns.joined([part for part in parts if isinstance(part, columns)])
+        parts = [part for part in self._parts.pop(kind) if isinstance(part, columns)]
+        return columns.joined(parts) if parts else columns.none()
 
     def _columns(self, kind: str, bucket: list[Event], *, again: bool = False) -> EventColumns:
         """Return complete events as columns; ``again`` says that what is wrong with them is counted already."""
-        start_us, duration_us = _floats(bucket, _START), _floats(bucket, _DURATION)
-        good = self._plausible(start_us, duration_us, Counter() if again else self.skipped)
-        if not good.all():
+        start_us, duration_us = floats(bucket, _START), floats(bucket, _DURATION)
+        if not _are_plausible(start_us, duration_us):
+            good = self._plausible(start_us, duration_us, Counter() if again else self.skipped)
             bucket = [event for event, is_good in zip(bucket, good.tolist(), strict=True) if is_good]
             start_us, duration_us = start_us[good], duration_us[good]
-        name = self.names.numbers([name or UNNAMED for name in map(_NAME, bucket)])
-        return _BUILDERS[kind](self, bucket, (start_us, duration_us, name))
+        texts = list(map(_NAME, bucket))
+        if not all(texts):
+            texts = [text or UNNAMED for text in texts]
+        common = (start_us, duration_us, self.names.numbers(texts))
+        return _BUILDERS[kind](self, _Bucket(bucket, texts), common)
 
     @staticmethod
     def _plausible(start_us: Floats, duration_us: Floats, skipped: Counter[str]) -> NDArray[np.bool_]:
         """Return which events have possible times, and count the others."""
-        longest_us = 1e6 * LONGEST_TIME_S
         with np.errstate(invalid="ignore"):
-            possible = (start_us >= 0) & (start_us <= _LATEST_US) & (duration_us >= 0) & (duration_us <= longest_us)
-            if possible.all():  # as those of almost every trace
-                return possible
             checks = {
                 "event without a start": np.isnan(start_us),
                 "event without a duration": np.isnan(duration_us) & ~np.isnan(start_us),
                 "event with a negative time": (start_us < 0) | (duration_us < 0),
-                "event with an impossible time": (start_us > _LATEST_US) | (duration_us > longest_us),
+                "event with an impossible time": (start_us > _LATEST_US) | (duration_us > _LONGEST_US),
             }
         good = np.ones(start_us.size, dtype=bool)
         for reason, bad in checks.items():
@@ -196,10 +204,25 @@ class Gathered:
         """Return the number of each event's process and thread."""
         return self.threads.numbers(map(_THREAD, events))
 
+    def call_numbers(self, arguments: list[Arguments]) -> Ints:
+        """Return the number of what each operator says about its arguments; those without shapes share one."""
+        number, no_call = self.calls, self.calls[_NO_CALL]
+        # one event after the other: copies of all texts would not stay in the processor's cache
+        return ints(
+            [
+                number[(bytes(a.dims or a.old_dims), bytes(a.strides), bytes(a.types), bytes(a.concrete))]
+                if a.types or a.dims or a.old_dims
+                else no_call
+                for a in arguments
+            ]
+        )
+
     def collective_numbers(self, arguments: list[Arguments]) -> Ints:
         """Return the number of each event's collective, or -1."""
+        if set(map(_COLLECTIVE, arguments)) <= {None}:
+            return np.full(len(arguments), -1)
         number = self.collectives
-        return _ints(
+        return ints(
             [
                 -1
                 if a.collective is None
@@ -209,53 +232,32 @@ class Gathered:
         )
 
 
-@functools.cache
-def _no_columns(kind: str) -> EventColumns:
-    """Return the columns of no events of a kind, which most traces have of some kinds."""
-    return Gathered(Counter())._columns(kind, [])
+class _Bucket(NamedTuple):
+    """Complete events of one category, with the name of each."""
+
+    events: list[Event]
+    texts: list[str]
+
+    def arguments(self) -> list[Arguments]:
+        """Return the arguments of each event."""
+        arguments = list(map(_ARGUMENTS, self.events))
+        return arguments if all(arguments) else [one or _NO_ARGUMENTS for one in arguments]
 
 
 #: start, duration and name, which events of every kind have
 _Common = tuple[Floats, Floats, Ints]
 
 
-def _arguments(events: list[Event]) -> list[Arguments]:
-    return [event.args or _NO_ARGUMENTS for event in events]
+def _are_plausible(start_us: Floats, duration_us: Floats) -> bool:
+    """Return whether all times are possible, as those of almost every trace are; NaN is not."""
+    if not start_us.size:
+        return True
+    earliest, latest, shortest, longest = start_us.min(), start_us.max(), duration_us.min(), duration_us.max()
+    return bool(earliest >= 0 and latest <= _LATEST_US and shortest >= 0 and longest <= _LONGEST_US)
 
 
-def _ints(values: Sequence[int | tuple[int, ...]]) -> Ints:
-    return np.array(values, dtype=np.int64)
-
-
-def _floats(events: list[Event], field: attrgetter[Any]) -> Floats:
-    """Return a field of each event, NaN where it is missing."""
-    try:
-        return np.fromiter(map(field, events), np.float64, len(events))
-    except TypeError:  # some are None
-        return np.array(list(map(field, events)), dtype=np.float64)
-
-
-def _ids(arguments: list[Arguments], field: attrgetter[Any]) -> Ints:
-    return np.fromiter(map(field, arguments), np.int64, len(arguments))
-
-
-def _external(arguments: list[Arguments]) -> Ints:
-    """Return the id of the operator that each event belongs to, or -1; under the old name of the key 0 means none."""
-    new, old = _ids(arguments, _EXTERNAL), _ids(arguments, _OLD_EXTERNAL)
-    return np.where(new >= 0, new, np.where(old > 0, old, -1))
-
-
-def _bytes(arguments: list[Arguments]) -> Floats:
-    """Return the bytes of each event, NaN without any; ROCm writes them as text."""
-    if set(map(_BYTES, arguments)) <= {None}:
-        return np.full(len(arguments), np.nan)
-    values = [float(a.bytes) if type(a.bytes) is str and a.bytes.isdecimal() else a.bytes for a in arguments]
-    numbers = np.array([None if type(value) is str else value for value in values], dtype=np.float64)
-    return np.where((numbers >= 0) & (numbers <= LARGEST_SIZE), numbers, np.nan)
-
-
-def _ranges(gathered: Gathered, events: list[Event], common: _Common) -> RangeColumns:
-    return RangeColumns(*common, thread=gathered.thread_numbers(events))
+def _ranges(gathered: Gathered, bucket: _Bucket, common: _Common) -> RangeColumns:
+    return RangeColumns(*common, thread=gathered.thread_numbers(bucket.events))
 
 
 def _gpu_facts(category: str, name: str, *, collective: bool) -> tuple[int, int, int]:
@@ -264,76 +266,65 @@ def _gpu_facts(category: str, name: str, *, collective: bool) -> tuple[int, int,
     return (kind.code, copy_direction(name), copy_pinned(name)) if kind is EventKind.MEMCPY else (kind.code, -1, -1)
 
 
-def _device_of(arguments: Arguments, event: Event) -> int:
-    """Return the number of an event's GPU, which the profiler writes as its process, too; -1 where neither tells."""
-    device, process = _number(arguments.device), _number(event.pid)
-    if device >= 0:
+def _devices(events: list[Event], arguments: list[Arguments]) -> Ints:
+    """Return the number of each event's GPU, which the profiler writes as its process, too; -1 where neither tells."""
+    device = numbers(list(map(_DEVICE, arguments)))
+    told = device >= 0
+    if told.all():
         return device
-    return process if 0 <= process <= _MOST_DEVICES else -1
+    process = numbers(list(map(_PROCESS, events)))
+    return np.where(told, device, np.where((process >= 0) & (process <= _MOST_DEVICES), process, -1))
 
 
-def _number(value: object) -> int:
-    """Return a number of a stream, device or process, which some programs write as text; -1 for other texts."""
-    if type(value) is int:
-        return value
-    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < _MOST_DIGITS else -1
-
-
-def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns:
-    arguments = _arguments(events)
-    kinds = Interned[tuple[str, str, bool]]()
-    kind_of = kinds.numbers([(event.cat or "", event.name or "", names_collective(event)) for event in events])
+def _gpu(gathered: Gathered, bucket: _Bucket, common: _Common) -> GpuColumns:
+    events, texts = bucket
+    arguments = bucket.arguments()
+    collective = gathered.collective_numbers(arguments)
     # a trace has few names, so each is looked at once
-    facts = _ints([_gpu_facts(cat, name, collective=named) for cat, name, named in kinds]).reshape(-1, 3)[kind_of]
+    kinds: Interned[tuple[str, bool]] = Interned()
+    kind_of = kinds.numbers(zip(texts, (collective >= 0).tolist(), strict=True))
+    category = (events[0].cat if events else None) or ""
+    facts = ints([_gpu_facts(category, name, collective=named) for name, named in kinds]).reshape(-1, 3)[kind_of]
     return GpuColumns(
         *common,
         category=facts[:, 0],
         direction=facts[:, 1],
         pinned=facts[:, 2],
-        stream=_ints([_number(a.stream) for a in arguments]),
-        device=_ints([_device_of(a, event) for a, event in zip(arguments, events, strict=True)]),
-        correlation=_ids(arguments, _CORRELATION),
-        external=_external(arguments),
-        bytes=_bytes(arguments),
-        registers=np.array([a.registers if type(a.registers) is float else np.nan for a in arguments]),
-        collective=gathered.collective_numbers(arguments),
+        stream=numbers(list(map(_STREAM, arguments))),
+        device=_devices(events, arguments),
+        correlation=ids(arguments, _CORRELATION),
+        external=external_ids(arguments),
+        bytes=sizes_in_bytes(arguments),
+        registers=registers(arguments),
+        collective=collective,
     )
 
 
-def _api(gathered: Gathered, events: list[Event], common: _Common) -> ApiColumns:
-    arguments = _arguments(events)
-    names = Interned[str]()
-    name_of = names.numbers([event.name or "" for event in events])
+def _api(gathered: Gathered, bucket: _Bucket, common: _Common) -> ApiColumns:
+    arguments = bucket.arguments()
     return ApiColumns(
         *common,
-        thread=gathered.thread_numbers(events),
-        category=_ints([call_kind(name) for name in names])[name_of],
-        correlation=_ids(arguments, _CORRELATION),
-        external=_external(arguments),
-        bytes=_bytes(arguments),
+        thread=gathered.thread_numbers(bucket.events),
+        category=np.fromiter(map(call_kind, bucket.texts), np.int64, len(arguments)),
+        correlation=ids(arguments, _CORRELATION),
+        external=external_ids(arguments),
+        bytes=sizes_in_bytes(arguments),
     )
 
 
-def _ops(gathered: Gathered, events: list[Event], common: _Common) -> OpColumns:
-    arguments = _arguments(events)
-    calls, no_call = gathered.calls, gathered.calls[_NO_CALL]
-    call = [
-        calls[(bytes(a.dims or a.old_dims), bytes(a.strides), bytes(a.types), bytes(a.concrete))]
-        if a.types or a.dims or a.old_dims
-        else no_call
-        for a in arguments
-    ]
+def _ops(gathered: Gathered, bucket: _Bucket, common: _Common) -> OpColumns:
+    arguments = bucket.arguments()
     return OpColumns(
         *common,
-        thread=gathered.thread_numbers(events),
-        call=_ints(call),
-        external=_external(arguments),
+        thread=gathered.thread_numbers(bucket.events),
+        call=gathered.call_numbers(arguments),
+        external=external_ids(arguments),
         collective=gathered.collective_numbers(arguments),
     )
 
 
-def _exchanges(gathered: Gathered, events: list[Event], common: _Common) -> ExchangeColumns:
-    facts = [exchange_facts(event) for event in events]
+def _exchanges(gathered: Gathered, bucket: _Bucket, common: _Common) -> ExchangeColumns:
+    facts = [exchange_facts(event) for event in bucket.events]
     numbers = gathered.names.numbers([fact.operation for fact in facts])
     groups = gathered.names.numbers([fact.group for fact in facts])
     named = np.array([bool(fact.group) for fact in facts], dtype=bool)
@@ -342,16 +333,16 @@ def _exchanges(gathered: Gathered, events: list[Event], common: _Common) -> Exch
         common[1],
         numbers,
         group=np.where(named, groups, -1),
-        sequence=_ints([fact.sequence for fact in facts]),
+        sequence=ints([fact.sequence for fact in facts]),
         bytes=np.array([fact.bytes for fact in facts], dtype=np.float64),
-        ranks=_ints([fact.ranks for fact in facts]),
-        on_gpu=_ints([fact.on_gpu for fact in facts]),
-        sender=_ints([fact.sender for fact in facts]),
-        receiver=_ints([fact.receiver for fact in facts]),
+        ranks=ints([fact.ranks for fact in facts]),
+        on_gpu=ints([fact.on_gpu for fact in facts]),
+        sender=ints([fact.sender for fact in facts]),
+        receiver=ints([fact.receiver for fact in facts]),
     )
 
 
-_BUILDERS: dict[str, Callable[[Gathered, list[Event], _Common], EventColumns]] = {
+_BUILDERS: dict[str, Callable[[Gathered, _Bucket, _Common], EventColumns]] = {
     "gpu": _gpu,
     "api": _api,
     "ops": _ops,

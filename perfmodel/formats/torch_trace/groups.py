@@ -91,28 +91,30 @@ def grouped(traced: Traced, grouping: str) -> dict[Group, Ints]:
     group_of = {"kernel": _by_kernel, "op": _by_op, "shape": _by_shape}[grouping]
     counted = np.flatnonzero(traced.counted)
     # most events repeat the numbers of others
-    rows, groups = Interned[tuple[int, ...]](), Interned[Group]()
+    rows: Interned[tuple[int, ...]] = Interned()
+    groups: Interned[Group] = Interned()
     row = rows.numbers(_rows(traced, counted))
     group = groups.numbers([group_of(_Work(*one)) for one in rows])[row]
     order = np.argsort(group, kind="stable")
-    events = np.split(counted[order], np.searchsorted(group[order], np.arange(1, len(groups))))
-    return dict(zip(groups, events, strict=False))
+    events, ends = counted[order], np.cumsum(np.bincount(group)).tolist()
+    return {one: events[begin:end] for one, begin, end in zip(groups, [0, *ends], ends, strict=False)}
 
 
 def _rows(traced: Traced, counted: Ints) -> Iterator[tuple[int, ...]]:
     """Yield the fields of `_Work` for each counted GPU event."""
     gpu = traced.timeline.gpu
-    op, in_graph = operator_number(traced.op(counted)), traced.in_graph[counted]
-    in_op = (op >= 0) & ~in_graph
-    like = np.where(traced.same_as[counted] >= 0, traced.same_as[counted], counted)
-    at_gpu = traced.gpu_collective[like]
+    op, in_graph, same_as = operator_number(traced.op(counted)), traced.in_graph[counted], traced.same_as[counted]
+    has_op = op >= 0
+    in_op = has_op & ~in_graph
+    at_gpu = traced.gpu_collective[np.where(same_as >= 0, same_as, counted)]
     work = np.empty(counted.size, dtype=_WORK)
     work["name"], work["kind"] = gpu.name[counted], gpu.category[counted]
     # NVIDIA describes the message at the kernel, ROCm at the operator
-    work["message"] = np.where(at_gpu >= 0, at_gpu, _at_op(traced.op_collective, op, op >= 0))
+    work["message"] = np.where(at_gpu >= 0, at_gpu, _at_op(traced.op_collective, op, has_op))
     work["in_graph"] = in_graph
     work["op_name"], work["call"] = _at_op(traced.timeline.ops.name, op, in_op), _at_op(traced.call, op, in_op)
-    work["bytes"] = np.nan_to_num(gpu.bytes[counted], nan=-1)
+    size = gpu.bytes[counted]
+    work["bytes"] = np.where(np.isnan(size), -1.0, size)
     work["direction"], work["pinned"] = gpu.direction[counted], gpu.pinned[counted]
     return map(tuple, work.tolist())
 

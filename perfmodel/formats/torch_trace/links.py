@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,14 @@ from perfmodel.formats.torch_trace.columns import (
     Recorded,
 )
 from perfmodel.formats.torch_trace.repeats import same_work_later
-from perfmodel.formats.torch_trace.window import changes, take_or, window_of, with_steps_as_annotations, without_nested
+from perfmodel.formats.torch_trace.window import (
+    are_steps,
+    changes,
+    take_or,
+    window_of,
+    with_steps_as_annotations,
+    without_nested,
+)
 from perfmodel.profile.timeline import (
     ApiCalls,
     CallKind,
@@ -70,8 +78,16 @@ class Traced:
 
         So an operator that ran before the trace and the one that stands for it count as two calls.
         """
-        own, like = self.timeline.gpu.op[events], self.same_as[events]
-        other = np.where(like >= 0, self.timeline.gpu.op[np.maximum(like, 0)], -1)
+        return self._op[events]
+
+    @functools.cached_property
+    def _op(self) -> Ints:
+        """What `op` returns, of every event: most traces have many entries."""
+        own, like = self.timeline.gpu.op, self.same_as
+        stands = like >= 0
+        if not stands.any():
+            return own
+        other = np.where(stands, own[np.maximum(like, 0)], -1)
         return np.where((own < 0) & (other >= 0), -2 - other, own)
 
 
@@ -87,7 +103,8 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
     work that the steps launched. If the trace has steps on the CPU only, it starts with these. Without steps, or with
     ``all_steps``, it lasts from the first event to the last.
     """
-    recorded = with_steps_as_annotations(recorded)
+    is_step = are_steps(recorded.names)
+    recorded = with_steps_as_annotations(recorded, is_step)
     recorded = replace(recorded, gpu=without_nested(recorded.gpu, skipped))
     zero_us = min((float(columns.start_us[0]) for columns in recorded.kinds() if len(columns)), default=0.0)
     ops = _ranges(recorded.ops, zero_us)
@@ -100,7 +117,7 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         annotations=_ranges(recorded.annotations, zero_us),
     )
     steps_on_gpu = _spans(recorded.gpu_annotations, zero_us)
-    window, steps = window_of(timeline, None if all_steps else steps_on_gpu)
+    window, steps = window_of(timeline, None if all_steps else steps_on_gpu, is_step)
     op_stacks, api_stacks = _stacks(recorded.python, timeline, zero_us)
     timeline = replace(
         timeline,
@@ -118,12 +135,19 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         call=_whole_calls(recorded.ops.call, ops, recorded.names),
         op_collective=recorded.ops.collective,
         gpu_collective=recorded.gpu.collective,
-        same_as=same_work_later(gpu.name, gpu.launch, _lanes(gpu), gpu.duration_s),
+        same_as=_same_work_later(gpu),
         registers=recorded.gpu.registers,
         in_graph=graphs[take_or(api.name, timeline.gpu.launch)],
         counted=timeline.in_window(),
         steps=steps,
     )
+
+
+def _same_work_later(gpu: GpuEvents) -> Ints:
+    """Return `Traced.same_as`."""
+    if (gpu.launch >= 0).all():  # as in traces of today
+        return np.full(len(gpu), -1, dtype=np.int64)
+    return same_work_later(gpu.name, gpu.launch, _lanes(gpu), gpu.duration_s)
 
 
 def _lanes(gpu: GpuEvents) -> Ints:
@@ -181,7 +205,7 @@ def _api_calls(columns: ApiColumns, op_columns: OpColumns, ops: HostRanges, zero
     """Return the calls with the operator around each by time on the thread, else by external id."""
     spans = _spans(columns, zero_us)
     op = innermost(ops.start_s, ops.end_s, ops.thread, spans.start_s, columns.thread, ops.parent)
-    op = np.where(op >= 0, op, _look_up(_first_of_each(op_columns.external), columns.external))
+    op = _or_by_id(op, op_columns.external, columns.external)
     return ApiCalls(spans.start_s, spans.duration_s, spans.name, columns.thread, category=columns.category, op=op)
 
 
@@ -191,10 +215,12 @@ def _gpu_events(recorded: Recorded, api: ApiCalls, zero_us: float) -> GpuEvents:
     If a copy does not say its bytes, the call that started it may (ROCm).
     """
     gpu, spans = recorded.gpu, _spans(recorded.gpu, zero_us)
-    launch = _look_up(_first_of_each(recorded.api.correlation), gpu.correlation)
-    op = take_or(api.op, launch)
-    is_copy = (gpu.category == EventKind.MEMCPY.code) | (gpu.category == EventKind.MEMSET.code)
-    size = np.where(np.isnan(gpu.bytes) & is_copy, take_or(recorded.api.bytes, launch, np.nan), gpu.bytes)
+    launch = _look_up(recorded.api.correlation, gpu.correlation)
+    op = _or_by_id(take_or(api.op, launch), recorded.ops.external, gpu.external)
+    size, is_copy = gpu.bytes, (gpu.category == EventKind.MEMCPY.code) | (gpu.category == EventKind.MEMSET.code)
+    untold = np.isnan(size) & is_copy
+    if untold.any():
+        size = np.where(untold, take_or(recorded.api.bytes, launch, np.nan), size)
     return GpuEvents(
         spans.start_s,
         spans.duration_s,
@@ -203,26 +229,27 @@ def _gpu_events(recorded: Recorded, api: ApiCalls, zero_us: float) -> GpuEvents:
         stream=gpu.stream,
         device=gpu.device,
         launch=launch,
-        op=np.where(op >= 0, op, _look_up(_first_of_each(recorded.ops.external), gpu.external)),
+        op=op,
         bytes=size,
         direction=gpu.direction,
         pinned=gpu.pinned,
     )
 
 
-def _first_of_each(values: Ints) -> tuple[Ints, Ints]:
-    """Return the different values that are not negative, and the first index of each."""
-    different, first = np.unique(values, return_index=True)
-    return different[different >= 0], first[different >= 0].astype(np.int64)
-
-
-def _look_up(table: tuple[Ints, Ints], wanted: Ints) -> Ints:
-    """Return the index that a table of `_first_of_each` has for each wanted value, or -1."""
-    values, indices = table
+def _look_up(values: Ints, wanted: Ints) -> Ints:
+    """Return the first index at which each wanted value stands among others, or -1; negative ones are unknown."""
     if not values.size:
         return np.full(wanted.size, -1, dtype=np.int64)
-    position = np.minimum(np.searchsorted(values, wanted), values.size - 1)
-    return np.where(values[position] == wanted, indices[position], -1)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    position = np.minimum(np.searchsorted(ordered, wanted), values.size - 1)
+    return np.where((ordered[position] == wanted) & (wanted >= 0), order[position], -1)
+
+
+def _or_by_id(op: Ints, ids: Ints, wanted: Ints) -> Ints:
+    """Return the operators, and where one is not known (-1), that with the wanted external id."""
+    unknown = op < 0
+    return np.where(unknown, _look_up(ids, wanted), op) if unknown.any() else op
 
 
 _Stacks = dict[int, tuple[str, ...]]

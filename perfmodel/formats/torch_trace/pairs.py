@@ -56,7 +56,9 @@ class Pairs:
     """
 
     def __init__(self, skipped: Counter[str]) -> None:
-        self._open, self._skipped = Open[Event](), skipped
+        # `Open[Event]()` would take as long as 20 events
+        self._open: Open[Event] = Open()
+        self._skipped = skipped
 
     def __bool__(self) -> bool:
         return len(self._open) > 0

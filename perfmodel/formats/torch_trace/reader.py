@@ -76,7 +76,8 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     if not math.fsum(entry.time_s for entry in entries) > 0:
         remedy = "Count all steps (--whole-trace)." if traced.steps else "Record the trace again."
         raise InputFileError("nothing that is counted takes any time.", place=source.place, remedy=remedy)
-    profile = Profile.from_entries(
+    job = place_in_job(source.header)
+    return Profile.from_entries(
         entries,
         source=source.place,
         notes=tuple(_notes(traced, recorded, entries, source, options.by)),
@@ -88,9 +89,11 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
             gpu=replace(timeline.gpu, entry=entry_of_events(counted, len(timeline.gpu))),
             origin_s=timeline.origin_s + _base_s(source.header),
         ),
+        rank=job.rank,
+        world_size=job.world_size,
+        groups=job.groups,
+        host=job.host,
     )
-    job = place_in_job(source.header)
-    return replace(profile, rank=job.rank, world_size=job.world_size, groups=job.groups, host=job.host)
 
 
 def _gathered(path: str | os.PathLike[str], limit: int) -> tuple[Source, Gathered]:
@@ -175,14 +178,16 @@ def _steps_on_gpu(recorded: Recorded) -> set[str]:
 def _device(header: Header, traced: Traced) -> str:
     """Return the name of the GPU with most of the events, or ""."""
     listed = header.deviceProperties if isinstance(header.deviceProperties, list) else []
+    if not listed:
+        return ""
     names = {
         device["id"]: device.get("name")
         for device in listed
         if isinstance(device, dict) and isinstance(device.get("id"), int)
     }
-    most_used = Counter(traced.timeline.gpu.device.tolist()).most_common(1)
+    used = Counter(traced.timeline.gpu.device.tolist())
     # in a container a device may run under another number than it is listed with
-    name: Any = names.get(most_used[0][0]) if most_used else None
+    name: Any = names.get(max(used, key=used.__getitem__)) if used else None
     if not name and len(set(map(str, names.values()))) == 1:
         name = next(iter(names.values()))
     return name if isinstance(name, str) else ""

@@ -16,6 +16,7 @@ from perfmodel.formats.torch_trace.columns import CallTexts, Recorded
 #: operators whose results are looked for
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::miopen_convolution", "aten::thnn_conv2d", "aten::_conv_depthwise2d")
 POOLS = ("aten::max_pool2d_with_indices", "aten::avg_pool2d")
+_WANTED = frozenset((*CONVOLUTIONS, *POOLS))
 #: operators of the same thread that are looked at: PyTorch's own around the convolution, and counters of batch norms
 MOST_BETWEEN = 24
 
@@ -26,7 +27,9 @@ def with_results(recorded: Recorded) -> Recorded:
     The next operator of the thread that has images as its first argument reads the result, if there are as many images
     and channels as the convolution returns.
     """
-    wanted = np.array([name in CONVOLUTIONS or name in POOLS for name in recorded.names], dtype=bool)
+    if _WANTED.isdisjoint(recorded.names):
+        return recorded
+    wanted = np.array([name in _WANTED for name in recorded.names], dtype=bool)
     ops = recorded.ops
     without = np.array([texts.values in (b"", b"[]") for texts in recorded.calls], dtype=bool)
     chosen = np.flatnonzero(wanted[ops.name])

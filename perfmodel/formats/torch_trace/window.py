@@ -21,10 +21,15 @@ _LEAST_GPU_STEP = 0.1
 _ROUNDING_US = 1.0
 
 
-def with_steps_as_annotations(recorded: Recorded) -> Recorded:
+def are_steps(names: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Return which names are those of the profiler's steps."""
+    return np.array([text.startswith(STEP_NAME) for text in names], dtype=bool)
+
+
+def with_steps_as_annotations(recorded: Recorded, are_steps: NDArray[np.bool_]) -> Recorded:
     """Return the events with the profiler's steps among the annotations; traces of 2021 list them as operators."""
     ops = recorded.ops
-    is_step = _is_step(ops.name, recorded.names)
+    is_step = are_steps[ops.name]
     if not is_step.any():
         return recorded
     steps = ops.take(is_step)
@@ -33,14 +38,9 @@ def with_steps_as_annotations(recorded: Recorded) -> Recorded:
     return replace(recorded, annotations=annotations, ops=ops.take(~is_step))
 
 
-def _is_step(name: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
-    # `numpy.isin` imports numpy.ma, which takes longer than reading a short trace
-    return np.array([text.startswith(STEP_NAME) for text in names], dtype=bool)[name]
-
-
 def without_nested(gpu: GpuColumns, skipped: Counter[str]) -> GpuColumns:
     """Remove events inside another one of their stream, which does one thing at a time, so that time counts once."""
-    if not len(gpu):
+    if _follow_each_other(gpu):
         return gpu
     order = np.lexsort((-gpu.duration_us, gpu.start_us, gpu.stream, gpu.device))
     ends = gpu.end_us[order]
@@ -59,6 +59,13 @@ def without_nested(gpu: GpuColumns, skipped: Counter[str]) -> GpuColumns:
     return gpu.take(~nested)
 
 
+def _follow_each_other(gpu: GpuColumns) -> bool:
+    """Return whether no event is inside one that started earlier, on whichever stream."""
+    start_us, ends = gpu.start_us, gpu.end_us
+    latest = np.maximum.accumulate(ends[:-1])
+    return bool((start_us[1:] > start_us[:-1]).all() and (ends[1:] >= latest - _ROUNDING_US).all())
+
+
 def changes(values: Ints) -> NDArray[np.bool_]:
     """Return where a value differs from the one before it."""
     changed = np.zeros(values.size, dtype=bool)
@@ -73,7 +80,9 @@ def take_or(values: NDArray[Any], index: Ints, missing: float = -1) -> NDArray[A
     return np.where(index >= 0, values[np.maximum(index, 0)], missing).astype(values.dtype)
 
 
-def window_of(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[float, float], str]:
+def window_of(
+    timeline: Timeline, steps_on_gpu: Spans | None, are_steps: NDArray[np.bool_]
+) -> tuple[tuple[float, float], str]:
     """Return the window [s] and what gave it; without ``steps_on_gpu`` steps are ignored."""
     gpu, api = timeline.gpu, timeline.api
     spans = [part for part in (gpu, api, timeline.ops, timeline.annotations) if len(part)]
@@ -82,7 +91,7 @@ def window_of(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[flo
         whole = (min(float(part.start_s[0]) for part in spans), max(float(part.end_s.max()) for part in spans))
     if steps_on_gpu is None:
         return whole, ""
-    on_cpu, on_gpu = (_steps(part, timeline.names) for part in (timeline.annotations, steps_on_gpu))
+    on_cpu, on_gpu = (_steps(part, are_steps) for part in (timeline.annotations, steps_on_gpu))
     if on_gpu is not None and on_cpu is None:
         return (on_gpu.start_s, on_gpu.end_s), "the profiler's steps on the GPU"
     if on_cpu is None:
@@ -122,9 +131,9 @@ class _Steps:
     busy_s: float
 
 
-def _steps(spans: Spans, names: tuple[str, ...]) -> _Steps | None:
+def _steps(spans: Spans, are_steps: NDArray[np.bool_]) -> _Steps | None:
     """Return the profiler's steps, or None without any."""
-    is_step = _is_step(spans.name, names)
+    is_step = are_steps[spans.name]
     if not is_step.any():
         return None
     return _Steps(

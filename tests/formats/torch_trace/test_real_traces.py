@@ -1,7 +1,6 @@
 """Real traces, against figures that other tools and their publishers give for them."""
 
 import csv
-import gzip
 import math
 from ast import literal_eval
 from itertools import pairwise
@@ -12,7 +11,6 @@ import pytest
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats import read_profile
-from perfmodel.formats.torch_trace import blocks as _trace_blocks
 from perfmodel.formats.torch_trace import reader as torch_trace
 
 MIB = 2**20
@@ -270,27 +268,6 @@ def test_overlapping_streams_graph_launches_and_rocm(trace):
     graph = trace("tracelens_sglang_qwen3-8b_decode_cudagraph_mi300")
     assert sum("graph" in e.not_modelled for e in graph.entries) > 10
     assert any("544 kernels were launched in graphs" in note for note in graph.notes)
-
-
-def test_piece_by_piece_is_the_same_profile(data_dir, monkeypatch, tmp_path):
-    monkeypatch.setattr(_trace_blocks, "BLOCK_BYTES", 70_000)
-    packed = data_dir / "traces" / f"{BERT[0]}.json.gz"
-    plain = tmp_path / "bert.json"
-    plain.write_bytes(gzip.decompress(packed.read_bytes()))
-    whole, *pieces = (read_profile(packed), *(read_profile(p, stream_above_bytes=1000) for p in (packed, plain)))
-    for made in pieces:
-        assert [(e.name, e.time_s, e.calls, e.kernels) for e in made.entries] == [
-            (e.name, e.time_s, e.calls, e.kernels) for e in whole.entries
-        ]
-        assert made.timeline.stacks == whole.timeline.stacks
-        assert (made.device, made.notes, made.timeline.window_s) == (whole.device, whole.notes, whole.timeline.window_s)
-        for part in ("gpu", "api", "ops"):
-            for column, values in vars(getattr(whole.timeline, part)).items():
-                mine = vars(getattr(made.timeline, part))[column]
-                if column == "name":  # numbers are given in the order in which names are first seen
-                    values, mine = (np.array(t.names)[v] for t, v in ((whole.timeline, values), (made.timeline, mine)))
-                if column != "thread":
-                    np.testing.assert_array_equal(mine, values)
 
 
 def test_other_formats_are_not_taken_for_traces(data_dir):
