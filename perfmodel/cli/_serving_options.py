@@ -71,8 +71,8 @@ PolicyOption = Annotated[
     str,
     option(
         "--policy",
-        "Scheduler: chunked-prefill (vLLM v1), no-evict (TensorRT-LLM), prefill-first (vLLM v0), new-token-ratio "
-        "(SGLang), static, dynamic. Default: the engine's.",
+        "Scheduler: chunked-prefill (vLLM v1), chunked-recompute and prefill-first (vLLM v0), no-evict (TensorRT-LLM), "
+        "new-token-ratio (SGLang), static, dynamic. Default: the engine's.",
         "NAME",
     ),
 ]

@@ -85,9 +85,10 @@ class Engine:
         that of fused kernels.
     format_kernels : format of the weights -> kernels of a layer beside ``kernels``, which quantise and widen.
     dense_prompts : prompts with no more keys than an indexer leaves attend to all of them; False chooses among them.
-    scheduler : "chunked" (prompts in chunks beside decode), "prefill_first", "new_token_ratio" (the same, and requests
+    scheduler : "chunked" (prompts in chunks beside decode), "chunked_recompute" (the same; a share of the cache stays
+        free on admission, and preempted sequences are computed anew), "prefill_first", "new_token_ratio" (the same, and requests
         enter by an estimate of what the others still generate) or "static".
-    chunked_above : models of longer contexts are read in chunks beside decode on NVIDIA's machines, whatever
+    chunked_above : models of longer contexts are read as "chunked_recompute" says on NVIDIA's machines, whatever
         ``scheduler`` says, unless their layers have windows or latent attention; 0: none.
     chunked_tokens : budget of tokens of a step then, where not told.
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
@@ -208,7 +209,7 @@ class Engine:
         """
         if not (plain and 0 < self.chunked_above < positions and hardware.vendor == "NVIDIA"):
             return self
-        return replace(self, scheduler="chunked", max_batched_tokens=self.chunked_tokens)
+        return replace(self, scheduler="chunked_recompute", max_batched_tokens=self.chunked_tokens)
 
     def limits_on(self, hardware: Hardware) -> tuple[int, int]:
         """Return the default budget of tokens, and the most sequences of a step, on a machine."""
@@ -237,7 +238,7 @@ QUANTITIES = {
     "workspace": ("workspace_bytes", "B"),
 }
 _PLAIN = {item.name: item for item in fields(Engine)}
-SCHEDULERS = ("chunked", "prefill_first", "new_token_ratio", "static")
+SCHEDULERS = ("chunked", "chunked_recompute", "prefill_first", "new_token_ratio", "static")
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "scheduler": SCHEDULERS,
     "state_dtype": DTYPES,

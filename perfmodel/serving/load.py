@@ -30,6 +30,7 @@ _PCIE_BYTES_PER_S = 32e9
 RULES = ("max_num_seqs", "max_batched_tokens", "watermark", "conservativeness", "preemption", "batch", "max_wait_s")
 _POLICY_OF = {
     "chunked": "chunked-prefill",
+    "chunked_recompute": "chunked-recompute",
     "prefill_first": "prefill-first",
     "new_token_ratio": "new-token-ratio",
     "static": "static",
@@ -181,8 +182,8 @@ def simulate(
     ----------
     deployment : one replica; copies of the model that share nothing (dp without ep) are replicas, too.
     requests : the load: `perfmodel.serving.requests.open_loop`, `closed_loop`, or of a file.
-    policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, new-token-ratio, static,
-        dynamic); "" for the engine's own.
+    policy : name of a scheduler's policy (chunked-prefill, chunked-recompute, no-evict, prefill-first,
+        new-token-ratio, static, dynamic); "" for the engine's own.
     replicas, prefill_replicas : deployments that serve together; with ``prefill_replicas`` these compute the prompts
         and ``replicas`` the answers.
     routing : "round-robin" or "least-loaded".

@@ -90,6 +90,7 @@ class Policy:
 
 _POLICIES = (
     Policy("chunked-prefill", keeps_blocks=True),
+    Policy("chunked-recompute", watermark=0.01),
     Policy("no-evict", reserve=True),
     Policy("prefill-first", chunked=False, mixed=False, watermark=0.01),
     Policy("new-token-ratio", chunked=False, mixed=False, keeps_blocks=True, conservativeness=1.0),
@@ -97,7 +98,8 @@ _POLICIES = (
     Policy("dynamic", chunked=False, mixed=False, reserve=True, batch=32, max_wait_s=0.1),
 )
 #: name -> policy: vLLM v1 (chunked-prefill, with a prefix cache by default); TensorRT-LLM's guaranteed no evict; vLLM
-#: v0 and nano-vLLM (prefill-first, watermark 0.01 as in vLLM v0's block manager); SGLang (new-token-ratio); batches of
+#: v0 and nano-vLLM (prefill-first, watermark 0.01 as in vLLM v0's block manager; chunked-recompute where v0 reads
+#: prompts in chunks, with the same block manager and no prefix cache by default); SGLang (new-token-ratio); batches of
 #: equal start (static), with a longest wait (dynamic, Triton's dynamic batcher)
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 

@@ -301,7 +301,7 @@ def test_long_contexts_are_read_in_chunks_where_the_engine_says_so() -> None:
         name: Deployment(replace(LLAMA_8B, positions=most), h100, engine="vllm-v0") for name, most in positions.items()
     }
     assert (v0["short"].profile.scheduler, v0["short"].token_budget) == ("prefill_first", 8192)
-    assert (v0["long"].profile.scheduler, v0["long"].token_budget) == ("chunked", 2048)
+    assert (v0["long"].profile.scheduler, v0["long"].token_budget) == ("chunked_recompute", 2048)
     assert replace(v0["long"], max_batched_tokens=512).token_budget == 512
     assert replace(v0["long"], hardware=mi300x).profile.scheduler == "prefill_first"
     windowed = replace(v0["long"].config, window=4096)

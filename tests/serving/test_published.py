@@ -285,7 +285,7 @@ def test_the_limits_of_a_server_hold_where_a_row_tells_them(tmp_path: Path, cell
     told = (found.sequence_limit, found.token_budget, found.config.positions)
     assert told == ((40, 512, 4096) if cells else (256, 2048, 131072))
     # 4096 tokens of context are read prompts first, 131072 in chunks
-    assert found.profile.scheduler == ("prefill_first" if cells else "chunked")
+    assert found.profile.scheduler == ("prefill_first" if cells else "chunked_recompute")
 
 
 def test_users_that_start_at_once_with_lengths_all_alike_stay_in_step() -> None:
