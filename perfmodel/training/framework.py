@@ -105,6 +105,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight_cast_bytes : what autocast to 16 bits moves in a pass for a parameter: its weight is cast forward, and the
         gradient of it backward [B].
     loss_bytes : the same of the loss, for a logit [B].
+    recomputes_logits : whether the backward pass of the loss computes the logits again, of which none is kept.
     vocab_multiple : the vocabulary of a tensor parallel rank is padded to a multiple of it.
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
@@ -181,6 +182,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shard_bytes: float = 0.0
     weight_cast_bytes: float = 0.0
     loss_bytes: float = 48.0
+    recomputes_logits: bool = False
     vocab_multiple: int = 1
     optimizer_bytes: float = 34.0
     overlaps_data_parallel: bool = True
