@@ -140,7 +140,7 @@ FrameworkOption = Annotated[
         "--framework",
         metavar="NAME",
         help="megatron, nemo, megatron-bridge, fsdp2-compile, fsdp2-eager, fsdp1-eager, ddp-compile, deepspeed, "
-        "picotron, huggingface, huggingface-liger, unsloth, llmq, or a file.",
+        "picotron, picotron-sdpa, prime-rl, prime-rl-sft, huggingface, huggingface-liger, unsloth, llmq, or a file.",
     ),
 ]
 OptimizerOption = Annotated[

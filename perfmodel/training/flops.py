@@ -18,12 +18,15 @@ _AGAIN = {Recompute.NONE: 0.0, Recompute.SELECTIVE: 0.0, Recompute.SELECTIVE_OP:
           Recompute.FULL: 1.0}  # fmt: skip
 
 
-def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") -> tuple[float, float, float]:
+def step_flop(
+    config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused", logits_again: bool = False
+) -> tuple[float, float, float]:
     """Return the model's FLOP of a step, with the causal half and the whole square of attention, and those executed.
 
     Model: 6 N a token, N the parameters that multiply it (no embedding, logits included, experts that it visits), and
     three times the forward products of attention; 4 N with frozen weights (LoRA). Executed: with what backward
-    recomputes (selective: attention where its ``kernel`` is unfused); attention under its mask. An encoder, and a
+    recomputes (selective: attention where its ``kernel`` is unfused; the logits ``logits_again``); attention under its
+    mask. An encoder, and a
     decoder's keys and values of it, multiply its own tokens.
     """
     tokens = float(plan.batch * plan.seq)
@@ -34,11 +37,13 @@ def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") 
     documents = spread_lengths(plan.documents, plan.length_spread, plan.seq)
     half, whole = core_flop(config, plan.seq, encoder_tokens(config, plan), documents)
     half, whole = half * plan.batch, whole * plan.batch
-    layers = weights - 2.0 * config.vocab * config.embedding_dim * tokens
+    logits = 2.0 * config.vocab * config.embedding_dim * tokens
+    layers = weights - logits
     share = _AGAIN[Recompute(plan.recompute)]
     again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
     if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED and not config.architecture.shared_vector:
         again += half - plan.batch * state_flop(config, plan.seq)  # states are no part of it
+    again += logits if logits_again else 0.0
     passes = 2.0 if plan.lora else 3.0  # frozen weights have no gradients
     model = passes * weights + 3.0 * half
     return model, passes * weights + 3.0 * whole, model + again

@@ -18,6 +18,7 @@ import msgspec
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.choices import DTYPES, OFFLOADS, Part, Recompute
+from perfmodel.training.framework_words import framework_by_words
 from perfmodel.training.host_facts import HostFacts
 from perfmodel.training.kernel_bytes import WIDTHS, KernelBytes
 from perfmodel.training.memory_facts import MemoryFacts
@@ -60,6 +61,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name them, that call the same kernels: products take their mean, or without names that of all libraries.
     sharded_dtypes : dtypes in which its data parallel ranks can share out weights; () for all.
     attention : kernel of attention unless a plan names one.
+    attention_on : architecture of GPUs -> kernel of attention there, in its place.
     wide_attention : the same in fp32 and tf32, in which kernels other than PyTorch's "efficient" have none.
     switched_off : kernels of attention that its own launcher switches off: a published run that names one had the usual
         one of the framework.
@@ -89,6 +91,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         read and write for an element of their output, forward and backward, with activations in 16 bits [B].
     rms_norm_bytes : the same of an RMSNorm, where its kernels are others than those of a LayerNorm.
     square_bytes, gelu_new_bytes : the same of a squared ReLU, and of GPT-2's GELU, which transformers composes.
+    routed_bytes : what it moves to sort tokens for experts, to weigh what these give and to add it up, for an element
+        of the hidden state of each of a token's copies, forward and backward, with activations in 16 bits [B].
     unmixed : "bf16" for weights in 16 bits, without autocast over fp32, and "fp32" -> the same of kernels that move
         other than these bytes then, or twice them in fp32: casts between the two widths are gone.
     row_library : library whose fused norms and softmax its own are like: kernels that read a row once ("triton"), or
@@ -101,6 +105,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight_cast_bytes : what autocast to 16 bits moves in a pass for a parameter: its weight is cast forward, and the
         gradient of it backward [B].
     loss_bytes : the same of the loss, for a logit [B].
+    recomputes_logits : whether the backward pass of the loss computes the logits again, of which none is kept.
     vocab_multiple : the vocabulary of a tensor parallel rank is padded to a multiple of it.
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
@@ -143,6 +148,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     libraries: dict[str, tuple[str, ...]] = {}
     sharded_dtypes: tuple[str, ...] = ()
     attention: str = "fa2"
+    attention_on: dict[str, str] = {}
     wide_attention: Literal["efficient", "eager-unfused"] = "eager-unfused"
     switched_off: tuple[str, ...] = ()
     softmax_passes: int = 1
@@ -168,6 +174,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rms_norm_bytes: tuple[float, float] | None = None
     square_bytes: tuple[float, float] = (4.0, 6.0)
     gelu_new_bytes: tuple[float, float] = (4.0, 6.0)
+    routed_bytes: tuple[float, float] = (8.0, 8.0)
     unmixed: dict[str, KernelBytes] = {}
     row_library: str = "triton"
     split_bytes: float = 0.0
@@ -175,6 +182,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shard_bytes: float = 0.0
     weight_cast_bytes: float = 0.0
     loss_bytes: float = 48.0
+    recomputes_logits: bool = False
     vocab_multiple: int = 1
     optimizer_bytes: float = 34.0
     overlaps_data_parallel: bool = True
@@ -362,20 +370,6 @@ def _key(name: str) -> str:
     return re.sub(r"[\s_/]+", "-", name.strip().lower())
 
 
-#: words in the name of an unknown framework -> the framework that is nearest
-_NEAREST = (
-    (r"^(?!.*(fsdp|titan|zero|deepspeed|megatron|torchtune)).*(compile|nanogpt|nanochat|llm\.c)", "ddp-compile"),
-    (r"^(?=.*(fsdp2|titan))(?!.*compile).*eager", "fsdp2-eager"),
-    (r"compile|fsdp2|titan|torchtune", "fsdp2-compile"),
-    (r"deepspeed|zero", "deepspeed"),
-    (r"bridge|maxtext", "megatron-bridge"),
-    (r"megatron|nemo|transformer.?engine|\bte\b|nvidia|flash.?attn", "megatron-te"),
-    (r"fsdp|composer|foundry|fms", "fsdp1-eager"),
-    (r"hugging|\bhf\b|trainer|transformers|accelerate", "huggingface"),
-    (r"ddp|eager|lightning|pytorch", "ddp-eager"),
-)
-
-
 def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bool]:
     """Return the framework of a name, or for an unknown one the nearest by rule, and whether the name was known.
 
@@ -385,7 +379,7 @@ def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bo
     found = find_framework(name) if name.endswith(DOCUMENT_SUFFIXES) else _lookup(name)
     if found is not None:
         return found, True
-    nearest = _by_words(name)
+    nearest = framework_by_words(name)
     if shards and nearest in ("", "ddp-eager"):
         nearest = "fsdp1-eager"
     return frameworks()[nearest or "megatron-te"], False
@@ -393,8 +387,4 @@ def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bo
 
 def says_nothing(name: str) -> bool:
     """Return whether no described framework has a name, and no word of it says which one it resembles."""
-    return not name.endswith(DOCUMENT_SUFFIXES) and _lookup(name) is None and not _by_words(name)
-
-
-def _by_words(name: str) -> str:
-    return next((near for words, near in _NEAREST if re.search(words, name.lower())), "")
+    return not name.endswith(DOCUMENT_SUFFIXES) and _lookup(name) is None and not framework_by_words(name)

@@ -291,7 +291,8 @@ def head_passes(setup: Setup) -> Passes:
     cast_s = _weight_cast_s(setup, work.parameters)
     forward = work.products.forward_s + slow * (work.streams_s + cast_s)
     weights_s = 0.0 if setup.plan.lora else work.products.weight_s
-    backward = work.products.input_s + weights_s + loss + slow * cast_s
+    again_s = work.products.forward_s if setup.framework.recomputes_logits else 0.0
+    backward = work.products.input_s + weights_s + again_s + loss + slow * cast_s
     held = work.parameters
     return Passes(_vector(head=forward), _vector(head=backward), weights_s, held, setup.trained(held), setup.wide_bytes)
 

@@ -370,11 +370,13 @@ def _dtype(text: str) -> str:
 def _attention(run: Run) -> str:
     """Return the kernel of attention that a run names; "" for the framework's where it names none that it can have.
 
-    Tables write "cudnn" for Transformer Engine, which runs another kernel where a framework switches cuDNN's off.
+    Tables write "cudnn" for Transformer Engine, which runs another kernel where a framework switches cuDNN's off, and
+    "sdpa" for PyTorch's function, whose kernel depends on the machine where a framework orders its choices.
     """
     kernel = _attention_kernel(run.text("attention"))
     framework, known = nearest_framework(run.text("framework"), shards=_zero(run) == 3)
-    return "" if known and kernel in framework.switched_off else kernel
+    ordered = bool(framework.attention_on) and run.text("attention") == "sdpa"
+    return "" if known and (ordered or kernel in framework.switched_off) else kernel
 
 
 def _attention_kernel(text: str) -> str:

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 from dataclasses import dataclass
 
+import msgspec
+
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group
 from perfmodel.core.hardware import Hardware
@@ -166,6 +168,7 @@ class Setup:
             gate_bytes=framework.gate_bytes,
             square_bytes=framework.square_bytes,
             gelu_new_bytes=self._counted("gelu_new_bytes") or framework.gelu_new_bytes,
+            routed_bytes=framework.routed_bytes,
             row_library=framework.row_library,
             split_bytes=framework.split_bytes,
             copies_queries=framework.copies_queries,
@@ -292,7 +295,13 @@ class Setup:
 
 
 def framework_on(framework: Framework, hardware: Hardware) -> Framework:
-    """Return a framework, or what stands for it on a machine for which it is not built."""
+    """Return a framework, or what stands for it on a machine for which it is not built, with its attention there."""
+    found = _built_for(framework, hardware)
+    kernel = found.attention_on.get(hardware.architecture.lower())
+    return msgspec.structs.replace(found, attention=kernel) if kernel else found
+
+
+def _built_for(framework: Framework, hardware: Hardware) -> Framework:
     try:
         capability = float(hardware.compute_capability)
     except ValueError:  # of another vendor, whose designs are not numbered so

@@ -38,6 +38,8 @@ class Shard(NamedTuple):
     norm_bytes, rotary_bytes, gate_bytes, square_bytes, gelu_new_bytes : what the kernels of a norm, of the rotary
         positions, of a gated activation, of a squared ReLU and of GPT-2's GELU move for an element of their output,
         forward and backward [B].
+    routed_bytes : what sorting tokens for experts, weighing what these give and adding it up move for an element of the
+        hidden state of each of a token's copies, forward and backward [B].
     row_library : library whose fused norms and softmax its own are like.
     split_bytes : what joining the gradients of queries, keys and values moves for an element of the hidden state [B].
     copies_queries : whether queries and values are copied out of the projection's output.
@@ -69,6 +71,7 @@ class Shard(NamedTuple):
     gate_bytes: tuple[float, float]
     square_bytes: tuple[float, float] = (4.0, 6.0)
     gelu_new_bytes: tuple[float, float] = (4.0, 6.0)
+    routed_bytes: tuple[float, float] = (8.0, 8.0)
     row_library: str = "triton"
     split_bytes: float = 0.0
     copies_queries: bool = False

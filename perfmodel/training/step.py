@@ -161,7 +161,7 @@ def _assemble(setup: Setup, gpus: list[StageGpu], known: bool, elsewhere: str) -
     inside, alone = (known_runs.beside(unmeasured) for unmeasured in apart)
     everything = inside.beside(Stretch.of(setup.constants.intervals[elsewhere])) if elsewhere else inside
     (low, high), laboratory, own = (stretch.around(total) for stretch in (everything, inside, alone))
-    flop, full, executed = step_flop(config, plan, setup.kernel)
+    flop, full, executed = step_flop(config, plan, setup.kernel, setup.framework.recomputes_logits)
     return TrainingStep(
         cluster=setup.cluster,
         plan=plan,

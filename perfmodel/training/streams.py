@@ -57,7 +57,8 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, kind: Ki
         backward = [*backward, e * shard.tokens * (width + (0.0 if kind.bare else config.ffn / shard.tp))]
     if kind.moe:
         routed = shard.outer_tokens * config.top_k * config.expert_width
-        forward, backward = [*forward, *[2 * e * routed] * 2], [*backward, *[2 * e * routed] * 2]
+        there, back = (wide * moved / 2.0 * routed for moved in shard.routed_bytes)
+        forward, backward = [*forward, *[there] * 2], [*backward, *[back] * 2]
     return forward, backward
 
 
@@ -132,11 +133,12 @@ def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
 
 
 def chains(config: ModelConfig, shard: Shard, backward: int, kind: Kind) -> int:
-    """Return how many kernels unfused norms, rotary positions and gates run beyond one each, in a pass.
+    """Return how many kernels unfused norms, rotary positions, gates and routes run beyond one each, in a pass.
 
     Each kernel of such a chain moves about `CHAIN_BYTES` an element.
     """
     counted = [shard.norm_bytes[backward]] * (kind.blocks + (shard.cross_seq > 0))
+    counted += [shard.routed_bytes[backward] / 2.0] * (2 * kind.moe)
     counted += [shard.rotary_bytes[backward]] * (config.rotary and kind.attends) + [shard.gate_bytes[backward]] * (
         config.gated and not kind.bare
     )

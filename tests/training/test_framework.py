@@ -289,3 +289,47 @@ def test_machines_after_a_release_run_a_later_one() -> None:
         step.time_s == pm.train("llama-3.1-8b", pm.Cluster("b200", gpus=8), plan.changed(framework="nemo 25.04")).time_s
     )
     assert any("not built for compute capability 10.0" in note for note in step.notes)
+
+
+@pytest.mark.parametrize("name", ["fsdp2-compile", "fsdp2-eager"])
+def test_torchtitan_runs_attention_of_cudnn_on_blackwell(name: str) -> None:
+    """Its list of kernels has cuDNN first from compute capability 10.0 on; a plan that names one has that one."""
+    plan = pm.TrainingPlan(batch=8, seq=16384, framework=name, recompute="selective_op")
+
+    def attention(machine: str, **changes: str) -> float:
+        return pm.train("llama-3.1-8b", pm.Cluster(machine, gpus=8), plan.changed(**changes)).terms_s["attention"]
+
+    assert attention("b200") == attention("b200", attention="cudnn") < attention("b200", attention="fa2")
+    assert attention("h100") == attention("h100", attention="fa2")
+
+
+def test_checkpointed_blocks_of_prime_rl_run_eager() -> None:
+    """Twice and more of the traffic of compiled blocks, and the same products."""
+    cluster, plan = pm.Cluster("h100", gpus=8), pm.TrainingPlan(batch=16, seq=16384, recompute="full", attention="fa2")
+    names = ("prime-rl-sft", "fsdp2-compile")
+    eager, compiled = (pm.train("qwen3-4b", cluster, plan.changed(framework=name)) for name in names)
+    assert eager.terms_s["memory_bound"] > 2.0 * compiled.terms_s["memory_bound"]
+    assert eager.terms_s["products"] == pytest.approx(compiled.terms_s["products"])
+    assert eager.time_s > 1.1 * compiled.time_s
+
+
+def test_chunks_of_logits_take_no_memory_and_are_multiplied_again() -> None:
+    """Products of one more forward pass of the head, 2 T V h FLOP, and 14 B a logit less in memory."""
+    config, cluster = find_model("qwen3-4b"), pm.Cluster("h100", gpus=8)
+    plan = pm.TrainingPlan(batch=16, seq=16384, recompute="full")
+    chunks, whole = (plan.changed(framework=name) for name in ("prime-rl", "prime-rl-sft"))
+    steps = [pm.train(config, cluster, one) for one in (chunks, whole)]
+    once = 2.0 * steps[0].tokens * config.vocab * config.embedding_dim
+    assert steps[0].hardware_flop - steps[1].hardware_flop == pytest.approx(once)
+    assert steps[0].flop == steps[1].flop
+    assert steps[0].terms_s["head"] - steps[1].terms_s["head"] > once / 8 / steps[0].peak_flop_per_s
+    used = [training_memory(config, cluster, one).peak.used_bytes for one in (chunks, whole)]
+    assert used[1] - used[0] == pytest.approx(14.0 * plan.seq * config.vocab, rel=0.1)
+
+
+def test_picotron_without_flash_attn_has_eager_norms_and_rotary_positions() -> None:
+    cluster, plan = pm.Cluster("a100-sxm4-80gb", gpus=2), pm.TrainingPlan(batch=4, seq=2048, tp=2, zero=0)
+    steps = [pm.train("llama-3.2-1b", cluster, plan.changed(framework=f"picotron{end}")) for end in ("-sdpa", "")]
+    assert steps[0].terms_s["memory_bound"] > 2.0 * steps[1].terms_s["memory_bound"]
+    assert steps[0].terms_s["products"] == steps[1].terms_s["products"]
+    assert steps[0].terms_s["attention"] == steps[1].terms_s["attention"]

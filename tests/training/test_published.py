@@ -83,7 +83,8 @@ def test_a_run_whose_measurement_is_impossible_is_left_out(cells: dict[str, str]
         ({"dtype": "FP8-CS"}, {"dtype": "fp8"}),
         ({"dtype": "FP8-MX"}, {"dtype": "mxfp8"}),
         ({"dtype": "amp_bf16"}, {"dtype": "bf16"}),
-        ({"attention": "sdpa"}, {"attention": "fa2"}),
+        ({"attention": "sdpa"}, {"attention": ""}),
+        ({"attention": "sdpa", "framework": "ddp-eager"}, {"attention": "fa2"}),
         ({"attention": "something"}, {"attention": ""}),
         ({"vp": "4", "pp": "1"}, {"vp": 1}),
         ({"cp": "2", "cp_balanced": "0"}, {"cp": 2, "cp_algorithm": "ring"}),
@@ -149,6 +150,18 @@ def test_a_kernel_that_a_framework_switches_off_did_not_run() -> None:
         assert run_plan(run_of(attention="cudnn", framework=name)).attention == "cudnn"
 
 
+def test_sdpa_is_the_kernel_that_pytorch_takes_on_the_machine() -> None:
+    """torchtitan orders PyTorch's kernels: FlashAttention 2 on Hopper, cuDNN's on Blackwell; FSDP1's has one."""
+
+    def kernel(**cells: str) -> str:
+        row = read_run(run_of(attention="sdpa", **cells), hardware)
+        return setup_of(row.config, row.cluster, row.plan).kernel
+
+    assert (kernel(), kernel(hardware="b200-sxm-180gb")) == ("fa2", "cudnn")
+    assert kernel(hardware="b200-sxm-180gb", framework="fsdp1-eager") == "fa2"
+    assert run_plan(run_of(attention="fa2", hardware="b200-sxm-180gb")).attention == "fa2"
+
+
 def test_experts_and_windows_are_read() -> None:
     found = read_experts("experts=128;topk=4;shared=0;window=128 every 2nd layer")
     assert (found.experts, found.top_k, found.window, found.every) == (128, 4, 128, 2)
@@ -182,7 +195,9 @@ def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
     [
         ("megatron-bridge 26.08", "megatron-bridge-26.06"), ("megatron-bridge 25.11", "megatron-bridge"),
         ("nemo-megatron", "nemo"), ("fms_fsdp", "fsdp2-compile"), ("torchtune", "torchtune"),
-        ("composer-fsdp-eager", "fsdp1-eager"), ("picotron", "picotron"), ("deepspeed zero3", "deepspeed"),
+        ("composer-fsdp-eager", "fsdp1-eager"), ("picotron", "picotron"), ("picotron-sdpa (fork)", "picotron-sdpa"),
+        ("prime-rl (fsdp2-compile)", "prime-rl"), ("prime-rl-sft (fsdp2-compile)", "prime-rl-sft"),
+        ("deepspeed zero3", "deepspeed"),
         ("megatron-lm e156d2fe (2022)", "megatron-2022"), ("Megatron-LM 8aa4619f (NGC 20.12)", "megatron-2021"),
         ("nemo dev (2025)", "megatron-bridge"), ("megatron-lm", "megatron-te"), ("fsdp2-eager (rocm)", "fsdp2-eager"),
         ("nemo 25.09 (transformer-engine 2.8)", "megatron-bridge"), ("nemo automodel (fsdp2)", "megatron-te"),

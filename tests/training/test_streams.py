@@ -17,7 +17,7 @@ from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import key_heads, key_value_width
 from perfmodel.training.step import train
-from perfmodel.training.streams import stream_bytes
+from perfmodel.training.streams import chains, stream_bytes
 from perfmodel.workloads.catalog import named_model
 from perfmodel.workloads.layer_kinds import DENSE, Kind
 
@@ -59,6 +59,23 @@ def test_tokens_of_experts_are_sorted_there_and_back():
     forward, backward = stream_bytes(H100, mixtral, shard(), Kind(moe=True))
     there_and_back = [4 * TOKENS * mixtral.top_k * mixtral.hidden] * 2
     assert forward[-2:] == backward[-2:] == there_and_back
+
+
+def test_what_sorts_weighs_and_adds_up_copies_of_tokens_is_counted_for_each_copy():
+    """Kernels that gather, permute, cast and weigh each of the k copies of a token, of h elements: 32 B and 42 B."""
+    mixtral = named_model("mixtral-8x7b")
+    fused, apart = shard(), shard()._replace(routed_bytes=(32.0, 42.0))
+    routed = TOKENS * mixtral.top_k * mixtral.hidden
+    for place, more in ((0, 32 - 8), (1, 42 - 8)):
+        before, after = (sum(stream_bytes(H100, mixtral, one, Kind(moe=True))[place]) for one in (fused, apart))
+        assert after - before == pytest.approx(more * routed)
+        # kernels of about 7 B: two halves of 16 B are one more each than fused ones, of 21 B two more
+        kernels = [chains(mixtral, one, place, Kind(moe=True)) for one in (fused, apart)]
+        assert kernels[1] - kernels[0] == (2, 4)[place]
+    assert moved(fused) == moved(apart)  # a dense layer has no experts
+    wide = [one._replace(dtype="fp32") for one in (fused, apart)]
+    before, after = (sum(stream_bytes(H100, mixtral, one, Kind(moe=True))[0]) for one in wide)
+    assert after - before == pytest.approx(2 * (32 - 8) * routed)
 
 
 def test_grouped_queries_and_values_are_copied_and_their_gradients_joined():
