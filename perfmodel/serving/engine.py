@@ -86,8 +86,8 @@ class Engine:
     format_kernels : format of the weights -> kernels of a layer beside ``kernels``, which quantise and widen.
     dense_prompts : prompts with no more keys than an indexer leaves attend to all of them; False chooses among them.
     scheduler : "chunked" (prompts in chunks beside decode), "chunked_recompute" (the same; a share of the cache stays
-        free on admission, and preempted sequences are computed anew), "prefill_first", "new_token_ratio" (the same, and requests
-        enter by an estimate of what the others still generate) or "static".
+        free on admission, and preempted sequences are computed anew), "prefill_first", "new_token_ratio" (the same,
+        and requests enter by an estimate of what the others still generate) or "static".
     chunked_above : models of longer contexts are read as "chunked_recompute" says on NVIDIA's machines, whatever
         ``scheduler`` says, unless their layers have windows or latent attention; 0: none.
     chunked_tokens : budget of tokens of a step then, where not told.
