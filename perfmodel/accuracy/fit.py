@@ -41,7 +41,7 @@ NEAR_STEPS = 6
 #: least scale of the residuals: shapes that a closed form cannot distinguish differ by this much
 NOISE = 0.03
 #: shares of the fitted dispatch that are tried where it varies from call to call
-HOST_SHARES = np.geomspace(0.3, 1.2, 36)
+HOST_SHARES = 0.3 * 4.0 ** (np.arange(53) / 35.0)  # to 2.35
 #: rows of one machine are not independent (one clock, one library), so more rows than this add no weight
 MOST_EVIDENCE = 400.0
 
@@ -213,6 +213,9 @@ class _Problem:
         centred: bool = False,
     ):
         self.family, self.groups, self.base, self.free, self.centred = family, groups, base, free, centred
+        # as `spread_dispatch_s`, whose dispatch is that of least relative error
+        varies = any(group.conditions.timing.includes_host for group in groups)
+        self.relative = varies and family.least_dispatch_s > 0.0
         self.low = np.log([c.low for c in free])
         self.high = np.log([c.high for c in free])
         self.prior = self.point(base)
@@ -244,8 +247,9 @@ class _Problem:
         return {**self.base, **fitted}
 
     def residuals(self, point: Floats) -> Floats:
-        """Return ln(predicted / measured) of all rows."""
-        return log_ratio(self.family, self.values(point), self.groups)
+        """Return ln(predicted / measured) of all rows, or predicted / measured - 1 where their dispatch varies."""
+        found = log_ratio(self.family, self.values(point), self.groups)
+        return np.expm1(found) if self.relative else found
 
     def jacobian(self, point: Floats) -> Floats:
         """Return the central differences; wave counts and split choices are steps, and each has to span some."""

@@ -286,6 +286,7 @@ class Kernels:
     fp8_tiles : library -> tiles of 8-bit products that it chooses by the rows m, each with the largest m that it
         serves.
     winograd_patches : (images, rows, columns) of outputs that one block of a fused Winograd kernel may cover.
+    winograd_tiles : tiles, in outputs x filters, of the fp32 products of Winograd's transformed images.
     softmax_threads : threads of a block of softmax where it has as many for every row, and keeps rows of whole
         vectors in shared memory.
     widens_fp8_keys : whether attention converts 8-bit keys and values to 16 bits in software.
@@ -308,6 +309,7 @@ class Kernels:
     gemm_batched_share: float = 1.0
     fp8_tiles: Mapping[str, tuple[tuple[int, int, float], ...]] = field(default_factory=lambda: MappingProxyType({}))
     winograd_patches: tuple[tuple[int, int, int], ...] = ()
+    winograd_tiles: Tiles = ()
     softmax_threads: int | None = None
     widens_fp8_keys: bool = False
     translation_cost: float = 0.0

@@ -172,6 +172,7 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
             for library, tiles in kernels.fp8_tiles.items()
         },
         winograd_patches=list(kernels.winograd_patches),
+        winograd_tiles=list(kernels.winograd_tiles),
         **{name: getattr(kernels, name) for name in PLAIN_KERNELS},
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),

@@ -52,6 +52,7 @@ class MachineFigures(Reportable):
             "kernels gemm_batched_tiles": _sizes(kernels.gemm_batched_tiles),
             **{f"kernels.fp8_tiles {library}": _sizes(tiles) for library, tiles in kernels.fp8_tiles.items()},
             "kernels winograd_patches": _sizes(kernels.winograd_patches),
+            "kernels winograd_tiles": _sizes(kernels.winograd_tiles),
             "kernels widens_fp8_keys": kernels.widens_fp8_keys,
         }
         return {key: "yes" if value is True else str(value) for key, value in facts.items() if value}

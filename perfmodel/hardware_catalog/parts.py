@@ -257,5 +257,6 @@ def to_kernels(kernels: KernelsSpec, place: str) -> Kernels:
             }
         ),
         winograd_patches=tuple(kernels.winograd_patches),
+        winograd_tiles=tuple(kernels.winograd_tiles),
         **{name: getattr(kernels, name) for name in PLAIN_KERNELS},
     )

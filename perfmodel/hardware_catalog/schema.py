@@ -191,6 +191,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         number of rows], the last one without a limit (default: every tile of the tensor engine).
     winograd_patches : [images, rows, columns] of outputs that a block of the fused Winograd kernel may cover (default:
         1 x 8 x 16 only).
+    winograd_tiles : [rows, columns] of the tiles of fp32 products of transformed images by filters, in Winograd's
+        algorithm of separate kernels (default: 64 x 64 and 32 x 128).
     softmax_threads : threads of a block of softmax where every row has as many (default: as PyTorch chooses for CUDA).
     widens_fp8_keys : whether attention converts 8-bit keys to 16 bits in software (default false).
     translation_cost : time that fp32 products take longer by where address translation reaches none of a wave's rows,
@@ -212,6 +214,7 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     gemm_batched_share: Share = 1.0
     fp8_tiles: dict[str, list[list[Count]]] = {}
     winograd_patches: list[tuple[Count, Count, Count]] = []
+    winograd_tiles: list[tuple[Count, Count]] = []
     softmax_threads: Count | None = None
     widens_fp8_keys: bool = False
     translation_cost: float = 0.0
@@ -225,7 +228,10 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 #: keys of ``[kernels]`` that are lists or words about them; the others stand in `perfmodel.core.hardware.Kernels` as is
-_KERNEL_LISTS = ("gemm_tiles", "gemm_batched_tiles", "fp8_tiles", "winograd_patches", "source", "note")
+_KERNEL_LISTS = (
+    *("gemm_tiles", "gemm_batched_tiles", "fp8_tiles", "winograd_patches", "winograd_tiles"),
+    *("source", "note"),
+)
 PLAIN_KERNELS = tuple(name for name in KernelsSpec.__struct_fields__ if name not in _KERNEL_LISTS)
 
 

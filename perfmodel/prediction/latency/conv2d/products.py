@@ -30,6 +30,7 @@ from perfmodel.prediction.latency.conv2d.steps import (
 )
 from perfmodel.prediction.latency.family import Values, scaled
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, INSTRUCTIONS, beside
+from perfmodel.prediction.latency.gemm.rates import DEPTH_LANES
 from perfmodel.prediction.latency.machine import AMD, Machine
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, SPLIT_K, Terms, smooth_max
 
@@ -64,8 +65,8 @@ INDEXED_TAPS, INDEXED = 9.0, 1.5
 #: outputs in flight that keep an SM busy in fp32 where copies to shared memory bypass the registers: any block does.
 #: Six convolutions of 3 x 3 that are 12 to 99 blocks of 128 x 32 on 132 SMs reach 0.38 to 0.47 of the peak of as many
 #: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
-#: all were in view). Without such copies the depth of fp32 products holds, which NeuSight's rows ask for
-COPIED_DEPTH = 0.0
+#: all were in view). Without, so many a lane (NeuSight @ 6945927d9afc: P100, T4, V100 and P4 alone 77, 93, 155, 148)
+COPIED_DEPTH, LANE_DEPTH = 0.0, 128.0
 #: dtypes and channels of images whose convolutions run on the vector engine where they do not fill such a vector. For a
 #: first layer of 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32
 #: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
@@ -115,11 +116,12 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
         values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
         values |= {"ragged": 1.0, "bounds": 1.0, "byte_energy": 0.0, "batch_energy": 1.0}
         values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
-        if machine.copies_to_shared and not batched:
+        if not machine.copies_to_shared:
+            values["depth"] = LANE_DEPTH * max(DEPTH_LANES, machine.flop_per_clock_per_sm / 2.0)
+        elif not batched:
             values["depth"] = COPIED_DEPTH
-        tiles = PRODUCT_TILES if batched else IMPLICIT_TILES
-        # The unfolded matrix does not lie in memory, so that its rows cost nothing there.
-        kernels = Kernels(gemm_tiles=tiles, gemm_batched_tiles=tiles)
+        tiles = (machine.kernels.winograd_tiles or PRODUCT_TILES) if batched else IMPLICIT_TILES
+        kernels = Kernels(gemm_tiles=tiles, gemm_batched_tiles=tiles)  # rows that lie in no memory cost nothing there
         key = ("conv2d", batched)
         if key not in machine.cache:
             machine.cache[key] = replace(machine, kernels=kernels)

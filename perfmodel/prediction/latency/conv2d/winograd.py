@@ -22,15 +22,18 @@ FUSED_PATCHES = ((1, 8, 16),)
 FUSED_BLOCKS = 2.0
 #: a block reads its 8 x 16 pixels and those around them, 10 rows of 72 B in sectors of 32 B: 100 B on average
 HALO = 10.0 * 100.0 / (8.0 * 16.0 * 4.0)
-#: length of c that the fused kernel's transforms take
-FUSED_FILL = 20.0
+#: energy of a FLOP of the fused kernel over that of matrix products: its transforms draw power, and count no FLOP. On
+#: P4 implicit GEMMs reach 4.5 TFLOP/s in calls of 0.5 to 10 ms alike, where the fused kernel falls from 3.9 to 3.1
+#: (NeuSight @ 6945927d9afc). Of 1, 1.25, 1.5 and 2, the last three leave the same error there and on T4
+FUSED_ENERGY = 1.25
 #: with few channels the fused kernel loses to implicit GEMM by more than its arithmetic says: its time grows by
-#: (8.5 / c)^2, so that on V100 implicit GEMM is chosen up to c k / (c + k) = 11 and Winograd from 21 on. By the names
-#: of the kernels that cuDNN's benchmark mode chose (NeuSight @ 6945927d9afc), GEMM or not is right in 92.3 % of 3017
-#: convolutions of random sizes on V100 and 91.5 % of 3029 on T4; 92.1 and 90.9 % without the factor. Their times are
-#: as far off with it as without, 14.6 %. A factor of implicit GEMM that falls with the images, which would mend what
-#: is missed below 9 x 9 pixels, adds 0.1 points on the half of the rows that it was not chosen on, and is left out
-FEW_CHANNELS = 8.5
+#: (16 / c)^2, so that on V100 implicit GEMM is chosen up to c k / (c + k) = 11 and Winograd from 21 on. By the names
+#: of the kernels that cuDNN's benchmark mode chose (NeuSight @ 6945927d9afc), GEMM or not is right in 93 % of 3017
+#: convolutions of random sizes on V100, 93 % of 3029 on T4, 89 % of 3039 on P4 and 94 % of 3018 on P100 (all in view);
+#: with 8.5 in 92, 92, 88 and 93 %. Their times are as far off with either. A factor of implicit GEMM that falls with
+#: the images, which would mend what is missed below 9 x 9 pixels, adds 0.1 points on the half of the rows that it was
+#: not chosen on, and is left out
+FEW_CHANNELS = 16.0
 #: outputs along one side of a tile of the separate Winograd kernels; its products see (4 + 2)^2 = 36 numbers
 SIDE = 4.0
 POINTS = (SIDE + 2.0) ** 2
@@ -58,11 +61,11 @@ def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> 
     # 16 products of 32 x 32 x c, a multiply-add counted as 2
     reached = c["fused"] / (1.0 + gather_share(machine)) * machine.peak_flop_per_s
     rate = reached / machine.sm_count
-    wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (ceil(sizes.channels / 8.0) * 8.0 + FUSED_FILL) / rate
+    wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (ceil(sizes.channels / 8.0) * 8.0 + c["fused_fill"]) / rate
     full = 32.0 * sizes.images * sizes.p * sizes.q / 4.0 * sizes.filters * sizes.channels
     ideal = full / reached
     busy = maximum(1.0, ceil(waves)) * wave
-    power = waves * wave * reached * s_per_flop(machine, c["energy"], conditions.load)
+    power = waves * wave * reached * s_per_flop(machine, FUSED_ENERGY * c["energy"], conditions.load)
     power = maximum(0.0, power - gemm.pause_s(machine, conditions))
     speed = c["eta"] * machine.bandwidth_bytes_per_s
     arithmetic = Terms(
@@ -81,9 +84,9 @@ def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> 
 
 
 def few_channels(channels: Number) -> Number:
-    """Return the fused kernel's time over what its arithmetic and traffic say: 1 + (8.5 / c)^2.
+    """Return the fused kernel's time over what its arithmetic and traffic say: 1 + (16 / c)^2.
 
-    >>> few_channels(8.5), round(few_channels(85.0), 3)
+    >>> few_channels(16.0), round(few_channels(160.0), 3)
     (2.0, 1.01)
     """
     return 1.0 + (FEW_CHANNELS / channels) ** 2.0
