@@ -115,7 +115,7 @@ def test_data_in_a_cache_has_a_bound_of_its_own(simple_gpu: Hardware) -> None:
     assert (p.fits_in, p.resident_limiter) == ("l2", "l2")
     assert p.resident_bound_time_s == pytest.approx(1.5e-6)
     # and since it moves in less than a launch takes, launching is what to mend
-    assert p.advice == EXPECTED["launch"]
+    assert p.advice == EXPECTED["launch, in a cache"]
 
 
 def test_what_fits_nowhere_is_said(simple_gpu: Hardware) -> None:
