@@ -1,4 +1,4 @@
-"""Names of C++ kernels as people read them: the function, without namespace, return type and arguments."""
+"""Names of kernels as people read them: of C++ the function, without namespace, return type and arguments."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ _NAMELESS = re.compile(r"(\(anonymous namespace\)|<?unnamed>)::")
 _TEMPLATE = re.compile(r"\w<")
 #: parameters right behind a name: a pointer, a reference or a type of C
 _PARAMETERS = re.compile(r"\w\([^()]*(\w ?[*&]|\b(const|unsigned|char|short|int|long|float|double|bool)\b)")
+
+#: longer names, as kernels with their template arguments have them, are shortened in tables for people
+_LONGEST_NAME = 48
 
 
 def function_of(name: str) -> str:
@@ -40,6 +43,18 @@ def function_of(name: str) -> str:
     if function in _GENERIC and spaces:
         function = f"{spaces[-1]}::{function}"
     return function + (f"<{functor.group(1)}>" if functor else "") or bare
+
+
+def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
+    """Return a name of at most 48 characters: both ends of a longer one, which tell kernels apart.
+
+    >>> short_name("void kernel<" + "int, " * 20 + "float>(Params)")
+    'void kernel<int, int, int, int, ...loat>(Params)'
+    """
+    if len(name) <= longest:
+        return name
+    front = longest * 2 // 3
+    return f"{name[:front]}...{name[front + 3 - longest :]}"
 
 
 def _outside(text: str) -> str:

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.kernel_name import function_of
-from perfmodel.core.report import short_name
+from perfmodel.core.kernel_name import function_of, short_name
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, Limiter
 from perfmodel.diagnosis.advice.collect import collect_advice

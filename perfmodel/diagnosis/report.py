@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.kernel_name import function_of
-from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.kernel_name import function_of, short_name
+from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
 from perfmodel.diagnosis.fusion import Fusion
