@@ -29,6 +29,8 @@ _PACKAGE = "perfmodel.records.benchmark_formats"
 class BenchmarkFormat(Protocol):
     """A module that reads the benchmark records of one tool."""
 
+    __name__: str
+
     def recognises(self, document: Any) -> bool:
         """Whether a parsed JSON document is of this tool."""
         ...

@@ -244,7 +244,7 @@ def _(
     several = len(found.clusters) > 1
     study = Study(tuple(each.step for each in found.best), tokens, price_per_gpu_hour)
     rows = [{"rank": each.rank, **row_of(each.step, study)} for each in found.best]
-    left = ", ".join(f"{count:,} by {reason}" for reason, count in found.left_out.items())
+    left = ", ".join(f"{count:,} ({reason})" for reason, count in found.left_out.items())
     notes = [
         f"{found.considered:,} combinations, {found.fit:,} can run and fit" + (f"; left out: {left}." if left else "."),
         f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best, also without what "
