@@ -152,14 +152,16 @@ def _changes(study: Study) -> Report:
     """Return the changes after which a step fits."""
     rows = [
         {
+            "rank": rank,
             "change": change.text,
             "time_s": change.time_s,
             "memory_total_bytes": change.total_bytes,
             "tight": change.tight,
         }
-        for change in study.changes
+        for rank, change in enumerate(study.changes, start=1)
     ]
     columns = (
+        Column("rank", "#"),  # a change of several options may take two lines
         Column("change"),
         Column("time_s", "step", "s"),
         Column("memory_total_bytes", "memory", "iB", show_row=_changed_memory),

@@ -179,3 +179,11 @@ def test_what_a_product_of_few_bits_contains_is_said(library: str, params: dict[
     # where it is said to be in the time, it is; where it is said not to be, it is not
     given = pm.predict(op.changed(quantized=True), "h100", library=library).predicted_time_s
     assert (pm.predict(op, "h100", library=library).predicted_time_s > given) == (text == WITH)
+
+
+def test_the_advice_comes_before_where_the_figures_come_from() -> None:
+    lines = summarize([pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp8"), "h100")])
+    starts = [
+        next(place for place, line in enumerate(lines) if word in line) for word in ("ompute-bound", "Predicted from")
+    ]
+    assert starts == [0, len(lines) - 1]
