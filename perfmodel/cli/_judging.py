@@ -13,7 +13,7 @@ from perfmodel.accuracy.published import PublishedRuns, combined
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.cli._sharing import Sharing, for_workers
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, UsageError
 from perfmodel.hardware_catalog import hardware, same_machine
 
 _Judged = TypeVar("_Judged")
@@ -108,7 +108,8 @@ def _judge_runs(task: _Task) -> PublishedRuns:
 def _check_machines(chosen: Sequence[Hardware], names: Sequence[str]) -> None:
     """Raise a UsageError where no row was measured on a machine that was chosen."""
     if chosen and names and not any(same_machine(name, machine) for name in names for machine in chosen):
-        raise unknown_name("machine of the tables", chosen[0].name, dict.fromkeys(names), place="--on")
+        asked, found = (", ".join(sorted(set(some))) for some in ((one.name for one in chosen), names))
+        raise UsageError(f"no row was measured on {asked}.", place="--on", remedy=f"The rows are of {found}.")
 
 
 def _among(chosen: Sequence[Hardware]) -> Callable[[str], Hardware]:

@@ -31,6 +31,8 @@ _CONFIDENCE = 0.95
 _LARGEST_LOG = 700.0
 #: factor above which a change is not written in per cent: an interval that reaches it says nothing
 _LARGEST_FACTOR = 1000.0
+#: changes from here on are printed as factors: ten times the time
+_AS_FACTOR = 9.0
 
 
 @dataclass(frozen=True)
@@ -219,12 +221,31 @@ def compare(
 
 
 def format_change(change: float | None) -> str:
-    """Return a change in per cent with its sign and one decimal; beyond a factor of 1000 only that it is beyond.
+    """Return a change in per cent with its sign and one decimal, from ten times the time on as a factor.
 
-    >>> format_change(0.0312), format_change(None), format_change(1e20)
-    ('+3.1 %', '-', 'more than 1000x')
+    Beyond a factor of 1000 either way it says only that the change is beyond it.
+
+    >>> format_change(0.0312), format_change(None), format_change(186.2)
+    ('+3.1 %', '-', '187x')
+    >>> format_change(1e20), format_change(1e-20 - 1)
+    ('more than 1000x', 'less than 0.001x')
     """
-    return "-" if change is None else beyond(change) or f"{100 * change:+.1f} %"
+    if change is None:
+        return "-"
+    factor = f"{1 + change:.3g}x" if change >= _AS_FACTOR else ""
+    return beyond(change) or factor or f"{100 * change:+.1f} %"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """Return after / before with four digits; beyond a factor of 1000 either way only that it is beyond.
+
+    >>> format_ratio(1.50112), format_ratio(4e-36), format_ratio(5e37), format_ratio(None)
+    ('1.501', '< 0.001', '> 1000', '-')
+    """
+    if ratio is None:
+        return "-"
+    past = f"> {_LARGEST_FACTOR:g}" if ratio > _LARGEST_FACTOR else f"< {1 / _LARGEST_FACTOR:g}"
+    return past if beyond(ratio - 1) else f"{ratio:.4g}"
 
 
 def format_interval(low: float | None, high: float | None) -> str:
@@ -232,17 +253,21 @@ def format_interval(low: float | None, high: float | None) -> str:
 
     >>> format_interval(-0.01, 0.03), format_interval(None, None), format_interval(-0.5, 1e20)
     ('-1.0 to +3.0 %', 'unknown', '-50.0 % to more than 1000x')
+    >>> format_interval(0.2, 14.0)
+    '+20.0 % to 15x'
     """
     if low is None or high is None:
         return "unknown"
-    if beyond(low) or beyond(high):
+    if beyond(low) or beyond(high) or high >= _AS_FACTOR:
         return f"{format_change(low)} to {format_change(high)}"
     return f"{100 * low:+.1f} to {100 * high:+.1f} %"
 
 
 def beyond(change: float) -> str:
-    """Return "more than 1000x" for a change (a fraction) beyond that factor, which per cent do not show, else ""."""
-    return f"more than {_LARGEST_FACTOR:g}x" if 1 + change > _LARGEST_FACTOR else ""
+    """Return "more than 1000x" or "less than 0.001x" for a change (a fraction) beyond that factor, else ""."""
+    if 1 + change > _LARGEST_FACTOR:
+        return f"more than {_LARGEST_FACTOR:g}x"
+    return f"less than {1 / _LARGEST_FACTOR:g}x" if 1 + change < 1 / _LARGEST_FACTOR else ""
 
 
 def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:

@@ -19,6 +19,7 @@ from perfmodel.comparison.compare import (
     beyond,
     format_change,
     format_interval,
+    format_ratio,
 )
 from perfmodel.comparison.pairing import IDENTITY, BenchRow, differing_facts
 from perfmodel.core.report import Column, Report, report
@@ -51,9 +52,9 @@ COLUMNS = (
 SUMMARY_COLUMNS = (
     Column("rows_of", "geometric mean over"),
     Column("rows"),
-    Column("ratio", "after / before"),
-    Column("low"),
-    Column("high"),
+    Column("ratio", "after / before", show=format_ratio),
+    Column("low", show=format_ratio),
+    Column("high", show=format_ratio),
     Column("verdict"),
 )
 

@@ -27,8 +27,6 @@ from perfmodel.core.units import format_binary, format_si
 
 #: version of the JSON output: 2 uses the words of `perfmodel.core.vocabulary` throughout
 SCHEMA_VERSION = 2
-#: longer names, as kernels with their template arguments have them, are shortened in tables for people
-_LONGEST_NAME = 48
 #: longest text of a result in an interactive session [characters]: two or three lines of a terminal
 _LONGEST_HEADLINE = 240
 #: rows of a long table that are made, and written, at a time: a tenth of a second
@@ -245,6 +243,15 @@ class Report:
         behind = self._behind((f"Interrupted: the first {written} of {total} rows.",) if written < total else ())
         yield "\n  ]" + ("," + _json(behind).removeprefix("{") if behind else "\n}") + "\n"
 
+    def __repr__(self) -> str:
+        """Return the headline, or how many rows there are: all fields would fill pages."""
+        return f"<Report of {self.command}: {self.headline}>"
+
+    def __str__(self) -> str:
+        """Return the table that `perfmodel` prints, in 80 columns: ``print(pm.report(result))``."""
+        text: str = importlib.import_module("perfmodel.render.table").render(self)
+        return text.rstrip("\n")
+
     def _repr_html_(self) -> str:
         """Show the report as a table in a notebook."""
         import html
@@ -354,18 +361,6 @@ def _plain(value: float, digits: int) -> str:
 def _shortened(text: str, longest: int) -> str:
     """Return a text of at most some characters: the beginning of a longer one."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
-
-
-def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
-    """Return a name of at most 48 characters: both ends of a longer one, which tell kernels apart.
-
-    >>> short_name("void kernel<" + "int, " * 20 + "float>(Params)")
-    'void kernel<int, int, int, int, ...loat>(Params)'
-    """
-    if len(name) <= longest:
-        return name
-    front = longest * 2 // 3
-    return f"{name[:front]}...{name[front + 3 - longest :]}"
 
 
 def number(value: object) -> float | None:

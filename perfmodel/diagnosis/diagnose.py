@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import short_name
+from perfmodel.core.kernel_name import function_of, short_name
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, Limiter
 from perfmodel.diagnosis.advice.collect import collect_advice
@@ -177,7 +177,7 @@ def _too_fast(run: MeasuredRun) -> tuple[str, ...]:
     total_s = math.fsum(limit.entry.time_s for limit in run.limits.values())
     share = math.fsum(limit.entry.time_s for limit in flagged) / total_s
     names = ", ".join(
-        f"{short_name(limit.entry.name)} ({1 / (limit.efficiency or 1.0):.2g} of its bound)"
+        f"{short_name(function_of(limit.entry.name))} ({1 / (limit.efficiency or 1.0):.2g} of its bound)"
         for limit in flagged[:_LISTED]
     )
     more = f" and {len(flagged) - _LISTED} more" if len(flagged) > _LISTED else ""

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.kernel_name import function_of, short_name
+from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
 from perfmodel.diagnosis.fusion import Fusion
@@ -127,7 +128,8 @@ def _evidence_text(row: Mapping[str, Any]) -> str:
 
 
 def _piece(evidence: Mapping[str, Any], *, with_detail: bool) -> str:
-    name, time_s, count, detail = (evidence[key] for key in ("what", "time_s", "count", "detail"))
+    what, time_s, count, detail = (evidence[key] for key in ("what", "time_s", "count", "detail"))
+    name = function_of(what)
     name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
     time = f" {format_si(time_s, 's', 3)}" if time_s is not None else ""
     times = f", {count} times" if count and count > 1 else ""

@@ -33,6 +33,8 @@ _CATALOG_COLUMNS = (
     Column("peak_flop_per_s", unit="FLOP/s", shown=False),
     Column("ridge_point_flop_per_byte", unit="FLOP/B", shown=False),
 )
+#: tables of the latency model's constants
+_FITTED = "latency."
 _DETECT_COLUMNS = (
     Column("device"),
     Column("name"),
@@ -84,9 +86,14 @@ def _catalog_row(machine: Hardware) -> dict[str, Any]:
 
 @report.register
 def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
-    """Return one row for each figure, and the sources as a numbered list below the table."""
+    """Return one row for each figure, and the sources as a numbered list below the table.
+
+    People see what the machine has. The hundreds of constants of the latency model, most of them without a unit, mean
+    something only beside its formulas.
+    """
     machine, figures = result.machine, result.figures
-    sources = list(dict.fromkeys(text for item in figures for text in (item.source, item.sustained_source) if text))
+    shown = [item for item in figures if not item.table.startswith(_FITTED)]
+    sources = list(dict.fromkeys(text for item in shown for text in (item.source, item.sustained_source) if text))
     numbers = {source: f"[{number}]" for number, source in enumerate(sources, start=1)}
     columns = (
         Column("table", merge=True),
@@ -104,13 +111,23 @@ def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Re
         *([f"Also known as: {names}."] if names else []),
         *(f"{key}: {fact}." for key, fact in result.facts.items()),
         *(f"{number} {source}" for source, number in numbers.items()),
-        *dict.fromkeys(f"{item.table} {item.key}: {item.note}" for item in figures if item.note),
+        *dict.fromkeys(f"{item.table} {item.key}: {item.note}" for item in shown if item.note),
         *dict.fromkeys(f"{table}: {note}" for table, note in machine.notes.items()),
     )
     rows = [_figure_row(figure) for figure in figures]
-    title = f"{machine.title} ({machine.vendor}, {machine.architecture})"
-    context = {**context, "hardware": machine.name, "file": machine.path}
-    return Report("hardware show", columns, rows, context, notes=notes, title=title)
+    fitted = len(figures) - len(shown)
+    return Report(
+        "hardware show",
+        columns,
+        rows,
+        {**context, "hardware": machine.name, "file": machine.path},
+        notes=notes,
+        title=f"{machine.title} ({machine.vendor}, {machine.architecture})",
+        people_rows=[_figure_row(figure) for figure in shown] if fitted else None,
+        unlisted=f"{fitted} constants that measurements set: JSON and CSV have them, each with its source."
+        if fitted
+        else "",
+    )
 
 
 def _figure_row(figure: Figure) -> dict[str, Any]:

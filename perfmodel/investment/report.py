@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel import storage
-from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.kernel_name import short_name
+from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.investment.amdahl import ScalingFit, parallel_efficiency
 from perfmodel.investment.chains import PAYBACK, ROI, TIME

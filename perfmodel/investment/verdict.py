@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import short_name
+from perfmodel.core.kernel_name import short_name
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
 from perfmodel.investment.amdahl import time_saved_fraction

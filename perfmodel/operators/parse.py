@@ -234,6 +234,10 @@ def _sizes(op: str, key: str, text: str, least: float = 1) -> Any:
         return _size(op, key, text)
     first_text, _, rest = text.partition("..")
     last_text, plus, step_text = rest.partition("+")
+    for end, size in (("first size", first_text), ("last size", last_text), *([("step", step_text)] if plus else [])):
+        if not size.strip():
+            remedy = f"Write {op} 1..8, say." if op.startswith("--") else f"Write it as {key}=64..8192 or 64..512+64."
+            raise UsageError(f"{key}={text} has no {end}.", place=op, remedy=remedy)
     first, last = _size(op, key, first_text), _size(op, key, last_text)
     if not least <= first <= last <= LARGEST_SIZE:
         raise UsageError(

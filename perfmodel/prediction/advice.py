@@ -23,6 +23,10 @@ MOVED_AGAIN = 1.6
 
 ADVICE = {
     "launch": "launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph",
+    "launch, in a cache": (
+        "launch-bound with its data in a cache, memory-bound without: fuse it with its neighbours, batch calls, or "
+        "replay them from a CUDA graph"
+    ),
     "memory, well used": "memory-bound at >= 75 % of bandwidth: stop tuning this kernel, fuse it with its neighbours",
     "memory": "memory-bound below 75 % of bandwidth: check coalescing, vector loads, occupancy and extra passes",
     "memory, moved again": (
@@ -48,8 +52,12 @@ ADVICE = {
 #: the same rules for an operator that nobody ran
 EXPECTED = {
     "launch": (
-        "launch-bound: a launch costs as much time as the work, or as the work would with its data in a cache; "
-        "batching calls, fusing kernels or a CUDA graph changes that"
+        "launch-bound: a launch costs as much time as the work; batching calls, fusing kernels or a CUDA graph changes "
+        "that"
+    ),
+    "launch, in a cache": (
+        "launch-bound with its data in a cache, memory-bound without: fusion with neighbours changes both, batching "
+        "calls or a CUDA graph the first"
     ),
     "memory, well used": (
         "memory-bound: bytes over bandwidth set the time; fusion with neighbours, a narrower dtype or data that stays "
@@ -108,8 +116,10 @@ def advise(
 
     The first of these rules that holds:
 
-    - launch-bound, if the bound is the launch floor, or the launch overhead is over half of the time, or the data fits
-      a cache and moves from there in less than the launch overhead;
+    - launch-bound, if the bound is the launch floor, or the launch overhead is over half of the time;
+    - launch-bound with the data in a cache, if memory is the limiter, the data fits a cache and moves from there in
+      less than the launch overhead, and this is over half of what then remains of the time: all but the traffic to the
+      memory;
     - link-bound, if a link is the limiter; a copy from pageable host memory can be pinned;
     - compute-bound, if compute is the limiter; poorly used below 50 % of the ceiling, where the prediction may spend
       most of the time on traffic;
@@ -129,14 +139,18 @@ def advise(
     """
     texts, link = ADVICE if measured else EXPECTED, "pageable" if pageable else "link"
     share = np.divide(bound_time_s, time_s)
-    launch = (limiter == Limiter.LAUNCH) | (time_s < 2 * launch_s) | (resident_time_s < launch_s)
+    launch = (limiter == Limiter.LAUNCH) | (time_s < 2 * launch_s)
+    # A kernel that computes for long, as a norm does over few long rows, is no faster with its data in a cache.
+    remains = np.subtract(time_s, moving_s) < 2 * launch_s
+    cached = (resident_time_s < launch_s) & remains & (limiter != Limiter.COMPUTE)
     poor = where(np.isin(spent_on, _TRAFFIC), _CODES["compute, by traffic"], _CODES["compute, poorly used"])
     compute = where(share < COMPUTE_POORLY_USED, poor, _CODES["compute"])
     again = where(moving_s > MOVED_AGAIN * bound_time_s, _CODES["memory, moved again"], _CODES["memory"])
     below = where(spent_on == Limiter.COMPUTE, _CODES["memory, by arithmetic"], again)
     memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], below)
     inside = where(limiter == Limiter.COMPUTE, compute, memory)
-    code: NDArray[np.intp] | int = where(launch, _CODES["launch"], where(limiter == Limiter.LINK, _CODES[link], inside))
+    resident = where(cached, _CODES["launch, in a cache"], where(limiter == Limiter.LINK, _CODES[link], inside))
+    code: NDArray[np.intp] | int = where(launch, _CODES["launch"], resident)
     if isinstance(code, int) or code.ndim == 0:
         return texts[_NAMES[int(code)]]
     # An array of references: a sentence of 110 characters for each of a million points would take 440 MB.

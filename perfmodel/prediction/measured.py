@@ -69,7 +69,7 @@ class Measured(Reportable):
         )
         return (
             f"{p.label} on {p.hardware}: {format_si(self.measured_time_s, 's')} is {self.verdict}: "
-            f"{format_si(self.measured_time_s / float(p.predicted_time_s), '', 3)} times the expected "
+            f"{_times(self.measured_time_s / float(p.predicted_time_s))} the expected "
             f"{format_si(float(p.predicted_time_s), 's')} ({low} to {high}), "
             f"{share}."
         )
@@ -254,3 +254,12 @@ def _expected_s(op: Operator, hardware: Hardware, p: Prediction, **changes: Any)
         return float(predict(other, hardware, **{**conditions, **changes}).predicted_time_s)
     except UsageError:
         return math.inf
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio with three digits, also where the last ones are 0.
+
+    >>> _times(1.0), _times(26.34), _times(12345.0)
+    ('1.00 times', '26.3 times', '12345 times')
+    """
+    return f"{ratio:#.3g} times" if 1e-3 < ratio < 99.5 else f"{format_si(ratio, '', 3)} times"

@@ -12,6 +12,7 @@ from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.record import record
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.core.work import Number, Text, Work, plain
 from perfmodel.operators.base import Operator
@@ -84,6 +85,18 @@ class Prediction(Reportable):
     def name(self) -> str:
         """The label that the operator was given, or ""."""
         return self.operator.name
+
+    def __repr__(self) -> str:
+        """Return machine, bound and expectation in a line; of several points the least and the most."""
+        times = np.ravel(np.asarray(self.predicted_time_s, dtype=float))
+        if times.size == 1:
+            ends = (self.predicted_time_s, self.predicted_time_low_s, self.predicted_time_high_s, self.bound_time_s)
+            expected, low, high, bound = (format_si(np.ravel(end)[0], "s", 3) for end in ends)
+            bound = f"bound {bound} by {np.ravel(self.limiter)[0]}"
+            call = f"{self.label} {self.rows()[0]['dimensions']} {self.dtype}"
+            return f"<Prediction: {call} on {self.hardware}, predicted {expected} ({low} to {high}), {bound}>"
+        least, most = (format_si(float(end), "s", 3) for end in (times.min(), times.max()))
+        return f"<Prediction: {self.label} on {self.hardware}, {times.size} points, predicted {least} to {most}>"
 
     @property
     def label(self) -> str:

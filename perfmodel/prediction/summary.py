@@ -36,17 +36,16 @@ WORTH_PADDING = 0.9
 def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
-    They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, the release whose kernels they are of, whether products quantise their input, calls whose bound
-    another algorithm or a cache passes, calls that are less sure than others, exchanges over a bridge, copies within a
-    memory that host and device share, exchanges whose highest bus bandwidth is not a link's peak, working sets that fit
-    a cache or exceed the memory, products that are faster when padded, and the advice.
+    They are totals where operators are counted or listed (calls one after another, nothing overlapped), the advice,
+    calls whose bound another algorithm or a cache passes, calls that are less sure than others, exchanges over a
+    bridge, copies within a memory that host and device share, exchanges whose highest bus bandwidth is not a link's
+    peak, working sets that fit a cache or exceed the memory, products that are faster when padded, the release whose
+    kernels the calls are of, whether products quantise their input, and the basis of the predictions: the user's next
+    step comes first, and where the figures come from last.
     """
     return [
         *_totals(predictions),
-        *_bases(predictions),
-        *_releases(predictions),
-        *_quantising(predictions),
+        *_advice(predictions),
         *_by_other_algorithms(predictions),
         *_from_caches(predictions),
         *_doubts(predictions),
@@ -55,7 +54,9 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
         *_bus_bandwidths(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
-        *_advice(predictions),
+        *_releases(predictions),
+        *_quantising(predictions),
+        *_bases(predictions),
     ]
 
 

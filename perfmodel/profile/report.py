@@ -7,7 +7,8 @@ from typing import Any
 
 from perfmodel import storage
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.kernel_name import short_name
+from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.profile.profile import Profile
 

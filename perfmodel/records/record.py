@@ -67,7 +67,7 @@ def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) 
         _check_command(document, place, commands, remedy)
     try:
         checked = msgspec.convert(document, Document)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise InputFileError(f"is not a record: {reason_of(error)}.", place=place, remedy=remedy) from None
     if not checked.rows:
         raise InputFileError("the record has no rows.", place=place, remedy=remedy)
@@ -87,8 +87,10 @@ def _check_command(document: Mapping[str, Any], place: str, commands: Sequence[s
         raise InputFileError(f"is a record of {command!r}; one of {wanted} is needed.", place=place, remedy=remedy)
 
 
-def reason_of(error: msgspec.ValidationError) -> str:
+def reason_of(error: msgspec.ValidationError | UnicodeEncodeError) -> str:
     """Return why a document does not fit a schema, with the key: "expected `str`, got `int` at rows[0].op"."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"a text in it holds half of a character, {error.object[error.start]!a}"
     message, _, key = str(error).partition(" - at `$")
     where = f" at {key.rstrip('`').lstrip('.')}" if key else ""
     return f"{message[0].lower()}{message[1:]}{where}"

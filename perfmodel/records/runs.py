@@ -29,6 +29,8 @@ _PACKAGE = "perfmodel.records.benchmark_formats"
 class BenchmarkFormat(Protocol):
     """A module that reads the benchmark records of one tool."""
 
+    __name__: str
+
     def recognises(self, document: Any) -> bool:
         """Whether a parsed JSON document is of this tool."""
         ...
@@ -69,7 +71,7 @@ def read_bench_run(path: str | os.PathLike[str]) -> BenchRun:
         )
     try:
         run = reader.read(document, place)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise InputFileError(f"is not a record: {reason_of(error)}.", place=place) from None
     except InputFileError as error:
         raise InputFileError(error.message, place=error.place or place, remedy=error.remedy) from None

@@ -109,7 +109,7 @@ def format_names(command: str = "") -> tuple[str, ...]:
 
 
 def renderer(name: str, command: str = "") -> Renderer:
-    """Return a format by its name.
+    """Return a format by its name, or by a suffix of its files without the dot ("md").
 
     Raises
     ------
@@ -117,6 +117,9 @@ def renderer(name: str, command: str = "") -> Renderer:
         When there is no such format, or it cannot hold the reports of the command.
     """
     allowed = format_names(command)
+    own = _loaded(command, plugins=False)
+    by_suffix = {suffix.removeprefix("."): format_.name for format_ in own for suffix in format_.suffixes}
+    name = name if name in allowed else by_suffix.get(name, name)
     format_ = _load(name) if name in allowed else None
     if format_ is None or not format_.writes(command):
         raise unknown_name("format", name, allowed, place="--format")

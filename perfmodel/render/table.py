@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ _GAP = 2
 _LONGEST_WORD, _SHORTEST_FOLD = 24, 12
 #: optional columns are dropped if a cell would take more lines than this
 _FEW_LINES = 2
+#: spaces before the further lines of what a row is called
+_HANGING = 2
 #: heading of the column with the numbers of rows
 _NUMBER = "#"
 
@@ -178,6 +181,31 @@ class _Grid:
         pairs = zip(longest, self.widths(width), strict=True)
         return max((len(textwrap.wrap(text, size)) for text, size in pairs), default=1)
 
+    def hung(self, texts: Sequence[str], sizes: Sequence[int]) -> list[str]:
+        """Return the cells of a row, that which says what the row is with its further lines indented."""
+        at = self._label
+        if at is None or not self._hangs(at, sizes[at]):
+            return list(texts)
+        return [*texts[:at], _hanging(texts[at], sizes[at]), *texts[at + 1 :]]
+
+    def _hangs(self, at: int, size: int) -> bool:
+        """Whether the names of all rows take no more lines with their further lines indented."""
+        if size not in self._hanging_sizes:
+            names = (text for text in set(self.cells[at]) if len(text) > size)
+            fits = all(len(_hanging(text, size).split("\n")) <= len(textwrap.wrap(text, size)) for text in names)
+            self._hanging_sizes[size] = fits
+        return self._hanging_sizes[size]
+
+    @functools.cached_property
+    def _hanging_sizes(self) -> dict[int, bool]:
+        return {}
+
+    @functools.cached_property
+    def _label(self) -> int | None:
+        """The column that says what a row is: the first with text, behind the rows' numbers."""
+        texts = (at for at, is_number in enumerate(self.numeric) if not is_number)
+        return next((at for at in texts if self.columns[at].heading != _NUMBER), None)
+
     def rows(self) -> Iterable[list[str]]:
         """Yield the cells of each row; the cell of a merged column is empty if it repeats the row above."""
         above: Sequence[str] = ()
@@ -226,7 +254,7 @@ def _table(grid: _Grid, width: int) -> RenderableType:
         # rich would narrow columns of numbers too, whose cells must stay whole.
         table.add_column(Text(column.heading), justify=justify, width=size, overflow="fold")
     for row in grid.rows():
-        table.add_row(*map(_cell, row, sizes))
+        table.add_row(*map(_cell, grid.hung(row, sizes), sizes))
     return table
 
 
@@ -295,6 +323,20 @@ def _words(text: str) -> list[str]:
 def _indent(text: str) -> int:
     """Return how many spaces a cell begins with."""
     return len(text) - len(text.lstrip(" "))
+
+
+def _hanging(text: str, size: int) -> str:
+    """Return what a row is called with its further lines indented, so that none looks like another row.
+
+    >>> print(_hanging("gemm m=4096 n=4096 k=4096", 12))
+    gemm m=4096
+      n=4096
+      k=4096
+    """
+    longest = _longest(_words(text))
+    if _longest([text]) <= size or not text.isascii() or _indent(text) or longest + _HANGING > size:
+        return text
+    return "\n".join(textwrap.wrap(text, size, subsequent_indent=" " * _HANGING, break_on_hyphens=False))
 
 
 def _cell(text: str, size: int) -> RenderableType:

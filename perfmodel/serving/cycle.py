@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_si
 from perfmodel.core.work import Number, plain, same
 from perfmodel.serving.clients import Clients
 from perfmodel.serving.clock import busiest
@@ -55,6 +56,15 @@ class Steady(Reportable):
     step_tokens: Number
     preemptions: Number
     terms_s: Mapping[str, Number]
+
+    def __repr__(self) -> str:
+        """Return the load and what it gives in a line, or how many loads there are."""
+        points = np.size(self.output_tokens_per_s)
+        if points != 1:
+            return f"<Steady: {points} loads>"
+        ttft, tpot = (format_si(float(np.ravel(one)[0]), "s", 3) for one in (self.ttft_s, self.tpot_s))
+        batch, rate = (format_si(float(np.ravel(one)[0]), "") for one in (self.batch, self.output_tokens_per_s))
+        return f"<Steady: batch {batch}, TTFT {ttft}, TPOT {tpot}, {rate} tokens/s>"
 
     def __eq__(self, other: object) -> bool:
         """Return whether another one has the same numbers, at all points where they are arrays."""

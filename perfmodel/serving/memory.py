@@ -87,6 +87,11 @@ class Memory(Reportable):
     windows_apart: bool = False
     cross_tokens: int = 0
 
+    def __repr__(self) -> str:
+        """Return what of a GPU's memory goes to what, in a line."""
+        weights, kv, whole = (format_binary(one) for one in (self.weights_bytes, self.kv_bytes, self.capacity_bytes))
+        return f"<Memory: {weights} of weights and {kv} for keys and values, of {whole} of a GPU>"
+
     def max_batch(self, isl: int, osl: int, prefix: int = 0) -> int:
         """Return how many sequences of these lengths fit at once, over all copies.
 

@@ -152,14 +152,16 @@ def _changes(study: Study) -> Report:
     """Return the changes after which a step fits."""
     rows = [
         {
+            "rank": rank,
             "change": change.text,
             "time_s": change.time_s,
             "memory_total_bytes": change.total_bytes,
             "tight": change.tight,
         }
-        for change in study.changes
+        for rank, change in enumerate(study.changes, start=1)
     ]
     columns = (
+        Column("rank", "#"),  # a change of several options may take two lines
         Column("change"),
         Column("time_s", "step", "s"),
         Column("memory_total_bytes", "memory", "iB", show_row=_changed_memory),
@@ -244,7 +246,7 @@ def _(
     several = len(found.clusters) > 1
     study = Study(tuple(each.step for each in found.best), tokens, price_per_gpu_hour)
     rows = [{"rank": each.rank, **row_of(each.step, study)} for each in found.best]
-    left = ", ".join(f"{count:,} by {reason}" for reason, count in found.left_out.items())
+    left = ", ".join(f"{count:,} ({reason})" for reason, count in found.left_out.items())
     notes = [
         f"{found.considered:,} combinations, {found.fit:,} can run and fit" + (f"; left out: {left}." if left else "."),
         f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best, also without what "

@@ -74,6 +74,18 @@ def test_an_interval_that_says_nothing_is_no_number_of_twenty_digits(perfmodel, 
     assert not re.search(r"\d{7}", text)
 
 
+def test_large_factors_are_no_percentages_and_ends_that_say_nothing_no_powers_of_ten(perfmodel, written):
+    """One row takes 200 times as long; of the other, three samples lie within a microsecond and 30 ms."""
+    document, after = record(), record(200.0)
+    for one in (document, after):
+        one["rows"][1]["time_s"] |= {"median_low": 1e-6, "median_high": 30e-3, "samples": 3}
+    text = perfmodel("compare", written("a.json", document), written("b.json", after)).out
+    assert re.search(r"\b200x +slower", text)
+    assert re.search(r"all rows +2 +14.14 +< 0.001 +> 1000 +unclear", text)  # sqrt(200 x 1)
+    assert "less than 0.001x to more than 1000x" in " ".join(text.split())
+    assert not re.search(r"\de[+-]\d", text)
+
+
 def test_tables_show_what_changed_and_csv_every_row(perfmodel, written):
     a, b = written("a.json", record()), written("b.json", record(1.1))
     ran = perfmodel("compare", a, b)

@@ -177,6 +177,11 @@ def test_an_unknown_format_names_the_nearest_one(perfmodel) -> None:
     assert perfmodel(*ANALYZE, "--format", "measurements").code == 2
 
 
+def test_a_format_may_be_named_by_the_suffix_of_its_files(perfmodel) -> None:
+    for suffix, name in (("md", "markdown"), ("txt", "table"), ("json", "json")):
+        assert perfmodel(*ANALYZE, "--format", suffix).out == perfmodel(*ANALYZE, "--format", name).out
+
+
 def test_text_fits_80_columns_and_follows_columns(perfmodel, monkeypatch: pytest.MonkeyPatch) -> None:
     widths = {}
     for columns in ("", "60", "120"):

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.kernel_name import short_name
+from perfmodel.core.report import Column, Report, report
 from perfmodel.errors import UsageError
 from perfmodel.operators.gemm import Gemm
 
@@ -115,3 +116,10 @@ def test_a_long_name_is_shortened_to_its_two_ends() -> None:
 def test_an_object_of_a_plain_module_has_no_report() -> None:
     with pytest.raises(TypeError, match="UsageError has no report"):
         report(UsageError("wrong"))
+
+
+def test_a_report_prints_as_the_table_of_the_commands_and_shows_in_a_line() -> None:
+    found = Report("analyze", (Column("name"), Column("time_s", "time", "s")), [{"name": "a", "time_s": 2e-6}])
+    assert str(found).splitlines() == ["name  time", "a     2 us"]
+    assert repr(found) == "<Report of analyze: name a, time 2 us>"
+    assert repr(Report("analyze", found.columns, [*found.rows, *found.rows])) == "<Report of analyze: 2 rows>"

@@ -91,6 +91,26 @@ def test_few_warps_or_waiting_warps_are_a_reason_for_more(simple_gpu, metrics, a
     assert ("occupancy" in kinds(diagnose(Profile((entry,)), simple_gpu))) is advised
 
 
+def test_time_that_wasted_sectors_explain_is_no_time_of_missing_warps(simple_gpu):
+    # 1 GB at 1 TB/s is 1 ms of 4 ms. 16 sectors a request where 4 suffice waste 75 % of the time, which is all above
+    # the bound; 10 waste 60 %, so that 4 - 1 - 2.4 = 0.6 ms remain for more warps.
+    for sectors, left_s in ((16.0, 0.0), (10.0, 0.6e-3)):
+        metrics = {"achieved_occupancy": 0.4, SECTORS: sectors, REQUESTS: 1.0}
+        entry = ProfileEntry("k", 4e-3, 1, "kernel", bytes=1e9, metrics=metrics)
+        found = diagnose(Profile((entry,)), simple_gpu)
+        assert kinds(found)[0] == "coalesce"
+        assert sum(item.time_saved_s for item in of_kind(found, "occupancy")) == pytest.approx(left_s)
+
+
+def test_candidates_of_counters_have_the_function_as_long_as_it_tells_kernels_apart():
+    metrics = {SECTORS: 32.0, REQUESTS: 1.0}
+    one, other = (f"void app::scatter<{kind}>({kind} const*, int)" for kind in ("float", "double"))
+    alone = diagnose(table((one, 1.0, None, metrics)))
+    assert [item.candidate.name for item in alone.advice] == ["coalesce scatter"]
+    both = diagnose(table((one, 1.0, None, metrics), (other, 1.0, None, metrics)))
+    assert {item.candidate.name for item in both.advice} == {f"coalesce {one}", f"coalesce {other}"}
+
+
 @pytest.mark.parametrize(("factor", "advised"), [(1.4, False), (1.6, True)])
 def test_a_kernel_is_tuned_from_one_and_a_half_times_its_prediction_on(factor, advised):
     op = Elementwise(numel=10**8, kind="add")

@@ -48,6 +48,8 @@ def test_each_real_file_has_its_reader(data_dir, tmp_path, file, format_, entrie
         ("ncu/olajide_rtx5070_nvml.csv", "no column holds a name; the columns are 'timestamp', 'power_w'"),
         ("ncu/olajide_rtx5070_peaks.csv", "no column holds a time; the columns are 'label', 'peak_flops'"),
         ("ncu/olajide_rtx5070_manifest.json", "holds no list of rows"),
+        ("benchmark_json/nvbench_gv100_gp100_ref.json", "is a record of nvbench, not a profile.*perfmodel compare"),
+        ("benchmark_json/pytest_benchmark_0001.json", "is a record of pytest_benchmark, not a profile"),
         (
             "profile_tables/neusight_opgraph_A100-PCIE-40GB_bert_large-inf-512-16.csv",
             "'latency' has no unit.*latency_ms",

@@ -86,7 +86,11 @@ def test_the_command_writes_a_record_and_a_plot(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("more", "part"),
-    [(["scan"], "unknown problem with kernels"), (["--kernel", "naive"], "--kernel has no effect: --algorithms runs")],
+    [
+        (["scan"], "unknown problem with kernels"),
+        (["sort", "cols=1000"], "'cols=1000' is a size"),
+        (["--kernel", "naive"], "--kernel has no effect: --algorithms runs"),
+    ],
 )
 def test_wrong_use_is_one_message(more: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--algorithms", *more, "--device", "cpu"]) == 2

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware, Launch, MemoryLevel, Peak
+from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.operators.parse import parse_operators
@@ -115,7 +116,7 @@ def test_data_in_a_cache_has_a_bound_of_its_own(simple_gpu: Hardware) -> None:
     assert (p.fits_in, p.resident_limiter) == ("l2", "l2")
     assert p.resident_bound_time_s == pytest.approx(1.5e-6)
     # and since it moves in less than a launch takes, launching is what to mend
-    assert p.advice == EXPECTED["launch"]
+    assert p.advice == EXPECTED["launch, in a cache"]
 
 
 def test_what_fits_nowhere_is_said(simple_gpu: Hardware) -> None:
@@ -424,3 +425,16 @@ def test_terms_of_kernels_of_several_families_are_those_of_each(a100: Hardware) 
         assert np.asarray(both.family)[index] == one.family
         for term, time_s in one.predicted_terms_s.items():
             assert np.broadcast_to(both.predicted_terms_s[term], 2)[index] == pytest.approx(time_s, rel=1e-9)
+
+
+def test_an_interactive_session_shows_machine_bound_and_expectation(simple_gpu: Hardware) -> None:
+    p = pm.predict(pm.Gemm(m=64, n=64, k=64, dtype="fp16"), simple_gpu)
+    low, high = (format_si(float(end), "s", 3) for end in (p.predicted_time_low_s, p.predicted_time_high_s))
+    expected, bound = (format_si(float(time), "s", 3) for time in (p.predicted_time_s, p.bound_time_s))
+    assert repr(p) == (
+        f"<Prediction: gemm m=64 n=64 k=64 fp16 on {simple_gpu.name}, predicted {expected} ({low} to {high}), "
+        f"bound {bound} by {p.limiter}>"
+    )
+    several = pm.predict(pm.Elementwise(numel=[10**6, 10**8, 10**7], name="add"), simple_gpu)
+    least, most = (format_si(float(end(several.predicted_time_s)), "s", 3) for end in (np.min, np.max))
+    assert repr(several) == f"<Prediction: add on {simple_gpu.name}, 3 points, predicted {least} to {most}>"

@@ -70,7 +70,21 @@ def test_launch_bound_does_not_mean_that_starting_takes_most_of_the_time() -> No
     # 12 MB in L2 take less than a launch, and the model expects 85 % of the time for the memory (case 3).
     add = pm.predict(pm.Elementwise(numel=10**6, dtype="fp32"), "a100-sxm4-40gb")
     assert add.predicted_terms_s["launch"] < 0.5 * float(add.predicted_time_s)
-    assert add.advice.startswith("launch-bound: a launch costs as much time as the work, or as the work would")
+    assert add.advice.startswith("launch-bound with its data in a cache, memory-bound without")
+
+
+def test_arithmetic_that_outlasts_a_launch_is_not_called_launch_bound() -> None:
+    # 4 MB in L2 take less than a launch, but the rows' arithmetic takes three times a launch: data in a cache or
+    # batched calls leave it. The advice is that of the terms, one row at a time as in an array.
+    norm = pm.LayerNorm(rows=128, cols=4096, dtype="fp32")
+    alone = pm.predict(norm, "a100-sxm4-40gb")
+    assert alone.predicted_terms_s["launch"] < 0.25 * float(alone.predicted_time_s)
+    assert alone.advice.startswith("memory-bound, but its arithmetic is expected to take longer")
+    rows = np.array([1, 128, 100_000])
+    of_rows = pm.predict(pm.LayerNorm(rows=rows, cols=4096, dtype="fp32"), "a100-sxm4-40gb").advice
+    assert of_rows[0].startswith("launch-bound: a launch costs as much time as the work")
+    assert of_rows[1] == alone.advice
+    assert of_rows[2].startswith("memory-bound")
 
 
 def test_long_lists_are_counted(simple_gpu: Hardware) -> None:
@@ -165,3 +179,11 @@ def test_what_a_product_of_few_bits_contains_is_said(library: str, params: dict[
     # where it is said to be in the time, it is; where it is said not to be, it is not
     given = pm.predict(op.changed(quantized=True), "h100", library=library).predicted_time_s
     assert (pm.predict(op, "h100", library=library).predicted_time_s > given) == (text == WITH)
+
+
+def test_the_advice_comes_before_where_the_figures_come_from() -> None:
+    lines = summarize([pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp8"), "h100")])
+    starts = [
+        next(place for place, line in enumerate(lines) if word in line) for word in ("ompute-bound", "Predicted from")
+    ]
+    assert starts == [0, len(lines) - 1]

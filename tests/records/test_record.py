@@ -215,6 +215,7 @@ def test_version_2_is_not_translated():
         (document(rows=[{**ROW, "time_s": {"median": "x"}}]), "at rows[0].time_s"),
         (document(context=[]), "expected `object`, got `array` at context"),
         (document(notes=5), "expected `array`, got `int` at notes"),
+        (document(rows=[{**ROW, "status": "\ud800"}]), r"a text in it holds half of a character, '\ud800'"),
     ],
 )
 def test_what_is_not_a_record_is_refused_with_the_key(tmp_path, found, said):

@@ -287,10 +287,19 @@ LONG = Report(
 )
 
 
+def test_the_further_lines_of_a_name_are_indented_so_that_none_looks_like_a_row() -> None:
+    rows = [{"name": "one two three", "time_s": 1e-3}, {"name": "four", "time_s": 2e-3}]
+    found = Report("analyze", (Column("name"), Column("time_s", "time", "s")), rows)
+    assert table_format.render(found, width=13) == "name     time\none two  1 ms\n  three\nfour     2 ms\n"
+    # without room for the indent the words stay whole, and a name that fits stays as it is
+    assert table_format.render(found, width=11) == "name   time\none    1 ms\ntwo\nthree\nfour   2 ms\n"
+    assert table_format.render(found, width=40).splitlines()[1] == "one two three  1 ms"
+
+
 def test_a_column_is_dropped_where_a_cell_would_take_three_lines() -> None:
     # "1 ms", "2 ms" and two gaps take 12 characters: "one two" is 7 long, so that two lines take 19
-    assert table_format.render(LONG, width=19) == "name     time  more\none two  1 ms  2 ms\nthree\n"
-    assert table_format.render(LONG, width=18) == "name          time\none two       1 ms\nthree\n"
+    assert table_format.render(LONG, width=19) == "name     time  more\none two  1 ms  2 ms\n  three\n"
+    assert table_format.render(LONG, width=18) == "name          time\none two       1 ms\n  three\n"
 
 
 TREE = Report(

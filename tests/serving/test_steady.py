@@ -494,3 +494,12 @@ def test_states_and_steps_are_equal_where_all_of_their_numbers_are(llama: Deploy
         assert call(batch) == call(batch)
         assert call(batch) != call(np.add(batch, 1))
         assert call(batch) != 4
+
+
+def test_an_interactive_session_shows_loads_and_memory_in_a_line(llama: Deployment) -> None:
+    state = steady(llama, 1000, 100, batch=8)
+    assert repr(state).startswith("<Steady: batch 8, TTFT ")
+    assert f"{float(state.output_tokens_per_s):.4g} tokens/s>" in repr(state)
+    assert repr(steady(llama, 1000, 100, batch=np.array([1, 8]))) == "<Steady: 2 loads>"
+    # 8.03 x 10^9 parameters of 2 B are 14.96 GiB
+    assert repr(llama.memory()).startswith("<Memory: 14.96 GiB of weights and ")

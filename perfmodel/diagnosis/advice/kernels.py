@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import short_name
+from perfmodel.core.kernel_name import short_name
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.advice.attention import attention_advice

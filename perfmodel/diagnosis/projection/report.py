@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.kernel_name import short_name
+from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.projection.project import ProjectedPart, Projection
 from perfmodel.diagnosis.result import is_nothing

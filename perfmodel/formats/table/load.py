@@ -16,6 +16,7 @@ from perfmodel.errors import InputFileError
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
 from perfmodel.formats.table.columns import find_name, time_columns
 from perfmodel.formats.table.own import own_parts
+from perfmodel.records.runs import format_of
 
 _DELIMITERS = ",\t;|"
 #: what Markdown has below its header, "|---|---:|", and around words: "**total**", "`gemm`"
@@ -75,6 +76,12 @@ def from_document(document: Any, place: str) -> Table:
         parts = own_parts(document, place)
         if parts is not None:
             document = parts
+        elif "rows" not in document and (tool := format_of(document)) is not None:
+            raise InputFileError(
+                f"is a record of {tool.__name__.rpartition('.')[2]}, not a profile.",
+                place=place,
+                remedy="Compare it with another one: perfmodel compare BEFORE AFTER.",
+            )
         else:
             document = lists.get("rows") or (next(iter(lists.values())) if len(lists) == 1 else None)
     if not isinstance(document, list) or not document:

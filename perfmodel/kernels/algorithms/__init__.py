@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 
-from perfmodel.errors import unknown_name
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.kernels.algorithms.base import Contest
 
 #: modules of this folder that hold no contest
@@ -32,8 +32,14 @@ def find_contest(name: str) -> Contest:
     Raises
     ------
     UsageError
-        When no kernel of its algorithms is here.
+        When no kernel of its algorithms is here, or the word is a size: each problem is measured over sizes of its own.
     """
+    if "=" in name:
+        names = " ".join(contests())
+        raise UsageError(
+            f"{name!r} is a size; bench --algorithms measures each problem over sizes of its own.",
+            remedy=f"Name problems alone: {names}. `analyze --algorithms` predicts them at any size.",
+        )
     word = name.replace("-", "_").lower()
     if word not in contests():
         raise unknown_name("problem with kernels", name, contests())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from perfmodel.core.kernel_name import function_of
 from perfmodel.core.report import Column
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.gaps import IdleReason
@@ -33,16 +32,6 @@ COLORS: dict[str, str] = {
     OPERATOR: "0.91",
     OTHER_CALL: "0.35",
 }
-# The functor identifies the operation of an elementwise kernel; the name of the kernel does not.
-_FUNCTOR = re.compile(
-    r"(\w*Functor\w*|\w+_kernel_cuda|(?!gpu_kernel_impl)\b\w+_kernel_impl\b|\w+KernelImpl|cutlass_\w+)"
-)
-#: functions whose name is not specific without its namespace
-_GENERIC = ("kernel", "Kernel", "Kernel2")
-# Nsight's CSV may lack the first bracket.
-_NAMELESS = re.compile(r"(\(anonymous namespace\)|<?unnamed>)::")
-#: the first bracket of C++ arguments stands right behind a name; in other names it means less
-_TEMPLATE = re.compile(r"\w<")
 _TIME = Column("time_s", unit="s", digits=3)
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
@@ -58,34 +47,8 @@ def shortened(name: str, longest: int) -> str:
 
     >>> shortened("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, x>(int, y)", 60)
     'vectorized_elementwise_kernel<AddFunctor>'
-    >>> shortened("aten::mm(64x64, 64x64) fp16", 60)
-    'aten::mm(64x64, 64x64) fp16'
-    >>> shortened("products of seq < 512 & more", 60)
-    'products of seq < 512 & more'
     """
-    bare = _NAMELESS.sub("", name)
-    if not _TEMPLATE.search(bare) and not bare.startswith("void "):
-        return printable(bare, longest)
-    # Without templates and arguments the name is "type function" or "namespace::function".
-    words = _outside(bare).partition("(")[0].split()
-    *spaces, function = words[-1].split("::") if words else [""]
-    functor = _FUNCTOR.search(bare.partition(function)[2].partition("<")[2]) if function else None
-    if function in _GENERIC and spaces:
-        function = f"{spaces[-1]}::{function}"
-    return printable(function + (f"<{functor.group(1)}>" if functor else "") or bare, longest)
-
-
-def _outside(text: str) -> str:
-    """Return a text without the parts in angle brackets; unmatched closing brackets are removed."""
-    depth, kept = 0, []
-    for letter in text:
-        if letter == "<":
-            depth += 1
-        elif letter == ">" and depth:
-            depth -= 1
-        elif not depth:
-            kept.append(letter)
-    return "".join(kept)
+    return printable(function_of(name), longest)
 
 
 def time_text(time_s: float) -> str:
