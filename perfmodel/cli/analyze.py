@@ -50,7 +50,11 @@ def command(
     ],
     on: MachinesOption = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="List the terms that add up to each predicted time; --plot draws them.")
+        bool,
+        typer.Option(
+            "--explain",
+            help="List the terms of each predicted time, and whose rows set the constants; --plot draws the terms.",
+        ),
     ] = False,
     algorithms: AlgorithmsOption = False,
     measured: Annotated[
@@ -123,7 +127,7 @@ def command(
         predictions,
         context=context(timing=timing, cache=cache, library=library, load=load),
         title=title,
-        notes=tuple(summarize(predictions)),
+        notes=tuple(summarize(predictions, sources=explain)),
     )
     _write(table, predictions, machines, destination, explain)
     if plot and explain:

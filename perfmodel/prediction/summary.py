@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -31,10 +32,12 @@ from perfmodel.prediction.uncertainty import DOUBTS, MEANINGS
 MOST_NAMES = 6
 #: a padded product is worth a sentence if it takes less than this share of the time
 WORTH_PADDING = 0.9
+#: what the tables' sources say of their rows: whose they are, how many, of which machines, and when they were fitted
+_ROWS = re.compile(r"fitted on [^;]*?(\d+ rows(?: of [^;]*?)?), \d{4}-\d\d-\d\d")
 
 
-def summarize(predictions: Sequence[Prediction]) -> list[str]:
-    """Return sentences for people about some predictions.
+def summarize(predictions: Sequence[Prediction], *, sources: bool = False) -> list[str]:
+    """Return sentences for people about some predictions; with ``sources``, also whose rows the constants are of.
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the advice,
     calls whose bound another algorithm or a cache passes, calls that are less sure than others, exchanges over a
@@ -56,7 +59,7 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
         *_odd_rows(predictions),
         *_releases(predictions),
         *_quantising(predictions),
-        *_bases(predictions),
+        *_bases(predictions, sources=sources),
     ]
 
 
@@ -127,12 +130,21 @@ def _totals(predictions: Sequence[Prediction]) -> list[str]:
     return sentences
 
 
-def _bases(predictions: Sequence[Prediction]) -> list[str]:
-    """Say from which constants the predictions come."""
-    bases = _by_text((p.prediction_basis, p) for p in predictions)
+def _bases(predictions: Sequence[Prediction], *, sources: bool) -> list[str]:
+    """Say from which constants the predictions come, and, with ``sources``, whose rows these were fitted on."""
+    bases = _by_text((p.prediction_basis if sources else _without_sources(p.prediction_basis), p) for p in predictions)
     if len(bases) == 1:
         return [f"Predicted from {next(iter(bases))}."]
     return [f"Predicted from {basis}: {names}." for basis, names in bases.items()]
+
+
+def _without_sources(basis: str) -> str:
+    """Return where figures come from without whose rows they are.
+
+    >>> _without_sources("rope, its generation: fitted on Vidur @ 7d47, 50 rows of l40s, 2026-11-23; no row in fp8")
+    'rope, its generation: fitted on 50 rows of l40s; no row in fp8'
+    """
+    return _ROWS.sub(r"fitted on \1", basis)
 
 
 def _releases(predictions: Sequence[Prediction]) -> list[str]:

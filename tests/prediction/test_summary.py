@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -187,3 +188,13 @@ def test_the_advice_comes_before_where_the_figures_come_from() -> None:
         next(place for place, line in enumerate(lines) if word in line) for word in ("ompute-bound", "Predicted from")
     ]
     assert starts == [0, len(lines) - 1]
+
+
+def test_whose_rows_set_the_constants_is_said_where_it_is_asked_for() -> None:
+    found = [pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16"), "h100")]
+    short, full = (summarize(found, sources=sources)[-1] for sources in (False, True))
+    assert full == f"Predicted from {found[0].prediction_basis}."
+    assert "aiconfigurator" in full
+    assert "aiconfigurator" not in short
+    whole = "Predicted from gemm_bf16, constants of this machine: fitted on N rows; residual surface fitted on N rows."
+    assert re.sub(r"\d+ rows", "N rows", short) == whole
