@@ -35,6 +35,8 @@ MEANING = {
     "communication": "staged by exchanges",
     "pools": "reserved for other streams",
 }
+#: terms of a step that one sentence tells
+_TERMS_TOLD = 3
 
 
 @report.register
@@ -95,20 +97,20 @@ def _details(study: Study, step: TrainingStep) -> dict[str, Report]:
     return more
 
 
-def _flop_counted(study: Study) -> str:
-    """Return the FLOP that MFU counts a parameter and token: frozen weights have no gradients."""
-    return " or ".join(sorted({"4 (weights are frozen)" if step.plan.lora else "6" for step in study.steps}))
+def _largest(step: TrainingStep) -> str:
+    """Return what most of a step goes into: what to look at first."""
+    largest = sorted(step.terms_s.items(), key=lambda item: -item[1])[:_TERMS_TOLD]
+    told = ", ".join(f"{name} {100 * time / step.time_s:.0f} %" for name, time in largest if time > 0)
+    return f"Most of the step: {told} (--explain says what these are, `perfmodel search train` ranks plans)."
 
 
 def _notes(study: Study) -> list[str]:
     """Return what the figures mean and what does not fit."""
-    notes = [
-        f"MFU counts {_flop_counted(study)} FLOP a parameter and token without the embedding, and attention under its "
-        "causal mask; MFU, full the whole square of attention (NeMo until 24, llm-foundry); HFU what is run, "
-        "recomputation included."
-    ]
+    notes: list[str] = []
     if len(study.steps) == 1:
         step = study.steps[0]
+        if not study.explain:
+            notes.append(_largest(step))
         tokens, time = study.run_tokens(step), study.run_s(step)
         if tokens is not None and time is not None:
             cost = study.cost(step, time)

@@ -129,6 +129,14 @@ _HIDDEN = {
     "run_cost": "",
     "price_per_gpu_hour": "",
 }
+#: what MFU counts elsewhere
+_MFU_FULL = "MFU, full counts the whole square of attention (NeMo until 24, llm-foundry)."
+
+
+def _mfu(steps: Sequence[TrainingStep]) -> str:
+    """Return what MFU counts: frozen weights have no gradients."""
+    flop = " or ".join(sorted({"4 FLOP (frozen weights)" if step.plan.lora else "6 FLOP" for step in steps}))
+    return f"MFU counts {flop} a parameter and token without the embedding, and attention under its causal mask."
 
 
 def columns_of(
@@ -142,12 +150,12 @@ def columns_of(
         *((Column("plan"),) if plans else ()),
         *(Column(key) for key in sizes),
         Column("time_s", "step", "s"),
-        Column("time_low_s", "80 % interval", show_row=_range, drop=2),
-        Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4),
-        Column("mfu", "MFU", "fraction"),
-        Column("mfu_full_attention", "MFU, full", "fraction", drop=5),
-        Column("hfu", "HFU", "fraction", drop=4),
-        Column("memory_total_bytes", "memory", show_row=_memory_text, drop=1),
+        Column("time_low_s", "80 % interval", show_row=_range),
+        Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4, drop=3),
+        Column("mfu", "MFU", "fraction", drop=1, note=_mfu(steps)),
+        Column("mfu_full_attention", "MFU, full", "fraction", drop=5, note=_MFU_FULL),
+        Column("hfu", "HFU", "fraction", drop=4, note="HFU counts what is run, recomputation included."),
+        Column("memory_total_bytes", "memory", show_row=_memory_text),
         *(
             Column(key, unit=unit, shown=False)
             for key, unit in _HIDDEN.items()

@@ -499,3 +499,19 @@ def test_a_search_keeps_its_schedule(perfmodel):
     for schedule, found in (("gpipe", "gpipe"), ("zero-bubble", "zero_bubble"), ("interleaved", "interleaved")):
         rows = json.loads(perfmodel(*words, "--schedule", schedule).out)["rows"]
         assert {row["schedule"] for row in rows} == {found}
+
+
+def test_a_single_step_says_first_what_most_of_it_is(perfmodel):
+    ran = perfmodel("train", "llama-3.1-8b", "--on", "h100", "--gpus", "8", "--format", "json")
+    step = json.loads(ran.out)
+    terms = perfmodel("train", "llama-3.1-8b", "--on", "h100", "--gpus", "8", "--explain", "--format", "json").out
+    largest = max(json.loads(terms)["terms"], key=lambda term: term["share"])
+    assert step["notes"][0].startswith(f"Most of the step: {largest['term']} {100 * largest['share']:.0f} %, ")
+
+
+def test_the_interval_of_a_step_stays_in_a_narrow_table(perfmodel, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = perfmodel("train", "llama-3.1-8b", "--on", "h100", "--gpus", "8/16").out
+    assert "80 % interval" in table
+    assert "memory" in table
+    assert "MFU" not in table, "neither the column nor the sentence that explains it"
