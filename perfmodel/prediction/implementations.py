@@ -33,11 +33,15 @@ def library_of(implementation: str) -> str:
 
     >>> library_of("sglang_custom_allreduce-0.5.10"), library_of("torch-2.1-cudnn"), library_of("cublas")
     ('sglang_custom_allreduce', 'torch', 'cublas')
+    >>> library_of("torch-2.11.0-torch.sdpa.flash")
+    'torch/fa2'
     >>> library_of("vllm-0.24.0/TritonFp8BlockScaledMMKernel"), library_of("torch-torch.sdpa.flash.backward")
     ('vllm_triton', 'torch/fa2')
     """
     name, _, detail = implementation.partition("/")
     library, _, kernel = name.partition("-")
+    if version := version_of(name):
+        kernel = kernel.removeprefix(version).removeprefix("-")
     if backend := BACKENDS.get(kernel.removesuffix(".backward")):
         return f"{library}/{backend}"
     own = KERNELS.get(detail or kernel)

@@ -19,6 +19,7 @@ from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular, opened
 from perfmodel.operators import Operator, load_operator, operator_names
+from perfmodel.prediction.implementations import version_of
 from perfmodel.prediction.topology import MOST_IN_A_HOST, joins_hosts
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
@@ -63,6 +64,7 @@ def measured_calls(record: Record, parts_of: PartsOf | None = None) -> Measureme
         When the parameters of a row do not fit its operator.
     """
     skips = Skips()
+    releases = _releases(record)
     groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
     composed: list[MeasuredCalls] = []
     for number, row in enumerate(placed_rows(record), start=1):
@@ -70,12 +72,12 @@ def measured_calls(record: Record, parts_of: PartsOf | None = None) -> Measureme
         if not reason and row.is_composed:
             parts, reason = _parts(row, number, record.place, parts_of)
             if not reason:
-                composed.append(replace(_calls([(number, row)], record.place), parts=parts))
+                composed.append(replace(_calls([(number, row)], record.place, releases), parts=parts))
         elif not reason:
             groups.setdefault(_group_key(row), []).append((number, row))
         if reason:
             skips.add(reason, record.place, np.array([number]))
-    calls = tuple(_calls(rows, record.place) for rows in groups.values())
+    calls = tuple(_calls(rows, record.place, releases) for rows in groups.values())
     return Measurements(record.place, (*calls, *composed), skips.all())
 
 
@@ -137,11 +139,25 @@ def _group_key(row: Row) -> tuple[Any, ...]:
     return (row.hardware, row.op, row.dtype, row.timing, row.cache, _implementation(row), params)
 
 
+def _released(implementation: str, releases: Mapping[str, str]) -> str:
+    """Return a kernel's origin with the release of its library, where it has none: "torch-2.11.0-torch.matmul"."""
+    library, hyphen, kernel = implementation.partition("-")
+    release = "" if version_of(implementation) else releases.get(library, "")
+    return f"{library}-{release}{hyphen}{kernel}" if release else implementation
+
+
 def _implementation(row: Row) -> str:
     return row.implementation or (row.kernel or "").split(".")[0]
 
 
-def _calls(rows: Sequence[tuple[int, Row]], place: str) -> MeasuredCalls:
+def _releases(record: Record) -> dict[str, str]:
+    """Return the library of kernels -> its release, as far as the record says what ran them: {"torch": "2.11.0"}."""
+    device = record.facts.get("device")
+    stated = device if isinstance(device, dict) else {}
+    return {name: text.partition("+")[0] for name in ("torch", "triton") if isinstance(text := stated.get(name), str)}
+
+
+def _calls(rows: Sequence[tuple[int, Row]], place: str, releases: Mapping[str, str]) -> MeasuredCalls:
     """Return the rows of one group, sizes as arrays."""
     numbers, records = zip(*rows, strict=True)
     first: Row = records[0]
@@ -151,7 +167,7 @@ def _calls(rows: Sequence[tuple[int, Row]], place: str) -> MeasuredCalls:
         time_s=np.array([row.measured_time_s for row in records]),
         timing=first.timing or Timing.KERNEL,
         cache=first.cache or CacheState.COLD,
-        implementation=_implementation(first),
+        implementation=_released(_implementation(first), releases),
         flags=np.array([row.flags or "" for row in records]),
         place=place,
         line=np.array(numbers),

@@ -134,3 +134,31 @@ def test_ranks_on_several_hosts_exchange_between_nodes(tmp_path, params, ranks, 
     path.write_text(json.dumps({"schema_version": 2, "command": "bench", "rows": [row], "context": context}))
     (call,) = read_calls(path).calls
     assert call.op.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("kernel", "library", "version"),
+    [
+        ("torch-torch.matmul", "torch", "2.11.0"),
+        ("torch-torch.sdpa.flash", "torch/fa2", "2.11.0"),
+        ("triton-triton.gemm", "triton", "3.6.0"),
+        ("vllm-0.24.0", "vllm", "0.24.0"),
+        ("cublas", "cublas", ""),
+    ],
+)
+def test_a_call_has_the_release_that_its_record_names(tmp_path, kernel, library, version):
+    path = tmp_path / "record.json"
+    device = {"torch": "2.11.0+cu130", "triton": "3.6.0"}
+    rows = [{**GEMM, "implementation": kernel}]
+    path.write_text(json.dumps({"schema_version": 2, "command": "bench", "context": {"device": device}, "rows": rows}))
+    (call,) = read_calls(path).calls
+    assert (call.library, call.version) == (library, version)
+
+
+def test_sums_by_index_of_a_record_are_those_of_its_release():
+    """PyTorch adds rows of whole vectors in bulk from 2.13 on, in longer blocks; the records have 2.11."""
+    (path,) = (path for path in RECORDS if path.name == "h200-sxm-141gb_2026-11-23_unseen.json.gz")
+    found = read_calls(path, lambda op, kernel: ((op,), ""))
+    sums = [call for call in found.calls if call.op.op == "scatter_add"]
+    assert sums
+    assert {call.conditions.release[:2] for call in sums} == {(2, 11)}

@@ -65,8 +65,10 @@ INDEXED_TAPS, INDEXED = 9.0, 1.5
 #: outputs in flight that keep an SM busy in fp32 where copies to shared memory bypass the registers: any block does.
 #: Six convolutions of 3 x 3 that are 12 to 99 blocks of 128 x 32 on 132 SMs reach 0.38 to 0.47 of the peak of as many
 #: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
-#: all were in view). Without, so many a lane (NeuSight @ 6945927d9afc: P100, T4, V100 and P4 alone 77, 93, 155, 148)
+#: in view). Without, so many a lane (NeuSight @ 6945927d9afc: P100, T4, V100 and P4 alone 77, 93, 155, 148)
 COPIED_DEPTH, LANE_DEPTH = 0.0, 128.0
+#: libraries that search blocks for each shape: 19 calls by TVM (GTX 1080 Ti, in view) are 37 % off so, 225 otherwise
+SEARCHED = ("tvm",)
 #: dtypes and channels of images whose convolutions run on the vector engine where they do not fill such a vector. For a
 #: first layer of 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32
 #: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
@@ -116,10 +118,10 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
         values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
         values |= {"ragged": 1.0, "bounds": 1.0, "byte_energy": 0.0, "batch_energy": 1.0}
         values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
-        if not machine.copies_to_shared:
-            values["depth"] = LANE_DEPTH * max(DEPTH_LANES, machine.flop_per_clock_per_sm / 2.0)
-        elif not batched:
+        if conditions.library in SEARCHED or (machine.copies_to_shared and not batched):
             values["depth"] = COPIED_DEPTH
+        elif not machine.copies_to_shared:
+            values["depth"] = LANE_DEPTH * max(DEPTH_LANES, machine.flop_per_clock_per_sm / 2.0)
         tiles = (machine.kernels.winograd_tiles or PRODUCT_TILES) if batched else IMPLICIT_TILES
         kernels = Kernels(gemm_tiles=tiles, gemm_batched_tiles=tiles)  # rows that lie in no memory cost nothing there
         key = ("conv2d", batched)
