@@ -289,8 +289,8 @@ SpreadOption = Annotated[
     float,
     fraction_option(
         "--length-spread",
-        "Lengths are uniform within this share of their means (20%, 0.2): of documents, or of answers and of prompts "
-        "without their --prefix.",
+        "Lengths are uniform within this share of their means (20%, 0.2): of documents, or of answers and prompts "
+        "(without --prefix).",
         show_default=True,
     ),
 ]

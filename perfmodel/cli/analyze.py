@@ -50,11 +50,7 @@ def command(
     ],
     on: MachinesOption = None,
     explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="List the terms of each predicted time, and whose rows set the constants; --plot draws the terms.",
-        ),
+        bool, typer.Option("--explain", help="List the terms that add up to each predicted time; --plot draws them.")
     ] = False,
     algorithms: AlgorithmsOption = False,
     measured: Annotated[
