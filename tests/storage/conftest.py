@@ -55,6 +55,7 @@ def web(site: Path) -> Iterator[str]:
     """The address of an HTTP server on the loopback."""
     pytest.importorskip("aiohttp")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(site)))
+    server.daemon_threads = False  # closing waits for those that still answer, whose sockets would be left open
     thread = threading.Thread(target=partial(server.serve_forever, poll_interval=0.01), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
