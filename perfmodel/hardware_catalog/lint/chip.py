@@ -40,7 +40,6 @@ THREADS_PER_SM = {
     "9.0": 2048,
     "10.0": 2048,
     "10.3": 2048,
-    "11.0": 1536,
     "12.0": 1536,
 }
 #: facts of [chip] that all products with one compute capability share
