@@ -64,6 +64,10 @@ def achieved(row: Mapping[str, Any]) -> str:
     return _rate(row, "achieved")
 
 
+#: the least share that is printed as a number
+_A_PER_CENT = 0.01
+
+
 def _rate_of_peak(row: Mapping[str, Any]) -> str:
     """Return the expected rate and its share of the peak.
 
@@ -72,7 +76,7 @@ def _rate_of_peak(row: Mapping[str, Any]) -> str:
     share, rate = row.get("predicted_utilization"), _rate(row)
     if share is None or not math.isfinite(share) or _is_from_cache(row):
         return rate
-    return f"{rate} {100 * share:.0f}"
+    return f"{rate} {100 * share:.0f}" if share >= _A_PER_CENT else f"{rate} <1"
 
 
 def _is_from_cache(row: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_fraction
 from perfmodel.prediction.columns import PREDICTION_COLUMNS
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Status
 
@@ -46,7 +47,7 @@ def _share_of_bound(row: Mapping[str, Any]) -> str:
     if row.get("faster_than_bound"):
         return "faster than the bound"
     efficiency = row.get("efficiency")
-    return f"{100 * efficiency:.1f} %" if isinstance(efficiency, (int, float)) else "-"
+    return format_fraction(efficiency) if isinstance(efficiency, (int, float)) else "-"
 
 
 _TIME = Column("measured_time_s", "measured", "s")
