@@ -153,6 +153,7 @@ class Report:
     decision : the decision that the rows lead to, in one sentence for people; JSON keeps it in ``context`` if at all.
     assumptions : what the decision rests on, for a page that others read: Markdown lists it above the table.
     people_rows : the rows that people see, where these are fewer or in another order; None for all rows.
+    nothing : what people see in place of a table without rows.
     unlisted : a sentence for people about the rows that ``people_rows`` leaves out, and how to see them.
     """
 
@@ -166,6 +167,7 @@ class Report:
     decision: str = ""
     assumptions: tuple[str, ...] = ()
     people_rows: Sequence[Mapping[str, Any]] | None = None
+    nothing: str = "(no rows)"
     unlisted: str = ""
     csv_table: str = ""
     only_wide: bool = False

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_binary, format_si
@@ -15,7 +16,7 @@ from perfmodel.hardware_catalog.detect import CpuDescription, Detection
 from perfmodel.hardware_catalog.figures import Figure, MachineFigures
 from perfmodel.hardware_catalog.find import Catalog, suggestion
 from perfmodel.hardware_catalog.gpu_reading import GpuReading
-from perfmodel.hardware_catalog.lint import LintResult
+from perfmodel.hardware_catalog.lint import CODES, LintResult
 from perfmodel.hardware_catalog.match import DeviceMatch
 from perfmodel.hardware_catalog.spec_folders import hardware_names
 
@@ -152,7 +153,12 @@ def _(result: LintResult, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report
     rows = [asdict(finding) for finding in result.findings]
     other = len(result.findings) - result.num_errors
     note = f"files: {len(result.files)}, errors: {result.num_errors}, other findings: {other}"
-    return Report("hardware lint", columns, rows, context, notes=(note,))
+    file = storage.name_of(result.files[0]) if len(result.files) == 1 else f"{len(result.files)} files"
+    nothing = (
+        f"Nothing found in {file}: checked for {len(CODES)} kinds of mistakes, in the form of the file, peaks, chip, "
+        "memory, links, launch and sustained figures."
+    )
+    return Report("hardware lint", columns, rows, context, notes=(note,), nothing=nothing)
 
 
 @report.register

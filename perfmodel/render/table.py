@@ -230,7 +230,7 @@ def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
     if report.title:
         yield Text(printable(report.title), style="bold")
     if not report.shown_rows:
-        yield "(no rows)"
+        yield Text(printable(report.nothing))
     elif grid.width > width:
         yield from _blocks(grid, width)
     else:
