@@ -31,8 +31,8 @@ _CATALOG_COLUMNS = (
     Column("fp32_flop_per_s", "fp32", "FLOP/s", digits=3, drop=1),
     Column("fp16_flop_per_s", "fp16", "FLOP/s", digits=3),
     Column("fp16_ridge_point_flop_per_byte", "fp16 ridge", "FLOP/B", digits=2, drop=2),
-    Column("peak_flop_per_s", unit="FLOP/s", shown=False),
-    Column("ridge_point_flop_per_byte", unit="FLOP/B", shown=False),
+    Column("peak_flop_per_s", "peaks", "FLOP/s", shown=False),
+    Column("ridge_point_flop_per_byte", "ridge points", "FLOP/B", shown=False),
 )
 #: tables of the latency model's constants
 _FITTED = "latency."

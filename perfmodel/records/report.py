@@ -13,6 +13,8 @@ from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Statu
 
 #: columns of `analyze` in tables of a benchmark -> rank in which narrow tables drop them; the cell of the operator has
 #: its dimensions and dtype. What was expected stays longest beside what was measured, then the share of the bound
+#: times among the keys of a measurement that no column is for
+_EXPECTED = ("own_bound_time_s", *(f"composition_time{end}_s" for end in ("", "_low", "_high")))
 _KEPT = {"name": 0, "limiter": 4, "bound_time_s": 2, "predicted_time_s": 0}
 
 
@@ -32,7 +34,11 @@ def bench_columns() -> tuple[Column, ...]:
     place = next(index for index, column in enumerate(kept) if column.key == "dtype")
     kept.insert(place, Column("kernel"))
     present = {column.key for column in (*kept, *_MEASURED_COLUMNS)} | set(OPTIONAL_KEYS)
-    return (*kept, *_MEASURED_COLUMNS, *(Column(key, shown=False) for key in MEASURED_KEYS if key not in present))
+    others = (
+        Column(key, "statistics" if key == "time_s" else "", "s" if key in _EXPECTED else "", shown=False)
+        for key in MEASURED_KEYS if key not in present
+    )  # fmt: skip
+    return (*kept, *_MEASURED_COLUMNS, *others)
 
 
 def _measured(row: Mapping[str, Any]) -> str:
