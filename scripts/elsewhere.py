@@ -54,7 +54,12 @@ Groups = Mapping[Source, Sequence[RunOff]]
 
 
 def widening(groups: Groups) -> Widening:
-    """Return the least widening with which each end leaves out a tenth of the runs of a source in the mean."""
+    """Return the least widening with which each end leaves out a tenth of the runs of a source in the mean.
+
+    Without any source none is asked for: a kind of which one source tells has no others to leave it out of.
+    """
+    if not groups:
+        return Widening(0.0, 0.0)
     ends = []
     for sign in (-1.0, 1.0):
         sources = [_one_sided(runs, sign) for runs in groups.values()]

@@ -14,6 +14,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Sk
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Text
 from perfmodel.errors import UsageError
+from perfmodel.prediction.implementations import named
 from perfmodel.prediction.predict import floor_time, predict, predict_piece
 from perfmodel.prediction.result import Prediction
 
@@ -163,7 +164,7 @@ def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
     conditions = calls.conditions
     if calls.parts:
         return predict_piece(calls.one(0).op, hardware, conditions, calls.parts)
-    library = "-".join(filter(None, (conditions.library, conditions.version)))
+    library = named(conditions.library, conditions.version)
     return predict(
         calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=library, load=conditions.load
     )

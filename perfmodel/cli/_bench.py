@@ -163,16 +163,24 @@ def within_limit(
 
 
 def planned_jobs(
-    selection: Selection, machine: Hardware, device: Device, kernels: Sequence[str], cache: CacheState
+    selection: Selection,
+    machine: Hardware,
+    device: Device,
+    kernels: Sequence[str],
+    cache: CacheState,
+    releases: Mapping[str, str],
 ) -> tuple[list[Job], list[str]]:
-    """Return the kernels to run, in a preset each one once, and notes about kernels that the device cannot run."""
+    """Return the kernels to run, in a preset each one once, and notes about kernels that the device cannot run.
+
+    They are predicted as those of ``releases``, the releases of their libraries.
+    """
     from perfmodel.measure.benchmark.jobs import first_supported, plan, split_supported, without_repeats
 
     if kernels:  # a kernel of --kernel that cannot run has a row with the reason
-        return plan(selection.operators, machine, kernels, cache), []
+        return plan(selection.operators, machine, kernels, cache, releases), []
     jobs: list[Job] = []
     for operators, library_only in selection.groups:
-        planned = plan(operators, machine, (), cache)
+        planned = plan(operators, machine, (), cache, releases)
         jobs.extend(first_supported(planned, device) if library_only else planned)
     if selection.limit and selection.limit.by_kernel:
         jobs = [job for job in jobs if selection.limit.holds(job.op, job.kernel)]
@@ -180,22 +188,32 @@ def planned_jobs(
 
 
 def record_context(
-    device: Device, machine: Hardware, telemetry: Telemetry, settings: BenchSettings, memory_limit_bytes: float | None
+    device: Device,
+    machine: Hardware,
+    telemetry: Telemetry,
+    settings: BenchSettings,
+    memory_limit_bytes: float | None,
+    operators: Sequence[Operator] = (),
 ) -> Mapping[str, Any]:
-    """Return the context of the record, which includes the specification of the machine that it is compared with."""
+    """Return the context of the record, which includes the specification of the machine that it is compared with.
+
+    The versions of the libraries of plugins whose kernels compute some operators are among it.
+    """
     import tomllib
 
     from perfmodel.hardware_catalog.detect import detect_cpu
     from perfmodel.hardware_catalog.write import spec_text
-    from perfmodel.measure.machine_facts import machine_facts
+    from perfmodel.measure.machine_facts import library_versions, machine_facts
 
     facts = machine_facts(device, telemetry)
     facts["machine"]["cpu"] = detect_cpu().model
     if device.kind == "cpu":
         facts["device"]["name"] = facts["machine"]["cpu"]
+    libraries = library_versions(operators, known=facts["device"])
     return context(
         hardware=[machine.name],
         **facts,
+        **({"libraries": libraries} if libraries else {}),
         cache=str(settings.cache),
         seed=settings.seed,
         time_limit_s=settings.rule.time_limit_s,
@@ -291,6 +309,7 @@ def open_session(
     from perfmodel.measure.benchmark.jobs import check_kernels
     from perfmodel.measure.benchmark.resume import read_earlier
     from perfmodel.measure.telemetry.nvml import open_telemetry
+    from perfmodel.prediction.implementations import releases_of
 
     settings.check_for(device)
     check_kernels(selection.operators, kernels)  # before a CPU is calibrated, which takes seconds
@@ -300,9 +319,10 @@ def open_session(
     if selection.preset:
         selection = runnable(selection, machine)
     selection, memory_limit_bytes, reduced = within_limit(selection, device, earlier)
-    jobs, left_out = planned_jobs(selection, machine, device, kernels, settings.cache)
     telemetry = open_telemetry(device)
-    facts = record_context(device, machine, telemetry, settings, memory_limit_bytes)
+    facts = record_context(device, machine, telemetry, settings, memory_limit_bytes, selection.operators)
+    # what predicts the rows is what the record states, so that `validate` of the record says the same
+    jobs, left_out = planned_jobs(selection, machine, device, kernels, settings.cache, releases_of(facts))
     before: Rows = ()
     if earlier:
         earlier.check_same(facts)

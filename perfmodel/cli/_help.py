@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from perfmodel.core.docstrings import docstring
 
@@ -25,13 +26,40 @@ def fits_boxes(app: typer.Typer, arguments: Sequence[str]) -> bool:
     command: Any = typer.main.get_command(app)
     for word in arguments:
         command = getattr(command, "commands", {}).get(word, command)
-    widths = [0, 0, 0, 0]
+    widths = [0, 0, 0]
     for param in command.params:
-        options = [[one for one in names if one.startswith("--")] for names in (param.opts, param.secondary_opts)]
-        short = [one for one in param.opts if not one.startswith("--")]
-        texts = (*map(",".join, options), ",".join(short), str(param.metavar or ""))
+        long, short = ([one for one in param.opts if one.startswith("--") is is_long] for is_long in (True, False))
+        texts = (",".join(long), ",".join(short), str(param.metavar or ""))
         widths = [max(width, len(text)) for width, text in zip(widths, texts, strict=True)]
-    return shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns >= _FRAME + sum(widths) + max(widths)
+    opposites = (len(f"{name}.") for param in command.params for name in param.secondary_opts)
+    explanations = max(*widths, *opposites)
+    return shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns >= _FRAME + sum(widths) + explanations
+
+
+class _OppositesInWords(TyperCommand):
+    """A command whose help names the opposite of a switch in its explanation.
+
+    A box has a column of its own for them, as wide as the longest, so that two such names leave no room for boxes.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; the command does nothing else afterwards."""
+        for param in self.params:
+            if param.secondary_opts:
+                opposites, param.secondary_opts = ", ".join(param.secondary_opts), []
+                option: Any = param
+                option.help = f"{option.help} The opposite: {opposites}."
+        super().format_help(ctx, formatter)
+
+
+def with_opposites_in_words(app: typer.Typer) -> typer.Typer:
+    """Return a program whose help names opposites of switches in explanations, and not in a column of their own."""
+    for one in app.registered_commands:
+        one.cls = _OppositesInWords
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            with_opposites_in_words(group.typer_instance)
+    return app
 
 
 def with_purposes(app: typer.Typer) -> typer.Typer:

@@ -275,14 +275,24 @@ LoadOption = Annotated[
         parser=lambda text: Load.parse(text, place="--load"),
     ),
 ]
+
+
+def _library(name: str) -> str:
+    """Return the name of a library, and refuse one whose release would not be found."""
+    from perfmodel.prediction.implementations import check_library  # which numpy comes with
+
+    return check_library(name, "--library")
+
+
 LibraryOption = Annotated[
     str,
     option(
         "--library",
         "Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl, or with a "
-        "release, torch-2.4; for attention also a kernel: fa2, fa3, flashinfer, triton, cudnn, efficient, or "
-        "torch/fa2. Default: any.",
+        "release, torch-2.4 or torch==2.4; for attention also a kernel: fa2, fa3, flashinfer, triton, cudnn, "
+        "efficient, or torch/fa2. Default: any.",
         "NAME",
+        callback=_library,
     ),
 ]
 SpreadOption = Annotated[

@@ -158,10 +158,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _helping(named: str, arguments: Sequence[str]) -> typer.Typer:
     """Return the program with a command whose help is asked for, without boxes where they would cut its options."""
-    from perfmodel.cli._help import fits_boxes
+    from perfmodel.cli._help import fits_boxes, with_opposites_in_words
 
     app = build_app(named, helps=True)
-    return app if fits_boxes(app, arguments) else build_app(named, helps=True, boxes=False)
+    boxed = fits_boxes(app, arguments)
+    return with_opposites_in_words(app) if boxed else build_app(named, helps=True, boxes=False)
 
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:

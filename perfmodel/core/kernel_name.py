@@ -18,7 +18,7 @@ _TEMPLATE = re.compile(r"\w<")
 _PARAMETERS = re.compile(r"\w\([^()]*(\w ?[*&]|\b(const|unsigned|char|short|int|long|float|double|bool)\b)")
 
 #: longer names, as kernels with their template arguments have them, are shortened in tables for people
-_LONGEST_NAME = 48
+LONGEST_NAME = 48
 
 
 def function_of(name: str) -> str:
@@ -45,7 +45,7 @@ def function_of(name: str) -> str:
     return function + (f"<{functor.group(1)}>" if functor else "") or bare
 
 
-def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
+def short_name(name: str, longest: int = LONGEST_NAME) -> str:
     """Return a name of at most 48 characters: both ends of a longer one, which tell kernels apart.
 
     >>> short_name("void kernel<" + "int, " * 20 + "float>(Params)")

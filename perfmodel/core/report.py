@@ -23,16 +23,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.core.panel import Panel
-from perfmodel.core.units import format_binary, format_si
+from perfmodel.core.units import format_binary, format_fraction, format_si
 
 #: version of the JSON output: 2 uses the words of `perfmodel.core.vocabulary` throughout
 SCHEMA_VERSION = 2
+#: width of a line where nothing says how wide it may be [characters]
+WIDTH = 80
 #: longest text of a result in an interactive session [characters]: two or three lines of a terminal
 _LONGEST_HEADLINE = 240
 #: rows of a long table that are made, and written, at a time: a tenth of a second
 _BLOCK = 1000
-#: tables for people print smaller values as 0: a nanosecond, a tenth of a per cent
-_SMALLEST_SHOWN = {"s": 1e-9, "fraction": 1e-3}
+#: tables for people print shorter times as 0 [s]
+_SHORTEST_SHOWN = 1e-9
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Column:
     show : turns a value into text for people; None prints by type and unit. JSON and CSV keep the value.
     show_row : turns a whole row into text for people, where the value alone is not enough: a unit that another key
         holds, or a range between two values.
+    fit : the same for a line of some width [characters], which a text table has: long names are shortened to it.
     prose : a sentence, too long for a cell: text tables print it below the table, by the number of its row.
     merge : leave the cell empty where the row above has the same value in this column and in every merged column
         to the left of it.
@@ -66,6 +69,7 @@ class Column:
     drop: int = 0
     show: Callable[[Any], str] | None = None
     show_row: Callable[[Mapping[str, Any]], str] | None = None
+    fit: Callable[[Mapping[str, Any], int], str] | None = None
     prose: bool = False
     merge: bool = False
     note: str = ""
@@ -76,8 +80,10 @@ class Column:
         key = self.key.removesuffix("_s") if self.unit == "s" else self.key
         return self.title or key.replace("_", " ")
 
-    def cell(self, row: Mapping[str, Any]) -> str:
-        """Return the text for people of this column in one row."""
+    def cell(self, row: Mapping[str, Any], width: int = WIDTH) -> str:
+        """Return the text for people of this column in one row, whose line has a width [characters]."""
+        if self.fit is not None:
+            return printable(self.fit(row, width))
         return self.text(row.get(self.key)) if self.show_row is None else printable(self.show_row(row))
 
     def text(self, value: Any) -> str:
@@ -97,10 +103,10 @@ class Column:
         return printable(str(value))
 
     def _number(self, value: float) -> str:
-        if abs(value) < _SMALLEST_SHOWN.get(self.unit, 0.0):
-            value = 0
         if self.unit == "fraction":
-            return f"{100 * value:.1f} %" if value else "0 %"
+            return format_fraction(value)
+        if self.unit == "s" and abs(value) < _SHORTEST_SHOWN:
+            value = 0
         if self.unit == "iB":
             return format_binary(float(value))
         return format_si(float(value), self.unit, self.digits) if self.unit else _plain(value, self.digits)
@@ -147,6 +153,7 @@ class Report:
     decision : the decision that the rows lead to, in one sentence for people; JSON keeps it in ``context`` if at all.
     assumptions : what the decision rests on, for a page that others read: Markdown lists it above the table.
     people_rows : the rows that people see, where these are fewer or in another order; None for all rows.
+    nothing : what people see in place of a table without rows.
     unlisted : a sentence for people about the rows that ``people_rows`` leaves out, and how to see them.
     """
 
@@ -160,6 +167,7 @@ class Report:
     decision: str = ""
     assumptions: tuple[str, ...] = ()
     people_rows: Sequence[Mapping[str, Any]] | None = None
+    nothing: str = "(no rows)"
     unlisted: str = ""
     csv_table: str = ""
     only_wide: bool = False

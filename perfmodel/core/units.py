@@ -37,6 +37,8 @@ _LONG_TIMES = {
     **dict.fromkeys(("h", "hour", "hours"), HOUR_S),
     **dict.fromkeys(("d", "day", "days"), DAY_S),
 }
+#: the least fraction that is printed with its figures, and what rounded clocks leave of nothing
+_LEAST_FRACTION, _ROUNDED = 1e-3, 1e-6
 _TEXT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
 _FRACTION = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
 _BITS = re.compile(r"((?:[kKMGTP]i?)?)(b|bit|bits)(/s|ps)?$")
@@ -227,6 +229,23 @@ def parse_fraction(text: str, place: str = "") -> float:
         remedy = f"Write {written} or 100%." if number == 1 else f"Write {written} for per cent."
         raise UsageError(f"{text!r} has no per cent sign and is 1 or more.", place=place, remedy=remedy)
     return number / 100 if percent else number
+
+
+def format_fraction(value: float) -> str:
+    """Return a fraction in per cent: of less than a tenth of a per cent, that it is less.
+
+    What rounded clocks leave of nothing is 0, as on HTML pages (``ROUNDED`` of their ``base.js``).
+
+    >>> format_fraction(0.254), format_fraction(-0.02), format_fraction(4e-4), format_fraction(-4e-4)
+    ('25.4 %', '-2.0 %', '<0.1 %', '>-0.1 %')
+    >>> format_fraction(0.0), format_fraction(2e-7)
+    ('0 %', '0 %')
+    """
+    if abs(value) < _ROUNDED:
+        return "0 %"
+    if abs(value) < _LEAST_FRACTION:
+        return "<0.1 %" if value > 0.0 else ">-0.1 %"
+    return f"{100 * value:.1f} %"
 
 
 def format_si(value: float, unit: str, digits: int = 4) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.kernel_name import function_of, short_name
+from perfmodel.core.kernel_name import LONGEST_NAME, function_of, short_name
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
@@ -16,8 +16,10 @@ from perfmodel.diagnosis.projection import report as _registers_projections  # n
 from perfmodel.diagnosis.ranks import report as _registers_ranks  # noqa: F401
 from perfmodel.diagnosis.result import Advice, Diagnosis, Part, is_nothing
 
-#: pieces of evidence that people see for each dimension, and the longest name there [characters]
-_SHOWN, _LONGEST = 2, 44
+#: pieces of evidence that people see for each dimension
+_SHOWN = 2
+#: the longest name there in narrow lines, and what it leaves of wider ones [characters]
+_LONGEST, _BESIDE = 44, 36
 #: entries of a comparison that people see; JSON has all
 _MOST_ENTRIES = 12
 
@@ -38,7 +40,7 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
         Column("advice", shown=False),
         Column("candidate", "best candidate", drop=1, show=short_name),
         Column("time_saved_s", "saves", "s", digits=3, drop=1),
-        Column("evidence", "largest parts", show_row=_evidence_text, prose=True),
+        Column("evidence", "largest parts", fit=_evidence_text, prose=True),
     )
     return Report(
         "diagnose",
@@ -70,7 +72,7 @@ def _operators(diagnosis: Diagnosis) -> Report:
     """Return the whole table by operator and shape; the keys are the attributes of `OperatorRow`."""
     rows = [dataclasses.asdict(row) for row in operator_rows(diagnosis)]
     columns = (
-        Column("name", "operator", show=short_name),
+        Column("name", "operator", fit=_name),
         Column("op", shown=False),
         Column("dimensions", shown=False),
         Column("calls"),
@@ -120,20 +122,27 @@ def _dimension_row(diagnosis: Diagnosis, part: Part) -> dict[str, Any]:
     }
 
 
-def _evidence_text(row: Mapping[str, Any]) -> str:
-    """Return the largest pieces of evidence as text, the first one with its detail."""
+def _evidence_text(row: Mapping[str, Any], width: int) -> str:
+    """Return the largest pieces of evidence as text, the first one with its detail, for lines of a width."""
     unknown = ["unknown without a time line"] if row["time_s"] is None else []
-    texts = [_piece(item, with_detail=place == 0) for place, item in enumerate(row["evidence"][:_SHOWN])]
+    longest = max(_LONGEST, width - _BESIDE)
+    shown = enumerate(row["evidence"][:_SHOWN])
+    texts = [_piece(item, longest, with_detail=place == 0) for place, item in shown]
     return "; ".join([*unknown, *texts])
 
 
-def _piece(evidence: Mapping[str, Any], *, with_detail: bool) -> str:
+def _piece(evidence: Mapping[str, Any], longest: int, *, with_detail: bool) -> str:
     what, time_s, count, detail = (evidence[key] for key in ("what", "time_s", "count", "detail"))
     name = function_of(what)
-    name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+    name = name if len(name) <= longest else f"{name[: longest - 3]}..."
     time = f" {format_si(time_s, 's', 3)}" if time_s is not None else ""
     times = f", {count} times" if count and count > 1 else ""
     return f"{name}{time}{times}{f': {detail}' if detail and with_detail else ''}"
+
+
+def _name(row: Mapping[str, Any], width: int) -> str:
+    """Return the name of a kernel or candidate, of which a wide line shows more."""
+    return short_name(str(row["name"]), max(LONGEST_NAME, width // 2))
 
 
 def _candidates(diagnosis: Diagnosis) -> Report:
@@ -141,7 +150,7 @@ def _candidates(diagnosis: Diagnosis) -> Report:
     columns = (
         Column("rank", "#"),
         Column("kind", drop=4),
-        Column("name", "candidate", show=short_name),
+        Column("name", "candidate", fit=_name),
         Column("dimension", shown=False),
         Column("time_saved_s", "saves", "s"),
         Column("time_saved_low_s", "low", "s", digits=3, drop=1),

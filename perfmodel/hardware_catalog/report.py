@@ -7,6 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_binary, format_si
@@ -15,7 +16,7 @@ from perfmodel.hardware_catalog.detect import CpuDescription, Detection
 from perfmodel.hardware_catalog.figures import Figure, MachineFigures
 from perfmodel.hardware_catalog.find import Catalog, suggestion
 from perfmodel.hardware_catalog.gpu_reading import GpuReading
-from perfmodel.hardware_catalog.lint import LintResult
+from perfmodel.hardware_catalog.lint import CODES, LintResult
 from perfmodel.hardware_catalog.match import DeviceMatch
 from perfmodel.hardware_catalog.spec_folders import hardware_names
 
@@ -30,8 +31,8 @@ _CATALOG_COLUMNS = (
     Column("fp32_flop_per_s", "fp32", "FLOP/s", digits=3, drop=1),
     Column("fp16_flop_per_s", "fp16", "FLOP/s", digits=3),
     Column("fp16_ridge_point_flop_per_byte", "fp16 ridge", "FLOP/B", digits=2, drop=2),
-    Column("peak_flop_per_s", unit="FLOP/s", shown=False),
-    Column("ridge_point_flop_per_byte", unit="FLOP/B", shown=False),
+    Column("peak_flop_per_s", "peaks", "FLOP/s", shown=False),
+    Column("ridge_point_flop_per_byte", "ridge points", "FLOP/B", shown=False),
 )
 #: tables of the latency model's constants
 _FITTED = "latency."
@@ -152,7 +153,12 @@ def _(result: LintResult, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report
     rows = [asdict(finding) for finding in result.findings]
     other = len(result.findings) - result.num_errors
     note = f"files: {len(result.files)}, errors: {result.num_errors}, other findings: {other}"
-    return Report("hardware lint", columns, rows, context, notes=(note,))
+    file = storage.name_of(result.files[0]) if len(result.files) == 1 else f"{len(result.files)} files"
+    nothing = (
+        f"Nothing found in {file}: checked for {len(CODES)} kinds of mistakes, in the form of the file, peaks, chip, "
+        "memory, links, launch and sustained figures."
+    )
+    return Report("hardware lint", columns, rows, context, notes=(note,), nothing=nothing)
 
 
 @report.register

@@ -9,12 +9,15 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
 from perfmodel.files import shipped_folder
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.registry import find_kernels
 from perfmodel.measure.telemetry.nvml import Telemetry
+from perfmodel.operators import Operator
 from perfmodel.records.schema import BUSY_SHARE
 
 #: longest wait for git [s]
@@ -69,6 +72,18 @@ def machine_facts(device: Device, telemetry: Telemetry) -> dict[str, Any]:
             **({"before": state} if (state := telemetry.read()) else {}),
         },
     }
+
+
+def library_versions(operators: Iterable[Operator], known: Container[str]) -> dict[str, str]:
+    """Return the installed versions of the libraries that the kernels of some operators come from.
+
+    Parameters
+    ----------
+    operators : their kernels are perfmodel's own and those of plugins, whose backend is the name of a package.
+    known : libraries that are stated elsewhere, and left out.
+    """
+    backends = dict.fromkeys(kernel.backend for op in operators for kernel in find_kernels(op.op))
+    return {name: version for name in backends if name not in known and (version := installed(name))}
 
 
 def hashed(identifier: str) -> str:

@@ -23,6 +23,10 @@ MOVED_AGAIN = 1.6
 
 ADVICE = {
     "launch": "launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph",
+    "launch, by latency": (
+        "little work, which takes longer than its launch: latencies and idle SMs set the time; batch calls, fuse it "
+        "with its neighbours, or split rows and sums among more blocks; a CUDA graph gains little"
+    ),
     "launch, in a cache": (
         "launch-bound with its data in a cache, memory-bound without: fuse it with its neighbours, batch calls, or "
         "replay them from a CUDA graph"
@@ -54,6 +58,10 @@ EXPECTED = {
     "launch": (
         "launch-bound: a launch costs as much time as the work; batching calls, fusing kernels or a CUDA graph changes "
         "that"
+    ),
+    "launch, by latency": (
+        "little work, but expected to take longer than its launch: latencies and idle SMs set the time; batching "
+        "calls, fusing kernels or splitting rows and sums among more blocks changes that, a CUDA graph alone does not"
     ),
     "launch, in a cache": (
         "launch-bound with its data in a cache, memory-bound without: fusion with neighbours changes both, batching "
@@ -116,7 +124,8 @@ def advise(
 
     The first of these rules that holds:
 
-    - launch-bound, if the bound is the launch floor, or the launch overhead is over half of the time;
+    - launch-bound, if the launch overhead is over half of the time, or the bound is the launch floor, unless the
+      prediction spends most of a longer time on arithmetic or traffic, as a norm of few rows on few SMs does;
     - launch-bound with the data in a cache, if memory is the limiter, the data fits a cache and moves from there in
       less than the launch overhead, and this is over half of what then remains of the time: all but the traffic to the
       memory;
@@ -139,7 +148,10 @@ def advise(
     """
     texts, link = ADVICE if measured else EXPECTED, "pageable" if pageable else "link"
     share = np.divide(bound_time_s, time_s)
-    launch = (limiter == Limiter.LAUNCH) | (time_s < 2 * launch_s)
+    short = time_s < 2 * launch_s
+    at_floor = limiter == Limiter.LAUNCH
+    working = (spent_on == Limiter.COMPUTE) | np.isin(spent_on, _TRAFFIC)
+    launch = where(short | (working ^ True), _CODES["launch"], _CODES["launch, by latency"])
     # A kernel that computes for long, as a norm does over few long rows, is no faster with its data in a cache.
     remains = np.subtract(time_s, moving_s) < 2 * launch_s
     cached = (resident_time_s < launch_s) & remains & (limiter != Limiter.COMPUTE)
@@ -150,7 +162,7 @@ def advise(
     memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], below)
     inside = where(limiter == Limiter.COMPUTE, compute, memory)
     resident = where(cached, _CODES["launch, in a cache"], where(limiter == Limiter.LINK, _CODES[link], inside))
-    code: NDArray[np.intp] | int = where(launch, _CODES["launch"], resident)
+    code: NDArray[np.intp] | int = where(short | at_floor, launch, resident)
     if isinstance(code, int) or code.ndim == 0:
         return texts[_NAMES[int(code)]]
     # An array of references: a sentence of 110 characters for each of a million points would take 440 MB.

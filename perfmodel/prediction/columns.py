@@ -64,6 +64,10 @@ def achieved(row: Mapping[str, Any]) -> str:
     return _rate(row, "achieved")
 
 
+#: the least share that is printed as a number
+_A_PER_CENT = 0.01
+
+
 def _rate_of_peak(row: Mapping[str, Any]) -> str:
     """Return the expected rate and its share of the peak.
 
@@ -72,7 +76,7 @@ def _rate_of_peak(row: Mapping[str, Any]) -> str:
     share, rate = row.get("predicted_utilization"), _rate(row)
     if share is None or not math.isfinite(share) or _is_from_cache(row):
         return rate
-    return f"{rate} {100 * share:.0f}"
+    return f"{rate} {100 * share:.0f}" if share >= _A_PER_CENT else f"{rate} <1"
 
 
 def _is_from_cache(row: Mapping[str, Any]) -> bool:
@@ -109,10 +113,10 @@ PREDICTION_COLUMNS = (
     Column("load", shown=False),
     Column("predicted_time_s", "predicted", "s"),
     Column("predicted_time_low_s", "low-high", "s", show_row=_interval),
-    Column("predicted_time_high_s", unit="s", shown=False),
+    Column("predicted_time_high_s", "high", "s", shown=False),
     Column("predicted_limiter", shown=False),
     Column("largest_term", "largest term", drop=3),
-    Column("predicted_terms_s", shown=False),
+    Column("predicted_terms_s", "terms", "s", shown=False, digits=3),
     Column("family", shown=False),
     Column("calibration", shown=False),
     Column("regime", shown=False),
@@ -120,10 +124,10 @@ PREDICTION_COLUMNS = (
     Column("not_seen", shown=False),
     Column("interval_shares", shown=False),
     Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak),
-    Column("predicted_bytes_per_s", unit="B/s", shown=False),
+    Column("predicted_bytes_per_s", "predicted bandwidth", "B/s", shown=False),
     Column("predicted_utilization", unit="fraction", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s", show_row=_attainable, drop=2),
-    Column("attainable_bytes_per_s", unit="B/s", shown=False),
+    Column("attainable_bytes_per_s", "attainable bandwidth", "B/s", shown=False),
     Column("advice", shown=False),
 )
 #: whose rows follow: an operator on a machine, once above all of its rows
@@ -161,7 +165,7 @@ MODEL_COLUMNS = (
     Column("time_s", "time", "s"),
     Column("share", unit="fraction"),
     Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak, drop=1),
-    Column("predicted_bytes_per_s", unit="B/s", shown=False),
+    Column("predicted_bytes_per_s", "predicted bandwidth", "B/s", shown=False),
     Column("predicted_utilization", unit="fraction", shown=False),
     Column("link_bytes", unit="B", shown=False),
     Column("bus_bytes", unit="B", shown=False),

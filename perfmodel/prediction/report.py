@@ -99,7 +99,7 @@ def _with_verdict(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     measured = (
         Column("measured_time_s", "measured", "s"),
         Column("achieved_flop_per_s", "achieved", "FLOP/s", show_row=achieved, drop=1),
-        Column("achieved_bytes_per_s", unit="B/s", shown=False),
+        Column("achieved_bytes_per_s", "achieved bandwidth", "B/s", shown=False),
         Column(
             "efficiency", "of bound", "fraction", show=lambda share: "faster" if share > 1 else f"{100 * share:.2g} %"
         ),

@@ -22,6 +22,7 @@ from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, s
 from perfmodel.prediction.ceilings import launch_time, link_traffic
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.copies import work_on
+from perfmodel.prediction.implementations import named
 from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.point_rows import PLAIN_KEYS, ROW_KEYS, point_rows
 from perfmodel.prediction.uncertainty import Uncertainty
@@ -215,7 +216,7 @@ class Prediction(Reportable):
     @property
     def library(self) -> str:
         """Whose kernels run, with their version where one was named; "" for any."""
-        return "-".join(filter(None, (self.conditions.library, self.conditions.version)))
+        return named(self.conditions.library, self.conditions.version)
 
     @property
     def load(self) -> Load:

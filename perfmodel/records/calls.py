@@ -19,7 +19,7 @@ from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular, opened
 from perfmodel.operators import Operator, load_operator, operator_names
-from perfmodel.prediction.implementations import version_of
+from perfmodel.prediction.implementations import releases_of, with_release
 from perfmodel.prediction.topology import MOST_IN_A_HOST, joins_hosts
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
@@ -64,7 +64,7 @@ def measured_calls(record: Record, parts_of: PartsOf | None = None) -> Measureme
         When the parameters of a row do not fit its operator.
     """
     skips = Skips()
-    releases = _releases(record)
+    releases = releases_of(record.facts)
     groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
     composed: list[MeasuredCalls] = []
     for number, row in enumerate(placed_rows(record), start=1):
@@ -139,22 +139,8 @@ def _group_key(row: Row) -> tuple[Any, ...]:
     return (row.hardware, row.op, row.dtype, row.timing, row.cache, _implementation(row), params)
 
 
-def _released(implementation: str, releases: Mapping[str, str]) -> str:
-    """Return a kernel's origin with the release of its library, where it has none: "torch-2.11.0-torch.matmul"."""
-    library, hyphen, kernel = implementation.partition("-")
-    release = "" if version_of(implementation) else releases.get(library, "")
-    return f"{library}-{release}{hyphen}{kernel}" if release else implementation
-
-
 def _implementation(row: Row) -> str:
     return row.implementation or (row.kernel or "").split(".")[0]
-
-
-def _releases(record: Record) -> dict[str, str]:
-    """Return the library of kernels -> its release, as far as the record says what ran them: {"torch": "2.11.0"}."""
-    device = record.facts.get("device")
-    stated = device if isinstance(device, dict) else {}
-    return {name: text.partition("+")[0] for name in ("torch", "triton") if isinstance(text := stated.get(name), str)}
 
 
 def _calls(rows: Sequence[tuple[int, Row]], place: str, releases: Mapping[str, str]) -> MeasuredCalls:
@@ -167,7 +153,7 @@ def _calls(rows: Sequence[tuple[int, Row]], place: str, releases: Mapping[str, s
         time_s=np.array([row.measured_time_s for row in records]),
         timing=first.timing or Timing.KERNEL,
         cache=first.cache or CacheState.COLD,
-        implementation=_released(_implementation(first), releases),
+        implementation=with_release(_implementation(first), releases),
         flags=np.array([row.flags or "" for row in records]),
         place=place,
         line=np.array(numbers),

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_fraction
 from perfmodel.prediction.columns import PREDICTION_COLUMNS
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Status
 
 #: columns of `analyze` in tables of a benchmark -> rank in which narrow tables drop them; the cell of the operator has
 #: its dimensions and dtype. What was expected stays longest beside what was measured, then the share of the bound
+#: times among the keys of a measurement that no column is for
+_EXPECTED = ("own_bound_time_s", *(f"composition_time{end}_s" for end in ("", "_low", "_high")))
 _KEPT = {"name": 0, "limiter": 4, "bound_time_s": 2, "predicted_time_s": 0}
 
 
@@ -31,7 +34,11 @@ def bench_columns() -> tuple[Column, ...]:
     place = next(index for index, column in enumerate(kept) if column.key == "dtype")
     kept.insert(place, Column("kernel"))
     present = {column.key for column in (*kept, *_MEASURED_COLUMNS)} | set(OPTIONAL_KEYS)
-    return (*kept, *_MEASURED_COLUMNS, *(Column(key, shown=False) for key in MEASURED_KEYS if key not in present))
+    others = (
+        Column(key, "statistics" if key == "time_s" else "", "s" if key in _EXPECTED else "", shown=False)
+        for key in MEASURED_KEYS if key not in present
+    )  # fmt: skip
+    return (*kept, *_MEASURED_COLUMNS, *others)
 
 
 def _measured(row: Mapping[str, Any]) -> str:
@@ -46,7 +53,7 @@ def _share_of_bound(row: Mapping[str, Any]) -> str:
     if row.get("faster_than_bound"):
         return "faster than the bound"
     efficiency = row.get("efficiency")
-    return f"{100 * efficiency:.1f} %" if isinstance(efficiency, (int, float)) else "-"
+    return format_fraction(efficiency) if isinstance(efficiency, (int, float)) else "-"
 
 
 _TIME = Column("measured_time_s", "measured", "s")

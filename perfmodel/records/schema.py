@@ -142,6 +142,7 @@ class Context(msgspec.Struct, kw_only=True):
     perfmodel, commit, date : version, commit of the checkout, date and time of the run.
     hardware : names of the machines that the rows are compared with.
     machine, device : the computer and the device: names, versions, clocks, limits.
+    libraries : versions of other libraries that kernels are of, those of plugins.
     settings : how every kernel was measured; see `perfmodel.measure.benchmark.settings`.
     spec : specification of the machine that a benchmark was compared with.
     resumed : when the run was resumed.
@@ -154,6 +155,7 @@ class Context(msgspec.Struct, kw_only=True):
     hardware: list[str] = []
     machine: dict[str, Any] = {}
     device: dict[str, Any] = {}
+    libraries: dict[str, str] = {}
     settings: dict[str, Any] = {}
     spec: dict[str, Any] | None = None
     resumed: list[str] = []

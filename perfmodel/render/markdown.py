@@ -29,7 +29,7 @@ def render(report: Report) -> str:
         lines += [_line(_cell(column.cell(row)) for column in columns) for row in report.shown_rows]
         parts.append("\n".join(lines))
     else:
-        parts.append("(no rows)")
+        parts.append(_text(report.nothing))
     parts += [_text(note) for note in report.shown_notes]
     parts += [render(table).rstrip("\n") for table in report.more.values() if not table.only_wide]
     return "\n\n".join(parts) + "\n"

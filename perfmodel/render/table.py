@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfmodel.core.report import WIDTH
+
 if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
 
     from perfmodel.core.report import Column, Report
 
 SUFFIXES = (".txt",)
-#: width where the terminal's is unknown [characters]
-WIDTH = 80
+#: width of lines that are as long as needed [characters]
+_ENDLESS = 10**6
 #: spaces between two columns
 _GAP = 2
 #: if a table does not fit otherwise, words are folded that are longer than the first, at worst longer than the second
@@ -94,7 +96,7 @@ class _Grid:
         little as possible; if that does not fit either, that without optional columns, which is printed as blocks.
         """
         shown = report.shown_columns(wide=wide)
-        whole = cls._all(report, shown)
+        whole = cls._all(report, shown, _ENDLESS if wide else width)
         if wide:
             return whole
         drops = sorted({column.drop for column in shown if column.drop}, reverse=True)
@@ -106,15 +108,15 @@ class _Grid:
         return next((grid for grid in folded if grid.width <= width), grids[-1])
 
     @classmethod
-    def _all(cls, report: Report, shown: Sequence[Column]) -> _Grid:
-        """Return the cells of all columns; rows get numbers if sentences refer to them."""
+    def _all(cls, report: Report, shown: Sequence[Column], width: int) -> _Grid:
+        """Return the cells of all columns for lines of a width [characters]; rows get numbers that sentences name."""
         from perfmodel.core.report import Column
 
         rows = report.shown_rows
         columns = [column for column in shown if not column.prose]
         prose = [column for column in shown if column.prose]
-        cells = [[column.cell(row) for row in rows] for column in columns]
-        sentences = [[column.cell(row) for row in rows] for column in prose]
+        cells = [[column.cell(row, width) for row in rows] for column in columns]
+        sentences = [[column.cell(row, width) for row in rows] for column in prose]
         if prose and all(column.heading != _NUMBER for column in columns):
             columns = [Column("", _NUMBER), *columns]
             cells = [[str(number) for number in range(1, len(rows) + 1)], *cells]
@@ -228,7 +230,7 @@ def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
     if report.title:
         yield Text(printable(report.title), style="bold")
     if not report.shown_rows:
-        yield "(no rows)"
+        yield Text(printable(report.nothing))
     elif grid.width > width:
         yield from _blocks(grid, width)
     else:

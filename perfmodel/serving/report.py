@@ -93,8 +93,8 @@ _STEADY = (
         for end in ("_s", "_low_s", "_high_s")
     ),
     Column("output_tokens_per_s", "tokens/s"),
-    Column("output_tokens_per_s_low", shown=False),
-    Column("output_tokens_per_s_high", shown=False),
+    Column("output_tokens_per_s_low", "tokens/s, low", shown=False),
+    Column("output_tokens_per_s_high", "tokens/s, high", shown=False),
     Column("tokens_per_s_per_gpu", "a GPU", drop=1),
     Column("tokens_per_s_per_user", "a user", drop=2),
     Column("kv_tokens", "KV tokens", drop=3),

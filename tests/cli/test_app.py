@@ -341,6 +341,16 @@ def test_help_has_whole_names_of_options_in_lines_of_50_characters_and_more(perf
         assert wide <= names(columns)
 
 
+@pytest.mark.parametrize("words", [("train",), ("search", "train")])
+def test_opposites_of_switches_leave_room_for_boxes_in_80_columns(perfmodel, monkeypatch, words):
+    for columns, is_boxed in ((72, False), (74, True), (80, True)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        text = perfmodel(*words, "--help").out
+        assert ("╭─ Options" in text) is is_boxed
+        assert re.search(r"--no-sequence-parallel(?![\w-])", text)
+        assert re.search(r"--no-tp-overlap(?![\w-])", text)
+
+
 @pytest.mark.parametrize("words", [("roi", "--help"), ("hardware", "lint", "--help"), ("operators", "gemm")])
 @pytest.mark.waiting
 def test_help_is_the_same_where_python_drops_docstrings(words):

@@ -13,6 +13,7 @@ import pytest
 
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware_names, read_hardware
+from perfmodel.hardware_catalog.lint import CODES
 
 Program = Callable[..., Any]
 
@@ -192,6 +193,10 @@ def test_lint_of_no_file_is_exit_3(perfmodel: Program, tmp_path: Path) -> None:
 def test_lint_takes_names_of_the_catalog(perfmodel: Program) -> None:
     ran = perfmodel("hardware", "lint", "h100", "--format", "json")
     assert (ran.code, ran.json["notes"]) == (0, ["files: 1, errors: 0, other findings: 0"])
+    text = " ".join(perfmodel("hardware", "lint", "h100").out.split())
+    assert text.startswith(
+        f"Nothing found in h100-sxm5-80gb.toml: checked for {len(CODES)} kinds of mistakes, in the form"
+    )
     unknown = perfmodel("hardware", "lint", "h1000")
     assert (unknown.code, "unknown hardware 'h1000'" in unknown.err) == (2, True)
 

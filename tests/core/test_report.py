@@ -51,10 +51,14 @@ def test_a_column_is_a_cell_of_every_table_unless_it_says_otherwise() -> None:
     assert replace(column, unit="s").heading == "time"
 
 
-def test_a_time_below_a_nanosecond_and_a_share_below_a_tenth_of_a_per_cent_are_nothing() -> None:
+def test_a_time_below_a_nanosecond_is_nothing_and_a_share_below_a_tenth_of_a_per_cent_is_said_to_be_less() -> None:
     assert (Column("x", unit="s").text(0.9e-9), Column("x", unit="s").text(-0.9e-9)) == ("0 s", "0 s")
     assert Column("x", unit="s").text(1.1e-9) == "1.1 ns"
-    assert Column("x", unit="fraction").text(0.9e-3) == "0 %"
+    assert (Column("x", unit="fraction").text(0.9e-3), Column("x", unit="fraction").text(-0.9e-3)) == (
+        "<0.1 %",
+        ">-0.1 %",
+    )
+    assert (Column("x", unit="fraction").text(0.0), Column("x", unit="fraction").text(1e-9)) == ("0 %", "0 %")
     assert Column("x", unit="fraction").text(1.1e-3) == "0.1 %"
 
 

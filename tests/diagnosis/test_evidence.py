@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.core.report import report
 from perfmodel.diagnosis.call_sites import operator_around, python_line, wait_labels
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -211,3 +212,13 @@ def test_readings_of_a_table_are_evidence():
     assert found.part("transfer").evidence[0].detail == (
         "limited by link (from its kind), 4 GB at 8 GB/s, 25 % of it pageable"
     )
+
+
+@pytest.mark.parametrize(("width", "letters"), [(40, 41), (80, 41), (120, 81), (400, 90)])
+def test_a_wide_line_shows_more_of_a_name(width, letters):
+    found = diagnose(Profile((ProfileEntry("relu_" + "a" * 85, 1.0, 1, "kernel"),)))
+    (evidence,) = (column for column in report(found).columns if column.key == "evidence")
+    row = next(row for row in report(found).rows if row["evidence"])
+    name = evidence.cell(row, width).partition(" ")[0]
+    assert name == ("relu_" + "a" * 85)[:letters] + ("..." if letters < 90 else "")
+    assert evidence.cell(row) == evidence.cell(row, 80)

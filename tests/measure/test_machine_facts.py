@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from perfmodel.kernels.registry import Kernel
 from perfmodel.measure import machine_facts as module
-from perfmodel.measure.machine_facts import checkout, disturbance, hashed, installed, machine_facts
+from perfmodel.measure.machine_facts import checkout, disturbance, hashed, installed, library_versions, machine_facts
+from perfmodel.operators.gemm import Gemm
 
 
 class FakeTelemetry:
@@ -28,6 +30,13 @@ def test_context_hides_the_identifier_of_a_gpu(scripted):
 def test_versions_of_packages_that_are_not_there_are_left_out():
     assert installed("numpy")
     assert installed("no-such-package") == ""
+
+
+def test_libraries_of_kernels_are_installed_packages_that_are_not_stated_elsewhere(monkeypatch):
+    kernels = [Kernel(name, "gemm", name, lambda op, inputs: None) for name in ("torch", "numpy", "no_such_package")]
+    monkeypatch.setattr(module, "find_kernels", lambda op: kernels)
+    found = library_versions([Gemm(m=1, n=1, k=1)], known={"torch": "2.11.0"})
+    assert found == {"numpy": installed("numpy")}
 
 
 def test_commit_only_from_a_checkout(monkeypatch, tmp_path):

@@ -8,10 +8,12 @@ import pytest
 import perfmodel as pm
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.errors import UsageError
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.swiglu import Swiglu
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.implementations import check_library
 from perfmodel.prediction.summary import unmeasured_library
 
 DECODE = Attention(batch=8, heads=32, kv_heads=8, seq_q=1, seq_kv=4096, head_dim=128, dtype="bf16")
@@ -26,6 +28,7 @@ PRODUCT = Gemm(m=4096, n=64, k=64, dtype="fp8")
         "vllm-0.24.0/TritonFp8BlockScaledMMKernel",
         "sglang_custom_allreduce-0.5.10",
         "torch-2.1-cudnn",
+        "torch==2.4",
         "torch-torch.sdpa.efficient",
         "torch-compiled",
         "vidur-vllm-2024",
@@ -37,6 +40,18 @@ def test_what_a_table_says_of_a_row_is_what_a_prediction_is_asked_for(implementa
     none = np.array([])
     row = MeasuredCalls("h100", PRODUCT, none, Timing.KERNEL, CacheState.COLD, implementation, none, "", none)
     assert Conditions.parse(library=implementation) == row.conditions
+
+
+@pytest.mark.parametrize("name", ["torch@2.4", "torch 2.4", "torch=2.4", "torch>=2.4", "torch-v2.4", "torch, vllm"])
+def test_a_release_that_would_not_be_found_is_refused_and_the_right_spelling_named(name):
+    with pytest.raises(UsageError, match=r"--library: .* Write torch-2\.4 or torch==2\.4\."):
+        check_library(name, "--library")
+
+
+def test_a_release_may_be_written_as_package_managers_do():
+    op = pm.Embedding(tokens=4096, vocab=8192, dim=256)
+    pinned, older, newest = (pm.predict(op, "h200", library=name) for name in ("torch==2.4", "torch-2.4", "torch"))
+    assert pinned.predicted_time_s == older.predicted_time_s > newest.predicted_time_s
 
 
 @pytest.mark.parametrize("name", ["vllm-flashinfer", "sglang-triton", "cudnn-oss", "torch-nightly"])

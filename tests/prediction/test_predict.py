@@ -346,6 +346,10 @@ def test_the_rules_of_advice(limiter: str, bound_s: float, time_s: float, rule: 
         ("compute", 0.49, "l2", 0.5, "compute, by traffic"),
         ("compute", 0.49, "compute", 0.5, "compute, poorly used"),
         ("compute", 0.51, "hbm", 0.5, "compute"),
+        ("launch", 0.02, "compute", 0.0, "launch, by latency"),
+        ("launch", 0.02, "hbm", 0.5, "launch, by latency"),
+        ("launch", 0.02, "launch", 0.0, "launch"),
+        ("launch", 0.02, "host", 0.0, "launch"),
     ],
 )
 def test_advice_follows_what_the_time_is_spent_on(
@@ -356,6 +360,14 @@ def test_advice_follows_what_the_time_is_spent_on(
     assert advise(*asked, spent_on=spent_on, moving_s=moving * time_s, measured=False) == EXPECTED[rule]
     many = advise(*(np.array([one] * 2) for one in asked[:3]), 2e-6, spent_on=np.array([spent_on, limiter]))
     assert many.tolist()[0] == ADVICE[rule.replace("memory, moved again", "memory")]  # type: ignore[union-attr]
+
+
+def test_few_long_rows_are_not_said_to_wait_for_their_launch() -> None:
+    """4 rows of 65,536 take four SMs 130 us, of which the launch is 2; 4 rows of 128 take little more than that."""
+    long, short = (pm.predict(pm.LayerNorm(rows=4, cols=cols, dtype="fp16"), "h100") for cols in (65536, 128))
+    assert (long.limiter, short.limiter) == ("launch", "launch"), "the ceiling that sets the bound"
+    assert long.predicted_terms_s["launch"] < 0.1 * long.predicted_time_s
+    assert (long.advice, short.advice) == (EXPECTED["launch, by latency"], EXPECTED["launch"])
 
 
 def test_a_sort_moves_its_bytes_in_several_passes_and_its_advice_says_so() -> None:

@@ -156,7 +156,7 @@ MARKDOWN = """\
 |---|---:|---:|---|---|
 | fill&lt;float\\*>(int) \\| \\`x\\` \\\\ 矩阵 | 1.5 us | 25.0 % | 1 to 2 | It moves a lot of data. |
 | a\\\\x1b[31m\\\\nb\\\\tc | - | - | 3 to 4 | - |
-| tiny | 0 s | 0 % | 5 to 6 | It moves a lot of data. |
+| tiny | 0 s | <0.1 % | 5 to 6 | It moves a lot of data. |
 
 A note about &lt;b>.
 
@@ -172,7 +172,7 @@ Title <i>
 #  kernel                            time   share  range
 1  fill<float*>(int) | `x` \\ 矩阵  1.5 us  25.0 %  1 to 2
 2  a\\x1b[31m\\nb\\tc                      -       -  3 to 4
-3  tiny                               0 s     0 %  5 to 6
+3  tiny                               0 s  <0.1 %  5 to 6
 
 why
 1, 3  It moves a lot of data.

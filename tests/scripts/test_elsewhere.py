@@ -40,6 +40,14 @@ def test_the_ends_leave_out_a_tenth_of_the_sources_each() -> None:
     assert [name for name, share in inside.items() if share == 0.0] == [("0",), ("10",)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_without_other_sources_nothing_is_widened() -> None:
+    """One source of a kind: what all others differ by is not known, and was once the widest interval of the search."""
+    assert widening({}) == Widening(0.0, 0.0)
+    alone = {("only", "h100"): runs([0.05, 1.0], 0.1), ("only", "a100"): runs([-1.0], 0.1)}
+    assert left_out(alone) == {("only", "h100"): 0.5, ("only", "a100"): 0.0}
+
+
 def test_a_source_counts_once_however_many_runs_it_has() -> None:
     few = {(str(name),): runs([0.0]) for name in range(20)} | {("far",): runs([1.0])}
     many = few | {("far",): runs([1.0] * 1000)}

@@ -53,7 +53,7 @@ _EXCHANGES = (
     Column("calls"),
     Column("time_s", "time", "s"),
     Column("skew_s", "arrival skew", "s"),
-    Column("algorithm_bytes_per_s", shown=False, unit="B/s"),
+    Column("algorithm_bytes_per_s", "algorithm bandwidth", "B/s", shown=False),
     Column("bus_bytes_per_s", "bus bandwidth", "B/s", digits=3),
     Column("predicted_s", "expected", "s", drop=1),
     Column("low_s", "low", "s", shown=False),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from perfmodel.errors import UsageError, unknown_name
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import Kernel, find_kernels, load_kernel
 from perfmodel.operators import Operator
-from perfmodel.prediction.implementations import library_of
+from perfmodel.prediction.implementations import library_of, named
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 
@@ -48,9 +49,14 @@ def key_of_row(row: Mapping[str, Any]) -> JobKey:
     return row["op"], shape, row.get("kernel") or "", row.get("backend") or ""
 
 
-def implementation_of(kernel: Kernel) -> str:
-    """Return a kernel's name in tables of measurements: backend, hyphen, name; the backend is the "library"."""
-    return f"{kernel.backend}-{kernel.name}"
+def implementation_of(kernel: Kernel, release: str = "") -> str:
+    """Return a kernel's name in tables of measurements: "torch-2.11.0-torch.matmul"; the backend is the "library".
+
+    Parameters
+    ----------
+    release : of the backend; "" where it is not known.
+    """
+    return "-".join(filter(None, (kernel.backend, release, kernel.name)))
 
 
 def plan(
@@ -58,6 +64,7 @@ def plan(
     hardware: Hardware,
     kernels: Sequence[str] = (),
     cache: CacheState = CacheState.COLD,
+    releases: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Job]:
     """Return every kernel to run, in order, with its prediction.
 
@@ -68,6 +75,8 @@ def plan(
     kernels : names, shell patterns of names, or "module:function" for a function of the user's; empty runs all but
         those that compile for seconds.
     cache : what the caches hold before each sample.
+    releases : backend of kernels -> the release of it that runs, whose kernels are predicted; without one those of
+        today.
 
     Raises
     ------
@@ -83,9 +92,9 @@ def plan(
         known = find_kernels(op.op)
         chosen = [*(load_kernel(spec, op.op) for spec in own), *_chosen(known, patterns, bool(own))]
         for point in points(op):
-            jobs.extend(_job(point, kernel, hardware, cache) for kernel in chosen if kernel.computes(point))
+            jobs.extend(_job(point, kernel, hardware, cache, releases) for kernel in chosen if kernel.computes(point))
             if not own and not any(kernel.computes(point) for kernel in known):
-                jobs.append(_job(point, None, hardware, cache))
+                jobs.append(Job(point, None, predict(point, hardware, cache=cache)))
     return jobs
 
 
@@ -113,8 +122,9 @@ def _chosen(known: Sequence[Kernel], patterns: Sequence[str], own: bool) -> list
     return [kernel for kernel in known if not kernel.compiles]
 
 
-def _job(op: Operator, kernel: Kernel | None, hardware: Hardware, cache: CacheState) -> Job:
-    library = library_of(implementation_of(kernel)) if kernel else ""
+def _job(op: Operator, kernel: Kernel, hardware: Hardware, cache: CacheState, releases: Mapping[str, str]) -> Job:
+    release = releases.get(kernel.backend, "")
+    library = named(library_of(implementation_of(kernel, release)), release)
     return Job(op, kernel, predict(op, hardware, cache=cache, library=library))
 
 

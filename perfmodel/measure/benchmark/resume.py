@@ -116,6 +116,7 @@ def _identity(context: Mapping[str, Any]) -> dict[str, Any]:
         "perfmodel": context.get("perfmodel"),
         "hardware": context.get("hardware"),
         **{name: device.get(name) for name in _DEVICE},
+        **(context.get("libraries") or {}),
         **(context.get("settings") or {}),
     }
 

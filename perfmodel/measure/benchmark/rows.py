@@ -55,7 +55,7 @@ def build_row(job: Job, outcome: Outcome, hardware: Hardware, settings: BenchSet
     row |= {key: None for key in MEASURED_KEYS if key not in OPTIONAL_KEYS} | {
         "kernel": kernel.name if kernel else None,
         "backend": kernel.backend if kernel else None,
-        "implementation": implementation_of(kernel) if kernel else None,
+        "implementation": implementation_of(kernel, prediction.conditions.version) if kernel else None,
         "status": str(outcome.status),
         "reason": outcome.reason,
         "correct": outcome.correct,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perfmodel.errors import UsageError, not_installed
 from perfmodel.measure.monitor.sources import Sample
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(?P<port>\d{1,5})")
+#: metrics that only grow: counters, which are named with ``_total`` (https://prometheus.io/docs/practices/naming)
+COUNTERS = frozenset({"gpu_uncorrected_memory_errors"})
 
 
 class Exporter:
     """Serves the latest value of each metric; the label ``of`` says what it belongs to.
+
+    What has ended, as a process of a GPU, is no longer served.
 
     Raises
     ------
@@ -28,15 +33,17 @@ class Exporter:
             raise UsageError(f"{address!r} is no address.", place="--prometheus", remedy="Write 127.0.0.1:9400.")
         try:
             import prometheus_client
+            import prometheus_client.core
         except ImportError:
             raise not_installed("--prometheus needs prometheus-client", "monitor") from None
-        self._client = prometheus_client
-        self._registry = prometheus_client.CollectorRegistry()
-        self._gauges: dict[str, Any] = {}
+        self._families = prometheus_client.core
+        self._samples: Sequence[Sample] = ()
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(self)
         host = (match["host"] or "127.0.0.1").strip("[]")
         try:
             self._server, self._thread = prometheus_client.start_http_server(
-                int(match["port"]), addr=host, registry=self._registry
+                int(match["port"]), addr=host, registry=registry
             )
         except OSError as error:
             reason = error.strerror or str(error)
@@ -49,13 +56,20 @@ class Exporter:
         """The port that is served, which the system chooses for port 0."""
         return int(self._server.server_port)
 
-    def show(self, samples: list[Sample]) -> None:
+    def show(self, samples: Sequence[Sample]) -> None:
         """Set the values that the next request sees."""
-        for metric, of, value in samples:
-            name = f"perfmodel_{metric}"
-            if name not in self._gauges:
-                self._gauges[name] = self._client.Gauge(name, metric.replace("_", " "), ["of"], registry=self._registry)
-            self._gauges[name].labels(of=of).set(value)
+        self._samples = tuple(samples)
+
+    def collect(self) -> Iterable[Any]:
+        """Return the metrics with their values, as a request of Prometheus asks for them."""
+        metrics: dict[str, Any] = {}
+        for metric, of, value in self._samples:
+            if metric not in metrics:
+                families = self._families
+                kind = families.CounterMetricFamily if metric in COUNTERS else families.GaugeMetricFamily
+                metrics[metric] = kind(f"perfmodel_{metric}", metric.replace("_", " "), labels=["of"])
+            metrics[metric].add_metric([of], value)
+        return metrics.values()
 
     def close(self) -> None:
         """Stop serving."""

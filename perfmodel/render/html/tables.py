@@ -36,7 +36,7 @@ def table_view(report: Report, key: str = "") -> View:
     used = {name for origin in origins.values() for name in (*origin["inputs"], origin["terms"]) if name}
     hidden = [Column(name, shown=False) for name in sorted(used - {column.key for column in columns})]
     columns = [*columns, *(column for column in hidden if _has_values(column, report.rows))]
-    custom = [column for column in columns if column.show is not None or column.show_row is not None]
+    custom = [column for column in columns if column.show or column.show_row or column.fit]
     texts = {id(column): len(columns) + index for index, column in enumerate(custom)}
     rows = [
         [*(_cell_value(row.get(column.key), column.key in used) for column in columns), *(c.cell(row) for c in custom)]

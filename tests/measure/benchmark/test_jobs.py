@@ -24,6 +24,7 @@ from perfmodel.measure.benchmark.jobs import (  # noqa: E402
 )
 from perfmodel.operators.attention import Attention  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
+from perfmodel.operators.embedding import Embedding  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.prediction.predict import predict  # noqa: E402
@@ -98,6 +99,14 @@ def test_slow_compilers_run_only_when_named(machine, monkeypatch):
 
     assert names() == ["quick"]
     assert names(["comp*"]) == ["compiled"]
+
+
+def test_a_kernel_is_predicted_as_that_of_the_release_of_its_backend(machine, monkeypatch):
+    kernels = [Kernel(backend, "embedding", backend, lambda op, inputs: None) for backend in ("torch", "vllm", "user")]
+    monkeypatch.setattr(jobs_module, "find_kernels", lambda op: kernels)
+    jobs = plan([Embedding(tokens=8, vocab=8, dim=8)], machine, releases={"torch": "2.6.0", "vllm": "0.24.0"})
+    assert [job.prediction.library for job in jobs] == ["torch-2.6.0", "vllm-0.24.0", "user"]
+    assert [job.prediction.conditions.release for job in jobs] == [(2, 6, 0), (0, 24, 0), ()]
 
 
 def test_kernels_that_the_device_cannot_run_are_left_out_where_another_can(machine, scripted):

@@ -58,6 +58,7 @@ def test_rows_of_another_run_are_refused(jobs, rows, earlier):
         ({"settings": {**CONTEXT["settings"], "seed": 1}}, "seed 1 then, 0 now"),
         ({"settings": {**CONTEXT["settings"], "sustain_s": 0.1 * 0.1}}, "sustain_s 0.01 then, unknown now"),
         ({"device": {"kind": "cpu", "name": "a CPU", "threads": 1}}, "threads 1 then, 2 now"),
+        ({"libraries": {"vllm": "0.24.0"}}, "vllm 0.24.0 then, unknown now"),
         ({"device": {"kind": "cuda", "name": "a GPU"}}, "kind cuda then, cpu now"),
         ({"device": {**CONTEXT["device"], "driver": "570"}}, "driver 570 then, unknown now"),
         ({"hardware": ["other", "more"]}, "hardware other, more then, simple now"),

@@ -151,10 +151,15 @@ def test_prometheus_reads_the_latest_values() -> None:
 
     exporter = Exporter("127.0.0.1:0")
     try:
-        exporter.show([Sample("gpu_power_watts", "gpu 0", 312.0)])
-        exporter.show([Sample("gpu_power_watts", "gpu 0", 313.0)])
+        ended = Sample("gpu_process_memory_bytes", "gpu 0 process 7", 1.0)
+        exporter.show([Sample("gpu_power_watts", "gpu 0", 312.0), ended])
+        exporter.show([Sample("gpu_power_watts", "gpu 0", 313.0), Sample("gpu_uncorrected_memory_errors", "gpu 0", 2)])
         text = urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics").read().decode()
         assert 'perfmodel_gpu_power_watts{of="gpu 0"} 313.0' in text
+        assert "# TYPE perfmodel_gpu_power_watts gauge" in text
+        assert "# TYPE perfmodel_gpu_uncorrected_memory_errors_total counter" in text
+        assert 'perfmodel_gpu_uncorrected_memory_errors_total{of="gpu 0"} 2.0' in text
+        assert "process 7" not in text, "what has ended is no longer served"
         with pytest.raises(UsageError, match="cannot serve"):
             Exporter(f"127.0.0.1:{exporter.port}")
     finally:

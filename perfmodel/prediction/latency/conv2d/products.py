@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.hardware import Hardware, Kernels
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
-from perfmodel.prediction.latency.constants import constants
+from perfmodel.prediction.latency.conv2d.engine import implicit_engine, vector_engine
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, fastest, only, plus, with_memory
 from perfmodel.prediction.latency.conv2d.plain import is_plain, pixels_s, plain_by_channels
 from perfmodel.prediction.latency.conv2d.steps import (
@@ -30,7 +28,6 @@ from perfmodel.prediction.latency.conv2d.steps import (
 )
 from perfmodel.prediction.latency.family import Values, scaled
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, INSTRUCTIONS, beside
-from perfmodel.prediction.latency.gemm.rates import DEPTH_LANES
 from perfmodel.prediction.latency.machine import AMD, Machine
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, SPLIT_K, Terms, smooth_max
 
@@ -62,13 +59,6 @@ GATHER_FP32 = 1.3
 #: (sm80_xmma_fprop_implicit_gemm_indexed_f32f32 ... nchwkcrs, torch 2.11.0, cuDNN 9.19, 2026-11-27; in view). Three
 #: images take 7.9 ms, by FFTs and 2112 products one after another
 INDEXED_TAPS, INDEXED = 9.0, 1.5
-#: outputs in flight that keep an SM busy in fp32 where copies to shared memory bypass the registers: any block does.
-#: Six convolutions of 3 x 3 that are 12 to 99 blocks of 128 x 32 on 132 SMs reach 0.38 to 0.47 of the peak of as many
-#: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
-#: in view). Without, so many a lane (NeuSight @ 6945927d9afc: P100, T4, V100 and P4 alone 77, 93, 155, 148)
-COPIED_DEPTH, LANE_DEPTH = 0.0, 128.0
-#: libraries that search blocks for each shape: 19 calls by TVM (GTX 1080 Ti, in view) are 37 % off so, 225 otherwise
-SEARCHED = ("tvm",)
 #: dtypes and channels of images whose convolutions run on the vector engine where they do not fill such a vector. For a
 #: first layer of 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32
 #: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
@@ -90,8 +80,8 @@ OF_FLYDSL, FLYDSL_SLOWER = ("flydsl", "aiter_flydsl"), 1.45
 STEP_ENGINE, STEP_DTYPES = "wgmma", ("fp16", "bf16")
 #: filters of one tile up to which a block adds up a whole sum of several taps there: of 16 and 40 filters, four such
 #: calls take what their steps say (`steps`), up to four times as long as in parts; 4096 x 640 x (1920 x 9) takes what
-#: parts say (own records, torch 2.11.0, 2026-11-23 and 2026-11-27; all in view). Seconds that no split is worth
-WHOLE_FILTERS, UNSPLIT_S = 64.0, 1.0
+#: parts say (own records, torch 2.11.0, 2026-11-23 and 2026-11-27; all in view)
+WHOLE_FILTERS = 64.0
 #: bytes of a sum that kernels add to
 FP32_BYTES = 4.0
 #: bytes of a tap's channels that the kernels of tensor cores by NVIDIA work through in a step: filters of several taps
@@ -99,41 +89,6 @@ FP32_BYTES = 4.0
 #: these and 1140 by vectors of 16 B; of 12 such calls with at most 42 channels 9 come out nearer by them and none
 #: farther by more than 4 % (own record, torch 2.11.0, 2026-11-27, in view)
 TAP_BYTES = 64.0
-#: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
-#: implicit GEMMs; of the products of Winograd's tiles, sgemm_64x64 and 32x128
-IMPLICIT_TILES = ((128, 32), (128, 64), (128, 128))
-PRODUCT_TILES = ((64, 64), (32, 128))
-
-
-def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: bool) -> tuple[Machine, Values]:
-    """Return the machine with the tiles of convolutions, and the constants of their matrix products.
-
-    On tensor engines they are those of the machine's GEMMs. The kernel starts as one in 16 bits, without what scales
-    inputs to 8 bits.
-    """
-    family = gemm.family_of(machine)
-    values = {constant.name: constant.default for constant in family.constants}
-    if gemm.is_fp32(machine):
-        # The sum is never split, and the rows of the unfolded matrix are gathered anyway.
-        values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
-        values |= {"ragged": 1.0, "bounds": 1.0, "byte_energy": 0.0, "batch_energy": 1.0}
-        values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
-        if conditions.library in SEARCHED or (machine.copies_to_shared and not batched):
-            values["depth"] = COPIED_DEPTH
-        elif not machine.copies_to_shared:
-            values["depth"] = LANE_DEPTH * max(DEPTH_LANES, machine.flop_per_clock_per_sm / 2.0)
-        tiles = (machine.kernels.winograd_tiles or PRODUCT_TILES) if batched else IMPLICIT_TILES
-        kernels = Kernels(gemm_tiles=tiles, gemm_batched_tiles=tiles)  # rows that lie in no memory cost nothing there
-        key = ("conv2d", batched)
-        if key not in machine.cache:
-            machine.cache[key] = replace(machine, kernels=kernels)
-        return machine.cache[key], MappingProxyType(values)
-    if machine.hardware is not None:
-        values |= constants(family, machine.hardware, conditions.library).values
-        start = constants(gemm.GEMM_BF16, machine.hardware, conditions.library).values["start"]
-    else:
-        start = next(constant.default for constant in gemm.GEMM_BF16.constants if constant.name == "start")
-    return machine, MappingProxyType({**values, "launch": start / machine.clock_hz})
 
 
 def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -144,7 +99,7 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
 
     def find(*, few: bool = False, alone: bool = False, ragged: bool = False, whole: bool = False) -> Terms:
         if few:
-            return product(conv, sizes, _vector_engine(machine), c, conditions)
+            return product(conv, sizes, vector_engine(machine), c, conditions)
         terms = product(conv, sizes, machine.by_mma_sync if ragged else machine, c, conditions, whole=whole)
         if alone:
             return one_by_one(conv, terms, machine)
@@ -207,18 +162,6 @@ def _few_channels(conv: Conv2d, machine: Machine) -> Any:
     return few & (has and not conv.backward and conv.algorithm != "im2col")
 
 
-def _vector_engine(machine: Machine) -> Machine:
-    """Return the same machine with the symbols of its vector engine in fp32."""
-    if "vector" not in machine.cache:
-        peak = machine.hardware and machine.hardware.find_peak("fp32", "vector")
-        known = Machine.of(machine.hardware, peak) if machine.hardware is not None and peak else machine
-        machine.cache["vector"] = replace(
-            known, engine="vector", dtype="fp32", peak_flop_per_s=machine.vector_flop_per_s
-        )
-    found: Machine = machine.cache["vector"]
-    return found
-
-
 def product(
     conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions, *, whole: bool = False
 ) -> Terms:
@@ -228,7 +171,7 @@ def product(
     """
     weight = conv.backward and conv.gradient == "weight"
     key = (product, weight, whole, conditions.library)
-    machine, values, in_caches = machine.kept(key, c, lambda: _implicit_engine(machine, c, conditions, weight, whole))
+    machine, values, in_caches = machine.kept(key, c, lambda: implicit_engine(machine, c, conditions, weight, whole))
     vector: Number = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
     if machine.engine == "tensor" and machine.matrix_instruction in INSTRUCTIONS and conv.algorithm != "im2col":
         vector = where(conv.r * conv.s > 1, TAP_BYTES / sizes.size, vector)
@@ -302,22 +245,6 @@ def _one_tap_in_fp32(
         return terms
     transposed = 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)
     return plus(terms, LAYOUT, where(one, transposed, 0.0))
-
-
-def _implicit_engine(
-    machine: Machine, c: Values, conditions: Conditions, weight: bool, whole: bool
-) -> tuple[Machine, Values, Values]:
-    """Return the machine and the constants of an implicit GEMM, and these without traffic to device memory.
-
-    The gradient of the weights has few filters and many pixels, over which its sum is split.
-    """
-    machine, values = engine_of(machine, c, conditions, batched=False)
-    if weight:
-        usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
-        values = MappingProxyType({**values, "split": min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))})
-    if whole:
-        values = MappingProxyType({**values, "split": UNSPLIT_S})
-    return machine, values, MappingProxyType({**values, "eta": np.inf})
 
 
 def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:

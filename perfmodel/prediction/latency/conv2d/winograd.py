@@ -7,8 +7,9 @@ import functools
 from perfmodel.core.work import Number, ceil, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
+from perfmodel.prediction.latency.conv2d.engine import engine_of
 from perfmodel.prediction.latency.conv2d.parts import TRANSFORMS, Sizes, plus, with_memory
-from perfmodel.prediction.latency.conv2d.products import engine_of, gather_share
+from perfmodel.prediction.latency.conv2d.products import gather_share
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import AMD, Machine
 from perfmodel.prediction.latency.power import s_per_flop

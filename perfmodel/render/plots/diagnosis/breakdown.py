@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perfmodel import storage
+from perfmodel.core.units import format_fraction
 from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.against import BOTH, STEP, Change, DiagnosisComparison
 from perfmodel.diagnosis.decompose import dimension_of
@@ -155,7 +156,7 @@ def _stacked(
         style = colored.get(name, name)
         color = styles.COLORS[style]
         axes.barh(middle, time, _BAR, reached, color=color, ec="white", lw=0.6, zorder=3, gid="dimension")
-        share = _percent(time / total_s)
+        share = format_fraction(time / total_s)
         lines = _lines(name, f"{styles.time_text(time)}, {share}", time / longest_s * _INCHES)
         if lines:
             axes.text(
@@ -221,7 +222,7 @@ def _evidence_rows(diagnosis: Diagnosis, total_s: float, communication: Collecti
         if not part.time_s or part.time_s < _NOTHING * total_s:
             continue
         style = _style_of(part, communication)
-        text = f"{styles.time_text(part.time_s)}, {_percent(part.time_s / total_s)}"
+        text = f"{styles.time_text(part.time_s)}, {format_fraction(part.time_s / total_s)}"
         rows.append(_Row(part.dimension, text, style, ((part.time_s, 1.0),), True))
         known = [one for one in part.evidence if one.time_s]
         names = Counter(one.what for one in known)
@@ -233,7 +234,7 @@ def _evidence_rows(diagnosis: Diagnosis, total_s: float, communication: Collecti
             rows.append(_evidence_row(one, own, total_s, with_detail=names[one.what] > 1))
         rest_s = part.time_s - sum(one.time_s or 0.0 for one in shown)
         if shown and rest_s >= _LEAST_SHARE * total_s:
-            text = f"{styles.time_text(rest_s)}, {_percent(rest_s / total_s)}"
+            text = f"{styles.time_text(rest_s)}, {format_fraction(rest_s / total_s)}"
             rows.append(_Row(_REST, text, style, ((rest_s, _PALE),)))
     return rows
 
@@ -242,7 +243,7 @@ def _evidence_row(one: Evidence, style: str, total_s: float, *, with_detail: boo
     """Return the row of a piece of evidence; ``with_detail`` if other evidence has the same name."""
     time_s = one.time_s or 0.0
     calls = f", {one.count}x" if one.count else ""
-    text = f"{styles.time_text(time_s)}, {_percent(time_s / total_s)}{calls}"
+    text = f"{styles.time_text(time_s)}, {format_fraction(time_s / total_s)}{calls}"
     label = printable(f"{one.what}: {one.detail}", 4 * _LONGEST) if with_detail and one.detail else ""
     label = f"{label[: _LONGEST - 1]}…" if len(label) > _LONGEST else label
     return _Row(label or styles.shortened(one.what, _LONGEST), text, style, ((time_s, _EVIDENCE_OPACITY),))
@@ -310,12 +311,3 @@ def _rows(axes: Axes, rows: Sequence[_Row], top: float) -> None:
         end = max((time for time, _ in row.bars), default=0.0)
         axes.annotate(row.text, (end, middle), (4, 0), textcoords="offset points", ha="left", va="center", fontsize=7,
                       fontweight=weight, annotation_clip=False, parse_math=False)  # fmt: skip
-
-
-def _percent(share: float) -> str:
-    """Return a share as text; where tables print 0 it says how little it is.
-
-    >>> _percent(0.0006), _percent(0.004)
-    ('<0.1 %', '0.4 %')
-    """
-    return f"{100 * share:.1f} %" if share >= 0.001 else "<0.1 %"
