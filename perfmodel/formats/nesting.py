@@ -76,6 +76,9 @@ def _in_order(start: Floats, end: Floats, thread: Ints) -> Ints:
 
 def _last_started(order: Ints, start: Floats, thread: Ints, at: Floats, at_thread: Ints) -> Ints:
     """Return for each moment the last range of its thread, in order, that started by then, or -1."""
+    if (thread == thread[0]).all() and (at_thread == thread[0]).all():
+        place = np.searchsorted(start[order], at, side="right") - 1
+        return np.where(place >= 0, order[np.maximum(place, 0)], -1)
     ordered = thread[order]
     first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     threads, last = ordered[first], np.append(first[1:], order.size)

@@ -202,7 +202,7 @@ class Gathered:
         process = next(iter(processes), None)
         number_of = {thread: numbers[process, thread] for thread in dict.fromkeys(threads)}
         if len(number_of) == 1:
-            return np.full(len(events), *number_of.values(), dtype=np.int64)
+            return np.full(len(events), number_of[threads[0]])
         return ints([number_of[thread] for thread in threads])
 
     def call_numbers(self, arguments: list[Arguments]) -> Ints:
@@ -242,8 +242,7 @@ class _Bucket(NamedTuple):
 
     def arguments(self) -> list[Arguments]:
         """Return the arguments of each event."""
-        arguments = [event.args for event in self.events]
-        return arguments if all(arguments) else [one or _NO_ARGUMENTS for one in arguments]
+        return [event.args or _NO_ARGUMENTS for event in self.events]
 
 
 #: start, duration and name, which events of every kind have
