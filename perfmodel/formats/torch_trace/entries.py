@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.nesting import self_time
 from perfmodel.formats.torch_trace.call import NotModelledError, describe, parse_call
-from perfmodel.formats.torch_trace.columns import Recorded, distinct
+from perfmodel.formats.torch_trace.columns import Recorded
 from perfmodel.formats.torch_trace.groups import (
     CallGroup,
     CollectiveGroup,

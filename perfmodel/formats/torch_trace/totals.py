@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfmodel.core.arrays import distinct
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.formats.torch_trace.columns import distinct
 from perfmodel.formats.torch_trace.links import Traced
 from perfmodel.profile.profile import REGISTERS
 from perfmodel.profile.timeline import Floats, Ints
